@@ -1,0 +1,111 @@
+"""Records to plain JSON values and back, driven by the annotations of the dataclasses themselves.
+
+A snapshot of ten thousand jobs is stored after each cycle that changes something, so the walk over the annotations
+is done once for each class and kept as closures. Decoding is strict: a stored record that no longer matches its class
+is an error that names the field, never a silently different world.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+Convert = Callable[[Any], Any]
+
+
+class CodecError(ValueError):
+    """JSON that does not have the shape of the record it should become; the message names the field."""
+
+
+def to_json(record: object) -> dict[str, Any]:
+    """The record as dicts, lists, strings, numbers, booleans and None, with its fields in declared order."""
+    kind: Any = type(record)
+    return cast("dict[str, Any]", _encoder(kind)(record))
+
+
+def from_json(kind: type[T], data: object) -> T:
+    """The record of class `kind` that `to_json` made `data` from."""
+    hint: Any = kind
+    return cast(T, _decoder(hint)(data))
+
+
+@cache
+def _encoder(hint: Any) -> Convert:
+    if isinstance(hint, type) and is_dataclass(hint):
+        hints = get_type_hints(hint)
+        # A field that is JSON already is read without a call: most fields are.
+        steps = [(f.name, None if _is_plain(hints[f.name]) else _encoder(hints[f.name])) for f in fields(hint)]
+        return lambda record: {
+            name: getattr(record, name) if step is None else step(getattr(record, name)) for name, step in steps
+        }
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        if _is_plain(args[0]):
+            return list
+        item = _encoder(args[0])
+        return lambda items: [item(value) for value in items]
+    if origin is Mapping:
+        return lambda mapping: dict(sorted(mapping.items()))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return lambda member: member.value
+    raise TypeError(f"no JSON form for the annotation {hint!r}")
+
+
+@cache
+def _decoder(hint: Any) -> Convert:
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _record_decoder(hint)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        item = _decoder(args[0])
+        return lambda data: tuple(item(value) for value in _expect(list, data))
+    if origin is Mapping:
+        value_of = _decoder(args[1])
+        return lambda data: {key: value_of(value) for key, value in _expect(dict, data).items()}
+    if origin in (Union, types.UnionType):
+        return lambda data: _expect(args, data)
+    if hint is float:
+        return lambda data: float(_expect((int, float), data))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint
+    return lambda data: _expect(hint, data)
+
+
+def _record_decoder(kind: type) -> Convert:
+    hints = get_type_hints(kind)
+    steps = {f.name: _decoder(hints[f.name]) for f in fields(kind)}
+
+    def decode(data: Any) -> Any:
+        values = _expect(dict, data)
+        if values.keys() != steps.keys():
+            odd = ", ".join(sorted(values.keys() ^ steps.keys()))
+            raise CodecError(f"{kind.__name__}: missing or unknown field: {odd}")
+        decoded = {}
+        for name, step in steps.items():
+            try:
+                decoded[name] = step(values[name])
+            except ValueError as error:
+                raise CodecError(f"{kind.__name__}.{name}: {error}") from error
+        return kind(**decoded)
+
+    return decode
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether values of this annotation are JSON as they are."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return all(_is_plain(arg) for arg in get_args(hint))
+    return hint in (int, float, str, bool, object, types.NoneType)
+
+
+def _expect(kind: Any, data: Any) -> Any:
+    # bool is a subclass of int in Python, but `true` is not a number in JSON.
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind in (int, (int, float))):
+        raise CodecError(f"{data!r} has the wrong type")
+    return data
