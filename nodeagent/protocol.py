@@ -1,9 +1,7 @@
 """The messages between the agent of a node and the platform, version 1, and their strict reading.
 
-Every message is a frozen dataclass with `to_dict()` and `from_dict()`. Reading is strict about types and names the
-field in a `ProtocolError`; unknown keys are ignored and fields with a default may be missing, so that version N and
-version N-1 understand each other. A float field takes a JSON integer; an integer field takes no float and no boolean;
-NaN, infinities, integers beyond 64 bits, NUL characters and lone surrogates are refused, since a database would.
+Every message is a frozen dataclass with `to_dict()` and `from_dict()`; reading is strict and names the field in a
+`ProtocolError`, and unknown keys are ignored (see `nodeagent.wire`).
 
 What the wire format leaves open is settled here:
 
@@ -12,37 +10,34 @@ What the wire format leaves open is settled here:
 - Log offsets count every byte that the job wrote, given-up bytes too. A range is `first-last`, both inclusive.
   `X-Muster-Dropped` on a chunk states the hole just before it: its last byte is the chunk's first minus one. A hole
   may begin before the size that the receiver has (the receiver then keeps its bytes); it never begins after it.
-- Bytes given up after the last chunk are stated by `LogFinishRequest.holes` only, and `size` counts them.
-  `sha256` is that of all bytes outside the holes, in order; holes are sorted and do not touch.
+- A chunk never straddles the receiver's size: it is new, or an exact repetition of bytes that were accepted. After a
+  restart the agent asks for the size by sending the last byte that it has: 202 or 416 tell it either way.
+- Bytes given up after the last chunk are stated by `LogFinishRequest.holes` only, and `size` counts them. Holes are
+  sorted and do not touch. `sha256` is that of all bytes outside the holes, in order; it is empty when the agent was
+  restarted in the middle of a log that is larger than its spool (then only size and holes can be compared).
 - The agent keeps to `LaunchSpec.log_cap_bytes`: it ships the beginning live, and when the job is over the newest part,
   with the hole between them stated.
+- Signs of life are registrations and beats, nothing else. A job stops itself when the last answered one was sent more
+  than the longer of `LaunchSpec.stop_after_s` and the newest `Timers.stop_after_s` ago; SIGKILL follows after its grace.
+- A sync whose `gpus` is empty and whose `host` is null has no new sample. The `desired` of an answer to a report
+  (`wait_s` 0) is not acted upon: the long-poll alone carries it, so that answers cannot overtake each other.
 - A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:
   an intent is on disk before anything starts, so no record means that nothing did.
+- 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go.
 - A report with `observed: exited` and the `end` of the same allocation may arrive in either order.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import zlib
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Mapping,
-    Optional,
-    Tuple,
-    Type,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Mapping, Optional, Tuple
+
+from nodeagent import wire
+
+Message = wire.Message
+ProtocolError = wire.ProtocolError
 
 PROTOCOL_VERSION = 1
 
@@ -74,17 +69,8 @@ EXIT_SUPERSEDED = 3
 """Exit status of an agent whose epoch is old: another agent speaks for the node. Its jobs go on."""
 EXIT_UNAUTHORIZED = 4
 """Exit status of an agent whose credential or join token was refused. Its jobs go on."""
-
-_INT64 = 1 << 63
-
-
-class ProtocolError(ValueError):
-    """A message that breaks the wire format; `field` is the path of the offending field, such as `gpus[0].uuid`."""
-
-    def __init__(self, field_path: str, problem: str) -> None:
-        self.field = field_path
-        self.problem = problem
-        super().__init__("{}: {}".format(field_path or "message", problem))
+EXIT_REFUSED = 5
+"""Exit status of an agent whose registration was answered 409, such as for a retired node. Its jobs go on."""
 
 
 class Observed(str, Enum):
@@ -123,52 +109,6 @@ class EndReason(str, Enum):
     NEVER_STARTED = "never_started"
     AGENT_STOPPED = "agent_stopped"
     UNKNOWN = "unknown"
-
-
-M = TypeVar("M", bound="Message")
-
-_Reader = Callable[[Any, str], Any]
-_Writer = Optional[Callable[[Any], Any]]
-_Codec = Tuple[Tuple[str, bool, _Reader, _Writer], ...]
-_CODECS: Dict[type, _Codec] = {}
-
-
-class Message:
-    """A frozen dataclass that travels as a JSON object."""
-
-    def to_dict(self) -> Dict[str, Any]:
-        """The message in plain JSON types."""
-        return {
-            name: getattr(self, name) if write is None else write(getattr(self, name))
-            for name, _, _, write in _codec(type(self))
-        }
-
-    @classmethod
-    def from_dict(cls: Type[M], data: Any, path: str = "") -> M:
-        """The message that `data` spells, or a `ProtocolError` that names the first wrong field."""
-        if not isinstance(data, dict):
-            raise ProtocolError(path, "expected an object, got " + _kind(data))
-        values: Dict[str, Any] = {}
-        prefix = path + "." if path else ""
-        for name, required, read, _ in _codec(cls):
-            if name in data:
-                values[name] = read(data[name], prefix + name)
-            elif required:
-                raise ProtocolError(prefix + name, "is missing")
-        return cls(**values)
-
-    def to_json(self) -> bytes:
-        """The message as a compact UTF-8 JSON body."""
-        return json.dumps(self.to_dict(), separators=(",", ":"), allow_nan=False).encode()
-
-    @classmethod
-    def from_json(cls: Type[M], body: bytes) -> M:
-        """The message that a JSON body spells, or a `ProtocolError`."""
-        try:
-            data = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise ProtocolError("", "is not JSON: {}".format(error)) from error
-        return cls.from_dict(data)
 
 
 @dataclass(frozen=True)
@@ -508,138 +448,3 @@ def parse_range(value: str, field_path: str = DROPPED_HEADER) -> Tuple[int, int]
 
 def _is_digits(text: str) -> bool:
     return 0 < len(text) <= 18 and text.isascii() and text.isdigit()
-
-
-def _codec(cls: type) -> _Codec:
-    codec = _CODECS.get(cls)
-    if codec is None:
-        codec = _CODECS[cls] = tuple(_build_codec(cls))
-    return codec
-
-
-def _build_codec(cls: type) -> Any:
-    hints = get_type_hints(cls)
-    for item in dataclasses.fields(cls):
-        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        yield item.name, required, _reader(hints[item.name]), _writer(hints[item.name])
-
-
-def _reader(hint: Any) -> _Reader:
-    """The strict reader of one type; types that no message uses are a programming error."""
-    simple: Dict[Any, _Reader] = {int: _read_int, float: _read_float, str: _read_str, bool: _read_bool}
-    if hint in simple:
-        return simple[hint]
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Union:
-        inner = _reader(arguments[0])
-        return lambda value, path: None if value is None else inner(value, path)
-    if origin is tuple:
-        return _list_reader(arguments)
-    if origin is not None and issubclass(origin, Mapping):
-        return _read_strings
-    if issubclass(hint, Enum):
-        return _enum_reader(hint)
-    if issubclass(hint, Message):
-        reader: _Reader = hint.from_dict
-        return reader
-    raise TypeError("no reader for {!r}".format(hint))
-
-
-def _writer(hint: Any) -> _Writer:
-    """The function that turns a value into plain JSON types, or None where it is one already."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Union:
-        inner = _writer(arguments[0])
-        return None if inner is None else (lambda value: None if value is None else inner(value))
-    if origin is tuple:
-        each = _writer(arguments[0])
-        return list if each is None else (lambda value: [each(item) for item in value])
-    if origin is not None:
-        return dict
-    if issubclass(hint, Enum):
-        return lambda value: value.value
-    if issubclass(hint, Message):
-        return lambda value: value.to_dict()
-    return None
-
-
-def _list_reader(arguments: Tuple[Any, ...]) -> _Reader:
-    """`Tuple[T, ...]` is a list of any length, `Tuple[T, T]` one of exactly two."""
-    each = _reader(arguments[0])
-    length = None if arguments[-1] is Ellipsis else len(arguments)
-
-    def read(value: Any, path: str) -> Any:
-        if not isinstance(value, list):
-            raise ProtocolError(path, "expected a list, got " + _kind(value))
-        if length is not None and len(value) != length:
-            raise ProtocolError(path, "expected {} items, got {}".format(length, len(value)))
-        return tuple(each(item, "{}[{}]".format(path, position)) for position, item in enumerate(value))
-
-    return read
-
-
-def _enum_reader(enum: Type[Enum]) -> _Reader:
-    members = {member.value: member for member in enum}
-
-    def read(value: Any, path: str) -> Any:
-        if not isinstance(value, str) or value not in members:
-            raise ProtocolError(path, "expected one of {}, got {!r:.80}".format(", ".join(sorted(members)), value))
-        return members[value]
-
-    return read
-
-
-def _read_int(value: Any, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ProtocolError(path, "expected an integer, got " + _kind(value))
-    if not -_INT64 <= value < _INT64:
-        raise ProtocolError(path, "does not fit in 64 bits")
-    return value
-
-
-def _read_float(value: Any, path: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ProtocolError(path, "expected a number, got " + _kind(value))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ProtocolError(path, "is not finite")
-    if not -_INT64 <= value < _INT64:
-        raise ProtocolError(path, "is out of range")
-    return float(value)
-
-
-def _read_bool(value: Any, path: str) -> bool:
-    if not isinstance(value, bool):
-        raise ProtocolError(path, "expected true or false, got " + _kind(value))
-    return value
-
-
-def _read_str(value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise ProtocolError(path, "expected a string, got " + _kind(value))
-    if "\0" in value:
-        raise ProtocolError(path, "has a NUL character")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise ProtocolError(path, "is not valid Unicode") from error
-    return value
-
-
-def _read_strings(value: Any, path: str) -> Dict[str, str]:
-    if not isinstance(value, dict):
-        raise ProtocolError(path, "expected an object, got " + _kind(value))
-    return {_read_str(key, path): _read_str(item, "{}.{}".format(path, key)) for key, item in value.items()}
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {
-        bool: "a boolean",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        list: "a list",
-        dict: "an object",
-    }
-    return names.get(type(value), type(value).__name__)
