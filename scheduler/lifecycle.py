@@ -111,6 +111,7 @@ class Reason(StrEnum):
     TIME_LIMIT = "time_limit"
     CANCELLED_BY_USER = "cancelled_by_user"
     PREEMPTED = "preempted"
+    REQUEUED_BY_USER = "requeued_by_user"
     NOT_CLAIMED = "not_claimed"
     NEVER_STARTED = "never_started"
     NODE_LOST = "node_lost"

@@ -12,6 +12,8 @@ from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, HoldReason
 from scheduler.model import AllocationView, Job, Running, Snapshot
 
+Evidence = Mapping[str, int | float | str]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -27,7 +29,7 @@ class Denial:
 
     reason: HoldReason
     detail: str
-    evidence: Mapping[str, int | float | str]
+    evidence: Evidence
     helps: tuple[str, ...]
 
 
@@ -41,7 +43,7 @@ class Hold:
     job_id: int
     reason: HoldReason
     detail: str
-    evidence: Mapping[str, int | float | str]
+    evidence: Evidence
     helps: tuple[str, ...]
     position: int
 

@@ -1,0 +1,25 @@
+"""Which GPUs exactly: the port of the placements and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from scheduler.model import AllocationView
+from scheduler.placement.free import Demand, Free
+from scheduler.registry import Plugin, Registry
+
+
+class Placement(Plugin, Protocol):
+    """A way to choose nodes and GPUs for one gang."""
+
+    def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
+        """One allocation for each rank, each on a node of its own, or None when the gang does not fit.
+
+        Takes nothing from `free`. Whether it fits must not depend on `avoid`, and a demand that does not fit must not
+        fit with less free: a cycle asks once for each demand that failed.
+        """
+        ...
+
+
+PLACEMENTS: Registry[Placement] = Registry("placement", "scheduler.placement")

@@ -1,0 +1,5 @@
+"""Consolidation: a gang in as few racks as possible, on the nodes where it leaves the fewest GPUs idle."""
+
+from scheduler.placement.consolidate.placement import Consolidate
+
+PLUGIN = Consolidate

@@ -1,0 +1,119 @@
+"""The plug-ins of one kind: each is a folder in the package of its kind, found by the folder's name.
+
+A folder takes part by naming its class `PLUGIN` in its `__init__`. The class has a `params_schema`, a JSON Schema of
+an object, and takes the parameters as keyword arguments. Adding a plug-in edits no other file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+
+class ConfigError(ValueError):
+    """A plug-in that does not exist or a parameter that it does not take; the message names it."""
+
+
+class Plugin(Protocol):
+    """What each plug-in of each kind has."""
+
+    @property
+    def params_schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of the parameters."""
+        ...
+
+
+P = TypeVar("P", bound=Plugin)
+
+
+class Registry(Generic[P]):
+    """The plug-ins in one package, by name."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all plug-ins of this kind, sorted."""
+        return tuple(sorted(self._classes))
+
+    def schema(self, name: str) -> Mapping[str, Any]:
+        """The JSON Schema of the parameters of one plug-in."""
+        return cast("Mapping[str, Any]", self._class(name).params_schema)
+
+    def make(self, name: str, params: Mapping[str, object]) -> P:
+        """The plug-in with these parameters, and its defaults for those not given."""
+        try:
+            check_params(self.schema(name), params)
+        except ConfigError as error:
+            raise ConfigError(f"{self.kind} {name}: {error}") from None
+        return cast(P, self._class(name)(**params))
+
+    def _class(self, name: str) -> Any:
+        if name not in self._classes:
+            raise ConfigError(f"there is no {self.kind} {name!r}; there is {', '.join(self.names)}")
+        return self._classes[name]
+
+    @cached_property
+    def _classes(self) -> Mapping[str, Any]:
+        # Found on first use: a plug-in imports the package of its kind, which is then complete.
+        folders = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
+        return {
+            folder.name: importlib.import_module(f"{self.package}.{folder.name}").PLUGIN
+            for folder in folders
+            if folder.ispkg
+        }
+
+
+# The part of JSON Schema that parameters need. A schema with any other keyword is refused: to ignore a rule that an
+# author wrote would be worse than not to know it.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "null": (type(None),),
+}
+_RULES: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "minimum": (lambda value, limit: value >= limit, "must be at least"),
+    "maximum": (lambda value, limit: value <= limit, "must be at most"),
+    "enum": (lambda value, choices: value in choices, "must be one of"),
+}
+_PROSE = frozenset({"title", "description", "default"})
+
+
+def check_params(schema: Mapping[str, Any], params: Mapping[str, object]) -> None:
+    """Return if the parameters fit the schema, and raise a `ConfigError` that names the first that does not."""
+    properties: Mapping[str, Mapping[str, Any]] = schema["properties"]
+    for name, value in params.items():
+        if name not in properties:
+            known = ", ".join(sorted(properties)) or "none"
+            raise ConfigError(f"unknown parameter {name!r}; known: {known}")
+        _check_value(name, properties[name], value)
+
+
+def _check_value(name: str, rules: Mapping[str, Any], value: object) -> None:
+    kinds = [rules["type"]] if isinstance(rules["type"], str) else list(rules["type"])
+    if not any(_is_a(kind, value) for kind in kinds):
+        raise ConfigError(f"{name} must be {' or '.join(kinds)}, not {value!r}")
+    for keyword, operand in rules.items():
+        if keyword == "type" or keyword in _PROSE:
+            continue
+        if keyword not in _RULES:
+            raise ConfigError(f"{name}: the schema uses {keyword!r}, which this check does not know")
+        holds, words = _RULES[keyword]
+        if value is not None and not holds(value, operand):
+            raise ConfigError(f"{name} {words} {operand}, not {value!r}")
+
+
+def _is_a(kind: str, value: object) -> bool:
+    # bool is a subclass of int in Python, but `true` is not a number in JSON.
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, float) and not math.isfinite(value):  # not JSON, and NaN would pass every limit
+        return False
+    return isinstance(value, _TYPES[kind])
