@@ -1,0 +1,48 @@
+"""Users and API tokens."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import Q
+
+from muster.common.models import DatabaseNow
+
+
+class User(AbstractUser):
+    """A person. `is_staff` makes an operator of the cluster; roles inside a tenant are memberships.
+
+    `uid` is the Unix identity of the user's processes on the nodes. None leaves it to the node's own setting.
+    """
+
+    uid = models.PositiveIntegerField(null=True, blank=True, help_text="Unix uid of this user's jobs; never 0.")
+    gids = models.JSONField(default=list, blank=True, help_text="Unix group ids of this user's jobs.")
+
+    class Meta(AbstractUser.Meta):
+        constraints = [models.CheckConstraint(condition=Q(uid__isnull=True) | Q(uid__gt=0), name="user_uid_not_root")]
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether the user runs the cluster."""
+        return self.is_active and self.is_staff
+
+
+class ApiToken(models.Model):
+    """The right of a script to act as its user. Only the digest is stored; the secret is shown once."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "name"], condition=Q(revoked_at__isnull=True), name="token_name"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"

@@ -1,0 +1,1 @@
+"""The wire endpoint of the agents."""

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class AgentsConfig(AppConfig):
+    name = "muster.agents"
+    label = "agents"
+    verbose_name = "Agents"

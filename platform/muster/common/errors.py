@@ -1,0 +1,91 @@
+"""The errors that services raise for people; the REST API turns them into problem documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One wrong field of a request: its dotted name and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class MusterError(Exception):
+    """A refusal with a reason that its reader can act on."""
+
+    status = 400
+    code = "bad-request"
+    title = "The request cannot be used"
+
+    def __init__(self, detail: str, *, errors: tuple[FieldError, ...] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = errors
+
+
+class Invalid(MusterError):
+    """The request was understood, and a value in it is wrong."""
+
+    status = 422
+    code = "invalid"
+    title = "Some fields are wrong"
+
+    @classmethod
+    def field(cls, name: str, message: str) -> Invalid:
+        """The refusal of one field."""
+        return cls(f"{name}: {message}", errors=(FieldError(name, message),))
+
+
+class NotFound(MusterError):
+    """There is no such object, or it is not the caller's: the two look the same."""
+
+    status = 404
+    code = "not-found"
+    title = "Not found"
+
+
+class Forbidden(MusterError):
+    """The caller may see the object, and may not do this with it."""
+
+    status = 403
+    code = "forbidden"
+    title = "Not allowed"
+
+
+class Conflict(MusterError):
+    """The object is in a state in which this cannot be done."""
+
+    status = 409
+    code = "conflict"
+    title = "The state does not allow this"
+
+
+class TooLarge(MusterError):
+    """The body is larger than this call accepts."""
+
+    status = 413
+    code = "too-large"
+    title = "The body is too large"
+
+
+class TooMany(MusterError):
+    """The caller sends faster than the rate limit allows."""
+
+    status = 429
+    code = "too-many"
+    title = "Too many requests"
+
+    def __init__(self, detail: str, *, retry_after_s: int) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(MusterError):
+    """A part that this call needs is down; the same call can be sent again."""
+
+    status = 503
+    code = "unavailable"
+    title = "Temporarily unavailable"

@@ -1,0 +1,33 @@
+"""Field helpers that several apps' models share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from django.db import models
+from django.db.models import Func
+
+
+class CurrentTransactionId(Func):
+    """The id of the transaction that runs: 64 bits wide, so it never wraps."""
+
+    template = "pg_current_xact_id()::text::bigint"
+    output_field = models.BigIntegerField()
+
+
+class DatabaseNow(Func):
+    """The database's clock when the statement runs, not when its transaction began."""
+
+    template = "clock_timestamp()"
+    output_field = models.DateTimeField()
+
+
+def choices(enum: type[StrEnum]) -> list[tuple[str, str]]:
+    """The members of an enum as Django's choices."""
+    return [(member.value, member.value) for member in enum]
+
+
+def one_of(field: str, values: Iterable[StrEnum], *, name: str) -> models.CheckConstraint:
+    """A CHECK that a text column holds one of the values."""
+    return models.CheckConstraint(condition=models.Q(**{f"{field}__in": sorted(v.value for v in values)}), name=name)

@@ -1,0 +1,1 @@
+"""Snapshot, policy, apply: the scheduling loop and the record of its cycles."""

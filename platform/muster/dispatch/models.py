@@ -1,0 +1,54 @@
+"""The record of each scheduling cycle."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from muster.common.models import DatabaseNow
+from muster.fleet.models import Pool
+
+
+class Cycle(models.Model):
+    """One pass of snapshot, policy and apply over a pool.
+
+    A cycle that placed something or changed a hold keeps its snapshot, configuration and plan, so that it can be run
+    again; one that changed nothing keeps its counters only.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="cycles")
+    started_at = models.DateTimeField(db_default=DatabaseNow())
+    trigger = models.CharField(max_length=10, help_text="hint, sweep or command")
+    snapshot_ms = models.FloatField(default=0)
+    decide_ms = models.FloatField(default=0)
+    apply_ms = models.FloatField(default=0)
+    waiting = models.PositiveIntegerField(default=0)
+    placed = models.PositiveIntegerField(default=0)
+    held = models.PositiveIntegerField(default=0)
+    refused = models.PositiveIntegerField(default=0)
+    refusals = models.JSONField(default=list)
+    snapshot = models.BinaryField(null=True, help_text="Compressed JSON.")
+    config = models.JSONField(null=True)
+    plan = models.BinaryField(null=True, help_text="Compressed JSON.")
+
+    class Meta:
+        indexes = [models.Index(fields=["pool", "-id"], name="cycle_of_pool")]
+
+    def __str__(self) -> str:
+        return f"cycle {self.pk}"
+
+    @property
+    def duration_ms(self) -> float:
+        """From the snapshot to the end of the apply."""
+        return self.snapshot_ms + self.decide_ms + self.apply_ms
+
+
+class CycleRunner(models.Model):
+    """Which database backend runs a pool's cycle now, so that one that hangs can be ended."""
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True)
+    backend_pid = models.IntegerField(null=True)
+    since = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"runner of {self.pool_id}"

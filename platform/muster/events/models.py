@@ -1,0 +1,77 @@
+"""Event rows, audit rows and the outbox."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from muster.common.models import CurrentTransactionId, DatabaseNow
+
+
+class Event(models.Model):
+    """One thing that happened, written in the transaction that made it happen.
+
+    Readers that follow events order them by (tx, id) and read only below the oldest running transaction:
+    ids alone are handed out before their rows are visible, and a reader of ids loses rows that commit late.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tx = models.BigIntegerField(db_default=CurrentTransactionId())
+    at = models.DateTimeField(db_default=DatabaseNow())
+    kind = models.CharField(max_length=64)
+    actor = models.CharField(max_length=200)
+    tenant_id: models.BigIntegerField = models.BigIntegerField(null=True)
+    job_id: models.BigIntegerField = models.BigIntegerField(null=True)
+    node_id: models.BigIntegerField = models.BigIntegerField(null=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tx", "id"], name="event_order"),
+            models.Index(fields=["job_id", "tx", "id"], name="event_of_job", condition=models.Q(job_id__isnull=False)),
+            models.Index(fields=["node_id", "id"], name="event_of_node", condition=models.Q(node_id__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} by {self.actor}"
+
+
+class AuditEntry(models.Model):
+    """A privileged act: who did what to which object, and how it looked before and after. Rows never change."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField(db_default=DatabaseNow())
+    actor = models.CharField(max_length=200)
+    action = models.CharField(max_length=64)
+    object_type = models.CharField(max_length=64)
+    object_id = models.CharField(max_length=200)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+
+    class Meta:
+        verbose_name_plural = "audit entries"
+        indexes = [models.Index(fields=["object_type", "object_id", "-id"], name="audit_of_object")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.action} {self.object_type} {self.object_id}"
+
+
+class Outbox(models.Model):
+    """A side effect that must follow a write: stored with the write, carried out after it, at least once."""
+
+    id = models.BigAutoField(primary_key=True)
+    topic = models.CharField(max_length=64)
+    payload = models.JSONField()
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    due_at = models.DateTimeField(db_default=DatabaseNow())
+    tries = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(default="", blank=True)
+    delivered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name_plural = "outbox"
+        indexes = [
+            models.Index(fields=["due_at"], name="outbox_due", condition=models.Q(delivered_at__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.pk}"

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class FleetConfig(AppConfig):
+    name = "muster.fleet"
+    label = "fleet"
+    verbose_name = "Fleet"

@@ -1,0 +1,149 @@
+"""Pools, nodes, GPUs, and what the agents last said of them."""
+
+from __future__ import annotations
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import F, Q
+
+from muster.common.models import DatabaseNow, choices, one_of
+from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
+
+SLUG = RegexValidator(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use a-z, 0-9 and '-', at most 63 characters.")
+
+
+class Pool(models.Model):
+    """Nodes that are scheduled together, the policy that does it, and the timers of their agents (seconds)."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    policy = models.CharField(max_length=40, default="fifo")
+    policy_params = models.JSONField(default=dict, blank=True)
+    placement = models.CharField(max_length=40, default="consolidate")
+    placement_params = models.JSONField(default=dict, blank=True)
+    guard = models.CharField(max_length=40, default="quota")
+    guard_params = models.JSONField(default=dict, blank=True)
+    paused = models.BooleanField(default=False, help_text="A paused pool starts nothing new.")
+
+    beat_s = models.FloatField(default=5)
+    suspect_after_s = models.FloatField(default=15)
+    unreachable_after_s = models.FloatField(default=30)
+    stop_after_s = models.FloatField(default=600, help_text="An agent without an answer for so long stops its jobs.")
+    fence_margin_s = models.FloatField(default=30)
+    max_grace_s = models.FloatField(default=600, help_text="Upper limit of a job's checkpoint grace.")
+    claim_timeout_s = models.FloatField(default=60)
+    orphan_grace_s = models.FloatField(default=30)
+    cpus_per_gpu = models.PositiveIntegerField(default=1, help_text="CPUs for a job that asks for none, by GPU.")
+    memory_mib_per_gpu = models.PositiveIntegerField(default=1024)
+    log_max_bytes_per_job = models.BigIntegerField(default=1 << 30)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(beat_s__gt=0)
+                & Q(suspect_after_s__gt=F("beat_s"))
+                & Q(unreachable_after_s__gte=F("suspect_after_s"))
+                & Q(stop_after_s__gte=F("unreachable_after_s"))
+                & Q(fence_margin_s__gt=0)
+                & Q(max_grace_s__gte=0)
+                & Q(claim_timeout_s__gt=0),
+                name="pool_timers_in_order",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node(models.Model):
+    """A server. `admin` is what operators want of it, `health` what is known of it.
+
+    `version` is raised by cordon, drain, health, inventory and labels, and by a cycle's claims for other cycles to
+    see; never by a release. Heartbeats touch `NodeLease` only.
+    """
+
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="nodes")
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    address = models.CharField(max_length=255, blank=True, default="", help_text="Where other nodes reach it.")
+    rack = models.CharField(max_length=63, blank=True, default="")
+    admin = models.CharField(max_length=10, choices=choices(NodeAdmin), default=NodeAdmin.ACTIVE)
+    health = models.CharField(max_length=10, choices=choices(NodeHealth), default=NodeHealth.PENDING)
+    reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
+    version = models.BigIntegerField(default=1)
+    cpus = models.PositiveIntegerField(default=0)
+    memory_mib = models.PositiveBigIntegerField(default=0)
+    labels = models.JSONField(default=dict, blank=True)
+    inventory = models.JSONField(default=dict, blank=True)
+    agent_version = models.CharField(max_length=40, blank=True, default="")
+    boot_id = models.CharField(max_length=64, blank=True, default="")
+    join_digest = models.CharField(max_length=64, blank=True, default="")
+    join_expires_at = models.DateTimeField(null=True, blank=True)
+    credential_digest = models.CharField(max_length=64, blank=True, default="")
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [
+            one_of("admin", NodeAdmin, name="node_admin_known"),
+            one_of("health", NodeHealth, name="node_health_known"),
+            models.UniqueConstraint(
+                fields=["credential_digest"], condition=~Q(credential_digest=""), name="node_credential"
+            ),
+            models.UniqueConstraint(fields=["join_digest"], condition=~Q(join_digest=""), name="node_join_token"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Gpu(models.Model):
+    """One GPU. Its id times 64 is the first of its slots in the claims' index."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpus")
+    index = models.PositiveSmallIntegerField()
+    uuid = models.CharField(max_length=80, unique=True)
+    type = models.CharField(max_length=63, help_text="The model as jobs name it, such as A100.")
+    model = models.CharField(max_length=120, blank=True, default="")
+    memory_mib = models.PositiveIntegerField(default=0)
+    healthy = models.BooleanField(default=True)
+    present = models.BooleanField(default=True, help_text="False once the agent no longer reports it.")
+
+    class Meta:
+        verbose_name = "GPU"
+        verbose_name_plural = "GPUs"
+        constraints = [
+            models.UniqueConstraint(fields=["node", "index"], condition=Q(present=True), name="gpu_index"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.index}"
+
+
+class GpuReading(models.Model):
+    """The newest reading of one GPU. Narrow, so that a write every few seconds touches nothing else."""
+
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="reading")
+    at = models.DateTimeField(db_default=DatabaseNow())
+    utilization = models.FloatField(null=True)
+    memory_used_mib = models.FloatField(null=True)
+    power_w = models.FloatField(null=True)
+    temperature_c = models.FloatField(null=True)
+    processes = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"reading of GPU {self.pk}"
+
+
+class NodeLease(models.Model):
+    """The right of one registration of an agent to speak for its node; renewed by beats, in one narrow UPDATE."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="lease")
+    epoch = models.BigIntegerField(default=0)
+    state = models.CharField(max_length=10, choices=choices(LeaseState), default=LeaseState.GRANTED)
+    seq = models.BigIntegerField(default=0)
+    granted_at = models.DateTimeField(db_default=DatabaseNow())
+    seen_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [one_of("state", LeaseState, name="lease_state_known")]
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch} of node {self.pk}"

@@ -1,0 +1,1 @@
+"""Jobs, attempts, allocations, GPU claims, and the services that change them."""

@@ -1,0 +1,256 @@
+"""Jobs, attempts, allocations and GPU claims. The constraints here are the last word on who holds what."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import BigIntegerRangeField
+from django.contrib.postgres.indexes import GinIndex, OpClass
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Upper
+
+from muster.common.models import DatabaseNow, choices, one_of
+from muster.fleet.models import Gpu, Node, Pool
+from muster.tenants.models import Tenant, VirtualCluster
+from scheduler.lifecycle import (
+    ATTEMPT_LIVE,
+    ATTEMPT_TERMINAL,
+    JOB_TERMINAL,
+    AllocationState,
+    AttemptState,
+    Desired,
+    HoldReason,
+    JobClass,
+    JobState,
+    Observed,
+    Reason,
+    Stage,
+)
+
+SLOTS_PER_GPU = 64
+
+
+class CodeArchive(models.Model):
+    """A folder of code, packed, stored once by the SHA-256 of its bytes."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    size = models.BigIntegerField()
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    owners = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="code_archives")
+
+    def __str__(self) -> str:
+        return self.sha256[:12]
+
+
+class Job(models.Model):
+    """What a researcher asked for, what they want of it now, and what became of it."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
+    vc = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs")
+    name = models.CharField(max_length=200)
+    spec = models.JSONField()
+    tags = models.JSONField(default=dict)
+    code = models.ForeignKey(CodeArchive, on_delete=models.PROTECT, null=True, related_name="jobs")
+    cloned_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, related_name="clones")
+
+    state = models.CharField(max_length=10, choices=choices(JobState), default=JobState.QUEUED)
+    desired = models.CharField(max_length=4, choices=choices(Desired), default=Desired.RUN)
+    stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
+    hold_reason = models.CharField(max_length=20, choices=choices(HoldReason), default="", blank=True)
+    hold = models.JSONField(null=True)
+
+    gpu_type = models.CharField(max_length=63, default="", blank=True)
+    gpus = models.PositiveIntegerField(help_text="GPUs on each node.")
+    nodes = models.PositiveIntegerField(default=1)
+    cpus = models.PositiveIntegerField(help_text="CPUs on each node.")
+    memory_mib = models.PositiveBigIntegerField(help_text="Memory on each node.")
+    time_limit_s = models.FloatField(null=True)
+    grace_s = models.FloatField(default=30)
+    priority = models.IntegerField(default=10)
+    klass = models.CharField(max_length=14, choices=choices(JobClass), default=JobClass.GUARANTEED)
+
+    submitted_at = models.DateTimeField(db_default=DatabaseNow())
+    eligible_at = models.DateTimeField(db_default=DatabaseNow())
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    attempt_count = models.PositiveIntegerField(default=0)
+    retries_used = models.PositiveIntegerField(default=0)
+    attained_gpu_s = models.FloatField(default=0)
+    avoid_nodes = models.JSONField(default=list)
+    exit_code = models.IntegerField(null=True)
+    reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
+    reason_detail = models.CharField(max_length=500, default="", blank=True)
+
+    class Meta:
+        constraints = [
+            one_of("state", JobState, name="job_state_known"),
+            models.CheckConstraint(
+                condition=Q(state__in=sorted(JOB_TERMINAL), ended_at__isnull=False)
+                | Q(~Q(state__in=sorted(JOB_TERMINAL)), ended_at__isnull=True),
+                name="job_ended_has_time",
+            ),
+            models.CheckConstraint(condition=Q(nodes__gte=1), name="job_has_nodes"),
+            models.CheckConstraint(
+                condition=Q(state=JobState.QUEUED) | Q(hold_reason=""), name="job_hold_only_while_queued"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["pool", "id"], name="job_queued", condition=Q(state=JobState.QUEUED)),
+            models.Index(fields=["pool", "id"], name="job_active", condition=Q(state=JobState.ACTIVE)),
+            models.Index(fields=["tenant", "-id"], name="job_of_tenant"),
+            models.Index(fields=["tenant", "state", "-id"], name="job_of_tenant_by_state"),
+            models.Index(fields=["owner", "-id"], name="job_of_owner"),
+            models.Index(fields=["state", "-id"], name="job_by_state"),
+            GinIndex(fields=["tags"], name="job_tags"),
+            GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_name_search"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pk} {self.name}"
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs of the whole gang."""
+        return self.gpus * self.nodes
+
+
+class Attempt(models.Model):
+    """One try at running a job. Its id is its fence: ids only grow, so an older one can be told and refused."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.PROTECT, related_name="attempts")
+    number = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=choices(AttemptState), default=AttemptState.PLACED)
+    stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
+    outcome = models.CharField(
+        max_length=10, choices=choices(AttemptState), default="", help_text="What it becomes once all is released."
+    )
+    reason = models.CharField(max_length=20, choices=choices(Reason), default="")
+    reason_detail = models.CharField(max_length=500, default="")
+    exit_code = models.IntegerField(null=True)
+    master_addr = models.CharField(max_length=255)
+    master_port = models.PositiveIntegerField()
+    placed_at = models.DateTimeField(db_default=DatabaseNow())
+    starting_at = models.DateTimeField(null=True)
+    running_at = models.DateTimeField(null=True)
+    stopping_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    unreachable_since = models.DateTimeField(null=True)
+    fence_at = models.DateTimeField(null=True, help_text="When its processes must be gone, if a node stays away.")
+
+    class Meta:
+        constraints = [
+            one_of("state", AttemptState, name="attempt_state_known"),
+            models.UniqueConstraint(fields=["job", "number"], name="attempt_number"),
+            models.UniqueConstraint(
+                fields=["job"], condition=Q(state__in=sorted(ATTEMPT_LIVE)), name="one_live_attempt_a_job"
+            ),
+            models.UniqueConstraint(
+                fields=["master_addr", "master_port"],
+                condition=Q(state__in=sorted(ATTEMPT_LIVE)),
+                name="master_port_once_per_address",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=sorted(ATTEMPT_TERMINAL), ended_at__isnull=False)
+                | Q(~Q(state__in=sorted(ATTEMPT_TERMINAL)), ended_at__isnull=True),
+                name="attempt_ended_has_time",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=AttemptState.RUNNING) | Q(running_at__isnull=False), name="attempt_running_has_time"
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=AttemptState.STOPPING) | (Q(stopping_at__isnull=False) & ~Q(outcome="")),
+                name="attempt_stopping_has_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of job {self.job_id}"
+
+
+class Allocation(models.Model):
+    """The hold of one rank on one node."""
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="allocations")
+    node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="allocations")
+    rank = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=choices(AllocationState), default=AllocationState.RESERVED)
+    observed = models.CharField(max_length=10, choices=choices(Observed), default=Observed.NONE)
+    cpus = models.PositiveIntegerField()
+    memory_mib = models.PositiveBigIntegerField()
+    boot_id = models.CharField(max_length=64, default="")
+    claimed_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True, help_text="When the agent said that no process is left.")
+    exit_code = models.IntegerField(null=True)
+    end_reason = models.CharField(max_length=20, choices=choices(Reason), default="")
+    end_detail = models.CharField(max_length=500, default="")
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            one_of("state", AllocationState, name="allocation_state_known"),
+            models.UniqueConstraint(fields=["attempt", "rank"], name="allocation_rank"),
+            models.UniqueConstraint(fields=["attempt", "node"], name="allocation_node_once"),
+            models.CheckConstraint(
+                condition=Q(state=AllocationState.RELEASED, released_at__isnull=False)
+                | Q(~Q(state=AllocationState.RELEASED), released_at__isnull=True),
+                name="allocation_released_has_time",
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=[AllocationState.RESERVED, AllocationState.RELEASED])
+                | Q(claimed_at__isnull=False),
+                name="allocation_active_was_claimed",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["node", "id"], name="allocation_held", condition=~Q(state=AllocationState.RELEASED)),
+        ]
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} of attempt {self.attempt_id}"
+
+
+class GpuClaim(models.Model):
+    """An allocation's hold of slots of one GPU. Two open claims can never overlap: the database refuses the second."""
+
+    id = models.BigAutoField(primary_key=True)
+    allocation = models.ForeignKey(Allocation, on_delete=models.PROTECT, related_name="claims")
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="claims")
+    span = BigIntegerRangeField()
+    claimed_at = models.DateTimeField(db_default=DatabaseNow())
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            ExclusionConstraint(
+                name="gpu_slot_once",
+                expressions=[("span", "&&")],
+                condition=Q(released_at__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"claim of GPU {self.gpu_id} by allocation {self.allocation_id}"
+
+
+class IdempotencyKey(models.Model):
+    """A key that a client sent with a submission, so that sending it again answers the same and stores nothing."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    key = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64)
+    job_ids = models.JSONField(default=list)
+    errors = models.JSONField(default=list)
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["owner", "key"], name="idempotency_key_once")]
+        indexes = [models.Index(fields=["created_at"], name="idempotency_age")]
+
+    def __str__(self) -> str:
+        return self.key

@@ -1,0 +1,1 @@
+"""The embedded default: Postgres and Valkey from wheels, and one supervisor over every process of Muster."""

@@ -1,0 +1,145 @@
+"""Where the embedded servers live: their account, data, sockets and programs.
+
+Postgres refuses to run as root. So root runs both servers under an account without rights, and everything that they
+touch has to be reachable by it: a checkout below /root is not, and no existing folder is ever made more open for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+# sun_path holds 108 bytes with its final NUL; `/.s.PGSQL.5432.lock` is the longest name that is put into the folder.
+SOCKET_PATH_LIMIT_BYTES = 107
+_LONGEST_SOCKET_NAME = "/.s.PGSQL.5432.lock"
+_SERVICE_ACCOUNTS = ("postgres", "daemon", "nobody")
+_PRIVATE = 0o700
+_PASSABLE = 0o711
+
+
+class LocalError(RuntimeError):
+    """The embedded default cannot run here; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The operating system account that the servers run as."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders of one installation's servers; `account` is None when they run as the caller."""
+
+    home: Path
+    root: Path
+    sockets: Path
+    account: Account | None
+
+    @property
+    def postgres_data(self) -> Path:
+        return self.root / "postgres"
+
+    @property
+    def valkey_data(self) -> Path:
+        return self.root / "valkey"
+
+    @property
+    def programs(self) -> Path:
+        return self.root / "programs"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+
+def find_places(home: Path, *, state: Path = Path("/var/lib/muster"), short: Path = Path("/tmp")) -> Places:  # noqa: S108
+    """The places for the state folder `home`, all made with the right owner; the same home gives the same places.
+
+    1. The folder itself: 0700, or 0711 when root makes it, so that the servers' account can pass through.
+    2. `home/services` holds data and programs; if the account cannot get there, a folder below `state` does.
+    3. Sockets lie beside the data, or in a folder below `short` when that path is too long for a socket.
+    """
+    home = home.absolute()
+    account = service_account()
+    make_folder(home, mode=_PASSABLE if account else _PRIVATE, keep_existing=True)
+    root = home / "services"
+    if account and not can_reach(account, home):
+        make_folder(state, mode=_PASSABLE, keep_existing=True)
+        root = state / _digest(home)
+    make_folder(root, account=account)
+    sockets = root / "run"
+    if len(os.fsencode(sockets)) + len(_LONGEST_SOCKET_NAME) > SOCKET_PATH_LIMIT_BYTES:
+        sockets = short / f"muster-{os.geteuid()}-{_digest(home)}"
+    make_folder(sockets, account=account)
+    places = Places(home=home, root=root, sockets=sockets, account=account)
+    for folder in (places.log, places.programs, places.valkey_data):
+        make_folder(folder, account=account)
+    return places
+
+
+def service_account() -> Account | None:
+    """The account that root hands the servers to; None for everybody else, who run them as themselves."""
+    if os.geteuid() != 0:
+        return None
+    for name in _SERVICE_ACCOUNTS:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(name, entry.pw_uid, entry.pw_gid)
+    raise LocalError(
+        "Postgres does not run as root, and none of the accounts postgres, daemon or nobody exists. "
+        "Add one of them, or run this as an ordinary user."
+    )
+
+
+def can_reach(account: Account, path: Path) -> bool:
+    """Whether the account may enter this folder (asked of the kernel, so access lists count too)."""
+    asked = subprocess.run(
+        ["test", "-x", str(path)], user=account.uid, group=account.gid, extra_groups=[], cwd="/", check=False
+    )
+    return asked.returncode == 0
+
+
+def make_folder(
+    path: Path, *, mode: int = _PRIVATE, account: Account | None = None, keep_existing: bool = False
+) -> None:
+    """Leaves a folder with this mode and owner; refuses what somebody else put in its place.
+
+    `keep_existing` leaves the mode of a folder that was there as it was: it may be the user's own.
+    """
+    try:
+        path.mkdir(mode=mode, parents=True)
+    except FileExistsError:
+        _refuse_strangers(path, account, follow=keep_existing)
+        if keep_existing:
+            return
+    # mkdir's mode is subject to the umask. The order matters: between the two calls nobody gains anything.
+    path.chmod(mode)
+    if account is not None:
+        os.chown(path, account.uid, account.gid)
+
+
+def _refuse_strangers(path: Path, account: Account | None, *, follow: bool) -> None:
+    # In a folder that everybody writes to, a link could point root at any folder of the machine.
+    found = path.stat() if follow else path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise LocalError(f"{path} is in the way: it must be a folder")
+    owners = {os.geteuid()} | ({account.uid} if account else set())
+    if found.st_uid not in owners:
+        raise LocalError(
+            f"{path} belongs to another user (uid {found.st_uid}): remove it, or set MUSTER_HOME elsewhere"
+        )
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:10]

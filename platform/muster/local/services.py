@@ -1,0 +1,114 @@
+"""Postgres and Valkey for everything that runs on this machine: started by the first, stopped by the last."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from muster.local.places import Places, find_places
+from muster.local.postgres import Postgres
+from muster.local.programs import find_programs
+from muster.local.valkey import Valkey
+
+
+@dataclass(slots=True)
+class Services:
+    """The two addresses, and the embedded servers behind them (none for an address that was given)."""
+
+    database_url: str
+    redis_url: str
+    places: Places | None = None
+    _servers: tuple[Postgres | Valkey, ...] = ()
+    _use: IO[bytes] | None = field(default=None, repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """What the platform's processes must find in their environment."""
+        return {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
+
+    @property
+    def embedded(self) -> tuple[str, ...]:
+        """The names of the servers that are ours."""
+        return tuple(type(server).__name__ for server in self._servers)
+
+    def start(self) -> None:
+        """Takes part in the servers' use and leaves them running; after a failure nothing of ours is left."""
+        if self.places is None:
+            return
+        self._use = (self.places.root / "users.lock").open("wb")
+        fcntl.flock(self._use, fcntl.LOCK_SH)
+        try:
+            self.revive()
+        except BaseException:
+            self.stop()
+            raise
+
+    def revive(self) -> list[str]:
+        """Starts again what no longer answers; returns the names of what was started."""
+        if self.places is None:
+            return []
+        with _starting(self.places):
+            return [type(server).__name__ for server in self._servers if server.ensure()]
+
+    def stop(self) -> None:
+        """Gives the servers up, and stops them if nobody else on this machine uses them."""
+        if self.places is None or self._use is None:
+            return
+        with _starting(self.places):
+            try:
+                fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # somebody else still uses them, and stops them when leaving
+                return
+            else:
+                for server in reversed(self._servers):
+                    server.stop()
+            finally:
+                self._use.close()
+                self._use = None
+
+    def __enter__(self) -> Services:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start_services(
+    home: Path, *, environ: Mapping[str, str] = os.environ, postgres_settings: Mapping[str, str] | None = None
+) -> Services:
+    """Both servers, ready to use; an address in the environment stands for a server of the user's own.
+
+    Everybody who uses the embedded servers of a home holds a shared lock on one file of it; the kernel gives it back
+    when its holder dies in whatever way. Who leaves and can have the lock alone is the last one and stops them.
+    """
+    database_url, redis_url = environ.get("DATABASE_URL", ""), environ.get("REDIS_URL", "")
+    if database_url and redis_url:
+        return Services(database_url, redis_url)
+    places = find_places(home)
+    programs = find_programs(places)
+    postgres = None if database_url else Postgres(places, programs, postgres_settings or {})
+    valkey = None if redis_url else Valkey(places, programs)
+    servers = tuple(server for server in (postgres, valkey) if server is not None)
+    services = Services(
+        database_url=postgres.url if postgres else database_url,
+        redis_url=valkey.url if valkey else redis_url,
+        places=places,
+        _servers=servers,
+    )
+    services.start()
+    return services
+
+
+@contextmanager
+def _starting(places: Places) -> Iterator[None]:
+    """One process at a time starts or stops servers; the others wait here."""
+    with (places.root / "start.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,1 @@
+"""What jobs print: stored by byte offset, read back exactly."""

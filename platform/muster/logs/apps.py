@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class LogsConfig(AppConfig):
+    name = "muster.logs"
+    label = "logs"
+    verbose_name = "Logs"

@@ -1,0 +1,53 @@
+"""The index of what jobs printed; the bytes themselves are files."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from muster.common.models import DatabaseNow
+from muster.jobs.models import Allocation, Attempt
+
+
+class LogHead(models.Model):
+    """How many bytes of all ranks of an attempt were accepted: the next chunk's position in the common order."""
+
+    attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="log_head")
+    position = models.BigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"log of attempt {self.pk}"
+
+
+class LogFile(models.Model):
+    """The log of one rank. `size` counts every byte that the rank wrote so far, holes included."""
+
+    allocation = models.OneToOneField(Allocation, on_delete=models.CASCADE, primary_key=True, related_name="log_file")
+    size = models.BigIntegerField(default=0)
+    holes = models.JSONField(default=list, help_text="Byte ranges [from, to) that were given up.")
+    finished_at = models.DateTimeField(null=True)
+    complete = models.BooleanField(null=True, help_text="Whether the stored bytes have the digest the agent stated.")
+
+    def __str__(self) -> str:
+        return f"log of allocation {self.pk}"
+
+
+class LogChunk(models.Model):
+    """Bytes [offset, offset + size) of a rank, in the order in which they were accepted over all ranks."""
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="log_chunks")
+    position = models.BigIntegerField()
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="log_chunks")
+    offset = models.BigIntegerField()
+    size = models.PositiveIntegerField()
+    crc32 = models.BigIntegerField()
+    stored_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "position"], name="log_chunk_position"),
+            models.UniqueConstraint(fields=["allocation", "offset"], name="log_chunk_offset"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes at {self.offset} of allocation {self.allocation_id}"

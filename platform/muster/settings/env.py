@@ -1,0 +1,105 @@
+"""The environment, parsed once into a typed record."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+class BadSetting(ValueError):
+    """A setting from the environment that cannot be used; the message names it and says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything that the platform takes from its environment."""
+
+    home: Path
+    database_url: str
+    redis_url: str
+    public_url: str
+    secret_key: str
+    debug: bool
+    testing: bool
+
+
+def read_environment() -> Environment:
+    """The typed environment of this process; raises `BadSetting` for a value that cannot be used."""
+    home = Path(os.environ.get("MUSTER_HOME") or REPOSITORY / ".muster").expanduser().absolute()
+    port = os.environ.get("PORT") or "8000"
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise BadSetting(f"PORT is {port!r}: it must be a number from 1 to 65535")
+    public_url = (os.environ.get("MUSTER_URL") or f"http://127.0.0.1:{port}").rstrip("/")
+    if urlsplit(public_url).scheme not in {"http", "https"} or not urlsplit(public_url).hostname:
+        raise BadSetting(f"MUSTER_URL is {public_url!r}: it must read like https://muster.example.org")
+    return Environment(
+        home=home,
+        database_url=os.environ.get("DATABASE_URL") or "postgres://muster@/muster",
+        redis_url=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
+        public_url=public_url,
+        secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored_secret_key(home),
+        debug=_flag("MUSTER_DEBUG"),
+        testing=_flag("MUSTER_TESTING"),
+    )
+
+
+def database_settings(url: str) -> dict[str, object]:
+    """Django's settings for `postgres://user:password@host:port/name?host=/socket/folder`."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"postgres", "postgresql"}:
+        raise BadSetting(f"DATABASE_URL starts with {parts.scheme!r}: only postgres:// is supported")
+    options = dict(parse_qsl(parts.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.lstrip("/") or "muster",
+        "USER": parts.username or "",
+        "PASSWORD": parts.password or "",
+        "HOST": options.pop("host", None) or parts.hostname or "",
+        "PORT": str(parts.port or options.pop("port", "")),
+        "CONN_MAX_AGE": 600,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"application_name": "muster", "connect_timeout": 5, **options},
+    }
+
+
+def redis_urls(url: str) -> tuple[str, str]:
+    """The same server as redis-py and as Celery spell it; a Unix socket is written differently by each."""
+    if url.startswith(("redis://", "rediss://")):
+        return url, url
+    for scheme in ("unix://", "redis+socket://"):
+        if url.startswith(scheme):
+            path, _, query = url.removeprefix(scheme).partition("?")
+            options = dict(parse_qsl(query))
+            number = options.get("db") or options.get("virtual_host") or "0"
+            return f"unix://{path}?db={number}", f"redis+socket://{path}?virtual_host={number}"
+    raise BadSetting(f"REDIS_URL is {url!r}: it must start with redis://, rediss://, unix:// or redis+socket://")
+
+
+def _flag(name: str) -> bool:
+    value = (os.environ.get(name) or "0").lower()
+    if value not in {"0", "1", "true", "false"}:
+        raise BadSetting(f"{name} is {value!r}: it must be 0 or 1")
+    return value in {"1", "true"}
+
+
+def _stored_secret_key(home: Path) -> str:
+    """The key of this installation, made at the first start; every process of it must read the same one."""
+    path = home / "secret_key"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A hard link is made by exactly one of several processes that start together.
+    draft = path.with_name(f"secret_key.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_text(secrets.token_urlsafe(48))
+    with contextlib.suppress(FileExistsError):  # another process was first, and its key is the one
+        os.link(draft, path)
+    draft.unlink()
+    return path.read_text().strip()

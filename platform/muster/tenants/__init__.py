@@ -1,0 +1,1 @@
+"""Tenants, memberships, virtual clusters and their quotas."""

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class TenantsConfig(AppConfig):
+    name = "muster.tenants"
+    label = "tenants"
+    verbose_name = "Tenants"

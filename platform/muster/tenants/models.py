@@ -1,0 +1,72 @@
+"""Tenants, memberships, virtual clusters and quotas."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from muster.common.models import DatabaseNow, choices, one_of
+from muster.fleet.models import SLUG, Pool
+from muster.tenants.roles import Role
+
+
+class Tenant(models.Model):
+    """A group of people that shares virtual clusters."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    weight = models.FloatField(default=1)
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="tenants")
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_positive")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """A user's role in a tenant."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=10, choices=choices(Role), default=Role.MEMBER)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user"], name="membership_once"),
+            one_of("role", Role, name="membership_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.tenant}: {self.role}"
+
+
+class VirtualCluster(models.Model):
+    """A tenant's share of one pool. A job's pool is its virtual cluster's."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="virtual_clusters")
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="virtual_clusters")
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Quota(models.Model):
+    """How many GPUs of one type a virtual cluster may hold at a time."""
+
+    vc = models.ForeignKey(VirtualCluster, on_delete=models.CASCADE, related_name="quotas")
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.IntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["vc", "gpu_type"], name="quota_once_per_type"),
+            models.CheckConstraint(condition=Q(gpus__gte=0), name="quota_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.vc}: {self.gpus} {self.gpu_type}"

@@ -1,0 +1,12 @@
+"""The roles that a user can have in a tenant."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a member of a tenant may do; operators of the cluster need no membership."""
+
+    MEMBER = "member"
+    MANAGER = "manager"
