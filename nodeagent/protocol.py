@@ -17,8 +17,9 @@ What the wire format leaves open is settled here:
   restarted in the middle of a log that is larger than its spool (then only size and holes can be compared).
 - The agent keeps to `LaunchSpec.log_cap_bytes`: it ships the beginning live, and when the job is over the newest part,
   with the hole between them stated.
-- Signs of life are registrations and beats, nothing else. A job stops itself when the last answered one was sent more
-  than the longer of `LaunchSpec.stop_after_s` and the newest `Timers.stop_after_s` ago; SIGKILL follows after its grace.
+- Signs of life are registrations and beats, nothing else. A job stops itself when the last answered one was sent
+  longer ago than the larger of `LaunchSpec.stop_after_s` and the newest `Timers.stop_after_s`; SIGKILL follows after
+  its grace.
 - A sync whose `gpus` is empty and whose `host` is null has no new sample. The `desired` of an answer to a report
   (`wait_s` 0) is not acted upon: the long-poll alone carries it, so that answers cannot overtake each other.
 - A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:

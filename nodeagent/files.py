@@ -1,0 +1,42 @@
+"""Small files that are whole or not there: written beside, synced where asked, and renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, Optional
+
+
+def write_atomic(path: str, data: bytes, mode: int = 0o600, sync: bool = False) -> None:
+    """Replace `path` by `data`; a reader sees the old or the new content, never a mixture."""
+    beside = "{}.{}.new".format(path, os.getpid())
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        write_all(descriptor, data)
+        if sync:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(beside, path)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte, in as many calls as it takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_json(path: str, value: Dict[str, Any], sync: bool = False) -> None:
+    """Replace `path` by the JSON of `value`."""
+    write_atomic(path, json.dumps(value, separators=(",", ":")).encode(), sync=sync)
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The JSON object in `path`; None when there is no such file or no object in it."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None

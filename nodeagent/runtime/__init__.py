@@ -1,0 +1,1 @@
+"""Runtimes start, watch, adopt and stop the processes of allocations."""

@@ -1,0 +1,139 @@
+"""What the agent asks of a runtime. Every runtime passes tests/agent/test_runtime_conformance.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Callable, Mapping, Optional, Protocol, Tuple
+
+from nodeagent.protocol import EndReason, LaunchSpec
+
+
+class LaunchError(Exception):
+    """A launch that came to nothing; no process of the allocation exists. It ends with `reason` and `detail`."""
+
+    def __init__(self, reason: EndReason, detail: str) -> None:
+        self.reason = reason
+        self.detail = detail
+        super().__init__(detail)
+
+
+class Phase(Enum):
+    """What is there of an allocation."""
+
+    ABSENT = "absent"
+    """No trace of a start."""
+    STARTING = "starting"
+    RUNNING = "running"
+    GONE = "gone"
+    """It was started, nobody watches it any more, and no status was left."""
+    EXITED = "exited"
+
+
+@dataclass(frozen=True)
+class ExitStatus:
+    """How an allocation ended. When this can be read, no process of the allocation is left."""
+
+    reason: EndReason
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    detail: str = ""
+    started: bool = True
+    started_at: Optional[float] = None
+    ended_at: Optional[float] = None
+    log_size: int = 0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One look at an allocation; `exit` is there exactly when the phase is EXITED."""
+
+    phase: Phase
+    exit: Optional[ExitStatus] = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the processes of one allocation use; `cpu_fraction` is 1.0 for one busy core."""
+
+    processes: int = 0
+    cpu_fraction: float = 0.0
+    rss_mib: int = 0
+
+
+class EventKind(str, Enum):
+    """What a runtime tells of an allocation while the agent looks elsewhere."""
+
+    RUNNING = "run"
+    LOG = "log"
+    EXITED = "exit"
+
+
+Listener = Callable[[int, EventKind], None]
+
+
+class LogSource(Protocol):
+    """The bounded spool of what an allocation wrote."""
+
+    def read(self, offset: int, limit: int) -> Tuple[int, bytes]:
+        """The first bytes kept at or after `offset`, and where they begin; empty when there are none (yet)."""
+
+    def end(self) -> int:
+        """The offset after the last byte that is kept."""
+
+    def first(self) -> int:
+        """The offset of the first byte that is kept."""
+
+    def close(self) -> None:
+        """Let go of open files."""
+
+
+class Runtime(Protocol):
+    """A way to run allocations. Calls about one allocation come from one thread at a time."""
+
+    name: str
+
+    def labels(self) -> Mapping[str, str]:
+        """What the node must tell of this runtime, such as `isolation: advisory`."""
+
+    def prepare(self, spec: LaunchSpec) -> str:
+        """Make room for an allocation and return the folder into which its code is unpacked."""
+
+    def launch(self, spec: LaunchSpec) -> None:
+        """Start a prepared allocation, or raise `LaunchError`."""
+
+    def observe(self, allocation_id: int) -> Observation:
+        """What is there of an allocation; cheap."""
+
+    def allocations(self) -> Tuple[int, ...]:
+        """Every allocation of which something is there, sorted."""
+
+    def spec(self, allocation_id: int) -> Optional[LaunchSpec]:
+        """The spec that an allocation was prepared with, if it can still be read."""
+
+    def adopt(self, allocation_id: int) -> None:
+        """Take up an allocation that an earlier run of the agent started."""
+
+    def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
+        """Signal every process of the allocation, and kill what is left after the grace. Returns at once."""
+
+    def limit(self, allocation_id: int, time_left_s: float) -> None:
+        """Set what is left of the time limit."""
+
+    def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
+        """Make an allocation that nobody watches EXITED: kill what is left of it and keep `fallback` as its status."""
+
+    def usage(self) -> Mapping[int, Usage]:
+        """What each live allocation uses."""
+
+    def log(self, allocation_id: int) -> LogSource:
+        """A new reader of the allocation's log."""
+
+    def remove(self, allocation_id: int) -> None:
+        """Forget an allocation that has exited, its folder too."""
+
+    def renew(self, sent_at: float, stop_after_s: float) -> None:
+        """Allow all jobs to live until `stop_after_s` after `sent_at` (CLOCK_BOOTTIME), also without the agent."""
+
+    def close(self) -> None:
+        """Let go of everything; jobs go on."""
