@@ -92,6 +92,12 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
 
+OPERATORS_MAIL = ENV.operators_mail
+EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = ENV.mail_from
+
 STATE_FOLDER: Path = ENV.home
 PUBLIC_URL = ENV.public_url
 FRONTEND_DIST = REPOSITORY / "frontend" / "dist"

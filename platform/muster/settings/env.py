@@ -26,15 +26,16 @@ class Environment:
     public_url: str
     secret_key: str
     debug: bool
-    testing: bool
+    operators_mail: list[str]
+    mail_from: str
+    smtp_host: str
+    smtp_port: int
 
 
 def read_environment() -> Environment:
     """The typed environment of this process; raises `BadSetting` for a value that cannot be used."""
     home = Path(os.environ.get("MUSTER_HOME") or REPOSITORY / ".muster").expanduser().absolute()
-    port = os.environ.get("PORT") or "8000"
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise BadSetting(f"PORT is {port!r}: it must be a number from 1 to 65535")
+    port = _port("PORT", "8000")
     public_url = (os.environ.get("MUSTER_URL") or f"http://127.0.0.1:{port}").rstrip("/")
     if urlsplit(public_url).scheme not in {"http", "https"} or not urlsplit(public_url).hostname:
         raise BadSetting(f"MUSTER_URL is {public_url!r}: it must read like https://muster.example.org")
@@ -45,7 +46,12 @@ def read_environment() -> Environment:
         public_url=public_url,
         secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored_secret_key(home),
         debug=_flag("MUSTER_DEBUG"),
-        testing=_flag("MUSTER_TESTING"),
+        operators_mail=[
+            part.strip() for part in os.environ.get("MUSTER_OPERATORS_MAIL", "").split(",") if part.strip()
+        ],
+        mail_from=os.environ.get("MUSTER_MAIL_FROM") or "muster@localhost",
+        smtp_host=os.environ.get("MUSTER_SMTP_HOST") or "localhost",
+        smtp_port=_port("MUSTER_SMTP_PORT", "25"),
     )
 
 
@@ -79,6 +85,13 @@ def redis_urls(url: str) -> tuple[str, str]:
             number = options.get("db") or options.get("virtual_host") or "0"
             return f"unix://{path}?db={number}", f"redis+socket://{path}?virtual_host={number}"
     raise BadSetting(f"REDIS_URL is {url!r}: it must start with redis://, rediss://, unix:// or redis+socket://")
+
+
+def _port(name: str, default: str) -> int:
+    value = os.environ.get(name) or default
+    if not (value.isascii() and value.isdigit() and 0 < int(value) < 65536):
+        raise BadSetting(f"{name} is {value!r}: it must be a number from 1 to 65535")
+    return int(value)
 
 
 def _flag(name: str) -> bool:

@@ -1,0 +1,95 @@
+"""Making users and tokens, and telling who a token belongs to."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from muster.accounts.models import ApiToken, User
+from muster.common.errors import Conflict, Invalid, NotFound
+from muster.common.models import DatabaseNow
+from muster.common.secrets import digest, new_secret
+from muster.common.validation import invalid_from
+from muster.events.services import audit
+
+log = logging.getLogger(__name__)
+
+LONGEST_TOKEN_LIFE = timedelta(days=366)
+USE_RECORDED_EVERY = timedelta(minutes=1)
+
+
+def create_user(
+    *, username: str, password: str, email: str = "", operator: bool = False, uid: int | None = None, actor: str
+) -> User:
+    """A new user; operators may enter the admin and see every tenant."""
+    user = User(username=username, email=email, is_staff=operator, is_superuser=operator, uid=uid)
+    try:
+        validate_password(password, user)
+        user.set_password(password)
+        user.full_clean()
+    except ValidationError as error:
+        raise invalid_from(error, field="password") from error
+    with transaction.atomic():
+        user.save(force_insert=True)
+        audit(
+            "create",
+            actor=actor,
+            object_type="user",
+            object_id=username,
+            after={"username": username, "operator": operator, "uid": uid},
+        )
+    return user
+
+
+def create_token(*, user: User, name: str, expires_in: timedelta) -> tuple[ApiToken, str]:
+    """A new token and its secret, which is stored nowhere and can be shown this once only."""
+    name = name.strip()
+    if not name or len(name) > 100 or not name.isprintable():
+        raise Invalid.field("name", "give the token a name of 1 to 100 printable characters")
+    if not timedelta(0) < expires_in <= LONGEST_TOKEN_LIFE:
+        raise Invalid.field("expires_in", f"it must be between 1s and {LONGEST_TOKEN_LIFE.days}d")
+    secret = new_secret("mst")
+    try:
+        with transaction.atomic():
+            token = ApiToken.objects.create(
+                user=user, name=name, prefix=secret[:8], digest=digest(secret), expires_at=timezone.now() + expires_in
+            )
+            audit("create", actor=user.username, object_type="token", object_id=token.pk, after={"name": name})
+    except IntegrityError as error:
+        raise Conflict(f"you have a token called {name!r} already; revoke it or take another name") from error
+    token.refresh_from_db()
+    return token, secret
+
+
+def revoke_token(*, user: User, token_id: int) -> None:
+    """End one of the user's own tokens."""
+    with transaction.atomic():
+        ended = ApiToken.objects.filter(pk=token_id, user=user, revoked_at__isnull=True).update(
+            revoked_at=DatabaseNow()
+        )
+        if not ended:
+            raise NotFound("there is no such token")
+        audit("revoke", actor=user.username, object_type="token", object_id=token_id)
+
+
+def user_of_token(secret: str) -> User | None:
+    """The active user whose live token this is, or None."""
+    token = (
+        ApiToken.objects.select_related("user")
+        .filter(digest=digest(secret), revoked_at__isnull=True, expires_at__gt=DatabaseNow(), user__is_active=True)
+        .first()
+    )
+    if token is None:
+        return None
+    now = timezone.now()
+    # Once a minute is enough to find tokens nobody uses, and keeps a write out of nearly every request.
+    if token.last_used_at is None or now - token.last_used_at > USE_RECORDED_EVERY:
+        stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - USE_RECORDED_EVERY)
+        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+    return token.user

@@ -1,0 +1,25 @@
+"""Django's validation errors as refusals that name the fields."""
+
+from __future__ import annotations
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from muster.common.errors import FieldError, Invalid
+
+
+def require_valid(instance: models.Model) -> None:
+    """Return if the object satisfies its fields' rules and constraints, and raise `Invalid` if not."""
+    try:
+        instance.full_clean()
+    except ValidationError as error:
+        raise invalid_from(error) from error
+
+
+def invalid_from(error: ValidationError, *, field: str = "") -> Invalid:
+    """The refusal that says the same; `field` names the culprit where the error does not."""
+    if hasattr(error, "error_dict"):
+        fields = tuple(FieldError(name, " ".join(texts)) for name, texts in error.message_dict.items())
+    else:
+        fields = (FieldError(field, " ".join(error.messages)),)
+    return Invalid("; ".join(f"{one.field}: {one.message}" for one in fields), errors=fields)

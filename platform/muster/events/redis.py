@@ -1,0 +1,41 @@
+"""The one Redis client of a process. Nothing is promised by Redis: a failure here delays and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import cache
+
+import redis
+from django.conf import settings
+
+log = logging.getLogger(__name__)
+
+EVENTS_CHANNEL = "muster:events"
+
+
+@cache
+def client() -> redis.Redis:
+    """A client whose connections persist, with timeouts short enough that a dead server holds nobody up."""
+    connection: redis.Redis = redis.Redis.from_url(
+        settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=1, health_check_interval=30
+    )
+    return connection
+
+
+def node_channel(node_id: int) -> str:
+    """Where a change of a node's desired set is announced."""
+    return f"muster:node:{node_id}"
+
+
+def log_channel(attempt_id: int) -> str:
+    """Where newly stored log bytes of an attempt are announced."""
+    return f"muster:log:{attempt_id}"
+
+
+def publish(channel: str, message: dict[str, object] | None = None) -> None:
+    """Announce a change to whoever waits for it; those who miss it look again by themselves."""
+    try:
+        client().publish(channel, json.dumps(message or {}))
+    except redis.RedisError as error:
+        log.warning("redis_publish_failed channel=%s error=%s", channel, error)

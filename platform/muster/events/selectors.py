@@ -1,0 +1,35 @@
+"""Reading events in the order in which they became visible."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+from django.db.models.expressions import RawSQL
+
+from muster.events.models import Event
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EventCursor:
+    """The place of a reader in the order of events."""
+
+    tx: int
+    id: int
+
+
+def settled() -> QuerySet[Event]:
+    """Events that no running transaction can still slip in front of."""
+    horizon = RawSQL("pg_snapshot_xmin(pg_current_snapshot())::text::bigint", ())
+    return Event.objects.filter(tx__lt=horizon).order_by("tx", "id")
+
+
+def after(cursor: EventCursor) -> QuerySet[Event]:
+    """Settled events behind the reader's place."""
+    return settled().filter(Q(tx__gt=cursor.tx) | Q(tx=cursor.tx, id__gt=cursor.id))
+
+
+def newest() -> EventCursor:
+    """The place behind every settled event."""
+    last = settled().reverse().values_list("tx", "id").first()
+    return EventCursor(*last) if last else EventCursor(0, 0)

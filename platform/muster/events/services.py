@@ -1,0 +1,107 @@
+"""Writing events, audit rows and outbox rows, and waking those who act on them once the transaction has committed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import redis
+from celery import current_app
+from django.conf import settings
+from django.db import connection, transaction
+
+from muster.events.models import AuditEntry, Event, Outbox
+from muster.events.redis import EVENTS_CHANNEL, client, node_channel, publish
+
+log = logging.getLogger(__name__)
+
+HINT_LIFETIME_S = 5
+
+
+def record(
+    kind: str,
+    *,
+    actor: str,
+    tenant_id: int | None = None,
+    job_id: int | None = None,
+    node_id: int | None = None,
+    data: dict[str, Any] | None = None,
+) -> None:
+    """Store an event in the running transaction, and announce it when that commits."""
+    Event.objects.create(kind=kind, actor=actor, tenant_id=tenant_id, job_id=job_id, node_id=node_id, data=data or {})
+    _announce_once()
+
+
+def record_many(events: list[Event]) -> None:
+    """Store several events in one statement, and announce them when the transaction commits."""
+    if events:
+        Event.objects.bulk_create(events)
+        _announce_once()
+
+
+def audit(
+    action: str,
+    *,
+    actor: str,
+    object_type: str,
+    object_id: object,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> None:
+    """Store who did what to which object, in the transaction that does it."""
+    AuditEntry.objects.create(
+        actor=actor, action=action, object_type=object_type, object_id=str(object_id), before=before, after=after
+    )
+
+
+def wake_pool(pool_id: int) -> None:
+    """Ask for a scheduling cycle of the pool once the transaction has committed.
+
+    A burst asks once: the first sets a key, and the cycle removes it before it takes its snapshot.
+    """
+    transaction.on_commit(lambda: _send_hint(pool_id))
+
+
+def wake_node(node_id: int) -> None:
+    """Tell the node's agent that its desired set changed, once the transaction has committed."""
+    transaction.on_commit(lambda: publish(node_channel(node_id)))
+
+
+def forget_hint(pool_id: int) -> None:
+    """Let the next change of the pool send a hint again; called before a cycle takes its snapshot."""
+    try:
+        client().delete(_hint_key(pool_id))
+    except redis.RedisError as error:
+        log.warning("hint_not_deleted pool=%s error=%s", pool_id, error)
+
+
+def mail_operators(*, subject: str, body: str) -> None:
+    """Store a mail to the operators in the running transaction; nothing is stored where no mail is set up."""
+    if settings.OPERATORS_MAIL:
+        Outbox.objects.create(topic="mail", payload={"to": settings.OPERATORS_MAIL, "subject": subject, "body": body})
+
+
+def _send_hint(pool_id: int) -> None:
+    try:
+        if client().set(_hint_key(pool_id), "1", nx=True, ex=HINT_LIFETIME_S):
+            current_app.send_task(
+                "dispatch.run_cycle", args=[pool_id], queue="schedule", retry=False, expires=HINT_LIFETIME_S * 2
+            )
+    except (redis.RedisError, OSError, current_app.connection_for_write().connection_errors) as error:
+        # The sweep of the schedule worker finds the change by itself; only the delay grows.
+        log.warning("hint_not_sent pool=%s error=%s", pool_id, error)
+
+
+def _hint_key(pool_id: int) -> str:
+    return f"muster:hint:{pool_id}"
+
+
+def _announce_once() -> None:
+    """One message for all events of a transaction."""
+    pending = connection.run_on_commit
+    if not any(entry[1] is _announce for entry in pending):
+        transaction.on_commit(_announce)
+
+
+def _announce() -> None:
+    publish(EVENTS_CHANNEL)

@@ -1,0 +1,13 @@
+"""Celery: the delivery of the outbox."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from muster.events.delivery import deliver_due
+
+
+@shared_task(name="events.deliver")
+def deliver() -> int:
+    """Deliver what is due; returns how many rows were."""
+    return deliver_due()

@@ -1,0 +1,99 @@
+"""Adding pools and nodes, and what operators do with nodes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from muster.common.errors import Conflict, Invalid
+from muster.common.secrets import digest, new_secret
+from muster.common.validation import require_valid
+from muster.events.services import audit, record, wake_pool
+from muster.fleet.models import Node, NodeLease, Pool
+from scheduler.lifecycle import NodeAdmin, TransitionError, require_move
+
+JOIN_TOKEN_LIFE = timedelta(hours=24)
+
+
+def create_pool(*, name: str, actor: str, **settings: object) -> Pool:
+    """A new pool with the given timers and policy."""
+    pool = Pool(name=name, **settings)
+    require_valid(pool)
+    with transaction.atomic():
+        pool.save(force_insert=True)
+        audit("create", actor=actor, object_type="pool", object_id=name, after={"name": name, **settings})
+    return pool
+
+
+def create_node(*, pool: Pool, name: str, actor: str, address: str = "", rack: str = "") -> tuple[Node, str]:
+    """A new node and its join token, which works once, for a day, and is shown this once only."""
+    node = Node(pool=pool, name=name, address=address, rack=rack)
+    secret = new_secret("mjoin")
+    node.join_digest, node.join_expires_at = digest(secret), timezone.now() + JOIN_TOKEN_LIFE
+    require_valid(node)
+    with transaction.atomic():
+        node.save(force_insert=True)
+        NodeLease.objects.create(node=node)
+        audit("create", actor=actor, object_type="node", object_id=name, after={"name": name, "pool": pool.name})
+        record("node.created", actor=actor, node_id=node.pk, data={"node": name})
+    return node, secret
+
+
+def renew_join_token(*, node: Node, actor: str) -> str:
+    """A fresh join token for a node that must be enrolled again; the agent's present credential goes on working."""
+    secret = new_secret("mjoin")
+    with transaction.atomic():
+        Node.objects.filter(pk=node.pk).update(
+            join_digest=digest(secret), join_expires_at=timezone.now() + JOIN_TOKEN_LIFE
+        )
+        audit("renew_join_token", actor=actor, object_type="node", object_id=node.name)
+    return secret
+
+
+def cordon_node(*, node: Node, reason: str, actor: str) -> None:
+    """Let nothing new start on the node; what runs there goes on."""
+    _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
+
+
+def drain_node(*, node: Node, reason: str, actor: str) -> None:
+    """Let nothing new start, and wait until what runs there has ended."""
+    with transaction.atomic():
+        if Node.objects.filter(pk=node.pk, admin=NodeAdmin.ACTIVE).exists():
+            _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
+        _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor)
+
+
+def resume_node(*, node: Node, reason: str, actor: str) -> None:
+    """Give a cordoned or draining node back to the scheduler."""
+    with transaction.atomic():
+        if Node.objects.filter(pk=node.pk, admin=NodeAdmin.DRAINING).exists():
+            _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
+        _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
+
+
+def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str) -> None:
+    reason = reason.strip()
+    if not reason or len(reason) > 500 or not reason.isprintable():
+        raise Invalid.field("reason", "say why, in 1 to 500 printable characters")
+    with transaction.atomic():
+        row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        source = NodeAdmin(row.admin)
+        try:
+            require_move("node_admin", source, target)
+        except TransitionError as error:
+            raise Conflict(f"node {row.name} is {source}: it cannot become {target} from there") from error
+        Node.objects.filter(pk=row.pk, admin=source).update(admin=target, reason=reason, version=F("version") + 1)
+        data = {"node": row.name, "from": source, "to": target, "reason": reason}
+        record(f"node.{target}", actor=actor, node_id=row.pk, data=data)
+        audit(
+            target,
+            actor=actor,
+            object_type="node",
+            object_id=row.name,
+            before={"admin": source, "reason": row.reason},
+            after={"admin": target, "reason": reason},
+        )
+        wake_pool(row.pool_id)

@@ -1,0 +1,38 @@
+"""What a user may see and do."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from muster.accounts.models import User
+from muster.tenants.models import Membership, Tenant, VirtualCluster
+from muster.tenants.roles import Role
+
+
+def tenants_of(user: User) -> QuerySet[Tenant]:
+    """The tenants whose objects the user may see: all for operators."""
+    if user.is_operator:
+        return Tenant.objects.all()
+    return Tenant.objects.filter(memberships__user=user)
+
+
+def virtual_clusters_of(user: User) -> QuerySet[VirtualCluster]:
+    """The virtual clusters the user may see."""
+    return VirtualCluster.objects.filter(tenant__in=tenants_of(user)).order_by("name")
+
+
+def default_virtual_cluster(user: User) -> VirtualCluster | None:
+    """Where the user's jobs go if they name none: the first of their own memberships."""
+    return (
+        VirtualCluster.objects.filter(tenant__memberships__user=user)
+        .order_by("tenant__memberships__id", "id")
+        .select_related("tenant", "pool")
+        .first()
+    )
+
+
+def is_manager(user: User, tenant_id: int) -> bool:
+    """Whether the user may act on other members' jobs of the tenant."""
+    if user.is_operator:
+        return True
+    return Membership.objects.filter(user=user, tenant_id=tenant_id, role=Role.MANAGER).exists()

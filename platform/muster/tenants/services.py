@@ -1,0 +1,94 @@
+"""Making tenants and virtual clusters, and setting quotas that the pool can keep."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Sum
+
+from muster.accounts.models import User
+from muster.common.errors import Invalid
+from muster.common.validation import require_valid
+from muster.events.services import audit, wake_pool
+from muster.fleet.models import Pool
+from muster.fleet.selectors import gpus_by_type
+from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.roles import Role
+
+
+def create_tenant(*, name: str, actor: str, weight: float = 1) -> Tenant:
+    """A new tenant without members."""
+    tenant = Tenant(name=name, weight=weight)
+    require_valid(tenant)
+    with transaction.atomic():
+        tenant.save(force_insert=True)
+        audit("create", actor=actor, object_type="tenant", object_id=name, after={"name": name, "weight": weight})
+    return tenant
+
+
+def add_member(*, tenant: Tenant, user: User, role: Role, actor: str) -> Membership:
+    """The user's role in the tenant, new or changed."""
+    with transaction.atomic():
+        membership, _ = Membership.objects.update_or_create(tenant=tenant, user=user, defaults={"role": role})
+        audit(
+            "add_member",
+            actor=actor,
+            object_type="tenant",
+            object_id=tenant.name,
+            after={"user": user.username, "role": role},
+        )
+    return membership
+
+
+def create_virtual_cluster(*, tenant: Tenant, pool: Pool, name: str, actor: str) -> VirtualCluster:
+    """A virtual cluster without a quota."""
+    vc = VirtualCluster(tenant=tenant, pool=pool, name=name)
+    require_valid(vc)
+    with transaction.atomic():
+        vc.save(force_insert=True)
+        after = {"tenant": tenant.name, "pool": pool.name, "name": name}
+        audit("create", actor=actor, object_type="virtual_cluster", object_id=name, after=after)
+    return vc
+
+
+def set_quota(*, vc: VirtualCluster, gpu_type: str, gpus: int, actor: str) -> Quota:
+    """The virtual cluster's quota of one GPU type; `Invalid` if it is negative or more than the pool can keep."""
+    with transaction.atomic():
+        # Two quotas of one pool that are edited at once must not each see the other's old value.
+        Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
+        problem = quota_problem(vc=vc, gpu_type=gpu_type, gpus=gpus)
+        if problem:
+            raise Invalid.field("gpus", problem)
+        before = Quota.objects.filter(vc=vc, gpu_type=gpu_type).values("gpus").first()
+        quota, _ = Quota.objects.update_or_create(vc=vc, gpu_type=gpu_type, defaults={"gpus": gpus})
+        audit(
+            "set_quota",
+            actor=actor,
+            object_type="virtual_cluster",
+            object_id=vc.name,
+            before={"gpu_type": gpu_type, "gpus": before["gpus"] if before else None},
+            after={"gpu_type": gpu_type, "gpus": gpus},
+        )
+        wake_pool(vc.pool_id)
+    return quota
+
+
+def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None:
+    """Why the virtual cluster cannot have this quota, or None. A quota is a promise, so the pool must be able to
+    keep all of its quotas at once."""
+    if gpus < 0:
+        return "a quota cannot be negative"
+    in_pool = gpus_by_type(vc.pool_id)
+    total = in_pool.get(gpu_type, 0)
+    if total == 0 and gpus > 0:
+        types = ", ".join(in_pool) or "none yet"
+        return f"pool {vc.pool.name} has no GPUs of type {gpu_type!r}; it has: {types}"
+    others = (
+        Quota.objects.filter(vc__pool_id=vc.pool_id, gpu_type=gpu_type).exclude(vc=vc).aggregate(sum=Sum("gpus"))["sum"]
+        or 0
+    )
+    if gpus > total - others:
+        return (
+            f"pool {vc.pool.name} has {total} {gpu_type}, of which other virtual clusters are promised {others}: "
+            f"at most {max(total - others, 0)} can be given to {vc.name}"
+        )
+    return None
