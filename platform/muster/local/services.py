@@ -37,16 +37,19 @@ class Services:
         return tuple(type(server).__name__ for server in self._servers)
 
     def start(self) -> None:
-        """Takes part in the servers' use and leaves them running; after a failure nothing of ours is left."""
-        if self.places is None:
-            return
-        self._use = (self.places.root / "users.lock").open("wb")
-        fcntl.flock(self._use, fcntl.LOCK_SH)
+        """Joins the users of the servers and leaves them running; after a failure nothing of ours is left."""
+        self.join()
         try:
             self.revive()
         except BaseException:
             self.stop()
             raise
+
+    def join(self) -> None:
+        """Says that the servers are used, without starting them; until `stop` nobody else stops them."""
+        if self.places is not None:
+            self._use = (self.places.root / "users.lock").open("wb")
+            fcntl.flock(self._use, fcntl.LOCK_SH)
 
     def revive(self) -> list[str]:
         """Starts again what no longer answers; returns the names of what was started."""
@@ -55,18 +58,19 @@ class Services:
         with _starting(self.places):
             return [type(server).__name__ for server in self._servers if server.ensure()]
 
-    def stop(self) -> None:
-        """Gives the servers up, and stops them if nobody else on this machine uses them."""
+    def stop(self) -> bool:
+        """Gives the servers up, and stops them if nobody else uses them; True when it did."""
         if self.places is None or self._use is None:
-            return
+            return False
         with _starting(self.places):
             try:
                 fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:  # somebody else still uses them, and stops them when leaving
-                return
+                return False
             else:
                 for server in reversed(self._servers):
                     server.stop()
+                return True
             finally:
                 self._use.close()
                 self._use = None
@@ -104,6 +108,23 @@ def start_services(
     )
     services.start()
     return services
+
+
+def stop_services(home: Path) -> bool:
+    """Stops the servers that somebody left running in this home; False when somebody uses them, or there are none."""
+    if not home.is_dir():
+        return False
+    places = find_places(home)
+    programs = find_programs(places)
+    services = Services("", "", places, (Postgres(places, programs), Valkey(places, programs)))
+    services.join()
+    return services.stop()
+
+
+def default_home() -> Path:
+    """The state folder: MUSTER_HOME, or .muster beside the code."""
+    # The settings say the same, but they cannot be read before the addresses are known.
+    return Path(os.environ.get("MUSTER_HOME") or Path(__file__).parents[3] / ".muster").expanduser().absolute()
 
 
 @contextmanager

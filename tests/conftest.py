@@ -1,0 +1,17 @@
+"""What every test gets. The services are started by the plugin `tests.embedded`, before Django is set up."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import redis
+from django.conf import settings
+
+
+@pytest.fixture(autouse=True)
+def _empty_redis(request: pytest.FixtureRequest) -> None:
+    """Forgets the hints and streams of the test before; rows are rolled back, what lies in Redis is not."""
+    if "REDIS_URL" in os.environ and {"db", "transactional_db"} & set(request.fixturenames):
+        with redis.Redis.from_url(settings.REDIS_URL) as server:
+            server.flushdb()

@@ -1,0 +1,94 @@
+"""A pytest plugin (`-p tests.embedded`): this run's own Postgres and Valkey, started before Django reads its settings.
+
+A conftest would be too late: pytest-django sets Django up before any conftest is read. The addresses go into the
+environment, which the workers of pytest-xdist inherit; each of them gets a Redis database of its own (pytest-django
+gives each a Postgres database).
+
+MUSTER_TEST_SERVICES=0 starts nothing; DATABASE_URL and REDIS_URL name servers to be used instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "platform"))
+
+from muster.local.postgres import NOT_DURABLE  # noqa: E402
+from muster.local.processes import is_alive  # noqa: E402
+from muster.local.services import Services, start_services, stop_services  # noqa: E402
+
+# Tests of code that knows no database; a run of nothing else does not wait for one.
+WITHOUT_SERVICES = ("unit", "sim", "agent", "contract")
+_PREFIX = "muster-tests-"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Starts the services, or in a worker takes its own Redis database; a wrapper runs before pytest-django's hook."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker:
+        os.environ["REDIS_URL"] = redis_url_of(os.environ.get("REDIS_URL", ""), worker)
+    else:
+        _prepare(early_config)
+    yield
+
+
+def redis_url_of(url: str, worker: str) -> str:
+    """The same server's database for the worker `gw0`, `gw1` …; database 0 stays for runs without workers."""
+    if not url:
+        return url
+    number = int(worker.removeprefix("gw")) + 1
+    parts = urlsplit(url)
+    if parts.scheme in {"redis", "rediss"}:
+        return parts._replace(path=f"/{number}").geturl()
+    # `geturl` writes unix:/path, which is right and which nobody understands.
+    return f"{url.partition('?')[0]}?db={number}"
+
+
+def needs_services(paths: list[str], *, start: Path) -> bool:
+    """Whether a run of these paths may touch a database."""
+    free = [ROOT / "tests" / name for name in WITHOUT_SERVICES]
+    wanted = [(start / path.partition("::")[0]).resolve() for path in paths]
+    return not wanted or not all(any(path.is_relative_to(folder) for folder in free) for path in wanted)
+
+
+def _prepare(config: pytest.Config) -> None:
+    options = config.known_args_namespace
+    if getattr(options, "help", False) or getattr(options, "version", False):
+        return
+    _stop_what_was_left()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    folder.chmod(0o711)  # root's servers run under another account, which has to pass through
+    home = folder / "home"
+    os.environ.update(MUSTER_HOME=str(home), MUSTER_TESTING="1")
+    services: Services | None = None
+    if os.environ.get("MUSTER_TEST_SERVICES", "1") != "0" and needs_services(
+        options.file_or_dir, start=config.invocation_params.dir
+    ):
+        services = start_services(home, postgres_settings=NOT_DURABLE)
+        os.environ.update(services.environment())
+
+    def clean_up() -> None:
+        if services is not None:
+            services.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    config.add_cleanup(clean_up)
+
+
+def _stop_what_was_left() -> None:
+    """Stops and removes what runs that were killed have left behind."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if folder.stat().st_uid == os.geteuid() and pid.isdigit() and not is_alive(int(pid)):
+            stop_services(folder / "home")
+            shutil.rmtree(folder, ignore_errors=True)
