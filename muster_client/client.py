@@ -1,0 +1,329 @@
+"""The SDK: one method for each thing that the REST API can do."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, cast
+from urllib.parse import quote
+
+import httpx
+
+from muster_client.backoff import BackOff
+from muster_client.config import normalise_url
+from muster_client.errors import MusterError
+from muster_client.logs import LogEvent, follow
+from muster_client.pack import Archive
+from muster_client.shapes import (
+    FINISHED,
+    Attempt,
+    DryRun,
+    Gpu,
+    Job,
+    JobEvent,
+    JobPage,
+    JobSpec,
+    JsonObject,
+    Me,
+    Node,
+    Token,
+    Upload,
+    Vc,
+    Why,
+)
+from muster_client.transport import Transport
+
+LOG_PAGE_BYTES = 1024 * 1024
+MAX_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """A piece of stored output, and where the next one begins; `size` is how much is there now."""
+
+    attempt: int | None
+    offset: int
+    next_offset: int
+    size: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """What came of a login with a password: who it was, and a token for the time after."""
+
+    me: Me
+    token: Token
+
+
+class Client:
+    """A Muster server, as one user sees it.
+
+    >>> with Client("https://muster.example.org", "mst_...") as client:
+    ...     job = client.submit({"command": "python train.py", "gpus": 1})
+    ...     client.wait(job["id"])
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        backoff: BackOff | None = None,
+    ) -> None:
+        self.url = normalise_url(url)
+        self._http = Transport(self.url, token, transport=transport, backoff=backoff)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # Account
+
+    def sign_in(self, username: str, password: str, *, token_name: str, expires_in: str) -> SignIn:
+        """Return a new token of the user, got through a session that is ended again."""
+        # Django hands out the CSRF cookie here, and a fresh one with the login.
+        self._http.request("GET", "/login")
+        me = self._http.document("POST", "/login", json_body={"username": username, "password": password})
+        token = self.create_token(token_name, expires_in=expires_in)
+        # The session ends by itself; losing the new token over it would be worse.
+        with contextlib.suppress(MusterError):
+            self._http.request("POST", "/logout")
+        return SignIn(me=cast(Me, me), token=token)
+
+    def me(self) -> Me:
+        """Return the user whom the token belongs to."""
+        return cast(Me, self._http.document("GET", "/me"))
+
+    def tokens(self) -> list[Token]:
+        """Return the user's API tokens, without their secrets."""
+        return cast(list[Token], self._all("/tokens"))
+
+    def create_token(self, name: str, *, expires_in: str | None = None) -> Token:
+        """Return a new token with its secret, which the server tells only this once."""
+        body: JsonObject = {"name": name}
+        if expires_in is not None:
+            body["expires_in"] = expires_in
+        return cast(Token, self._http.document("POST", "/tokens", json_body=body))
+
+    def revoke_token(self, token_id: int) -> None:
+        """End a token for good."""
+        self._http.request("DELETE", f"/tokens/{token_id}")
+
+    # Jobs
+
+    def submit(self, spec: JobSpec, *, idempotency_key: str | None = None) -> Job:
+        """Return the new job; however often the request is sent, it is stored once."""
+        key = idempotency_key or new_idempotency_key()
+        return cast(
+            Job,
+            self._http.document("POST", "/jobs", json_body=spec, headers={"Idempotency-Key": key}, repeatable=True),
+        )
+
+    def dry_run(self, spec: JobSpec) -> DryRun:
+        """Return what would happen to this job, without storing it."""
+        return cast(DryRun, self._http.document("POST", "/jobs:dry-run", json_body=spec, repeatable=True))
+
+    def job(self, job_id: int) -> Job:
+        """Return one job."""
+        return cast(Job, self._http.document("GET", f"/jobs/{job_id}"))
+
+    def jobs_page(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        state: str | None = None,
+        vc: str | None = None,
+        owner: str | None = None,
+        tenant: str | None = None,
+        tag: str | None = None,
+        search: str | None = None,
+        mine: bool = False,
+    ) -> JobPage:
+        """Return one page of jobs, newest first."""
+        given = {
+            "cursor": cursor,
+            "state": state,
+            "vc": vc,
+            "owner": owner,
+            "tenant": tenant,
+            "tag": tag,
+            "search": search,
+            "mine": "1" if mine else None,
+        }
+        params: dict[str, str | int] = {key: value for key, value in given.items() if value is not None}
+        params["limit"] = min(limit, MAX_PAGE)
+        return cast(JobPage, self._http.document("GET", "/jobs", params=params))
+
+    def jobs(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
+        """Return up to `limit` jobs, newest first, over as many pages as that takes."""
+        results: list[Job] = []
+        while True:
+            page = self.jobs_page(limit=limit - len(results), cursor=cursor, **filters)
+            results += page["results"]
+            cursor = page["next"]
+            if cursor is None or len(results) >= limit:
+                return {"results": results, "next": cursor}
+
+    def why(self, job_id: int) -> Why:
+        """Return why a job is in the state it is in."""
+        return cast(Why, self._http.document("GET", f"/jobs/{job_id}/why"))
+
+    def attempts(self, job_id: int) -> list[Attempt]:
+        """Return the attempts at running a job."""
+        return cast(list[Attempt], self._all(f"/jobs/{job_id}/attempts"))
+
+    def events(self, job_id: int) -> list[JobEvent]:
+        """Return what happened to a job, oldest first."""
+        return cast(list[JobEvent], self._all(f"/jobs/{job_id}/events"))
+
+    def cancel(self, job_id: int) -> Job:
+        """Return the job, which is being stopped."""
+        # Wanting a stop twice is wanting it once, so a lost answer may be asked for again.
+        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:cancel", repeatable=True))
+
+    def requeue(self, job_id: int) -> Job:
+        """Return the job, which is stopped if need be and waits again."""
+        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:requeue"))
+
+    def clone(self, job_id: int) -> Job:
+        """Return a new job with the same spec."""
+        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:clone"))
+
+    def wait(self, job_id: int, *, poll_s: float = 2.0, timeout_s: float | None = None) -> Job | None:
+        """Return the job when it has finished; None when that took longer than the timeout."""
+        waited_s = 0.0
+        while True:
+            job = self.job(job_id)
+            if job["state"] in FINISHED:
+                return job
+            if timeout_s is not None and waited_s >= timeout_s:
+                return None
+            pause_s = poll_s if timeout_s is None else min(poll_s, timeout_s - waited_s)
+            self._http.backoff.sleep(pause_s)
+            waited_s += pause_s
+
+    def pause(self) -> None:
+        """Wait a moment before asking again."""
+        self._http.backoff.sleep(1.0)
+
+    # Logs
+
+    def log_page(
+        self,
+        job_id: int,
+        *,
+        offset: int = 0,
+        limit: int = LOG_PAGE_BYTES,
+        attempt: int | None = None,
+        rank: int | None = None,
+    ) -> LogPage:
+        """Return stored output from a byte on."""
+        params = {**_log_params(attempt, rank), "offset": offset, "limit": limit}
+        response = self._http.request("GET", f"/jobs/{job_id}/logs", params=params, headers={"Accept": "text/plain"})
+        end = offset + len(response.content)
+        return LogPage(
+            attempt=_number(response, "X-Muster-Attempt", None),
+            offset=offset,
+            next_offset=_number(response, "X-Muster-Next-Offset", end) or end,
+            size=_number(response, "X-Muster-Size", end) or end,
+            data=response.content,
+        )
+
+    def read_logs(self, job_id: int, *, attempt: int | None = None, rank: int | None = None) -> Iterator[LogPage]:
+        """Yield the output stored so far, page by page, of one attempt."""
+        offset = 0
+        while True:
+            page = self.log_page(job_id, offset=offset, attempt=attempt, rank=rank)
+            # A retry that begins between two pages must not be mixed in.
+            attempt = page.attempt if page.attempt is not None else attempt
+            if page.data:
+                yield page
+            if page.next_offset >= page.size or page.next_offset <= offset:
+                return
+            offset = page.next_offset
+
+    def follow_logs(
+        self, job_id: int, *, attempt: int | None = None, rank: int | None = None, after: str = ""
+    ) -> Iterator[LogEvent]:
+        """Yield the output and the states of a job until its end, across broken connections."""
+        params = {**_log_params(attempt, rank), "follow": 1}
+        return follow(self._http, f"/jobs/{job_id}/logs", params, after=after)
+
+    # Code
+
+    def knows_upload(self, sha256: str) -> bool:
+        """Return whether the server already has this archive."""
+        return self._http.request("HEAD", f"/uploads/{sha256}", allowed=frozenset({404})).status_code != 404
+
+    def upload(self, archive: Archive, *, sent: Callable[[int], None] | None = None) -> Upload:
+        """Return the stored archive; `sent` hears how many of its bytes are on their way."""
+
+        def body() -> Iterable[bytes]:
+            done = 0
+            for chunk in archive.chunks():
+                yield chunk
+                done += len(chunk)
+                if sent is not None:
+                    sent(done)
+
+        headers = {
+            "Content-Type": "application/gzip",
+            "Content-Length": str(archive.size),
+            "X-Content-SHA256": archive.sha256,
+        }
+        return cast(Upload, self._http.document("POST", "/uploads", body=body, headers=headers, repeatable=True))
+
+    # Cluster
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes and their GPUs."""
+        return cast(list[Node], self._all("/nodes"))
+
+    def node(self, name: str) -> Node:
+        """Return one node."""
+        return cast(Node, self._http.document("GET", f"/nodes/{quote(name, safe='')}"))
+
+    def gpus(self) -> list[Gpu]:
+        """Return every GPU."""
+        return cast(list[Gpu], self._all("/gpus"))
+
+    def vcs(self) -> list[Vc]:
+        """Return the virtual clusters that the user may submit to."""
+        return cast(list[Vc], self._all("/vcs"))
+
+    def _all(self, path: str) -> Sequence[JsonObject]:
+        """Return a whole list, following its cursors."""
+        results: list[JsonObject] = []
+        params: dict[str, str | int] = {}
+        while True:
+            page = self._http.document("GET", path, params=params)
+            results += page["results"]
+            if not page.get("next"):
+                return results
+            params = {"cursor": str(page["next"])}
+
+
+def new_idempotency_key() -> str:
+    """Return a key that no other request has."""
+    return str(uuid.uuid4())
+
+
+def _log_params(attempt: int | None, rank: int | None) -> dict[str, str | int]:
+    return {key: value for key, value in (("attempt", attempt), ("rank", rank)) if value is not None}
+
+
+def _number(response: httpx.Response, header: str, default: int | None) -> int | None:
+    value = response.headers.get(header, "")
+    return int(value) if value.isascii() and value.isdigit() else default

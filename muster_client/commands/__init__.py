@@ -1,0 +1,1 @@
+"""The commands of `muster`, by what they are about."""

@@ -1,0 +1,50 @@
+"""The commands about the machines and who may use them: nodes, gpus, vc."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from muster_client.commands.options import JsonFlag
+from muster_client.render import gpus_table, nodes_table, utc_now, vcs_table
+from muster_client.session import begin
+
+
+def nodes_command(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Only this node, with its GPUs.", show_default=False)] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the nodes, or show one."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        if name is None:
+            nodes = client.nodes()
+            session.output.answer({"results": nodes}, nodes_table(nodes, utc_now()))
+            return
+        node = client.node(name)
+    session.output.answer(node, nodes_table([node], utc_now()), "", gpus_table(node["gpus"]))
+
+
+def gpus_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the GPUs and what they are doing."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        gpus = client.gpus()
+    session.output.answer({"results": gpus}, gpus_table(gpus))
+
+
+def vc_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the virtual clusters that you may submit to, and their quotas."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        vcs = client.vcs()
+    session.output.answer({"results": vcs}, vcs_table(vcs))
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to `muster`."""
+    app.command("nodes")(nodes_command)
+    app.command("gpus")(gpus_command)
+    app.command("vc")(vc_command)

@@ -1,0 +1,197 @@
+"""The commands about jobs that are there: ls, show, why, logs, cancel, requeue, clone, wait."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from muster_client.client import Client
+from muster_client.commands.options import Attempt, JobId, JobIds, JsonFlag, Rank
+from muster_client.errors import EXIT_ERROR, ApiError
+from muster_client.follow import exit_status_of, show_logs, tell_end, tell_that_it_goes_on
+from muster_client.output import Output
+from muster_client.render import attempts_table, job_sheet, jobs_table, utc_now, why_sheet
+from muster_client.session import begin
+from muster_client.shapes import Job, JsonObject
+from muster_client.terminal import clean
+
+
+def ls_command(
+    ctx: typer.Context,
+    *,
+    state: Annotated[
+        str | None, typer.Option(help="queued, active, succeeded, failed or cancelled.", show_default=False)
+    ] = None,
+    vc: Annotated[str | None, typer.Option(help="Of this virtual cluster.", show_default=False)] = None,
+    owner: Annotated[str | None, typer.Option(help="Of this user.", show_default=False)] = None,
+    tenant: Annotated[str | None, typer.Option(help="Of this tenant.", show_default=False)] = None,
+    tag: Annotated[str | None, typer.Option(metavar="KEY:VALUE", help="With this tag.", show_default=False)] = None,
+    search: Annotated[str | None, typer.Option(help="With this text in the name.", show_default=False)] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Go on from the `next` of --json.", show_default=False)] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List jobs, newest first."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        page = client.jobs(
+            limit=limit,
+            cursor=cursor,
+            state=state,
+            vc=vc,
+            owner=owner,
+            tenant=tenant,
+            tag=tag,
+            search=search,
+            mine=mine,
+        )
+    session.output.answer(page, jobs_table(page["results"], utc_now()))
+    if page["next"] is not None:
+        session.output.note(f"There are more; see them with --limit {limit * 2}.")
+
+
+def show_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Show one job and its attempts."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        job = client.job(job_id)
+        attempts = client.attempts(job_id) if not as_json and job["attempts"] else []
+    now = utc_now()
+    session.output.answer(job, job_sheet(job, now), *(["", attempts_table(attempts, now)] if attempts else []))
+
+
+def why_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Tell why a job waits or ended, and what would help."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        why = client.why(job_id)
+    session.output.answer(why, why_sheet(why))
+
+
+def logs_command(
+    ctx: typer.Context,
+    *,
+    job_id: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the job writes.")] = False,
+    rank: Rank = None,
+    attempt: Attempt = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Print what a job wrote; --json prints one JSON line for each piece."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        if not follow:
+            _print_stored(client, session.output, job_id, attempt=attempt, rank=rank)
+            return
+        try:
+            show_logs(client, session.output, job_id, attempt=attempt, rank=rank)
+        except KeyboardInterrupt:
+            tell_that_it_goes_on(session.output, job_id)
+            raise
+
+
+def cancel_command(ctx: typer.Context, job_ids: JobIds, as_json: JsonFlag = False) -> None:
+    """Stop jobs, waiting or running."""
+    session = begin(ctx, as_json=as_json)
+    results: list[Job] = []
+    errors: list[JsonObject] = []
+    statuses: list[int] = []
+    with session.client() as client:
+        for job_id in dict.fromkeys(job_ids):
+            # One job that cannot be stopped must not keep the others running.
+            try:
+                results.append(client.cancel(job_id))
+            except ApiError as error:
+                errors.append({"id": job_id, "problem": error.problem()})
+                statuses.append(error.exit_status)
+    lines = [f"Job {job['id']} {'is being stopped' if job['state'] == 'active' else job['state']}." for job in results]
+    session.output.answer({"results": results, "errors": errors}, *lines)
+    for item in errors:
+        session.output.note(f"Job {item['id']}: {item['problem']['detail'] or item['problem']['title']}")
+    if statuses:
+        raise typer.Exit(statuses[0])
+
+
+def requeue_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Stop a job and put it back into the queue."""
+    _change(ctx, lambda client: client.requeue(job_id), "Job {id} goes back into the queue.", as_json=as_json)
+
+
+def clone_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Submit the spec of a job again, as a new job."""
+    _change(ctx, lambda client: client.clone(job_id), "Submitted job {id} ({name}).", as_json=as_json)
+
+
+def wait_command(
+    ctx: typer.Context,
+    job_ids: JobIds,
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up then.", show_default=False)
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Wait until jobs have finished; end with the exit status of the first that did not succeed."""
+    session = begin(ctx, as_json=as_json)
+    results: list[Job] = []
+    with session.client() as client:
+        for job_id in dict.fromkeys(job_ids):
+            try:
+                job = client.wait(job_id, timeout_s=timeout_s)
+            except KeyboardInterrupt:
+                tell_that_it_goes_on(session.output, job_id)
+                raise
+            if job is None:
+                session.output.warn(f"job {job_id} has not finished after {timeout_s:g} s.")
+                raise typer.Exit(EXIT_ERROR)
+            tell_end(session.output, job)
+            results.append(job)
+    if as_json:
+        session.output.answer({"results": results})
+    raise typer.Exit(next((status for job in results if (status := exit_status_of(job))), 0))
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to `muster`."""
+    app.command("ls")(ls_command)
+    app.command("show")(show_command)
+    app.command("why")(why_command)
+    app.command("logs")(logs_command)
+    app.command("cancel")(cancel_command)
+    app.command("requeue")(requeue_command)
+    app.command("clone")(clone_command)
+    app.command("wait")(wait_command)
+
+
+def _change(ctx: typer.Context, action: Callable[[Client], Job], sentence: str, *, as_json: bool) -> None:
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        job = action(client)
+    session.output.answer(job, sentence.format(id=job["id"], name=clean(job["name"])))
+
+
+def _print_stored(client: Client, output: Output, job_id: int, *, attempt: int | None, rank: int | None) -> None:
+    writer = output.log_writer()
+    # A page may end within a character; its first bytes then go with the next line.
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    try:
+        for page in client.read_logs(job_id, attempt=attempt, rank=rank):
+            if not output.as_json:
+                writer.write(page.data)
+                continue
+            held = len(decoder.getstate()[0])
+            text = decoder.decode(page.data, final=page.next_offset >= page.size)
+            output.line(
+                {
+                    "event": "log",
+                    "attempt": page.attempt,
+                    "offset": page.offset - held,
+                    "rank": rank or 0,
+                    "text": text,
+                }
+            )
+    finally:
+        writer.close()

@@ -1,0 +1,24 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="The number of the job.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", min=1, help="The numbers of the jobs.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print the output and end as the job ends.")]
+IdempotencyKey = Annotated[
+    str | None, typer.Option("--idempotency-key", help="The same key never makes a second job.", show_default=False)
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the spec; env.LR=0.1 reaches into a mapping."),
+]
+SpecFile = Annotated[str, typer.Argument(metavar="FILE|-", help="The job spec; - reads standard input.")]
+Rank = Annotated[int | None, typer.Option("--rank", min=0, help="Only this rank's output.", show_default=False)]
+Attempt = Annotated[
+    int | None, typer.Option("--attempt", min=1, help="This attempt, not the latest.", show_default=False)
+]

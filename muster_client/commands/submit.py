@@ -1,0 +1,85 @@
+"""The commands that bring work in: submit, run, dry-run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
+from muster_client.errors import EXIT_USAGE
+from muster_client.render import dry_run_sheet
+from muster_client.session import begin
+from muster_client.shapes import JobSpec
+from muster_client.spec import parse_value
+from muster_client.submission import for_dry_run, read_spec_argument, submit
+
+
+def submit_command(
+    ctx: typer.Context,
+    *,
+    file: SpecFile,
+    follow: Follow = False,
+    sets: Sets = None,
+    idempotency_key: IdempotencyKey = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Submit the job that a spec describes; with --follow, end with the job's exit status."""
+    session = begin(ctx, as_json=as_json)
+    spec, base = read_spec_argument(file, sets)
+    with session.client() as client:
+        status = submit(client, session.output, spec, base, key=idempotency_key, follow=follow)
+    raise typer.Exit(status)
+
+
+def run_command(
+    ctx: typer.Context,
+    *,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],
+    gpus: Annotated[str | None, typer.Option(help="GPUs per node, such as 4 or A100:4.", show_default=False)] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(help="The name of the job.", show_default=False)] = None,
+    vc: Annotated[str | None, typer.Option(help="The virtual cluster.", show_default=False)] = None,
+    time: Annotated[str | None, typer.Option(help="The time limit, such as 30m or 24h.", show_default=False)] = None,
+    code: Annotated[str | None, typer.Option(help="A folder to run it in, such as .", show_default=False)] = None,
+    follow: Follow = False,
+    idempotency_key: IdempotencyKey = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Submit one command without writing a spec; one quoted argument is read by the shell of the job."""
+    session = begin(ctx, as_json=as_json)
+    given = {
+        "name": name,
+        "vc": vc,
+        "gpus": parse_value(gpus) if gpus is not None else None,
+        "nodes": nodes,
+        "time": time,
+        "code": code,
+    }
+    # Several words are passed on exactly as they came; a single one may hold pipes and variables.
+    text = command[0] if len(command) == 1 else shlex.join(command)
+    spec: JobSpec = {"command": text, **{key: value for key, value in given.items() if value is not None}}
+    with session.client() as client:
+        status = submit(client, session.output, spec, Path.cwd(), key=idempotency_key, follow=follow)
+    raise typer.Exit(status)
+
+
+def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_json: JsonFlag = False) -> None:
+    """Check a spec and tell whether it could run and would start now; stores nothing."""
+    session = begin(ctx, as_json=as_json)
+    spec, base = read_spec_argument(file, sets)
+    with session.client() as client:
+        result = client.dry_run(for_dry_run(client, session.output, spec, base))
+    session.output.answer(result, dry_run_sheet(result))
+    if not result["valid"]:
+        raise typer.Exit(EXIT_USAGE)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to `muster`."""
+    app.command("submit")(submit_command)
+    # Options end at the first word of the command, so that its own options reach it.
+    app.command("run", context_settings={"allow_interspersed_args": False})(run_command)
+    app.command("dry-run")(dry_run_command)

@@ -1,0 +1,84 @@
+"""Watches a job until its end and turns the end into an exit status."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from muster_client.client import Client
+from muster_client.errors import EXIT_ERROR, EXIT_INTERRUPTED
+from muster_client.logs import LogEnd, LogEvent, LogState, LogText
+from muster_client.output import Output
+from muster_client.shapes import FINISHED, Job
+from muster_client.terminal import LogWriter
+
+
+def show_logs(
+    client: Client, output: Output, job_id: int, *, attempt: int | None = None, rank: int | None = None, after: str = ""
+) -> str:
+    """Print what a job writes until its stream ends; return the id of the last event."""
+    writer = output.log_writer()
+    try:
+        for event in client.follow_logs(job_id, attempt=attempt, rank=rank, after=after):
+            after = event.id
+            _show(event, output, writer)
+    finally:
+        writer.close()
+    return after
+
+
+def follow_to_the_end(client: Client, output: Output, job_id: int) -> Job:
+    """Print what a job writes, over all its attempts, and return it when it has finished."""
+    after = ""
+    while True:
+        after = show_logs(client, output, job_id, after=after)
+        job = client.job(job_id)
+        if job["state"] in FINISHED:
+            tell_end(output, job)
+            return job
+        # The attempt ended, and the job is tried again.
+        client.pause()
+
+
+def tell_end(output: Output, job: Job) -> None:
+    """Say how a job ended."""
+    parts = [f"Job {job['id']} {job['state']}"]
+    if job["state"] == "failed" and job["exit_code"] is not None:
+        parts.append(f"with exit code {job['exit_code']}")
+    if job["state"] != "succeeded" and job["reason_detail"]:
+        parts.append(f"({job['reason_detail']})")
+    output.note(" ".join(parts) + ".")
+
+
+def exit_status_of(job: Job) -> int:
+    """Return the exit status that stands for a finished job."""
+    if job["state"] == "succeeded":
+        return 0
+    if job["state"] == "cancelled":
+        return EXIT_INTERRUPTED
+    # A code of 0 with a failed job means that something else went wrong, such as a lost node.
+    code = job["exit_code"] or EXIT_ERROR
+    return code if 0 < code < 256 else EXIT_ERROR
+
+
+def tell_that_it_goes_on(output: Output, job_id: int) -> None:
+    """Say after Ctrl-C that only the watching has stopped."""
+    output.warn(f"job {job_id} goes on. Watch: muster logs -f {job_id}. Stop: muster cancel {job_id}.")
+
+
+def _show(event: LogEvent, output: Output, writer: LogWriter) -> None:
+    if output.as_json:
+        kind = {LogText: "log", LogState: "state", LogEnd: "end"}[type(event)]
+        output.line({"event": kind, **asdict(event)})
+    elif isinstance(event, LogText):
+        # A surrogate stands for a byte that is not UTF-8; it becomes that byte again.
+        writer.write(_bytes_of(event.text))
+    elif isinstance(event, LogState) and output.errors.is_terminal:
+        attempt = f"attempt {event.attempt} " if event.attempt is not None else ""
+        output.note(f"-- {attempt}{event.state}")
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")

@@ -1,0 +1,117 @@
+"""Follows the output of a job, across broken connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from muster_client.errors import ApiError, MusterError, UnreachableError
+from muster_client.sse import SseEvent, SseParser
+from muster_client.transport import GATEWAY_STATUSES, Transport
+
+# Between two connections that brought nothing; the server ends idle ones from time to time.
+MAX_IDLE_FAILURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogText:
+    """A piece of output."""
+
+    attempt: int
+    offset: int
+    rank: int
+    text: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """An attempt changed its state."""
+
+    attempt: int | None
+    state: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Nothing more will come."""
+
+    state: str
+    exit_code: int | None
+    id: str
+
+
+LogEvent = LogText | LogState | LogEnd
+
+
+def follow(
+    transport: Transport,
+    path: str,
+    params: Mapping[str, str | int],
+    *,
+    after: str = "",
+) -> Iterator[LogEvent]:
+    """Yield what a job writes until its end.
+
+    1. Open the stream after the last id that was seen.
+    2. Pass on its events; each one proves that the connection works.
+    3. When the stream breaks before its `end`, wait and begin again at 1, and give up after too many tries in a row
+       that did not even open it.
+    """
+    last_id, failures, idle = after, 0, 0
+    while True:
+        parser = SseParser()
+        parser.last_id = last_id
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        try:
+            with transport.stream(path, params=params, headers=headers) as response:
+                failures = 0
+                for chunk in response.iter_bytes():
+                    for raw in parser.feed(chunk):
+                        event = _read(raw)
+                        if event is None:
+                            continue
+                        idle, last_id = 0, raw.id
+                        yield event
+                        if isinstance(event, LogEnd):
+                            return
+        except httpx.TransportError as error:
+            failures = _count(failures, transport, error)
+        except ApiError as error:
+            if error.status not in GATEWAY_STATUSES and error.status != 429:
+                raise
+            failures = _count(failures, transport, error)
+        idle += 1
+        transport.backoff.sleep(transport.backoff.wait_s(max(failures, min(idle, MAX_IDLE_FAILURES))))
+
+
+def _count(failures: int, transport: Transport, error: Exception) -> int:
+    if failures + 1 >= transport.backoff.tries:
+        raise UnreachableError(f"{transport.url} cannot be reached ({error}), after {failures + 1} tries.") from error
+    return failures + 1
+
+
+def _read(raw: SseEvent) -> LogEvent | None:
+    """Return the typed event; None for a kind that a newer server may send."""
+    if raw.event not in {"log", "state", "end"}:
+        return None
+    try:
+        data: Any = json.loads(raw.data)
+        if raw.event == "log":
+            return LogText(
+                attempt=int(data["attempt"]),
+                offset=int(data["offset"]),
+                rank=int(data.get("rank") or 0),
+                text=str(data["text"]),
+                id=raw.id,
+            )
+        if raw.event == "state":
+            return LogState(attempt=data.get("attempt"), state=str(data["state"]), id=raw.id)
+        return LogEnd(state=str(data["state"]), exit_code=data.get("exit_code"), id=raw.id)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MusterError(f"The server sent a {raw.event} event that cannot be read.") from error

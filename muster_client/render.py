@@ -1,0 +1,351 @@
+"""Turns the server's answers into tables and lines for people.
+
+Names and messages come from other users, so every text is cleaned of control characters, and none is read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from muster_client.shapes import (
+    Attempt,
+    DryRun,
+    Gpu,
+    Hold,
+    Job,
+    Me,
+    Node,
+    Problem,
+    Token,
+    Vc,
+    Why,
+)
+from muster_client.terminal import clean
+
+_STYLES = {
+    "succeeded": "green",
+    "failed": "red",
+    "lost": "red",
+    "down": "red",
+    "active": "cyan",
+    "running": "cyan",
+    "ready": "green",
+    "queued": "yellow",
+    "suspect": "yellow",
+    "cancelled": "dim",
+    "preempted": "magenta",
+}
+_NAME_CHARS = 40
+
+
+def problem_lines(problem: Problem) -> list[Text]:
+    """Return a problem: its title and detail, then each field with its message."""
+    status = f" ({problem['status']})" if problem["status"] else ""
+    lines = [Text.assemble(("error: ", "bold red"), clean(problem["title"]) + status)]
+    if problem["detail"] and problem["detail"] != problem["title"]:
+        lines.append(Text("  " + clean(problem["detail"])))
+    lines += [
+        Text.assemble("  ", (clean(error["field"]) or "request", "bold"), ": ", clean(error["message"]))
+        for error in problem["errors"]
+    ]
+    return lines
+
+
+def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
+    """Return a table with one line per job."""
+    if not jobs:
+        return Text("No jobs.")
+    table = _table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "TOOK", "WHY")
+    for job in jobs:
+        table.add_row(
+            str(job["id"]),
+            _text(job["name"], _NAME_CHARS),
+            _state(job["state"]),
+            _text(job["vc"]),
+            _text(job["owner"]),
+            str(job["gpus_total"]),
+            _text(job["priority"]),
+            ago(job["submitted_at"], now),
+            took(job["started_at"], job["ended_at"], now),
+            _text(_short_reason(job)),
+        )
+    return table
+
+
+def job_sheet(job: Job, now: datetime) -> RenderableType:
+    """Return everything about one job, but its spec's long parts."""
+    failure = job["failure"]
+    spec = job.get("spec", {})
+    rows: list[tuple[str, RenderableType]] = [
+        ("Job", Text(f"{job['id']}  {clean(job['name'])}", style="bold")),
+        ("State", _state(job["state"])),
+        ("Owner", _text(f"{job['owner']} ({job['tenant']})")),
+        ("Virtual cluster", _text(job["vc"])),
+        ("GPUs", _text(f"{job['gpus_total']} in all, priority {job['priority']}")),
+        ("Submitted", _text(f"{job['submitted_at']} ({ago(job['submitted_at'], now)})")),
+    ]
+    if job["started_at"]:
+        rows.append(("Started", _text(f"{job['started_at']} ({ago(job['started_at'], now)})")))
+    if job["ended_at"]:
+        rows.append(("Ended", _text(f"{job['ended_at']}, took {took(job['started_at'], job['ended_at'], now)}")))
+    if job["exit_code"] is not None:
+        rows.append(("Exit code", Text(str(job["exit_code"]))))
+    if job["position"] is not None:
+        rows.append(("Position", Text(str(job["position"]))))
+    rows += _hold_rows(job["hold"])
+    if job["reason"]:
+        detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
+        rows.append(("Reason", _text(f"{job['reason']}{detail}")))
+    if failure:
+        rows.append(("Failure", _text(f"{failure['class']}: {failure['line'] or failure['category']}")))
+        if failure["hint"]:
+            rows.append(("Hint", _text(failure["hint"])))
+    if spec.get("command"):
+        rows.append(("Command", _text(spec["command"])))
+    return _sheet(rows)
+
+
+def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType:
+    """Return a table with one line per rank of each attempt."""
+    table = _table("ATTEMPT", "STATE", "RANK", "NODE", "GPUS", "OBSERVED", "EXIT", "TOOK", "REASON")
+    for attempt in attempts:
+        for allocation in attempt["allocations"]:
+            table.add_row(
+                str(attempt["number"]),
+                _state(attempt["state"]),
+                str(allocation["rank"]),
+                _text(allocation["node"]),
+                str(len(allocation["gpus"])),
+                _text(allocation["observed"]),
+                _or_dash(allocation["exit_code"]),
+                took(attempt["started_at"], attempt["ended_at"], now),
+                _text(attempt["reason"] or ""),
+            )
+    return table
+
+
+def why_sheet(why: Why) -> RenderableType:
+    """Return why a job is where it is, with the numbers and what would help."""
+    rows: list[tuple[str, RenderableType]] = [("State", _state(why["state"]))]
+    if why["reason"]:
+        rows.append(("Reason", _text(why["reason"])))
+    if why["detail"]:
+        rows.append(("", _text(why["detail"])))
+    if why["position"] is not None:
+        rows.append(("Position", Text(str(why["position"]))))
+    rows += [(_words(key), _text(_plain(value))) for key, value in why["evidence"].items()]
+    rows += _helps_rows(why["helps"])
+    return _sheet(rows)
+
+
+def dry_run_sheet(result: DryRun) -> RenderableType:
+    """Return what a dry run found."""
+    rows: list[tuple[str, RenderableType]] = [
+        ("Valid", _yes(result["valid"])),
+        ("Feasible", _yes(result["feasible"])),
+        ("Fits the quota", _yes(result["fits_quota"])),
+        ("Starts now", _yes(result["starts_now"])),
+        ("GPUs", Text(str(result["gpus_total"]))),
+    ]
+    if result["position"] is not None:
+        rows.append(("Position", Text(str(result["position"]))))
+    return _sheet(rows + _hold_rows(result["hold"]))
+
+
+def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
+    """Return a table with one line per node."""
+    if not nodes:
+        return Text("No nodes.")
+    table = _table("NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "LAST SEEN", "REASON")
+    for node in nodes:
+        busy = sum(1 for gpu in node["gpus"] if gpu["busy"])
+        table.add_row(
+            _text(node["name"]),
+            _text(node["pool"]),
+            _text(node["admin"]),
+            _state(node["health"]),
+            f"{busy}/{len(node['gpus'])}",
+            _text(", ".join(sorted({gpu["type"] for gpu in node["gpus"]})) or "-"),
+            f"{node['cpus_used']}/{node['cpus']}",
+            f"{node['memory_used_mib'] // 1024}/{node['memory_mib'] // 1024} GiB",
+            ago(node["last_seen_at"], now),
+            _text(node["reason"] or ""),
+        )
+    return table
+
+
+def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
+    """Return a table with one line per GPU."""
+    if not gpus:
+        return Text("No GPUs.")
+    table = _table("NODE", "INDEX", "TYPE", "HEALTH", "USE", "MEMORY", "TEMP", "POWER", "JOB", "OWNER")
+    for gpu in gpus:
+        job = gpu["job"]
+        used = "-" if gpu["memory_used_mib"] is None else f"{gpu['memory_used_mib'] / 1024:.1f}"
+        table.add_row(
+            _text(gpu["node"]),
+            str(gpu["index"]),
+            _text(gpu["type"]),
+            Text("healthy", style="green") if gpu["healthy"] else Text("unhealthy", style="red"),
+            "-" if gpu["utilization"] is None else f"{gpu['utilization']:.0f} %",
+            f"{used}/{gpu['memory_mib'] / 1024:.0f} GiB",
+            "-" if gpu["temperature_c"] is None else f"{gpu['temperature_c']:.0f} °C",
+            "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f} W",
+            _text(f"{job['id']} {job['name']}" if job else ("busy" if gpu["busy"] else "free"), _NAME_CHARS),
+            _text(job["owner"] if job else ""),
+        )
+    return table
+
+
+def vcs_table(vcs: Sequence[Vc]) -> RenderableType:
+    """Return a table with one line per virtual cluster and GPU type."""
+    if not vcs:
+        return Text("No virtual clusters.")
+    table = _table("VC", "TENANT", "POOL", "GPU", "USED", "QUOTA", "WAITING", "ACTIVE")
+    for vc in vcs:
+        ends = (str(vc["waiting"]), str(vc["active"]))
+        starts = (_text(vc["name"]), _text(vc["tenant"]), _text(vc["pool"]))
+        if not vc["quotas"]:
+            table.add_row(*starts, "-", "-", "-", *ends)
+        for quota in vc["quotas"]:
+            table.add_row(*starts, _text(quota["gpu_type"]), str(quota["used"]), str(quota["gpus"]), *ends)
+    return table
+
+
+def me_sheet(me: Me, url: str) -> RenderableType:
+    """Return who the user is, and where."""
+    tenants = ", ".join(f"{tenant['name']} ({tenant['role']})" for tenant in me["tenants"]) or "none"
+    vcs = ", ".join(f"{name} (default)" if name == me["default_vc"] else name for name in me["vcs"]) or "none"
+    rows: list[tuple[str, RenderableType]] = [
+        ("User", _text(f"{me['username']} <{me['email']}>" if me["email"] else me["username"])),
+        ("Server", _text(url)),
+        ("Tenants", _text(tenants)),
+        ("Virtual clusters", _text(vcs)),
+    ]
+    if me["is_operator"]:
+        rows.append(("Operator", Text("yes")))
+    return _sheet(rows)
+
+
+def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
+    """Return a table with one line per token."""
+    if not tokens:
+        return Text("No tokens.")
+    table = _table("ID", "NAME", "PREFIX", "CREATED", "LAST USED", "EXPIRES")
+    for token in tokens:
+        table.add_row(
+            str(token["id"]),
+            _text(token["name"], _NAME_CHARS),
+            _text(token["prefix"]),
+            ago(token["created_at"], now),
+            ago(token["last_used_at"], now),
+            _text(token["expires_at"] or "never"),
+        )
+    return table
+
+
+def ago(at: str | None, now: datetime) -> str:
+    """Return how long ago a moment was, such as "3 min ago"."""
+    moment = _moment(at)
+    return "-" if moment is None else f"{duration((now - moment).total_seconds())} ago"
+
+
+def took(start: str | None, end: str | None, now: datetime) -> str:
+    """Return how long something lasted, or lasts already."""
+    began = _moment(start)
+    if began is None:
+        return "-"
+    return duration(((_moment(end) or now) - began).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """Return a time span in its two largest units."""
+    whole = max(0, round(seconds))
+    for unit_s, unit, small_s, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit_s:
+            rest = whole % unit_s // small_s
+            return f"{whole // unit_s} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"
+
+
+def utc_now() -> datetime:
+    """Return the present, in UTC."""
+    return datetime.now(UTC)
+
+
+def _moment(at: str | None) -> datetime | None:
+    if not at:
+        return None
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _short_reason(job: Job) -> str:
+    if job["hold"]:
+        return job["hold"]["reason"]
+    return job["reason"] or "" if job["state"] in {"failed", "cancelled"} else ""
+
+
+def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:
+    if hold is None:
+        return []
+    detail = f": {hold['detail']}" if hold["detail"] else ""
+    return [("Waits for", _text(f"{hold['reason']}{detail}")), *_helps_rows(hold["helps"])]
+
+
+def _helps_rows(helps: Iterable[str]) -> list[tuple[str, RenderableType]]:
+    return [("What helps" if index == 0 else "", _text(f"- {help_}")) for index, help_ in enumerate(helps)]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=column not in {"WHY", "REASON"})
+    return table
+
+
+def _sheet(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(label, value)
+    return table
+
+
+def _text(value: object, limit: int | None = None) -> Text:
+    text = clean(value)
+    return Text(text if limit is None or len(text) <= limit else text[: limit - 1] + "…")
+
+
+def _state(state: str) -> Text:
+    return Text(clean(state), style=_STYLES.get(state, ""))
+
+
+def _yes(value: bool) -> Text:
+    return Text("yes", style="green") if value else Text("no", style="red")
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _words(key: str) -> str:
+    return clean(key).replace("_", " ").capitalize()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(_plain(item) for item in value)
+    return str(value)

@@ -1,0 +1,64 @@
+"""What every command has at hand: the settings, the server and the output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import typer
+
+from muster_client.backoff import BackOff
+from muster_client.client import Client
+from muster_client.config import Config, Target, choose_target, config_path, load_config, readable_by_others
+from muster_client.errors import NotLoggedInError
+from muster_client.output import Output
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of `muster`; tests put their own environment and transport in."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    transport: httpx.BaseTransport | None = None
+    backoff: BackOff = field(default_factory=BackOff)
+    url: str | None = None
+    output: Output = field(default_factory=Output)
+
+    @property
+    def config_path(self) -> Path:
+        """Return where the configuration is kept."""
+        return config_path(self.environ)
+
+    def config(self) -> Config:
+        """Return the stored configuration, and warn when others can read it."""
+        path = self.config_path
+        if readable_by_others(path):
+            self.output.warn(f"{path} can be read by others; it holds your token. Run: chmod 600 {path}")
+        return load_config(path)
+
+    def target(self) -> Target:
+        """Return the server and token of this run."""
+        return choose_target(self.config(), self.environ, url=self.url)
+
+    def client(self) -> Client:
+        """Return a client with a token."""
+        target = self.target()
+        if target.token is None:
+            raise NotLoggedInError(f"You are not logged in at {target.url}. Run: muster login {target.url}")
+        return self.client_for(target.url, target.token)
+
+    def client_for(self, url: str, token: str | None) -> Client:
+        """Return a client of any server, with or without a token."""
+        return Client(url, token, transport=self.transport, backoff=self.backoff)
+
+
+def begin(ctx: typer.Context, *, as_json: bool) -> Session:
+    """Return the session of a command that begins, with its output in the form asked for."""
+    session = ctx.find_object(Session)
+    if session is None:
+        raise RuntimeError("muster's main callback did not run")
+    session.output = Output(as_json=as_json)
+    return session

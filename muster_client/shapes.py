@@ -1,0 +1,244 @@
+"""The JSON objects of the REST API, as typed dictionaries.
+
+They describe what is read from the server. A key that an older or newer server may leave out is `NotRequired`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+JsonObject = dict[str, Any]
+JobSpec = dict[str, Any]
+JobState = Literal["queued", "active", "succeeded", "failed", "cancelled"]
+
+FINISHED: frozenset[str] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class FieldError(TypedDict):
+    """One field of a request and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Problem(TypedDict):
+    """A problem document (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError]
+
+
+class Hold(TypedDict):
+    """Why a waiting job was not placed."""
+
+    reason: str
+    detail: str
+    helps: list[str]
+
+
+Failure = TypedDict(
+    "Failure",
+    {"class": str, "category": str, "line": str | None, "hint": str | None, "reaction": str | None},
+)
+
+
+class Job(TypedDict):
+    """A job as the server tells it; `spec` is left out of lists."""
+
+    id: int
+    name: str
+    vc: str
+    tenant: str
+    owner: str
+    state: JobState
+    stage: str
+    desired: str
+    hold: Hold | None
+    priority: str
+    spec: NotRequired[JobSpec]
+    gpus_total: int
+    submitted_at: str
+    started_at: str | None
+    ended_at: str | None
+    exit_code: int | None
+    failure: Failure | None
+    reason: str | None
+    reason_detail: str | None
+    attempts: int
+    position: int | None
+    links: dict[str, str]
+
+
+class JobPage(TypedDict):
+    """One page of jobs, and the cursor of the page after it."""
+
+    results: list[Job]
+    next: str | None
+
+
+class Allocation(TypedDict):
+    """One rank of an attempt on one node."""
+
+    id: int
+    node: str
+    rank: int
+    gpus: list[str]
+    observed: str
+    exit_code: int | None
+    log_size: int
+    log_complete: bool
+
+
+class Attempt(TypedDict):
+    """One try at running a job."""
+
+    number: int
+    state: str
+    stage: str
+    allocations: list[Allocation]
+    placed_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    exit_code: int | None
+    reason: str | None
+    reason_detail: str | None
+
+
+class JobEvent(TypedDict):
+    """Something that happened to a job."""
+
+    id: int
+    at: str
+    kind: str
+    actor: str | None
+    data: JsonObject
+
+
+class Why(TypedDict):
+    """The dominant reason for a job's state, and what would help."""
+
+    state: str
+    reason: str | None
+    detail: str
+    evidence: JsonObject
+    helps: list[str]
+    position: int | None
+    cycle: int | None
+    at: str | None
+
+
+class DryRun(TypedDict):
+    """What would happen to a job if it was submitted now."""
+
+    valid: bool
+    spec: JobSpec
+    feasible: bool
+    fits_quota: bool
+    starts_now: bool
+    hold: Hold | None
+    position: int | None
+    gpus_total: int
+
+
+class Upload(TypedDict):
+    """A stored code archive."""
+
+    sha256: str
+    size: int
+
+
+class JobBrief(TypedDict):
+    """The job that holds a GPU, as far as the caller may see it."""
+
+    id: int
+    name: str
+    owner: str
+    tenant: str
+
+
+class Gpu(TypedDict):
+    """A GPU and its latest sample."""
+
+    uuid: str
+    index: int
+    node: str
+    type: str
+    memory_mib: int
+    healthy: bool
+    utilization: float | None
+    memory_used_mib: int | None
+    temperature_c: float | None
+    power_w: float | None
+    job: JobBrief | None
+    busy: bool
+
+
+class Node(TypedDict):
+    """A node with its GPUs."""
+
+    name: str
+    pool: str
+    admin: str
+    health: str
+    reason: str | None
+    address: str
+    cpus: int
+    cpus_used: int
+    memory_mib: int
+    memory_used_mib: int
+    rack: str
+    labels: dict[str, str]
+    last_seen_at: str | None
+    gpus: list[Gpu]
+
+
+class Quota(TypedDict):
+    """How many GPUs of one type a virtual cluster may hold, and how many it holds."""
+
+    gpu_type: str
+    gpus: int
+    used: int
+
+
+class Vc(TypedDict):
+    """A virtual cluster."""
+
+    name: str
+    tenant: str
+    pool: str
+    quotas: list[Quota]
+    waiting: int
+    active: int
+
+
+class Membership(TypedDict):
+    """A tenant of the user and the role there."""
+
+    name: str
+    role: str
+
+
+class Me(TypedDict):
+    """The user whom the token belongs to."""
+
+    username: str
+    email: str
+    is_operator: bool
+    tenants: list[Membership]
+    vcs: list[str]
+    default_vc: str | None
+
+
+class Token(TypedDict):
+    """An API token; its secret is only there when it was just created."""
+
+    id: int
+    name: str
+    prefix: str
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
+    token: NotRequired[str]

@@ -1,0 +1,103 @@
+"""Brings a job spec from a file to the server, with the code folder that it names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from muster_client.client import Client, new_idempotency_key
+from muster_client.errors import MusterError, SpecError, UnreachableError
+from muster_client.follow import exit_status_of, follow_to_the_end, tell_that_it_goes_on
+from muster_client.output import Output
+from muster_client.pack import Archive, pack_folder
+from muster_client.shapes import Job, JobSpec
+from muster_client.spec import MAX_SPEC_BYTES, apply_sets, load_spec, read_spec
+from muster_client.terminal import clean
+
+
+def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, Path]:
+    """Return the spec with `--set` applied, and the folder that its relative paths begin at."""
+    if argument == "-":
+        data = sys.stdin.buffer.read(MAX_SPEC_BYTES + 1)
+        try:
+            spec = load_spec(data.decode(), name="standard input")
+        except UnicodeDecodeError as error:
+            raise SpecError("standard input is not text in UTF-8.") from error
+        base = Path.cwd()
+    else:
+        path = Path(argument)
+        spec, base = read_spec(path), path.resolve().parent
+    return apply_sets(spec, sets or []), base
+
+
+def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: str | None, follow: bool) -> int:
+    """Send the code and the job; return the exit status."""
+    job = send(client, output, with_uploaded_code(client, output, spec, base), key=key)
+    if not follow:
+        output.answer(job, f"Submitted job {job['id']} ({clean(job['name'])}), {job['state']} in {clean(job['vc'])}.")
+        return 0
+    if output.as_json:
+        output.line({"event": "submitted", "job": job})
+    output.note(f"Submitted job {job['id']} ({job['name']}), {job['state']} in {job['vc']}.")
+    try:
+        job = follow_to_the_end(client, output, job["id"])
+    except KeyboardInterrupt:
+        tell_that_it_goes_on(output, job["id"])
+        raise
+    except MusterError:
+        output.warn(f"job {job['id']} was submitted; only the watching failed.")
+        raise
+    if output.as_json:
+        output.line({"event": "finished", "job": job})
+    return exit_status_of(job)
+
+
+def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> Job:
+    """Return the stored job; when the answer is lost for good, tell the key that makes a new try safe."""
+    key = key or new_idempotency_key()
+    try:
+        return client.submit(spec, idempotency_key=key)
+    except (KeyboardInterrupt, UnreachableError):
+        output.warn(f"the job may have been stored. Submitting it again with --idempotency-key {key} is safe.")
+        raise
+
+
+def with_uploaded_code(client: Client, output: Output, spec: JobSpec, base: Path) -> JobSpec:
+    """Return the spec with its code folder stored on the server and named by its digest."""
+    with _packed(output, spec, base) as archive:
+        if archive is None:
+            return spec
+        if not client.knows_upload(archive.sha256):
+            with output.progress("Sending the code", archive.size) as progress:
+                task = progress.task_ids[0]
+                client.upload(archive, sent=lambda done: progress.update(task, completed=done))
+        return {**spec, "code": {"upload": archive.sha256}}
+
+
+def for_dry_run(client: Client, output: Output, spec: JobSpec, base: Path) -> JobSpec:
+    """Return the spec as it can be asked about: the folder is packed to see that it can be, and not sent."""
+    with _packed(output, spec, base) as archive:
+        if archive is None:
+            return spec
+        without = {key: value for key, value in spec.items() if key != "code"}
+        if client.knows_upload(archive.sha256):
+            return {**without, "code": {"upload": archive.sha256}}
+        return without
+
+
+@contextmanager
+def _packed(output: Output, spec: JobSpec, base: Path) -> Iterator[Archive | None]:
+    code = spec.get("code")
+    if not isinstance(code, str):
+        yield None
+        return
+    if "://" in code or code.startswith("git@"):
+        raise SpecError(f"code: {clean(code)} - write a repository as {{git: URL, ref: COMMIT}}.")
+    folder = base / Path(code).expanduser()
+    with output.busy("Packing the code"):
+        archive = pack_folder(folder)
+    with archive:
+        output.note(f"Packed {archive.entries} files of {folder}, {archive.size / 1024:.1f} KiB.")
+        yield archive

@@ -1,0 +1,87 @@
+"""Keeps text that others wrote from steering the user's terminal.
+
+A job's output, and its name too, may hold escape sequences that set the title, move the cursor over earlier lines
+or make the terminal answer as if the user had typed. Only colours (SGR) of a log pass, and only to a terminal.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import BinaryIO
+
+# Longer than any sequence with a meaning for us; an unfinished one past it is taken apart as plain text.
+MAX_PENDING_CHARS = 4096
+
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\n\x07\x1b\x9c]*"
+_SEQUENCE = re.compile(
+    r"(?P<sgr>\x1b\[[0-9;:]*m)"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # the other control sequences
+    rf"|{_STRING}(?:\x07|\x1b\\|\x9c|(?=[\n\x1b]))"  # titles, links, device strings
+    r"|\x1b[ -/]*[0-~]"  # the two-character escapes
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"  # what is left, but tab, new line and carriage return
+)
+_UNFINISHED = re.compile(rf"(?:\x1b(?:\[[0-?]*[ -/]*|[ -/]*)|\x9b[0-?]*[ -/]*|{_STRING}\x1b?)\Z")
+_RESET = "\x1b[0m"
+_RESETS = frozenset({_RESET, "\x1b[m"})
+
+
+class EscapeFilter:
+    """Removes escape sequences from text that comes in pieces; colours stay when asked for."""
+
+    def __init__(self, *, colour: bool) -> None:
+        self._colour = colour
+        self._pending = ""
+        self._coloured = False
+
+    def feed(self, text: str) -> str:
+        """Return the safe part of the text; an unfinished sequence at its end waits for the next piece."""
+        text = self._pending + text
+        self._pending = ""
+        unfinished = _UNFINISHED.search(text)
+        if unfinished and len(text) - unfinished.start() <= MAX_PENDING_CHARS:
+            self._pending = text[unfinished.start() :]
+            text = text[: unfinished.start()]
+        return _SEQUENCE.sub(self._replace, text)
+
+    def finish(self) -> str:
+        """Return what is left, and end the colour that was on."""
+        rest = _SEQUENCE.sub(self._replace, self._pending)
+        self._pending = ""
+        return rest + (_RESET if self._coloured else "")
+
+    def _replace(self, match: re.Match[str]) -> str:
+        sgr = match.group("sgr")
+        if sgr is None or not self._colour:
+            return ""
+        self._coloured = sgr not in _RESETS
+        return str(sgr)
+
+
+def clean(text: object) -> str:
+    """Return a value as one line of text without any control character."""
+    return re.sub(r"[\r\n\t]+", " ", _SEQUENCE.sub("", str(text)))
+
+
+class LogWriter:
+    """Writes a job's output: byte for byte into a file or pipe, filtered on a terminal."""
+
+    def __init__(self, stream: BinaryIO, *, terminal: bool, colour: bool) -> None:
+        self._stream = stream
+        self._filter = EscapeFilter(colour=colour) if terminal else None
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def write(self, data: bytes) -> None:
+        """Write and flush, so that a follower sees each piece when it comes."""
+        if self._filter is not None:
+            data = self._filter.feed(self._decoder.decode(data)).encode()
+        self._stream.write(data)
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Write what was held back; the stream stays open."""
+        if self._filter is None:
+            return
+        rest = self._filter.feed(self._decoder.decode(b"", final=True)) + self._filter.finish()
+        self._stream.write(rest.encode())
+        self._stream.flush()
