@@ -1,0 +1,80 @@
+"""Where the embedded servers live, and which folders are refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.local.places import SOCKET_PATH_LIMIT_BYTES, LocalError, find_places, make_folder, service_account
+from muster.local.services import default_home
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_the_same_home_gives_the_same_places(open_folder: Path) -> None:
+    assert find_places(open_folder / "home") == find_places(open_folder / "home")
+
+
+def test_every_folder_of_the_servers_is_private_to_their_account(open_folder: Path) -> None:
+    places = find_places(open_folder / "home")
+    owner = places.account.uid if places.account else os.geteuid()
+    for folder in (places.root, places.sockets, places.valkey_data, places.log, places.programs):
+        assert (mode_of(folder), folder.stat().st_uid) == (0o700, owner)
+
+
+def test_a_long_path_gets_a_short_folder_for_its_sockets(open_folder: Path) -> None:
+    home = open_folder / "a-rather-long-name" / ("x" * 80)
+    make_folder(home.parent, mode=0o711)
+    places = find_places(home, short=open_folder)
+    assert places.sockets.parent == open_folder
+    assert len(os.fsencode(places.sockets / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT_BYTES
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another account run the servers")
+def test_a_home_that_the_account_cannot_enter_puts_the_servers_elsewhere(open_folder: Path) -> None:
+    closed = open_folder / "closed"
+    closed.mkdir(mode=0o700)
+    places = find_places(closed / "home", state=open_folder / "state")
+    assert places.root.parent == open_folder / "state"
+    assert mode_of(closed) == 0o700
+
+
+def test_an_ordinary_user_runs_the_servers_as_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert service_account() is None
+
+
+def test_a_link_is_refused_where_everybody_may_write(open_folder: Path) -> None:
+    (open_folder / "mine").mkdir()
+    (open_folder / "trap").symlink_to(open_folder / "mine")
+    with pytest.raises(LocalError, match="must be a folder"):
+        make_folder(open_folder / "trap")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(open_folder: Path) -> None:
+    (open_folder / "theirs").mkdir()
+    os.chown(open_folder / "theirs", 54321, 54321)
+    with pytest.raises(LocalError, match="uid 54321"):
+        make_folder(open_folder / "theirs")
+
+
+def test_an_existing_home_keeps_its_mode(open_folder: Path) -> None:
+    home = open_folder / "home"
+    home.mkdir()
+    home.chmod(0o755)
+    find_places(home)
+    assert mode_of(home) == 0o755
+
+
+@pytest.mark.parametrize("value", ["", "/srv/muster", "~/muster", "relative"])
+def test_the_commands_and_the_settings_agree_on_the_state_folder(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_HOME", value)
+    monkeypatch.setenv("MUSTER_SECRET_KEY", "not used here")
+    assert default_home() == sys.modules["muster.settings.env"].read_environment().home
