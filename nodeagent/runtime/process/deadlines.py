@@ -1,7 +1,7 @@
 """When a job is signalled and when it is killed: pure bookkeeping over one clock, carried out by the shim.
 
 Three causes may end a job early: the agent asks, the time limit nears, or the lease of the agent runs out. Each sends
-the stop signal first; SIGKILL is due when the earliest of their graces is over: for the time limit that is the limit itself.
+the stop signal first. SIGKILL is due when the earliest of their graces is over; the time limit's ends at the limit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Due:
 class Deadlines:
     """The deadlines of one job. All times are of one clock that never goes back."""
 
-    def __init__(self, started: float, stop_signal: str, grace_s: float, limit_s: Optional[float]) -> None:
+    def __init__(self, stop_signal: str, grace_s: float) -> None:
         self._stop_signal = stop_signal
         self._grace_s = grace_s
         self._kill_at = math.inf
@@ -44,8 +44,6 @@ class Deadlines:
         """When the lease runs out; the owner of this object moves it."""
         self.cause: Optional[Cause] = None
         """What ended the job, if anything of ours did."""
-        if limit_s is not None:
-            self.set_limit(started, limit_s)
 
     @property
     def stopping(self) -> bool:
@@ -58,7 +56,7 @@ class Deadlines:
         # A grace longer than what is left would stop a job before it has done anything.
         self._warn_at = self._limit_at - min(self._grace_s, max(0.0, left_s) / 2)
         if self.cause is Cause.TIME_LIMIT and self._limit_at > now:
-            self.cause, self._warned = None, False
+            self.cause, self._warned = (Cause.LEASE if self._lease_over else None), False
 
     def ask(self, now: float, signal: str, grace_s: float) -> None:
         """Begin a stop, or hasten one that has begun; a stop is never put off."""

@@ -1,0 +1,403 @@
+"""The shim: one small process between the agent and one job, which outlives the agent.
+
+1. It takes the lock of the allocation's folder, or leaves. Whoever holds the lock answers for the job.
+2. It is a child subreaper: whatever the job starts, also after `setsid`, stays its descendant. So "no child is left"
+   is exactly "no process of the job is left".
+3. It starts the job with a pipe as its output, and moves what comes out of it to the spool; it never makes it wait.
+4. It keeps the deadlines: the agent's stop, the time limit, the lease.
+5. When no process is left, and not before, it writes the exit status and goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import math
+import os
+import re
+import select
+import signal
+import sys
+import time
+from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+
+from nodeagent.clock import boottime
+from nodeagent.files import read_json, write_json
+from nodeagent.protocol import EndReason
+from nodeagent.runtime.port import EventKind, ExitStatus
+from nodeagent.runtime.process import tree
+from nodeagent.runtime.process.deadlines import Cause, Deadlines
+from nodeagent.runtime.process.layout import AllocationFolder, Task, exit_to_dict
+from nodeagent.runtime.process.spool import SpoolWriter
+
+_READ_BYTES = 1 << 18
+_PIPE_BYTES = 1 << 20
+_NOTIFY_EVERY_S = 0.02
+_LOCK_WAIT_S = 2.0
+_LONGEST_WAIT_S = 30.0  # poll counts no suspended time: look at the deadlines this often
+_STATUS_BYTES = 4096
+_F_SETPIPE_SZ = 1031
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+_NOT_FOUND = re.compile(
+    r"(?:line \d+: |sh: \d+: )(.{1,200}?): (?:command not found|not found|No such file or directory)\s*$"
+)
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def run(folder: str) -> NoReturn:
+    """Be the shim of the allocation in `folder`, in a process that was just forked for it."""
+    status = 70
+    try:
+        paths = AllocationFolder(folder)
+        _detach(paths)
+        Shim(paths).live()
+        status = 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        raise
+    finally:
+        os._exit(status)
+
+
+class Shim:
+    """The state of one shim."""
+
+    def __init__(self, folder: AllocationFolder) -> None:
+        self._folder = folder
+        launch = read_json(folder.launch)
+        if launch is None:
+            raise FileNotFoundError(folder.launch)
+        self._task = Task.from_dict(launch["task"])
+        self._spool = SpoolWriter(folder.log, self._task.spool_bytes)
+        self._deadlines = Deadlines(self._task.stop_signal, self._task.grace_s)
+        self._begun = boottime()
+        self._control: Dict[str, Any] = {}
+        self._job = 0
+        self._job_status: Optional[int] = None
+        self._childless = False
+        self._killing = False
+        self._kill_again_s = 0.02
+        self._tail = b""
+        self._log_told_at = -math.inf
+        self._log_untold = False
+        self._started_at: Optional[float] = None
+
+    def live(self) -> None:
+        """Start the job, watch it, and leave its exit status."""
+        if not self._take_lock() or os.path.exists(self._folder.exit):
+            return
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _prctl(_PR_SET_NAME, b"muster-shim", 0, 0, 0)
+        signals = _signal_pipe()
+        wake = os.open(self._folder.wake, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        own = tree.identity(os.getpid())
+        write_json(self._folder.shim, {"identity": own, "boot_id": self._task.boot_id})
+        self._reserve_status()
+        if (read_json(self._folder.control) or {}).get("stop"):
+            detail = "it was stopped before it started"
+            self._leave(ExitStatus(EndReason.NEVER_STARTED, detail=detail, started=False, ended_at=time.time()))
+            return
+        output, problem = self._start_job()
+        if problem:
+            self._leave(ExitStatus(EndReason.LAUNCH_FAILED, detail=problem, started=False, ended_at=time.time()))
+            return
+        self._tell(EventKind.RUNNING)
+        self._watch(output, signals, wake)
+        self._drain(output)
+        self._spool.close()
+        self._leave(self._status())
+
+    def _take_lock(self) -> bool:
+        """Hold the lock until this process ends. The agent tries it for an instant at times, so insist a little."""
+        descriptor = os.open(self._folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = boottime() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if boottime() >= until:
+                    return False
+                time.sleep(0.005)
+
+    def _start_job(self) -> Tuple[int, str]:
+        """Start the job; its output's reading end, and why it could not be started, if so."""
+        output, job_output = os.pipe()
+        with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too
+            fcntl.fcntl(output, _F_SETPIPE_SZ, _PIPE_BYTES)
+        os.set_blocking(output, False)
+        failed, report = os.pipe()
+        self._started_at, self._begun = time.time(), boottime()
+        try:
+            self._job = os.fork()
+        except OSError as error:
+            return output, "cannot fork: {}".format(error.strerror)
+        if self._job == 0:
+            _become_job(self._task, job_output, report)
+        os.close(job_output)
+        os.close(report)
+        problem = b"".join(iter(lambda: os.read(failed, 4096), b"")).decode(errors="replace")
+        os.close(failed)
+        if self._task.time_limit_s is not None:
+            self._deadlines.set_limit(self._begun, self._task.time_limit_s)
+        self._deadlines.lease_until = self._lease_end()
+        self._obey_control()
+        return output, problem
+
+    def _watch(self, output: int, signals: int, wake: int) -> None:
+        """Serve the job until no process of it is left."""
+        poller = select.poll()
+        for descriptor in (output, signals, wake):
+            poller.register(descriptor, select.POLLIN)
+        while True:
+            for descriptor, _ in poller.poll(self._wait_ms()):
+                if descriptor == output:
+                    if not self._move_output(output):
+                        poller.unregister(output)
+                elif descriptor == wake:
+                    _empty(wake)
+                    self._obey_control()
+                else:
+                    _empty(signals)
+            self._reap()
+            if self._childless:
+                return
+            self._act()
+            self._tell_of_log(boottime())
+
+    def _wait_ms(self) -> int:
+        now = boottime()
+        until = min(self._deadlines.next_at(), now + _LONGEST_WAIT_S)
+        if self._killing:
+            until = now + self._kill_again_s
+            self._kill_again_s = min(1.0, self._kill_again_s * 2)  # a process may be stuck in the kernel for long
+        if self._log_untold:
+            until = min(until, self._log_told_at + _NOTIFY_EVERY_S)
+        return max(0, math.ceil((until - now) * 1000))
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self._childless = True
+                return
+            if pid == 0:
+                return
+            if pid == self._job:
+                self._job_status = status
+
+    def _act(self) -> None:
+        """Do what is due: renew the lease from the agent's file, signal, kill."""
+        now = boottime()
+        if now >= self._deadlines.lease_until:
+            self._deadlines.lease_until = self._lease_end()
+        due = self._deadlines.due(now)
+        if self._job_status is not None and not self._deadlines.stopping:
+            self._killing = True  # the command is over: what it left behind goes with it, as in a container
+        if due is not None and not due.kill:
+            tree.signal_all(self._members(), signal_number(due.signal))
+        if self._killing or (due is not None and due.kill):
+            self._killing = True
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        """Kill every descendant, again at once while new ones appear, so that forking does not outrun it."""
+        killed: Set[int] = set()
+        while True:
+            members = set(self._members()) - killed
+            if not members:
+                return
+            tree.signal_all(members, signal.SIGKILL)
+            killed |= members
+
+    def _members(self) -> List[int]:
+        return [process.pid for process in tree.descendants(tree.all_processes(), os.getpid())]
+
+    def _lease_end(self) -> float:
+        """When the newest lease runs out."""
+        if self._task.outlives_its_agent:
+            return math.inf
+        lease = read_json(self._task.lease_path)
+        if lease is None:
+            return self._begun + self._task.stop_after_s
+        return float(lease["sent_at"]) + max(self._task.stop_after_s, float(lease["stop_after_s"]))
+
+    def _obey_control(self) -> None:
+        control = read_json(self._folder.control) or {}
+        stop, limit_at = control.get("stop"), control.get("limit_at")
+        if stop and stop != self._control.get("stop"):
+            self._deadlines.ask(float(stop["at"]), str(stop["signal"]), float(stop["grace_s"]))
+        if limit_at is not None and limit_at != self._control.get("limit_at"):
+            now = boottime()
+            self._deadlines.set_limit(now, float(limit_at) - now)
+        self._control = control
+
+    def _move_output(self, output: int) -> bool:
+        """Move what the job has written to the spool; False when nothing will come any more."""
+        try:
+            data = os.read(output, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        self._spool.append(data)
+        self._tail = (self._tail + data[-512:])[-512:]
+        self._log_untold = True
+        return True
+
+    def _drain(self, output: int) -> None:
+        """Move the rest. A stranger who holds the pipe open (it can be passed on) gets no more than one pipe full."""
+        for _ in range(_PIPE_BYTES // 4096):
+            before = self._spool.size
+            if not self._move_output(output) or self._spool.size == before:
+                return
+
+    def _tell_of_log(self, now: float) -> None:
+        if self._log_untold and now - self._log_told_at >= _NOTIFY_EVERY_S:
+            self._log_untold, self._log_told_at = False, now
+            self._tell(EventKind.LOG)
+
+    def _tell(self, kind: EventKind) -> None:
+        """Write a line for the agent, if one listens and has room; it finds out by itself otherwise."""
+        try:
+            descriptor = os.open(self._task.events_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in (errno.ENXIO, errno.ENOENT):
+                return
+            raise
+        try:
+            os.write(descriptor, "{} {}\n".format(self._task.allocation_id, kind.value).encode())
+        except (BlockingIOError, BrokenPipeError):
+            return
+        finally:
+            os.close(descriptor)
+
+    def _status(self) -> ExitStatus:
+        status = 0 if self._job_status is None else self._job_status
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        code = None if number is not None else os.WEXITSTATUS(status)
+        reason, detail = self._why(code, number)
+        return ExitStatus(
+            reason=reason,
+            exit_code=code,
+            signal=number,
+            detail=detail,
+            started_at=self._started_at,
+            ended_at=time.time(),
+            log_size=self._spool.size,
+        )
+
+    def _why(self, code: Optional[int], number: Optional[int]) -> Tuple[EndReason, str]:
+        if self._deadlines.cause is Cause.TIME_LIMIT:
+            return EndReason.TIME_LIMIT, "the time limit was reached"
+        if self._deadlines.cause is Cause.LEASE:
+            return EndReason.AGENT_STOPPED, "the platform could not be reached for too long"
+        if number is not None:
+            return EndReason.KILLED_BY_SIGNAL, "killed by " + _signal_name(number)
+        if code == 0:
+            return EndReason.COMPLETED, ""
+        if code == 127:
+            return EndReason.COMMAND_NOT_FOUND, "command not found: " + self._missing_command()
+        return EndReason.EXIT_NONZERO, "exit status {}".format(code)
+
+    def _missing_command(self) -> str:
+        """The command that the shell named, or the first word of the job's own."""
+        for line in reversed(self._tail.decode(errors="replace").splitlines()):
+            match = _NOT_FOUND.search(line)
+            if match:
+                return match.group(1)
+        words = [word for word in self._task.argv[-1].split() if "=" not in word]
+        return (words or [self._task.argv[-1]])[0][:200]
+
+    def _reserve_status(self) -> None:
+        """Take the room for the exit status now: the disk may be full when it is needed."""
+        with open(self._folder.exit + ".new", "wb") as file:
+            file.write(b" " * _STATUS_BYTES)
+
+    def _leave(self, status: ExitStatus) -> None:
+        text = json.dumps(exit_to_dict(status)).encode()
+        with open(self._folder.exit + ".new", "r+b") as file:
+            file.write(text.ljust(_STATUS_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(self._folder.exit + ".new", self._folder.exit)
+        self._tell(EventKind.EXITED)
+
+
+def signal_number(name: str) -> int:
+    """The number of a signal given as TERM or SIGTERM; TERM for a name that does not exist."""
+    return int(getattr(signal, "SIG" + name.upper().removeprefix("SIG"), signal.SIGTERM))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return "signal {}".format(number)
+
+
+def _detach(folder: AllocationFolder) -> None:
+    """Cut every tie to the agent: its session, its descriptors, its standard streams."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    errors = os.open(folder.shim_err, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.dup2(errors, 2)
+    os.closerange(3, 64)
+    os.chdir("/")
+
+
+def _become_job(task: Task, output: int, report: int) -> NoReturn:
+    """Turn this forked process into the job; a problem goes to `report`, whose other end sees exec as its end."""
+    step = "start"
+    try:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and ignoring is inherited
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.umask(0o022)
+        if task.uid is not None:
+            step = "become user {}".format(task.uid)
+            os.setgroups(list(task.gids))
+            os.setgid(task.gids[0])
+            os.setuid(task.uid)
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # without the shim nobody would bound the job
+        step = "enter " + task.cwd
+        os.chdir(task.cwd)
+        step = "execute " + task.argv[0]
+        os.execve(task.argv[0], list(task.argv), dict(task.env))  # noqa: S606 - what jobs are for
+    except (OSError, ValueError) as error:
+        os.write(report, "cannot {}: {}".format(step, getattr(error, "strerror", None) or error).encode()[:1000])
+    finally:
+        os._exit(126)
+
+
+def _signal_pipe() -> int:
+    """The reading end of a pipe that gets a byte for each signal; asked to end, the shim only takes note."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, _note)
+    return reader
+
+
+def _note(_number: int, _frame: object) -> None:
+    """The wake-up pipe says it all."""
+
+
+def _empty(descriptor: int) -> None:
+    try:
+        while len(os.read(descriptor, 4096)) == 4096:
+            continue
+    except BlockingIOError:
+        return
