@@ -19,9 +19,9 @@ class Event(models.Model):
     at = models.DateTimeField(db_default=DatabaseNow())
     kind = models.CharField(max_length=64)
     actor = models.CharField(max_length=200)
-    tenant_id: models.BigIntegerField = models.BigIntegerField(null=True)
-    job_id: models.BigIntegerField = models.BigIntegerField(null=True)
-    node_id: models.BigIntegerField = models.BigIntegerField(null=True)
+    tenant_id = models.BigIntegerField(null=True)
+    job_id = models.BigIntegerField(null=True)
+    node_id = models.BigIntegerField(null=True)
     data = models.JSONField(default=dict)
 
     class Meta:

@@ -9,6 +9,7 @@ import redis
 from celery import current_app
 from django.conf import settings
 from django.db import connection, transaction
+from kombu.exceptions import KombuError
 
 from muster.events.models import AuditEntry, Event, Outbox
 from muster.events.redis import EVENTS_CHANNEL, client, node_channel, publish
@@ -87,7 +88,7 @@ def _send_hint(pool_id: int) -> None:
             current_app.send_task(
                 "dispatch.run_cycle", args=[pool_id], queue="schedule", retry=False, expires=HINT_LIFETIME_S * 2
             )
-    except (redis.RedisError, OSError, current_app.connection_for_write().connection_errors) as error:
+    except (redis.RedisError, OSError, KombuError) as error:
         # The sweep of the schedule worker finds the change by itself; only the delay grows.
         log.warning("hint_not_sent pool=%s error=%s", pool_id, error)
 
@@ -98,8 +99,7 @@ def _hint_key(pool_id: int) -> str:
 
 def _announce_once() -> None:
     """One message for all events of a transaction."""
-    pending = connection.run_on_commit
-    if not any(entry[1] is _announce for entry in pending):
+    if not any(_announce in entry for entry in connection.run_on_commit):
         transaction.on_commit(_announce)
 
 

@@ -1,0 +1,267 @@
+"""The life of an attempt after it was placed: claimed, running, stopping, ended.
+
+Every function takes its locks in the documented order: job, attempt, allocations. The lock of the attempt is what
+makes a claim and a stop of the same attempt take turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F
+
+from muster.common.clock import database_now
+from muster.common.errors import Conflict, NotFound
+from muster.common.models import DatabaseNow
+from muster.events.services import wake_node, wake_pool
+from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.outcome import derive_job_state
+from muster.jobs.spec import Retry
+from muster.jobs.transitions import move_allocation, move_attempt, move_job
+from scheduler.lifecycle import (
+    ATTEMPT_TERMINAL,
+    AllocationState,
+    AttemptState,
+    Desired,
+    JobState,
+    Observed,
+    Reason,
+)
+
+_CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one rank ended, as its agent tells it."""
+
+    reason: Reason
+    exit_code: int | None
+    detail: str = ""
+    started: bool = True
+
+
+@dataclass(slots=True)
+class _Gang:
+    """An attempt under lock, with its job and every allocation."""
+
+    job: Job
+    attempt: Attempt
+    allocations: list[Allocation]
+
+    @property
+    def all_released(self) -> bool:
+        return all(allocation.state == AllocationState.RELEASED for allocation in self.allocations)
+
+
+def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str) -> Allocation:
+    """The allocation, now held by this boot of the node's agent; the same boot may ask again, any other is refused."""
+    with transaction.atomic():
+        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        if gang.attempt.state not in _CLAIMABLE:
+            raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
+        if allocation.state == AllocationState.ACTIVE and allocation.boot_id == boot_id:
+            return allocation
+        if allocation.state != AllocationState.RESERVED:
+            raise Conflict(f"the allocation is {allocation.state} and held by another boot of the node")
+        move_allocation(
+            allocation,
+            AllocationState.ACTIVE,
+            boot_id=boot_id,
+            claimed_at=DatabaseNow(),
+            observed=Observed.STARTING,
+        )
+        if gang.attempt.state == AttemptState.PLACED:
+            move_attempt(gang.attempt, AttemptState.STARTING, job=gang.job, actor="agent")
+        return allocation
+
+
+def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
+    """Note that the rank's processes run; the attempt runs once every rank does."""
+    with transaction.atomic():
+        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        if allocation.state != AllocationState.ACTIVE or allocation.observed != Observed.STARTING:
+            return
+        _set_observed(allocation, Observed.RUNNING)
+        _run_if_all_started(gang)
+
+
+def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, end: End) -> None:
+    """Take the agent's word that no process of the rank is left: free its GPUs and draw the consequences.
+
+    1. The same end told twice changes nothing.
+    2. The allocation is released with the rank's exit status.
+    3. The first rank that failed stops the others, with its reason as the attempt's.
+    4. When all ranks are released, the attempt ends.
+    """
+    with transaction.atomic():
+        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        if allocation.state == AllocationState.RELEASED:
+            return
+        if allocation.boot_id not in {"", boot_id}:
+            raise Conflict("the allocation is held by another boot of the node")
+        if end.started and allocation.observed == Observed.STARTING:
+            _set_observed(allocation, Observed.RUNNING)
+            _run_if_all_started(gang)
+        move_allocation(
+            allocation,
+            AllocationState.RELEASED,
+            observed=Observed.EXITED,
+            exit_code=end.exit_code,
+            end_reason=end.reason,
+            end_detail=end.detail[:500],
+            ended_at=DatabaseNow(),
+        )
+        allocation.exit_code, allocation.end_reason = end.exit_code, end.reason
+        if end.reason is not Reason.COMPLETED and gang.attempt.state != AttemptState.STOPPING:
+            _begin_stop(gang, AttemptState.FAILED, end.reason, end.detail, exit_code=end.exit_code, actor="agent")
+        _finish_if_released(gang)
+
+
+def stop_attempt(
+    *, attempt_id: int, outcome: AttemptState, reason: Reason, detail: str = "", actor: str
+) -> AttemptState | None:
+    """Stop a live attempt so that it ends as `outcome`; returns its state now, None if it was over or stopping."""
+    with transaction.atomic():
+        gang = _locked(attempt_id)
+        if gang.attempt.state in ATTEMPT_TERMINAL or gang.attempt.state == AttemptState.STOPPING:
+            return None
+        _begin_stop(gang, outcome, reason, detail, exit_code=None, actor=actor)
+        _finish_if_released(gang)
+        return AttemptState(gang.attempt.state)
+
+
+def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: str, actor: str) -> bool:
+    """Release what the attempt holds on a node whose processes are known to be gone; the attempt ends as lost.
+
+    The caller has proof: a fence that has passed, or a new boot of the node. False if nothing was held there.
+    """
+    with transaction.atomic():
+        gang = _locked(attempt_id)
+        held = [
+            allocation
+            for allocation in gang.allocations
+            if allocation.node_id == node_id and allocation.state != AllocationState.RELEASED
+        ]
+        if not held:
+            return False
+        for allocation in held:
+            move_allocation(
+                allocation,
+                AllocationState.RELEASED,
+                observed=Observed.EXITED,
+                end_reason=reason,
+                end_detail=detail[:500],
+            )
+            allocation.end_reason = reason
+        if gang.attempt.state not in ATTEMPT_TERMINAL and gang.attempt.state != AttemptState.STOPPING:
+            _begin_stop(gang, AttemptState.LOST, reason, detail, exit_code=None, actor=actor)
+        _finish_if_released(gang)
+        return True
+
+
+def _locked_by_allocation(node_id: int, allocation_id: int, fence: int) -> tuple[_Gang, Allocation]:
+    row = Allocation.objects.filter(pk=allocation_id, node_id=node_id).values("attempt_id").first()
+    if row is None:
+        raise NotFound("this node has no such allocation")
+    if row["attempt_id"] != fence:
+        raise Conflict("the fence is not that of this allocation's attempt")
+    gang = _locked(row["attempt_id"])
+    return gang, next(allocation for allocation in gang.allocations if allocation.pk == allocation_id)
+
+
+def _locked(attempt_id: int) -> _Gang:
+    job_id = Attempt.objects.filter(pk=attempt_id).values_list("job_id", flat=True).first()
+    if job_id is None:
+        raise NotFound("there is no such attempt")
+    job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
+    attempt = Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
+    allocations = list(Allocation.objects.select_for_update(no_key=True).filter(attempt_id=attempt_id).order_by("pk"))
+    return _Gang(job, attempt, allocations)
+
+
+def _set_observed(allocation: Allocation, observed: Observed) -> None:
+    Allocation.objects.filter(pk=allocation.pk).update(observed=observed)
+    allocation.observed = observed
+
+
+def _run_if_all_started(gang: _Gang) -> None:
+    started = all(one.observed in {Observed.RUNNING, Observed.EXITED} for one in gang.allocations)
+    if started and gang.attempt.state == AttemptState.STARTING:
+        move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent")
+        if gang.job.started_at is None:
+            Job.objects.filter(pk=gang.job.pk).update(started_at=DatabaseNow())
+
+
+def _begin_stop(
+    gang: _Gang, outcome: AttemptState, reason: Reason, detail: str, *, exit_code: int | None, actor: str
+) -> None:
+    """Move to stopping: what nobody claimed is free at once, and the agents of the rest are told."""
+    data = {"outcome": outcome, "reason": reason, "detail": detail[:500]}
+    move_attempt(
+        gang.attempt,
+        AttemptState.STOPPING,
+        job=gang.job,
+        actor=actor,
+        data=data,
+        outcome=outcome,
+        reason=reason,
+        reason_detail=detail[:500],
+        exit_code=exit_code,
+    )
+    for allocation in gang.allocations:
+        if allocation.state == AllocationState.RESERVED:
+            move_allocation(allocation, AllocationState.RELEASED)
+        elif allocation.state == AllocationState.ACTIVE:
+            move_allocation(allocation, AllocationState.RELEASING)
+            wake_node(allocation.node_id)
+
+
+def _finish_if_released(gang: _Gang) -> None:
+    """End the attempt once nothing of it is held, and move its job on."""
+    if not gang.all_released or gang.attempt.state in ATTEMPT_TERMINAL:
+        return
+    job, attempt = gang.job, gang.attempt
+    if attempt.state == AttemptState.STOPPING:
+        target, reason = AttemptState(attempt.outcome), Reason(attempt.reason)
+        move_attempt(attempt, target, job=job, actor="platform", data={"reason": reason})
+    else:
+        target, reason = AttemptState.SUCCEEDED, Reason.COMPLETED
+        if attempt.state == AttemptState.STARTING:
+            move_attempt(attempt, AttemptState.RUNNING, job=job, actor="agent")
+        move_attempt(attempt, target, job=job, actor="platform", reason=reason, exit_code=0)
+    _move_job_on(gang, target, reason)
+
+
+def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
+    job, attempt = gang.job, gang.attempt
+    outcome = derive_job_state(
+        ended_as=ended_as,
+        reason=reason,
+        desired=Desired(job.desired),
+        retry=Retry.model_validate(job.spec["retry"]),
+        retries_used=job.retries_used,
+    )
+    now = database_now()
+    fields: dict[str, object] = {
+        "attained_gpu_s": F("attained_gpu_s") + job.gpus_total * (now - attempt.placed_at).total_seconds(),
+        "exit_code": attempt.exit_code,
+        "reason": reason,
+        "reason_detail": attempt.reason_detail,
+    }
+    if outcome.state is JobState.QUEUED:
+        fields["eligible_at"] = now + timedelta(seconds=outcome.back_off_s)
+        fields["retries_used"] = job.retries_used + outcome.uses_retry
+        if outcome.avoid_nodes:
+            blamed = {one.node_id for one in gang.allocations if one.end_reason not in {"", Reason.COMPLETED}}
+            fields["avoid_nodes"] = sorted(blamed)
+    move_job(
+        job,
+        outcome.state,
+        actor="platform",
+        data={"reason": reason, "attempt": attempt.number, "exit_code": attempt.exit_code},
+        **fields,
+    )
+    wake_pool(job.pool_id)

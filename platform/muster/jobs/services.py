@@ -1,0 +1,270 @@
+"""What users do with jobs: submit, cancel, requeue, clone, edit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from muster.accounts.models import User
+from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, MusterError, NotFound
+from muster.events.services import record, wake_pool
+from muster.jobs.attempts import stop_attempt
+from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
+from muster.jobs.transitions import move_job
+from muster.tenants.models import VirtualCluster
+from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
+from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
+
+MOST_IN_A_BATCH = 1000
+EDITABLE = ("name", "priority", "time", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """The jobs that were stored, and each refused item by its index."""
+
+    jobs: list[Job]
+    errors: list[tuple[int, MusterError]]
+
+
+def submit_job(*, user: User, data: object, idempotency_key: str | None = None) -> tuple[Job, bool]:
+    """The stored job and True; with a key that was used before for the same data, that job and False."""
+    digest = _check_key(idempotency_key, data)
+    if idempotency_key:
+        known = _known_key(user, idempotency_key, digest)
+        if known:
+            return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
+    job = draft_job(user=user, data=data)
+    try:
+        with transaction.atomic():
+            if idempotency_key:
+                key = IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest)
+            _store(job, user)
+            if idempotency_key:
+                IdempotencyKey.objects.filter(pk=key.pk).update(job_ids=[job.pk])
+    except IntegrityError:
+        # The same request was sent twice at once, and the other one was first.
+        known = _known_key(user, idempotency_key, digest) if idempotency_key else None
+        if known is None:
+            raise
+        return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
+    return job, True
+
+
+def submit_batch(*, user: User, items: list[object], idempotency_key: str | None = None) -> BatchResult:
+    """The valid jobs of the batch, stored in one transaction, and what is wrong with the others."""
+    if not 0 < len(items) <= MOST_IN_A_BATCH:
+        raise Invalid.field("jobs", f"send 1 to {MOST_IN_A_BATCH} specs")
+    digest = _check_key(idempotency_key, items)
+    known = _known_key(user, idempotency_key, digest) if idempotency_key else None
+    if known:
+        return _batch_of(known)
+    drafts: list[Job] = []
+    errors: list[tuple[int, MusterError]] = []
+    for index, item in enumerate(items):
+        try:
+            drafts.append(draft_job(user=user, data=item))
+        except MusterError as error:
+            errors.append((index, error))
+    try:
+        with transaction.atomic():
+            for job in drafts:
+                _store(job, user)
+            if idempotency_key:
+                IdempotencyKey.objects.create(
+                    owner=user,
+                    key=idempotency_key,
+                    body_digest=digest,
+                    job_ids=[job.pk for job in drafts],
+                    errors=[_error_as_data(index, error) for index, error in errors],
+                )
+    except IntegrityError:
+        known = _known_key(user, idempotency_key, digest) if idempotency_key else None
+        if known is None:
+            raise
+        return _batch_of(known)
+    return BatchResult(drafts, errors)
+
+
+def draft_job(*, user: User, data: object) -> Job:
+    """The job that the data describes, checked against what the user may use, and not stored."""
+    spec = parse_spec(data)
+    vc = _virtual_cluster(user, spec)
+    gpus, pool = spec.gpus_per_node, vc.pool
+    if spec.grace_s > pool.max_grace_s:
+        raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
+    if spec.priority in {"high", "urgent"} and not is_manager(user, vc.tenant_id):
+        raise Invalid.field("priority", f"{spec.priority} is for managers of {vc.tenant.name}; write normal or low")
+    code = None
+    if spec.code:
+        code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()
+        if code is None:
+            raise Invalid.field("code.upload", "you have not uploaded an archive with this digest")
+    return Job(
+        tenant=vc.tenant,
+        vc=vc,
+        pool=pool,
+        owner=user,
+        name=spec.label,
+        spec=spec.stored() | {"name": spec.label, "vc": vc.name},
+        tags=spec.tags,
+        code=code,
+        gpu_type=spec.gpu_type,
+        gpus=gpus,
+        nodes=spec.nodes,
+        cpus=spec.cpus or max(1, gpus * pool.cpus_per_gpu),
+        memory_mib=spec.memory_mib or max(1, gpus) * pool.memory_mib_per_gpu,
+        time_limit_s=spec.time_s,
+        grace_s=spec.grace_s,
+        priority=PRIORITIES[spec.priority],
+        klass=spec.klass,
+    )
+
+
+def cancel_job(*, user: User, job: Job) -> Job:
+    """Stop the job for good. Cancelling twice is fine; a job that ended in another way is a `Conflict`."""
+    require_may_act(user, job)
+    with transaction.atomic():
+        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        if job.state in JOB_TERMINAL and job.state != JobState.CANCELLED:
+            raise Conflict(f"job {job.pk} has {job.state} already")
+        if job.state not in JOB_TERMINAL and job.desired == Desired.RUN:
+            Job.objects.filter(pk=job.pk).update(desired=Desired.STOP)
+            record("job.cancel_asked", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk)
+            if job.state == JobState.QUEUED:
+                move_job(job, JobState.CANCELLED, actor=user.username, reason=Reason.CANCELLED_BY_USER)
+            else:
+                _stop_live_attempt(job, AttemptState.CANCELLED, Reason.CANCELLED_BY_USER, user)
+            wake_pool(job.pool_id)
+    job.refresh_from_db()
+    return job
+
+
+def requeue_job(*, user: User, job: Job) -> Job:
+    """Stop the running attempt and put the job back into the queue; a finished job is a `Conflict`."""
+    require_may_act(user, job)
+    with transaction.atomic():
+        job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
+        if job.state in JOB_TERMINAL:
+            raise Conflict(f"job {job.pk} has {job.state}: a finished job is run again with :clone")
+        if job.desired == Desired.STOP:
+            raise Conflict(f"job {job.pk} is being cancelled")
+        if job.state == JobState.ACTIVE:
+            _stop_live_attempt(job, AttemptState.PREEMPTED, Reason.REQUEUED_BY_USER, user)
+    job.refresh_from_db()
+    return job
+
+
+def clone_job(*, user: User, job: Job) -> Job:
+    """A new job of the user's with the same spec; the code archive comes along."""
+    if job.code and not job.code.owners.filter(pk=user.pk).exists():
+        # Who may see the job may run its code: it stands readable in the job's own work folder.
+        job.code.owners.add(user)
+    draft = draft_job(user=user, data=job.spec)
+    draft.cloned_from = job
+    with transaction.atomic():
+        _store(draft, user)
+    return draft
+
+
+def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
+    """Change the name, priority, time or tags. Priority and time of a running job stay as they are."""
+    require_may_act(user, job)
+    unknown = [FieldError(key, "it cannot be edited") for key in changes if key not in EDITABLE]
+    if unknown:
+        raise Invalid(f"only {', '.join(EDITABLE)} can be edited", errors=tuple(unknown))
+    with transaction.atomic():
+        job = Job.objects.select_for_update(no_key=True).select_related("vc__pool", "tenant").get(pk=job.pk)
+        if job.state != JobState.QUEUED and {"priority", "time"} & set(changes):
+            raise Conflict(f"job {job.pk} is {job.state}: priority and time can be edited while it is queued")
+        draft = draft_job(user=user, data=job.spec | changes)
+        before = {key: job.spec.get(key) for key in changes}
+        Job.objects.filter(pk=job.pk).update(
+            name=draft.name,
+            priority=draft.priority,
+            time_limit_s=draft.time_limit_s,
+            tags=draft.tags,
+            spec=job.spec | {key: draft.spec.get(key) for key in changes},
+        )
+        record(
+            "job.edited",
+            actor=user.username,
+            tenant_id=job.tenant_id,
+            job_id=job.pk,
+            data={"before": before, "after": changes},
+        )
+        wake_pool(job.pool_id)
+    job.refresh_from_db()
+    return job
+
+
+def require_may_act(user: User, job: Job) -> None:
+    """Return if the user may change the job, and raise `Forbidden` with who may if not."""
+    if job.owner_id != user.pk and not is_manager(user, job.tenant_id):
+        raise Forbidden(f"job {job.pk} is {job.owner.username}'s: its owner and the tenant's managers may change it")
+
+
+def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:
+    if spec.vc is None:
+        vc = default_virtual_cluster(user)
+        if vc is None:
+            raise Invalid.field("vc", "you belong to no tenant with a virtual cluster; name one")
+        return vc
+    vc = virtual_clusters_of(user).select_related("tenant", "pool").filter(name=spec.vc).first()
+    if vc is None:
+        raise Invalid.field("vc", f"there is no virtual cluster {spec.vc!r} that you may use")
+    return vc
+
+
+def _store(job: Job, user: User) -> None:
+    job.save(force_insert=True)
+    data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.nodes}
+    record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
+    wake_pool(job.pool_id)
+
+
+def _stop_live_attempt(job: Job, outcome: AttemptState, reason: Reason, user: User) -> None:
+    attempt = Attempt.objects.filter(job=job, state__in=ATTEMPT_LIVE).first()
+    if attempt:
+        stop_attempt(attempt_id=attempt.pk, outcome=outcome, reason=reason, actor=user.username)
+
+
+def _check_key(key: str | None, data: object) -> str:
+    if key is not None and not (0 < len(key) <= 200 and key.isprintable()):
+        raise Invalid.field("Idempotency-Key", "send 1 to 200 printable characters")
+    # Compared after parsing: a retry may well write the same spec with other spacing.
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _known_key(user: User, key: str, digest: str) -> IdempotencyKey | None:
+    known = IdempotencyKey.objects.filter(owner=user, key=key).first()
+    if known and known.body_digest != digest:
+        raise Conflict("this Idempotency-Key was used with another body")
+    return known
+
+
+def _batch_of(known: IdempotencyKey) -> BatchResult:
+    jobs = Job.objects.select_related("vc", "tenant", "owner").in_bulk(known.job_ids)
+    return BatchResult(
+        [jobs[pk] for pk in known.job_ids], [(item["index"], _error_from_data(item)) for item in known.errors]
+    )
+
+
+def _error_as_data(index: int, error: MusterError) -> dict[str, Any]:
+    return {
+        "index": index,
+        "kind": type(error).__name__,
+        "detail": error.detail,
+        "errors": [[one.field, one.message] for one in error.errors],
+    }
+
+
+def _error_from_data(item: dict[str, Any]) -> MusterError:
+    kinds: dict[str, type[MusterError]] = {kind.__name__: kind for kind in (Invalid, Forbidden, NotFound, Conflict)}
+    kind = kinds.get(item["kind"], Invalid)
+    return kind(item["detail"], errors=tuple(FieldError(field, message) for field, message in item["errors"]))

@@ -1,0 +1,261 @@
+"""The job spec: one flat document, the same in YAML and in the body of the REST API. Strict about every key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from muster.common.errors import FieldError, Invalid
+from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
+from scheduler.lifecycle import JobClass
+
+# Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
+NOT_SUPPORTED_YET = frozenset(
+    {"resources", "shm", "image", "outputs", "secrets", "params", "mounts", "locality", "kind", "elastic", "share"}
+    | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "preemptible", "chain", "idle"}
+    | {"notify", "throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
+)
+
+PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
+MOST_GPUS, MOST_NODES, MOST_CPUS = 1024, 4096, 4096
+LONGEST_COMMAND, LONGEST_ENV, MOST_ENV, MOST_TAGS = 65_536, 32_768, 500, 50
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TAG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,62}")
+_GPUS = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9_.\-]{0,61}):)?([0-9]{1,6})")
+_OWNED_BY_THE_PLATFORM = re.compile(
+    r"MUSTER_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|MASTER_ADDR|MASTER_PORT|RANK|NODE_RANK|LOCAL_RANK|WORLD_SIZE"
+)
+
+
+class RetryOn(StrEnum):
+    """After which kinds of end a job is queued again."""
+
+    INFRASTRUCTURE = "infrastructure"
+    PREEMPTED = "preempted"
+    NODE_LOST = "node_lost"
+    FAILED = "failed"
+
+
+def _printable(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("use printable characters only: no line breaks, control or direction characters")
+    return text
+
+
+def _gpus(value: object) -> str:
+    """`4`, `"4"` or `"A100:4"` in their one stored form."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        if isinstance(value, dict):
+            raise ValueError("not supported yet: choices and memory sizes of GPUs; write 4 or A100:4")
+        raise ValueError("write a number of GPUs per node, such as 4, or with their type, such as A100:4")
+    match = _GPUS.fullmatch(str(value))
+    if not match:
+        raise ValueError(f"{str(value)[:40]!r} is neither a number of GPUs per node, such as 4, nor one with a type")
+    if int(match[2]) > MOST_GPUS:
+        raise ValueError(f"{match[2]} GPUs on one node: at most {MOST_GPUS}")
+    return f"{match[1]}:{int(match[2])}" if match[1] else str(int(match[2]))
+
+
+def _duration(text: str) -> str:
+    if parse_duration_s(text) <= 0:
+        raise ValueError("the duration must be longer than nothing")
+    return text
+
+
+def _size(text: str) -> str:
+    if parse_size_mib(text) <= 0:
+        raise ValueError("the size must be more than nothing")
+    return text
+
+
+def _env(values: object) -> object:
+    """Numbers are welcome as values, as people write them in YAML; everything is stored as text."""
+    if not isinstance(values, dict):
+        return values
+    if len(values) > MOST_ENV:
+        raise ValueError(f"{len(values)} variables: at most {MOST_ENV}")
+    for name, value in values.items():
+        if not _ENV_NAME.fullmatch(str(name)):
+            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a variable")
+        if _OWNED_BY_THE_PLATFORM.fullmatch(name):
+            raise ValueError(f"{name} is set by the platform and cannot be set by a job")
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"the value of {name} must be text; put true and false in quotes")
+        if len(str(value)) > LONGEST_ENV:
+            raise ValueError(f"the value of {name} is longer than {LONGEST_ENV} characters")
+    return {name: str(value) for name, value in values.items()}
+
+
+def _tags(values: object) -> object:
+    if not isinstance(values, dict):
+        return values
+    if len(values) > MOST_TAGS:
+        raise ValueError(f"{len(values)} tags: at most {MOST_TAGS}")
+    for name, value in values.items():
+        if not _TAG_NAME.fullmatch(str(name)):
+            raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 200:
+            raise ValueError(f"the tag {name} must be a text of at most 200 characters")
+        if not str(value).isprintable():
+            raise ValueError(f"the tag {name} must be printable")
+    return {name: str(value) for name, value in values.items()}
+
+
+def _workdir(text: str) -> str:
+    if not text.isprintable() or ".." in text.split("/"):
+        raise ValueError("the path must be printable and free of `..`")
+    return text
+
+
+def _screening(value: object) -> object:
+    if value in {"auto", "always"}:
+        raise ValueError(f"not supported yet: {value}; write never")
+    return value
+
+
+def _code(value: object) -> object:
+    if isinstance(value, str):
+        raise ValueError("a folder is packed by the `muster` command; over the API, upload it and send its digest")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN})]
+Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"pattern": SIZE_PATTERN})]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Code(_Strict):
+    """Where the job's code comes from."""
+
+    upload: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of an uploaded archive.")
+
+
+class Retry(_Strict):
+    """How often, and after what, the job is queued again by itself."""
+
+    max: int = Field(default=3, ge=0, le=100)
+    on: list[Annotated[RetryOn, Field(strict=False)]] = Field(
+        default=[RetryOn.INFRASTRUCTURE, RetryOn.PREEMPTED, RetryOn.NODE_LOST], max_length=10
+    )
+
+
+class Checkpoint(_Strict):
+    """How the job is asked to save its state and go."""
+
+    signal: Literal["TERM", "INT", "USR1", "USR2", "HUP"] = "TERM"
+    grace: Duration = "30s"
+
+
+class JobSpec(_Strict):
+    """What a job is: unknown keys and values that cannot be carried out are errors."""
+
+    name: Annotated[Text, Field(max_length=200)] | None = None
+    vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
+    gpus: Annotated[str, BeforeValidator(_gpus, json_schema_input_type=int | str)] = Field(
+        default="0", description="GPUs per node: 4, or with a type A100:4."
+    )
+    nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="A gang: all or nothing.")
+    cpus: int | None = Field(default=None, ge=1, le=MOST_CPUS, description="Per node.")
+    memory: Size | None = Field(default=None, description="Per node, such as 128GiB.")
+    code: Annotated[Code, BeforeValidator(_code)] | None = None
+    command: str = Field(min_length=1, max_length=LONGEST_COMMAND)
+    workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = "/workspace"
+    env: Annotated[dict[str, str], BeforeValidator(_env)] = {}
+    time: Duration | None = Field(default=None, description="Limit of the run time.")
+    priority: Literal["low", "normal", "high", "urgent"] = "normal"
+    klass: Annotated[JobClass, Field(strict=False)] = Field(default=JobClass.GUARANTEED, alias="class")
+    retry: Retry = Retry()
+    checkpoint: Checkpoint = Checkpoint()
+    on_disconnect: Literal["stop", "keep"] = "stop"
+    tags: Annotated[dict[str, str], BeforeValidator(_tags)] = {}
+    slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
+    screening: Annotated[Literal["never"], BeforeValidator(_screening)] = "never"
+
+    @property
+    def gpu_type(self) -> str:
+        """The wanted GPU type, or an empty text for any."""
+        return self.gpus.rpartition(":")[0]
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs on each node of the gang."""
+        return int(self.gpus.rpartition(":")[2])
+
+    @property
+    def time_s(self) -> float | None:
+        """The run-time limit in seconds."""
+        return parse_duration_s(self.time) if self.time else None
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds between the signal and SIGKILL."""
+        return parse_duration_s(self.checkpoint.grace)
+
+    @property
+    def memory_mib(self) -> int | None:
+        """Memory on each node in MiB."""
+        return parse_size_mib(self.memory) if self.memory else None
+
+    @property
+    def label(self) -> str:
+        """The name, or what stands in for one: the command's first word."""
+        if self.name:
+            return self.name
+        word = next(iter(self.command.split()), "job").rpartition("/")[2][:60]
+        return word if word.isprintable() and word else "job"
+
+    def stored(self) -> dict[str, Any]:
+        """The spec as it is stored and shown: what was asked, with every default written out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def parse_spec(data: object) -> JobSpec:
+    """The spec that the data describes; `Invalid` names each wrong field and, for an unknown key, the nearest one."""
+    if not isinstance(data, dict):
+        raise Invalid("a job spec is a mapping of keys to values", errors=(FieldError("", "expected a mapping"),))
+    try:
+        spec = JobSpec.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        errors = tuple(_field_error(detail) for detail in error.errors(include_url=False, include_context=True)[:50])
+        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=errors) from error
+    if not spec.command.strip():
+        raise Invalid.field("command", "it must not be empty")
+    return spec
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the spec, for editors that complete and check while one types."""
+    return JobSpec.model_json_schema(by_alias=True, mode="validation")
+
+
+def _field_error(detail: ErrorDetails) -> FieldError:
+    # Pydantic adds steps of its own to a location; fields of the spec are the lower-case names and the list indexes.
+    path = [str(part) for part in detail["loc"] if not str(part).startswith(("function-", "constrained-", "["))]
+    field = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return FieldError(field, _unknown_key(path))
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "missing":
+        message = "it is required"
+    return FieldError(field, message.replace("Input should", "it should", 1))
+
+
+def _unknown_key(path: list[str]) -> str:
+    if ".".join(path) in NOT_SUPPORTED_YET:
+        return "not supported yet"
+    parts: dict[str, type[BaseModel]] = {"retry": Retry, "checkpoint": Checkpoint, "code": Code}
+    model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    nearest = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else "known keys: " + ", ".join(sorted(known))
+    return f"unknown key; {hint}"

@@ -1,0 +1,94 @@
+"""The only functions that change the status of a job, an attempt or an allocation.
+
+Each is one conditional UPDATE that names the expected status, and writes the event in the same transaction. No row
+changed means that somebody else was faster, and the caller stops quietly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from muster.common.models import DatabaseNow
+from muster.events.services import record
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from scheduler.lifecycle import (
+    ATTEMPT_TERMINAL,
+    JOB_TERMINAL,
+    AllocationState,
+    AttemptState,
+    JobState,
+    require_move,
+)
+
+_ATTEMPT_TIMES = {
+    AttemptState.STARTING: "starting_at",
+    AttemptState.RUNNING: "running_at",
+    AttemptState.STOPPING: "stopping_at",
+    **dict.fromkeys(ATTEMPT_TERMINAL, "ended_at"),
+}
+
+
+def move_job(job: Job, target: JobState, *, actor: str, data: dict[str, Any] | None = None, **fields: Any) -> bool:
+    """Move the job from the state its caller saw; False if it is no longer in that state."""
+    source = JobState(job.state)
+    require_move("job", source, target)
+    if target in JOB_TERMINAL:
+        fields["ended_at"] = DatabaseNow()
+    if target is not JobState.QUEUED:
+        fields |= {"hold_reason": "", "hold": None}
+    if not Job.objects.filter(pk=job.pk, state=source).update(state=target, **fields):
+        return False
+    job.state = target
+    record(
+        f"job.{target}",
+        actor=actor,
+        tenant_id=job.tenant_id,
+        job_id=job.pk,
+        data={"from": source, "state": target, **(data or {})},
+    )
+    return True
+
+
+def move_attempt(
+    attempt: Attempt, target: AttemptState, *, job: Job, actor: str, data: dict[str, Any] | None = None, **fields: Any
+) -> bool:
+    """Move the attempt from the state its caller saw; False if it is no longer in that state."""
+    source = AttemptState(attempt.state)
+    require_move("attempt", source, target)
+    fields[_ATTEMPT_TIMES[target]] = DatabaseNow()
+    if not Attempt.objects.filter(pk=attempt.pk, state=source).update(state=target, **fields):
+        return False
+    attempt.state = target
+    for name, value in fields.items():
+        if not isinstance(value, DatabaseNow):
+            setattr(attempt, name, value)
+    record(
+        f"attempt.{target}",
+        actor=actor,
+        tenant_id=job.tenant_id,
+        job_id=job.pk,
+        data={"attempt": attempt.number, "from": source, "state": target, **(data or {})},
+    )
+    return True
+
+
+def move_allocation(allocation: Allocation, target: AllocationState, **fields: Any) -> bool:
+    """Move the allocation from the state its caller saw; its attempt's events tell what matters of it."""
+    source = AllocationState(allocation.state)
+    require_move("allocation", source, target)
+    if target is AllocationState.RELEASED:
+        fields["released_at"] = DatabaseNow()
+    if not Allocation.objects.filter(pk=allocation.pk, state=source).update(state=target, **fields):
+        return False
+    allocation.state = target
+    if target is AllocationState.RELEASED:
+        free_claims([allocation.pk])
+    return True
+
+
+def free_claims(allocation_ids: Iterable[int]) -> None:
+    """End the open claims of the allocations."""
+    GpuClaim.objects.filter(allocation_id__in=list(allocation_ids), released_at__isnull=True).update(
+        released_at=DatabaseNow()
+    )

@@ -1,0 +1,40 @@
+"""Durations and sizes as people write them in a spec: 90s, 30m, 24h, 7d; 512MiB, 128GiB."""
+
+from __future__ import annotations
+
+import re
+
+_DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,3})?[smhdw])+")
+_DURATION_PART = re.compile(r"([0-9.]+)([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,3})?)(KiB|MiB|GiB|TiB|KB|MB|GB|TB)")
+_BYTES = {
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+}
+
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?[smhdw])+$"
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?(KiB|MiB|GiB|TiB|KB|MB|GB|TB)$"
+
+
+def parse_duration_s(text: str) -> float:
+    """The seconds of a duration such as `90s` or `1h30m`; `ValueError` says how one is written."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a duration: write 90s, 30m, 24h or 7d")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(text))
+
+
+def parse_size_mib(text: str) -> int:
+    """The mebibytes of a size such as `128GiB`, rounded up; `ValueError` says how one is written."""
+    match = _SIZE.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text[:40]!r} is not a size: write 512MiB or 128GiB")
+    size_bytes = float(match[1]) * _BYTES[match[2]]
+    return int(-(-size_bytes // (1 << 20)))

@@ -1,0 +1,100 @@
+"""Code archives: checked, and stored once by the SHA-256 of their bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from django.conf import settings
+from django.db import transaction
+
+from muster.accounts.models import User
+from muster.common.errors import Invalid, NotFound, TooLarge
+from muster.jobs.models import CodeArchive
+
+LARGEST_ARCHIVE = 100 << 20
+LARGEST_UNPACKED = 1 << 30
+MOST_FILES = 50_000
+
+
+def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bool]:
+    """Keep an uploaded file as an archive of the user's; returns it and whether its bytes are new here.
+
+    The file is checked whole before anything is stored, and moved into its place by a rename.
+    """
+    size = draft.stat().st_size
+    if size > LARGEST_ARCHIVE:
+        raise TooLarge(f"a code archive may have {LARGEST_ARCHIVE >> 20} MiB at most")
+    actual = _digest(draft)
+    if actual != sha256.lower():
+        raise Invalid.field("X-Content-SHA256", f"the body has the digest {actual}")
+    check_archive(draft)
+    place = code_path(actual)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The file must be durable before a row says that it is there.
+    with draft.open("rb") as handle:
+        os.fsync(handle.fileno())
+    draft.replace(place)
+    with transaction.atomic():
+        archive, created = CodeArchive.objects.get_or_create(sha256=actual, defaults={"size": size})
+        archive.owners.add(user)
+    return archive, created
+
+
+def has_code(user: User, sha256: str) -> bool:
+    """Whether the user has uploaded this archive; what only others uploaded looks as if it were not there."""
+    return CodeArchive.objects.filter(sha256=sha256, owners=user).exists()
+
+
+def open_code(sha256: str) -> Path:
+    """Where the archive's bytes are; `NotFound` if they are not."""
+    path = code_path(sha256)
+    if not path.is_file():
+        raise NotFound("there is no such archive")
+    return path
+
+
+def code_path(sha256: str) -> Path:
+    """The file of an archive, by its digest."""
+    return Path(settings.STATE_FOLDER) / "code" / sha256[:2] / f"{sha256}.tar.gz"
+
+
+def new_draft() -> Path:
+    """An empty file on the same file system as the archives, for an upload to be written to."""
+    folder = Path(settings.STATE_FOLDER) / "code" / "incoming"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=folder)
+    os.close(handle)
+    return Path(name)
+
+
+def check_archive(path: Path) -> None:
+    """Refuse what is not a plain folder of files: links, devices, absolute paths, `..`, or far too much."""
+    total = 0
+    try:
+        with tarfile.open(path, "r|gz") as archive:
+            for count, member in enumerate(archive, start=1):
+                _check_member(member)
+                total += member.size
+                if count > MOST_FILES or total > LARGEST_UNPACKED:
+                    raise TooLarge(f"more than {MOST_FILES} files or {LARGEST_UNPACKED >> 20} MiB when unpacked")
+    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
+        raise Invalid.field("code", f"not a tar.gz archive: {error}") from error
+
+
+def _check_member(member: tarfile.TarInfo) -> None:
+    name = member.name[:200]
+    if not (member.isreg() or member.isdir()):
+        raise Invalid.field("code", f"{name!r} is a link or a device; an archive holds files and folders only")
+    parts = PurePosixPath(member.name).parts
+    if member.name.startswith("/") or ".." in parts or not member.name.isprintable():
+        raise Invalid.field("code", f"the path {name!r} is absolute, leaves the folder, or is not printable")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
