@@ -9,16 +9,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from scheduler.codec import from_json, to_json
 from scheduler.guard import GUARDS, Guard, Usage
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Snapshot
-from scheduler.placement import PLACEMENTS, Placement
+from scheduler.placement import PLACEMENTS, Placement, words
+from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free
-from scheduler.placement.shortage import Capacity, infeasible, shortage
+from scheduler.placement.shortage import Shortage
 from scheduler.plan import Denial, Hold, Place, Plan
 from scheduler.policies import POLICIES, Policy
+from scheduler.registry import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Forecast:
     hold: Hold | None
 
 
-def config_to_dict(config: CycleConfig) -> dict[str, object]:
+def config_to_dict(config: CycleConfig) -> dict[str, Any]:
     """The configuration as plain JSON values."""
     return to_json(config)
 
@@ -65,6 +68,8 @@ def config_from_dict(data: object) -> CycleConfig:
 
 def compose(config: CycleConfig) -> Composition:
     """The plug-ins of the configuration; raises a `ConfigError` that names what is wrong with it."""
+    if config.max_places < 1:
+        raise ConfigError(f"max_places must be at least 1, not {config.max_places}")
     return Composition(
         policy=POLICIES.make(config.policy, config.policy_params),
         placement=PLACEMENTS.make(config.placement, config.placement_params),
@@ -83,7 +88,7 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
     cycle = _Cycle(replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id))), config)
     hold = next((hold for hold in cycle.plan().holds if hold.job_id == job.id), None)
     return Forecast(
-        feasible=any(cycle.infeasible(demand) is None for demand in cycle.demands(job)),
+        feasible=any(cycle.capacity.infeasible(demand) is None for demand in cycle.demands(job)),
         fits_quota=any(
             cycle.guard.admit(snapshot, Usage(), job, demand.gpu_type) is None for demand in cycle.demands(job)
         ),
@@ -94,6 +99,25 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
 
 # Waiting does not help against these, so nobody waits behind a job that is held for them.
 _FOR_EVER = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
+
+
+class _Failures:
+    """The demands for which a cycle found no room; what is free only shrinks, so none of them is tried again."""
+
+    def __init__(self) -> None:
+        self.smallest: dict[str | None, list[Demand]] = {}
+
+    def imply(self, demand: Demand) -> bool:
+        """Whether the demand is at least as large, in everything, as one that failed."""
+        _, gpus, nodes, cpus, memory_mib = demand
+        return any(
+            gpus >= failed.gpus and nodes >= failed.nodes and cpus >= failed.cpus and memory_mib >= failed.memory_mib
+            for failed in self.smallest.get(demand.gpu_type, ())
+        )
+
+    def add(self, demand: Demand) -> None:
+        """Remember a demand that failed and that the failures so far do not imply."""
+        self.smallest.setdefault(demand.gpu_type, []).append(demand)
 
 
 class _Cycle:
@@ -111,14 +135,12 @@ class _Cycle:
         self.free, self.capacity = Free(snapshot), Capacity(snapshot)
         self.usage = Usage(snapshot.held_by_vc)
         self.places: list[Place] = []
-        # What is free only shrinks during a cycle, so a demand that failed once is not tried again.
-        self.failed: set[Demand] = set()
+        self.failures = _Failures()
         self.head_of_pool: Job | None = None
         self.head_of_vc: dict[int, Job] = {}
         self.waits_behind: dict[int, Job] = {}  # job id -> the head that it may not pass
         self.too_late: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
-        self.feasibility: dict[Demand, Denial | None] = {}
-        self.shortages: dict[Demand, Denial] = {}
+        self.shortage = Shortage(self.free, self.capacity)
 
     def plan(self) -> Plan:
         """The plan of this cycle; to be asked once."""
@@ -135,14 +157,14 @@ class _Cycle:
             self.waits_behind[job.id] = head
             return False
         for demand in admitted:
-            if demand in self.failed:
+            if self.failures.imply(demand):
                 continue
             if len(self.places) >= self.max_places:
                 self.too_late.add(job.id)
                 return False
             if self.place_as(job, demand):
                 return True
-            self.failed.add(demand)
+            self.failures.add(demand)
         if not self.policy.lets_pass(self.snapshot, job):
             if admitted:
                 self.head_of_pool = job
@@ -185,16 +207,15 @@ class _Cycle:
             return denial
         if job.id in self.too_late:
             return _cycle_limit(self.max_places)
-        demand = admitted[0]
-        if demand not in self.shortages:
-            self.shortages[demand] = shortage(self.free, self.capacity, demand)
-        return self.shortages[demand]
+        return self.shortage.of(admitted[0])
 
     def entitled(self, job: Job) -> tuple[Sequence[Demand], Denial | None]:
         """What the job may have as far as pool and guard go, the type with the most free GPUs first; or why nothing."""
         denials, admitted = [], []
         for demand in self.demands(job):
-            denial = self.infeasible(demand) or self.guard.admit(self.snapshot, self.usage, job, demand.gpu_type)
+            denial = self.capacity.infeasible(demand) or self.guard.admit(
+                self.snapshot, self.usage, job, demand.gpu_type
+            )
             if denial is None:
                 admitted.append(demand)
             else:
@@ -216,12 +237,6 @@ class _Cycle:
         else:
             types = self.capacity.types or ("any",)
         return [Demand(gpu_type, job.gpus, job.nodes, job.cpus, job.memory_mib) for gpu_type in types]
-
-    def infeasible(self, demand: Demand) -> Denial | None:
-        """Why the whole pool could not meet the demand, or None when it could."""
-        if demand not in self.feasibility:
-            self.feasibility[demand] = infeasible(self.capacity, demand)
-        return self.feasibility[demand]
 
     def not_yet(self, job: Job) -> Denial | None:
         """Why it is too early to look at the job, or None when it is not."""
@@ -263,7 +278,7 @@ def _behind(job: Job, head: Job) -> Denial:
 def _cycle_limit(max_places: int) -> Denial:
     return Denial(
         HoldReason.CYCLE_LIMIT,
-        f"this cycle started its limit of {max_places} jobs before the turn of this one",
+        f"this cycle started {words.count(max_places, 'job')}, its limit, before the turn of this one",
         {"max_places": max_places},
         ("the next cycle goes on from here",),
     )

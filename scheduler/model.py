@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, JobClass
@@ -180,7 +181,7 @@ class Snapshot:
         return held
 
 
-def snapshot_to_dict(snapshot: Snapshot) -> dict[str, object]:
+def snapshot_to_dict(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as plain JSON values; equal snapshots give equal values."""
     return to_json(snapshot)
 

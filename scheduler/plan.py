@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, HoldReason
@@ -71,7 +72,7 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     )
 
 
-def plan_to_dict(plan: Plan) -> dict[str, object]:
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """The plan as plain JSON values; equal plans give equal values."""
     return to_json(plan)
 

@@ -47,8 +47,9 @@ class Registry(Generic[P]):
 
     def make(self, name: str, params: Mapping[str, object]) -> P:
         """The plug-in with these parameters, and its defaults for those not given."""
+        schema = self.schema(name)
         try:
-            check_params(self.schema(name), params)
+            check_params(schema, params)
         except ConfigError as error:
             raise ConfigError(f"{self.kind} {name}: {error}") from None
         return cast(P, self._class(name)(**params))

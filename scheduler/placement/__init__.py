@@ -16,8 +16,8 @@ class Placement(Plugin, Protocol):
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, each on a node of its own, or None when the gang does not fit.
 
-        Takes nothing from `free`. Whether it fits must not depend on `avoid`, and a demand that does not fit must not
-        fit with less free: a cycle asks once for each demand that failed.
+        Takes nothing from `free`. Whether a gang fits must not depend on `avoid`, and one that does not fit must not
+        fit with less free or with more to place: a cycle does not ask again for what such a failure implies.
         """
         ...
 

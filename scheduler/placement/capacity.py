@@ -1,0 +1,85 @@
+"""What a pool has in all, in service or not, and so what can ever run there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Snapshot
+from scheduler.placement import words
+from scheduler.placement.free import Demand
+from scheduler.plan import Denial
+
+
+class Capacity:
+    """The totals of a pool, and its verdict on what no amount of waiting would make room for."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.nodes = len(snapshot.nodes)
+        self.gpus: Counter[str] = Counter(gpu.type for gpu in snapshot.gpu_by_id.values())
+        self.gpus_in_service: Counter[str] = Counter(
+            gpu.type for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy
+        )
+        # Even a large pool has few kinds of nodes: (GPUs of the type, CPUs, MiB) -> how many nodes.
+        self._kinds: dict[str | None, Counter[tuple[int, int, int]]] = {}
+        for node in snapshot.nodes:
+            counts: dict[str | None, int] = {None: len(node.gpus), **Counter(gpu.type for gpu in node.gpus)}
+            for gpu_type, gpus in counts.items():
+                self._kinds.setdefault(gpu_type, Counter())[gpus, node.cpus, node.memory_mib] += 1
+        self._verdicts: dict[Demand, Denial | None] = {}
+
+    @property
+    def types(self) -> Sequence[str]:
+        """The GPU types of the pool, sorted."""
+        return sorted(self.gpus)
+
+    def infeasible(self, demand: Demand) -> Denial | None:
+        """Why the pool could not meet the demand even if it were empty, or None when it could.
+
+        A pool without any node is no reason: its nodes have yet to join.
+        """
+        if demand not in self._verdicts:
+            self._verdicts[demand] = self._infeasible(demand)
+        return self._verdicts[demand]
+
+    def _infeasible(self, demand: Demand) -> Denial | None:
+        fitting = self._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
+        if fitting >= demand.nodes or not self.nodes:
+            return None
+        largest = max((gpus for gpus, _, _ in self._kinds.get(demand.gpu_type, ())), default=0)
+        if demand.gpu_type is not None and not largest:
+            return self._no_such_type(demand)
+        if demand.gpus > largest:
+            return Denial(
+                HoldReason.INFEASIBLE,
+                f"this job needs {demand.gpus} {demand.gpu_type} per node; the largest node of this pool has {largest}",
+                words.evidence(demand, largest_node=largest),
+                (f"ask for at most {largest} GPUs per node, and for more nodes",),
+            )
+        asked, with_gpus = words.with_gpus(demand), self._nodes_with(demand.gpu_type, demand.gpus, 0, 0)
+        if with_gpus < demand.nodes:
+            return Denial(
+                HoldReason.INFEASIBLE,
+                f"this job needs {words.count(demand.nodes, 'node')}{asked}; this pool has {with_gpus}",
+                words.evidence(demand, nodes_with_gpus=with_gpus),
+                (f"ask for at most {words.count(with_gpus, 'node')}{asked}",),
+            )
+        return Denial(
+            HoldReason.INFEASIBLE,
+            f"of {words.count(with_gpus, 'node')}{asked}, {words.have(fitting)} {words.count(demand.cpus, 'CPU')} and "
+            f"{words.memory(demand.memory_mib)} of memory; this job needs {words.count(demand.nodes, 'node')}",
+            words.evidence(demand, nodes_with_gpus=with_gpus, fitting_nodes=fitting),
+            ("ask for fewer CPUs or less memory per node",),
+        )
+
+    def _no_such_type(self, demand: Demand) -> Denial:
+        if not self.gpus:
+            detail, helps = "this pool has no GPUs", "use a virtual cluster of another pool"
+        else:
+            detail, helps = f"no node of this pool has {demand.gpu_type}", f"ask for {' or '.join(self.types)}"
+        return Denial(HoldReason.INFEASIBLE, detail, words.evidence(demand, fitting_nodes=0), (helps,))
+
+    def _nodes_with(self, gpu_type: str | None, gpus: int, cpus: int, memory_mib: int) -> int:
+        kinds = self._kinds.get(gpu_type, Counter[tuple[int, int, int]]())
+        return sum(n for kind, n in kinds.items() if kind[0] >= gpus and kind[1] >= cpus and kind[2] >= memory_mib)

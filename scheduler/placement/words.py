@@ -1,0 +1,43 @@
+"""How a demand and its parts read in the sentences and the evidence of a hold."""
+
+from __future__ import annotations
+
+from scheduler.placement.free import Demand
+from scheduler.plan import Evidence
+
+
+def evidence(demand: Demand, **numbers: int) -> Evidence:
+    """The demand and the numbers that it failed by."""
+    return {
+        "gpu_type": demand.gpu_type or "",
+        "gpus_per_node": demand.gpus,
+        "nodes": demand.nodes,
+        "cpus_per_node": demand.cpus,
+        "memory_mib_per_node": demand.memory_mib,
+        **numbers,
+    }
+
+
+def count(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def have(number: int) -> str:
+    """`none has`, `1 has`, `2 have`."""
+    return f"{number or 'none'} {'has' if number < 2 else 'have'}"
+
+
+def are(number: int) -> str:
+    """`none is`, `1 is`, `2 are`."""
+    return f"{number or 'none'} {'is' if number < 2 else 'are'}"
+
+
+def memory(memory_mib: int) -> str:
+    """`64 GiB`, or `1500 MiB` when it is no whole number of GiB."""
+    return f"{memory_mib} MiB" if memory_mib % 1024 else f"{memory_mib // 1024} GiB"
+
+
+def with_gpus(demand: Demand) -> str:
+    """` with 4 A100`, or nothing for a demand without GPUs."""
+    return f" with {demand.gpus} {demand.gpu_type}" if demand.gpu_type else ""

@@ -1,0 +1,111 @@
+"""Small worlds for the scheduler's tests: every default makes a valid object, a test names only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from scheduler.lifecycle import AttemptState, JobClass
+from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
+
+NOW = 1_000_000.0
+
+
+def make_node(
+    node_id: int = 1, *, gpus: int = 8, gpu_type: str = "A100", unhealthy: Iterable[int] = (), **fields: Any
+) -> Node:
+    """A schedulable node; the GPUs of node 3 are 300, 301, 302 and so on, and `unhealthy` names their indexes."""
+    node = Node(
+        id=node_id,
+        name=f"node{node_id}",
+        rack="r1",
+        cpus=64,
+        memory_mib=512 * 1024,
+        version=1,
+        schedulable=True,
+        why_not="",
+        gpus=tuple(
+            Gpu(
+                id=node_id * 100 + index,
+                node_id=node_id,
+                index=index,
+                uuid=f"GPU-{node_id}-{index}",
+                type=gpu_type,
+                memory_mib=80 * 1024,
+                healthy=index not in set(unhealthy),
+            )
+            for index in range(gpus)
+        ),
+    )
+    return replace(node, **fields)
+
+
+def make_vc(vc_id: int = 1, name: str = "vision", quotas: Mapping[str, int] | None = None) -> VirtualCluster:
+    """A virtual cluster that may hold a thousand GPUs of each type, unless told."""
+    return VirtualCluster(vc_id, 1, name, {"A100": 1000, "V100": 1000} if quotas is None else quotas)
+
+
+def make_job(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -> Job:
+    """A job that wants A100 and waits since `NOW` minus ten minutes plus its id in seconds."""
+    job = Job(
+        id=job_id,
+        tenant_id=1,
+        vc_id=1,
+        owner_id=1,
+        priority=0,
+        klass=JobClass.GUARANTEED,
+        gpu_type="A100",
+        gpus=gpus,
+        nodes=nodes,
+        cpus=1,
+        memory_mib=1024,
+        submitted_at=NOW - 600 + job_id,
+        eligible_at=0.0,
+        time_limit_s=None,
+        attained_gpu_s=0.0,
+        avoid_nodes=(),
+        preemptible=True,
+        still_stopping=False,
+    )
+    return replace(job, **fields)
+
+
+def make_share(
+    node_id: int, gpu_indexes: Iterable[int] = (0,), rank: int = 0, cpus: int = 1, memory_mib: int = 1024
+) -> AllocationView:
+    """What a rank holds on a node of `make_node`."""
+    return AllocationView(node_id, rank, tuple(node_id * 100 + index for index in gpu_indexes), cpus, memory_mib)
+
+
+def make_running(*shares: AllocationView, attempt_id: int = 1, vc_id: int = 1) -> Running:
+    """A live attempt of another job, 1000 plus its own id."""
+    return Running(
+        attempt_id=attempt_id,
+        job_id=1000 + attempt_id,
+        vc_id=vc_id,
+        klass=JobClass.GUARANTEED,
+        state=AttemptState.RUNNING,
+        allocations=shares,
+        placed_at=NOW - 60,
+    )
+
+
+def make_snapshot(
+    *,
+    nodes: Iterable[Node] | None = None,
+    waiting: Iterable[Job] = (),
+    running: Iterable[Running] = (),
+    vcs: Iterable[VirtualCluster] | None = None,
+) -> Snapshot:
+    """A pool with one node of eight A100 and one virtual cluster, unless told."""
+    return Snapshot(
+        now=NOW,
+        seed=1,
+        pool_id=1,
+        nodes=(make_node(),) if nodes is None else tuple(nodes),
+        tenants=(Tenant(1, "lab", 1.0),),
+        vcs=(make_vc(),) if vcs is None else tuple(vcs),
+        waiting=tuple(waiting),
+        running=tuple(running),
+    )

@@ -1,0 +1,199 @@
+"""Each thing that no plan may do, done once."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from scheduler.guard.quota import QUOTA_EXCEEDED, Quota
+from scheduler.law import Code, check
+from scheduler.model import AllocationView, Job, Node, Running, Snapshot, VirtualCluster
+from scheduler.plan import Place, Plan, apply
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+
+LAWFUL = Place(1, (make_share(1, (0, 1)), make_share(2, (6, 7), rank=1)))
+GANG = make_job(1, gpus=2, nodes=2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A lawful world and place but for what the case states."""
+
+    codes: set[str]
+    message: str
+    places: tuple[Place, ...] = (LAWFUL,)
+    waiting: tuple[Job, ...] = (GANG,)
+    running: tuple[Running, ...] = ()
+    nodes: tuple[Node, ...] = (make_node(1), make_node(2))
+    vcs: tuple[VirtualCluster, ...] = (make_vc(),)
+
+    def world(self) -> Snapshot:
+        return make_snapshot(nodes=self.nodes, waiting=self.waiting, running=self.running, vcs=self.vcs)
+
+
+def gang(*shares: AllocationView) -> tuple[Place, ...]:
+    return (Place(1, shares),)
+
+
+def with_type(node: Node, *types: str) -> Node:
+    return replace(node, gpus=tuple(replace(gpu, type=kind) for gpu, kind in zip(node.gpus, types, strict=False)))
+
+
+SHARE_1, SHARE_2 = LAWFUL.allocations
+CASES = {
+    "a place of a job that does not wait": Case(
+        {Code.JOB_NOT_WAITING}, "this job does not wait", waiting=(make_job(5),)
+    ),
+    "a job that is placed twice": Case(
+        {Code.JOB_NOT_WAITING},
+        "the plan places this job twice",
+        places=(LAWFUL, Place(1, (make_share(1, (2, 3)), make_share(2, (2, 3), rank=1)))),
+    ),
+    "a job that backs off": Case(
+        {Code.JOB_NOT_ELIGIBLE}, "not eligible before 1000001", waiting=(replace(GANG, eligible_at=NOW + 1),)
+    ),
+    "a job whose last attempt still stops": Case(
+        {Code.JOB_NOT_ELIGIBLE}, "its last attempt is still stopping", waiting=(replace(GANG, still_stopping=True),)
+    ),
+    "a gang that lacks a rank": Case({Code.PARTIAL_GANG}, "ranks 0 to 1 once each, not [0]", places=gang(SHARE_1)),
+    "a gang without any rank": Case({Code.PARTIAL_GANG}, "ranks 0 to 1 once each, not []", places=gang()),
+    "a gang with a rank too many": Case(
+        {Code.PARTIAL_GANG},
+        "not [0, 1, 2]",
+        places=gang(SHARE_1, SHARE_2, make_share(3, (0, 1), rank=2)),
+        nodes=(make_node(1), make_node(2), make_node(3)),
+    ),
+    "the same rank twice": Case({Code.PARTIAL_GANG}, "not [0, 0]", places=gang(SHARE_1, replace(SHARE_2, rank=0))),
+    "two ranks on one node": Case(
+        {Code.TWO_ALLOCATIONS_ONE_NODE},
+        "two ranks share a node: [1, 1]",
+        places=gang(SHARE_1, make_share(1, (2, 3), rank=1)),
+    ),
+    "a rank with too few GPUs": Case(
+        {Code.WRONG_GPU_COUNT}, "rank 1 gets 1 GPUs, not 2", places=gang(SHARE_1, make_share(2, (0,), rank=1))
+    ),
+    "a rank with too many GPUs": Case(
+        {Code.WRONG_GPU_COUNT}, "rank 1 gets 3 GPUs, not 2", places=gang(SHARE_1, make_share(2, (0, 1, 2), rank=1))
+    ),
+    "GPUs of another type": Case(
+        {Code.WRONG_GPU_TYPE}, "needs A100, not A100, V100", nodes=(make_node(1), make_node(2, gpu_type="V100"))
+    ),
+    "two types for a gang that takes any one": Case(
+        {Code.WRONG_GPU_TYPE},
+        "needs one type, not A100, V100",
+        waiting=(replace(GANG, gpu_type=None),),
+        nodes=(with_type(make_node(1), "A100", "V100"), make_node(2)),
+    ),
+    "fewer CPUs than the job asked for": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 0 gets 0 CPUs and 1024 MiB, not 1 and 1024",
+        places=gang(replace(SHARE_1, cpus=0), SHARE_2),
+    ),
+    "less memory than the job asked for": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 0 gets 1 CPUs and 1 MiB",
+        places=gang(replace(SHARE_1, memory_mib=1), SHARE_2),
+    ),
+    "a node that takes no jobs": Case(
+        {Code.NODE_NOT_SCHEDULABLE},
+        "node2 takes no jobs: cordoned",
+        nodes=(make_node(1), make_node(2, schedulable=False, why_not="cordoned")),
+    ),
+    "a node of another pool": Case({Code.NODE_NOT_SCHEDULABLE}, "node 2 is not in this pool", nodes=(make_node(1),)),
+    "a GPU that does not exist": Case(
+        {Code.GPU_UNKNOWN}, "node2 has no GPU 206", nodes=(make_node(1), make_node(2, gpus=4))
+    ),
+    "a GPU of another node": Case(
+        {Code.GPU_UNKNOWN}, "node2 has no GPU 102", places=gang(SHARE_1, replace(SHARE_2, gpu_ids=(102, 103)))
+    ),
+    "a GPU that is not healthy": Case(
+        {Code.GPU_UNHEALTHY}, "GPU 7 of node2 is not healthy", nodes=(make_node(1), make_node(2, unhealthy=[7]))
+    ),
+    "a GPU of a live attempt": Case(
+        {Code.GPU_TAKEN}, "GPU 6 of node2 is held by a live attempt", running=(make_running(make_share(2, (6,))),)
+    ),
+    "a GPU twice in one allocation": Case(
+        {Code.GPU_TWICE}, "the plan gives GPU 0 of node1 twice", places=gang(make_share(1, (0, 0)), SHARE_2)
+    ),
+    "a GPU for two jobs of the plan": Case(
+        {Code.GPU_TWICE},
+        "the plan gives GPU 1 of node1 twice",
+        places=(LAWFUL, Place(2, (make_share(1, (1,)),))),
+        waiting=(GANG, make_job(2)),
+    ),
+    "more CPUs than are left": Case(
+        {Code.CPU_OVERCOMMIT},
+        "node1 has 64 CPUs; 64 are used and the plan takes 1",
+        running=(make_running(make_share(1, (), cpus=64)),),
+    ),
+    "more CPUs than the node has, by two places": Case(
+        {Code.CPU_OVERCOMMIT},
+        "node1 has 64 CPUs; 0 are used and the plan takes 65",
+        places=(LAWFUL, Place(2, (make_share(1, (2,), cpus=64),))),
+        waiting=(GANG, make_job(2, cpus=64)),
+    ),
+    "more memory than is left": Case(
+        {Code.MEMORY_OVERCOMMIT},
+        "node1 has 524288 MiB; 524000 are used and the plan takes 1024",
+        running=(make_running(make_share(1, (), memory_mib=524_000)),),
+    ),
+    "more GPUs than the quota": Case(
+        {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 3", vcs=(make_vc(quotas={"A100": 3}),)
+    ),
+    "more GPUs than the quota, with those that it holds": Case(
+        {QUOTA_EXCEEDED},
+        "vision would hold 5 A100; its quota is 4",
+        running=(make_running(make_share(1, (7,))),),
+        vcs=(make_vc(quotas={"A100": 4}),),
+    ),
+    "a type for which there is no quota": Case(
+        {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 0", vcs=(make_vc(quotas={"V100": 9}),)
+    ),
+    "a virtual cluster that is gone": Case({QUOTA_EXCEEDED}, "virtual cluster 1 would hold 4 A100", vcs=()),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_law_refuses(case: Case) -> None:
+    found = check(case.world(), Plan(case.places, ()), Quota())
+    assert {violation.code for violation in found} == case.codes
+    assert case.message in " / ".join(violation.message for violation in found)
+
+
+def test_every_code_has_a_case() -> None:
+    assert set().union(*(case.codes for case in CASES.values())) == {*Code, QUOTA_EXCEEDED}
+
+
+LAWFUL_CASES: dict[str, dict[str, Any]] = {
+    "a gang on two nodes": {},
+    "a gang of any type": {"waiting": (replace(GANG, gpu_type=None),)},
+    "ranks in any order": {"places": gang(SHARE_2, SHARE_1)},
+    "a quota that is used up exactly": {"vcs": (make_vc(quotas={"A100": 4}),)},
+    "a quota that another virtual cluster uses up": {
+        "running": (make_running(make_share(1, (2, 3, 4)), vc_id=2),),
+        "vcs": (make_vc(quotas={"A100": 4}), make_vc(2, "speech", {"A100": 3})),
+    },
+    "no quota for a job without GPUs": {
+        "places": (Place(2, (make_share(1, ()),)),),
+        "waiting": (make_job(2, gpus=0),),
+        "vcs": (make_vc(quotas={}),),
+    },
+    "a rank without CPUs on a node that is overcommitted": {
+        "places": (Place(2, (make_share(1, (0,), cpus=0),)),),
+        "waiting": (make_job(2, cpus=0),),
+        "running": (make_running(make_share(1, (), cpus=65)),),
+    },
+}
+
+
+@pytest.mark.parametrize("world", LAWFUL_CASES.values(), ids=LAWFUL_CASES)
+def test_the_law_lets_pass(world: dict[str, Any]) -> None:
+    case = Case(set(), "", **world)
+    assert check(case.world(), Plan(case.places, ()), Quota()) == ()
+
+
+def test_a_plan_that_was_carried_out_is_not_lawful_again() -> None:
+    world = Case(set(), "").world()
+    after = apply(world, Plan((LAWFUL,), ()))
+    codes = {violation.code for violation in check(after, Plan((LAWFUL,), ()), Quota())}
+    assert codes == {Code.JOB_NOT_WAITING, Code.GPU_TAKEN}

@@ -1,0 +1,117 @@
+"""Plug-ins are found by the name of their folder, and their parameters are held against their schema."""
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler.cycle import Composition, CycleConfig, compose, config_from_dict, config_to_dict
+from scheduler.guard import GUARDS
+from scheduler.guard.quota import Quota
+from scheduler.placement import PLACEMENTS
+from scheduler.placement.consolidate import Consolidate
+from scheduler.policies import POLICIES
+from scheduler.policies.fifo import Fifo
+from scheduler.registry import ConfigError, Registry, check_params
+
+REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, GUARDS]
+
+
+def test_the_folders_are_the_plug_ins() -> None:
+    assert "fifo" in POLICIES.names
+    assert "consolidate" in PLACEMENTS.names
+    assert "quota" in GUARDS.names
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_every_plug_in_works_with_the_defaults_of_its_schema(registry: Registry[Any]) -> None:
+    for name in registry.names:
+        schema = registry.schema(name)
+        json.dumps(schema)
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+        defaults = {key: rules["default"] for key, rules in schema["properties"].items()}
+        assert registry.make(name, defaults) == registry.make(name, {})
+
+
+def test_a_configuration_is_composed_by_name() -> None:
+    assert compose(CycleConfig()) == Composition(Fifo(), Consolidate(), Quota())
+    assert compose(CycleConfig(policy_params={"patience_s": 5})).policy == Fifo(patience_s=5)
+
+
+def test_a_configuration_survives_the_trip_through_json() -> None:
+    config = CycleConfig(policy_params={"skip_blocked": False, "patience_s": None}, max_places=7)
+    assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
+
+
+WRONG: dict[str, tuple[CycleConfig, str]] = {
+    "a policy that does not exist": (CycleConfig(policy="lifo"), "there is no policy 'lifo'; there is fifo"),
+    "a placement that does not exist": (CycleConfig(placement="x"), "there is no placement 'x'"),
+    "a guard that does not exist": (CycleConfig(guard="free"), "there is no guard 'free'"),
+    "a module of the package that is no plug-in": (
+        CycleConfig(placement="shortage"),
+        "there is no placement 'shortage'",
+    ),
+    "a limit that lets nothing start": (CycleConfig(max_places=0), "max_places must be at least 1, not 0"),
+    "an unknown parameter": (
+        CycleConfig(policy_params={"speed": 1}),
+        "policy fifo: unknown parameter 'speed'; known: patience_s, skip_blocked",
+    ),
+    "a parameter for a guard that has none": (
+        CycleConfig(guard_params={"soft": True}),
+        "guard quota: unknown parameter 'soft'; known: none",
+    ),
+    "a number for a boolean": (
+        CycleConfig(policy_params={"skip_blocked": 1}),
+        "policy fifo: skip_blocked must be boolean, not 1",
+    ),
+    "a boolean for a number": (
+        CycleConfig(policy_params={"patience_s": True}),
+        "policy fifo: patience_s must be number or null, not True",
+    ),
+    "a number below the minimum": (
+        CycleConfig(policy_params={"patience_s": -1}),
+        "policy fifo: patience_s must be at least 0, not -1",
+    ),
+    "not a number": (
+        CycleConfig(policy_params={"patience_s": float("nan")}),
+        "policy fifo: patience_s must be number or null, not nan",
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "message"), WRONG.values(), ids=WRONG)
+def test_a_wrong_configuration_names_what_is_wrong(config: CycleConfig, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(config)
+    assert str(caught.value).startswith(message)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "mode": {"type": "string", "enum": ["easy", "conservative"]},
+        "knob": {"type": "integer", "minimum": 0, "maximum": 9},
+        "odd": {"type": "string", "pattern": "^a"},
+    },
+    "additionalProperties": False,
+}
+VALUES: dict[str, tuple[dict[str, object], str | None]] = {
+    "nothing": ({}, None),
+    "a choice": ({"mode": "easy"}, None),
+    "the limits": ({"knob": 9}, None),
+    "no choice": ({"mode": "hard"}, "mode must be one of ['easy', 'conservative'], not 'hard'"),
+    "above the maximum": ({"knob": 10}, "knob must be at most 9, not 10"),
+    "a float for an integer": ({"knob": 1.5}, "knob must be integer, not 1.5"),
+    "a rule that the check does not know": ({"odd": "b"}, "odd: the schema uses 'pattern'"),
+}
+
+
+@pytest.mark.parametrize(("params", "message"), VALUES.values(), ids=VALUES)
+def test_parameters_are_held_against_the_schema(params: dict[str, object], message: str | None) -> None:
+    if message is None:
+        check_params(SCHEMA, params)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_params(SCHEMA, params)
+    assert str(caught.value).startswith(message)
