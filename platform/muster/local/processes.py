@@ -43,13 +43,14 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
 
 
+def zombie_children(pid: int) -> list[int]:
+    """The children of a process that have ended and were not reaped yet."""
+    return [child for child in _children_of().get(pid, []) if _state(child) == "Z"]
+
+
 def descendants(pid: int) -> list[int]:
     """Every process below this one, parents before their children."""
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        fields = _stat_fields(int(entry)) if entry.isdigit() else []
-        if fields:
-            children.setdefault(int(fields[1]), []).append(int(entry))
+    children = _children_of()
     found: list[int] = []
     queue = [pid]
     while queue:
@@ -108,6 +109,15 @@ def wait_gone(pid: int, *, timeout_s: float) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def _children_of() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        fields = _stat_fields(int(entry)) if entry.isdigit() else []
+        if fields:
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    return children
 
 
 def _state(pid: int) -> str:

@@ -45,6 +45,10 @@ class Services:
             self.stop()
             raise
 
+    def pids(self) -> list[int]:
+        """The processes of our servers that run now."""
+        return [pid for server in self._servers if (pid := server.pid()) is not None]
+
     def join(self) -> None:
         """Says that the servers are used, without starting them; until `stop` nobody else stops them."""
         if self.places is not None:
