@@ -1,0 +1,1 @@
+"""GPU drivers: what GPUs a node has and how they are."""

@@ -1,0 +1,202 @@
+"""NVIDIA GPUs through NVML (the module `pynvml` of nvidia-ml-py)."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+
+from nodeagent.gpu.port import GpuUnavailable
+from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
+from nodeagent.runtime.port import Usage
+
+try:
+    pynvml: Any = importlib.import_module("pynvml")  # optional, and without type information
+except ImportError:
+    pynvml = None
+
+_log = logging.getLogger("nodeagent.nvml")
+
+_MAX_EVENTS = 64
+
+
+class NvmlGpus:
+    """The GPUs that the NVIDIA driver shows."""
+
+    name = "nvml"
+
+    def __init__(self) -> None:
+        if pynvml is None:
+            raise GpuUnavailable("the Python module pynvml (nvidia-ml-py) is not installed")
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise GpuUnavailable("NVML cannot be used: {}".format(error)) from error
+        self._handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        self._gpus = tuple(_info(index, handle) for index, handle in enumerate(self._handles))
+        self._handle_of = {gpu.uuid: self._handles[gpu.index] for gpu in self._gpus}
+        self._lost: List[str] = []
+        self._unsaid: List[HealthEvent] = []
+        self._events = self._watch_xids()
+
+    def inventory(self) -> Tuple[GpuInfo, ...]:
+        """Every GPU as it was when the agent started."""
+        return self._gpus
+
+    def topology(self) -> Tuple[Tuple[str, ...], ...]:
+        """NVLink where two GPUs share one, else the closest common part of the PCIe tree."""
+        links = [_nvlink_peers(handle) for handle in self._handles]
+        rows = []
+        for one in range(len(self._handles)):
+            row = []
+            for other in range(len(self._handles)):
+                shared = links[one].count(self._gpus[other].pci_bus_id)
+                row.append("X" if one == other else "NV{}".format(shared) if shared else self._pcie(one, other))
+            rows.append(tuple(row))
+        return tuple(rows)
+
+    def driver_version(self) -> str:
+        """The NVIDIA driver's version."""
+        return _text(pynvml.nvmlSystemGetDriverVersion())
+
+    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:  # noqa: ARG002 - the port's signature
+        """A reading of every GPU that answers. One that has fallen off the bus becomes a health event, once."""
+        found = []
+        for gpu in self._gpus:
+            handle = self._handle_of[gpu.uuid]
+            try:
+                used = pynvml.nvmlDeviceGetMemoryInfo(handle).used
+            except pynvml.NVMLError as error:
+                self._lose(gpu, error)
+                continue
+            rates = _try(pynvml.nvmlDeviceGetUtilizationRates, handle)
+            power_mw = _try(pynvml.nvmlDeviceGetPowerUsage, handle)
+            temperature_c = _try(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
+            processes = _try(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+            found.append(
+                GpuSample(
+                    uuid=gpu.uuid,
+                    utilization=None if rates is None else float(rates.gpu),
+                    memory_used_mib=used >> 20,
+                    power_w=None if power_mw is None else power_mw / 1000.0,
+                    temperature_c=None if temperature_c is None else float(temperature_c),
+                    processes=None if processes is None else len(processes),
+                )
+            )
+        return tuple(found)
+
+    def health(self) -> Tuple[HealthEvent, ...]:
+        """Xid errors, double-bit ECC errors and lost GPUs since the last call."""
+        events, self._unsaid = self._unsaid, []
+        for _ in range(_MAX_EVENTS if self._events is not None else 0):
+            try:
+                event = pynvml.nvmlEventSetWait_v2(self._events, 0)
+            except pynvml.NVMLError:  # a timeout: nothing (more) happened
+                break
+            events.append(self._event(event))
+        return tuple(events)
+
+    def busy(self, uuids: Sequence[str]) -> bool:
+        """Whether the driver lists a process on one of these GPUs; a GPU that does not answer holds none."""
+        return any(
+            _try(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+            for uuid, handle in self._handle_of.items()
+            if uuid in uuids
+        )
+
+    def close(self) -> None:
+        """Let go of NVML."""
+        if self._events is not None:
+            pynvml.nvmlEventSetFree(self._events)
+        pynvml.nvmlShutdown()
+
+    def _pcie(self, one: int, other: int) -> str:
+        level = _try(pynvml.nvmlDeviceGetTopologyCommonAncestor, self._handles[one], self._handles[other])
+        names = {
+            pynvml.NVML_TOPOLOGY_INTERNAL: "PIX",
+            pynvml.NVML_TOPOLOGY_SINGLE: "PIX",
+            pynvml.NVML_TOPOLOGY_MULTIPLE: "PXB",
+            pynvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
+            pynvml.NVML_TOPOLOGY_NODE: "NODE",
+        }
+        return names.get(level, "SYS")
+
+    def _watch_xids(self) -> Any:
+        try:
+            events = pynvml.nvmlEventSetCreate()
+            kinds = pynvml.nvmlEventTypeXidCriticalError | pynvml.nvmlEventTypeDoubleBitEccError
+            for handle in self._handles:
+                wanted = kinds & pynvml.nvmlDeviceGetSupportedEventTypes(handle)
+                if wanted:
+                    pynvml.nvmlDeviceRegisterEvents(handle, wanted, events)
+        except pynvml.NVMLError as error:
+            _log.warning("Xid errors cannot be watched: %s", error)
+            return None
+        return events
+
+    def _event(self, event: Any) -> HealthEvent:
+        uuid = _try(pynvml.nvmlDeviceGetUUID, event.device)
+        uuid = None if uuid is None else _text(uuid)
+        if event.eventType == pynvml.nvmlEventTypeDoubleBitEccError:
+            return HealthEvent("ecc", uuid, "double-bit ECC error")
+        return HealthEvent("xid", uuid, "Xid {}".format(event.eventData))
+
+    def _lose(self, gpu: GpuInfo, error: Exception) -> None:
+        if gpu.uuid not in self._lost:
+            self._lost.append(gpu.uuid)
+            self._unsaid.append(HealthEvent("gpu_lost", gpu.uuid, str(error)))
+
+
+def _info(index: int, handle: Any) -> GpuInfo:
+    bus = _text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
+    return GpuInfo(
+        index=index,
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        model=_model(_text(pynvml.nvmlDeviceGetName(handle))),
+        memory_mib=pynvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+        pci_bus_id=bus,
+        numa_node=_numa_node(bus),
+    )
+
+
+def _model(name: str) -> str:
+    """The short name that jobs use: `NVIDIA A100-SXM4-80GB` is `A100`, `NVIDIA GeForce RTX 4090` is `RTX4090`."""
+    words = [
+        word for word in name.split() if word not in ("NVIDIA", "Tesla", "GeForce", "Quadro", "Graphics", "Device")
+    ]
+    joined = "".join(words[:2]) if words and words[0] in ("RTX", "GTX", "TITAN") else "".join(words[:1])
+    return joined.split("-")[0] or name
+
+
+def _numa_node(bus: str) -> Optional[int]:
+    """The NUMA node in sysfs, where the PCI domain has four digits and not NVML's eight."""
+    path = "/sys/bus/pci/devices/{}/numa_node".format(bus.lower()[-12:])
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="ascii") as file:
+        node = int(file.read())
+    return node if node >= 0 else None
+
+
+def _nvlink_peers(handle: Any) -> List[str]:
+    """The bus ids at the other ends of the active NVLinks, once for each link."""
+    peers = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        if _try(pynvml.nvmlDeviceGetNvLinkState, handle, link):
+            peer = _try(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            peers.append("" if peer is None else _text(peer.busId))
+    return peers
+
+
+def _try(read: Callable[..., Any], *arguments: Any) -> Any:
+    """A reading, or None where this GPU does not have it."""
+    try:
+        return read(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(value: Any) -> str:
+    """Old versions of pynvml answer in bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,72 @@
+"""What the agent asks of a GPU driver. Every driver passes tests/agent/test_gpu_conformance.py."""
+
+from __future__ import annotations
+
+from typing import Mapping, Protocol, Sequence, Tuple
+
+from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
+from nodeagent.runtime.port import Usage
+
+
+class GpuUnavailable(Exception):
+    """The driver cannot be used on this machine; the message says why."""
+
+
+class GpuDriver(Protocol):
+    """The GPUs of one node. All calls come from one thread at a time."""
+
+    name: str
+
+    def inventory(self) -> Tuple[GpuInfo, ...]:
+        """Every GPU, by index; the same at every call."""
+
+    def topology(self) -> Tuple[Tuple[str, ...], ...]:
+        """The closest link between each two GPUs (see `Inventory`)."""
+
+    def driver_version(self) -> str:
+        """The driver's version, empty when there is none."""
+
+    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:
+        """A reading of every GPU that answers; `usage` is what our jobs do, by GPU uuid."""
+
+    def health(self) -> Tuple[HealthEvent, ...]:
+        """What went wrong since the last call."""
+
+    def busy(self, uuids: Sequence[str]) -> bool:
+        """Whether any process still holds one of these GPUs."""
+
+    def close(self) -> None:
+        """Let go of the driver."""
+
+
+class NoGpus:
+    """A node without GPUs."""
+
+    name = "none"
+
+    def inventory(self) -> Tuple[GpuInfo, ...]:
+        """No GPU."""
+        return ()
+
+    def topology(self) -> Tuple[Tuple[str, ...], ...]:
+        """No link."""
+        return ()
+
+    def driver_version(self) -> str:
+        """No driver."""
+        return ""
+
+    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:  # noqa: ARG002 - the port's signature
+        """No reading."""
+        return ()
+
+    def health(self) -> Tuple[HealthEvent, ...]:
+        """Nothing can go wrong."""
+        return ()
+
+    def busy(self, uuids: Sequence[str]) -> bool:  # noqa: ARG002 - the port's signature
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Nothing to let go of."""
