@@ -136,7 +136,8 @@ def _parse(text: str, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SpecError(f"{name}{where}: {error.problem}.") from error
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise SpecError(f"{name}{where}: {problem}.") from error
     except yaml.YAMLError as error:
         raise SpecError(f"{name} is not YAML: {error}") from error
 

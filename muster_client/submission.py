@@ -99,5 +99,5 @@ def _packed(output: Output, spec: JobSpec, base: Path) -> Iterator[Archive | Non
     with output.busy("Packing the code"):
         archive = pack_folder(folder)
     with archive:
-        output.note(f"Packed {archive.entries} files of {folder}, {archive.size / 1024:.1f} KiB.")
+        output.note(f"Packed {folder.resolve()}: {archive.entries} files and folders, {archive.size / 1024:.1f} KiB.")
         yield archive

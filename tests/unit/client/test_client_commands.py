@@ -1,0 +1,438 @@
+"""The commands, against a server of a few lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tarfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from muster_client import terminal
+from muster_client.output import Output
+from tests.unit.client.fake_server import URL, FakeServer, Run, job, problem, sse, stream
+
+LOG = "GET /jobs/7/logs"
+
+
+def spec_file(folder: Path, text: str = "command: echo hi\n") -> str:
+    (folder / "job.yaml").write_text(text)
+    return str(folder / "job.yaml")
+
+
+def ended(state: str, exit_code: int | None = None, **changes: Any) -> httpx.Response:
+    return httpx.Response(200, json=job(state=state, exit_code=exit_code, **changes))
+
+
+def end_stream(state: str, exit_code: int | None, text: str = "hi\n") -> httpx.Response:
+    log = ("log", "1:3", {"attempt": 1, "offset": 0, "rank": 0, "text": text})
+    return stream(sse(log, ("end", "1:3", {"state": state, "exit_code": exit_code})))
+
+
+# Exit statuses
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (problem(400, "Bad request"), 2),
+        (problem(422, "Invalid"), 2),
+        (problem(401, "Unauthorized"), 3),
+        (problem(403, "Forbidden"), 3),
+        (problem(404, "Not found"), 4),
+        (problem(409, "Conflict"), 1),
+        (problem(500, "Oops"), 1),
+        (problem(503, "Down"), 69),
+        (httpx.ConnectError("refused"), 69),
+        (httpx.ReadTimeout("slow"), 69),
+    ],
+)
+def test_each_kind_of_failure_has_its_exit_status(server: FakeServer, run: Run, answer: Any, status: int) -> None:
+    server.on("GET /jobs/7", answer)
+    result = run("show", "7")
+    assert result.exit_code == status
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+
+
+def test_bad_usage_is_2_and_no_login_is_3(run: Run) -> None:
+    assert run("show").exit_code == 2
+    assert run("show", "x").exit_code == 2
+    assert run("nonsense").exit_code == 2
+    assert run("--url", "nonsense", "ls").exit_code == 2
+    result = run("ls", token=None)
+    assert result.exit_code == 3
+    assert f"muster login {URL}" in result.stderr
+
+
+def test_an_error_is_a_problem_document_with_json(server: FakeServer, run: Run) -> None:
+    server.on("GET /jobs/7", problem(422, "Invalid", errors=[{"field": "gpus", "message": "no"}]))
+    result = run("show", "7", "--json")
+    assert result.stdout == ""
+    assert json.loads(result.stderr)["errors"] == [{"field": "gpus", "message": "no"}]
+
+
+# Submitting
+
+
+def test_submit_sends_the_spec_and_tells_the_job(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    result = run("submit", spec_file(tmp_path), "--set", "gpus=2", "--set", "env.A=b", "--idempotency-key", "k1")
+    assert result.exit_code == 0
+    assert result.stdout == "Submitted job 7 (train), queued in vision.\n"
+    request = server.requests[0]
+    assert json.loads(request.content) == {"command": "echo hi", "gpus": 2, "env": {"A": "b"}}
+    assert request.headers["Idempotency-Key"] == "k1"
+
+
+def test_submit_reads_standard_input_and_answers_in_json(server: FakeServer, run: Run) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    result = run("submit", "-", "--json", stdin="command: echo hi\n")
+    assert json.loads(result.stdout) == job()
+    assert result.stderr == ""
+
+
+def test_an_invalid_spec_ends_with_2_and_its_fields(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on(
+        "POST /jobs", problem(422, "The job spec is not valid", errors=[{"field": "gpus", "message": "too many"}])
+    )
+    result = run("submit", spec_file(tmp_path))
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == ["error: The job spec is not valid (422)", "  gpus: too many"]
+    assert run("submit", "missing.yaml").exit_code == 2
+    assert run("submit", spec_file(tmp_path, "a: *x\n")).exit_code == 2
+
+
+def test_a_submission_without_an_answer_tells_its_key(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on("POST /jobs", httpx.ReadError("reset"))
+    result = run("submit", spec_file(tmp_path))
+    assert result.exit_code == 69
+    keys = {request.headers["Idempotency-Key"] for request in server.sent("POST /jobs")}
+    assert len(server.requests) > 1
+    assert len(keys) == 1
+    assert f"--idempotency-key {keys.pop()}" in result.stderr
+
+
+def test_the_code_folder_of_the_spec_is_sent_once(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("print()")
+    path = spec_file(tmp_path / "code", "command: python train.py\ncode: .\n")
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on("POST /uploads", lambda request: httpx.Response(201, json={"sha256": "", "size": 0}))
+    assert run("submit", path).exit_code == 0
+    upload = server.sent("POST /uploads")[0]
+    digest = upload.headers["X-Content-SHA256"]
+    with tarfile.open(fileobj=BytesIO(upload.content), mode="r:gz") as tar:
+        assert tar.getnames() == ["job.yaml", "train.py"]
+    assert json.loads(server.sent("POST /jobs")[0].content)["code"] == {"upload": digest}
+    server.on(f"HEAD /uploads/{digest}", httpx.Response(200))
+    assert run("submit", path).exit_code == 0
+    assert len(server.sent("POST /uploads")) == 1
+    assert json.loads(server.sent("POST /jobs")[1].content)["code"] == {"upload": digest}
+
+
+def test_a_link_out_of_the_code_folder_stops_the_submission(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "leak").symlink_to("/etc/passwd")
+    result = run("submit", spec_file(tmp_path / "code", "command: x\ncode: .\n"))
+    assert result.exit_code == 2
+    assert "leak is a link to /etc/passwd, outside the code folder" in result.stderr
+    assert server.requests == []
+
+
+def test_code_that_is_an_object_is_the_servers_business(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    assert run("submit", spec_file(tmp_path, "command: x\ncode: {git: 'https://x/y', ref: abc}\n")).exit_code == 0
+    assert json.loads(server.requests[0].content)["code"] == {"git": "https://x/y", "ref": "abc"}
+    result = run("submit", spec_file(tmp_path, "command: x\ncode: https://x/y\n"))
+    assert result.exit_code == 2
+    assert "{git: URL, ref: COMMIT}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "status"),
+    [
+        ("succeeded", 0, 0),
+        ("failed", 3, 3),
+        ("failed", None, 1),
+        ("failed", 0, 1),
+        ("failed", -9, 1),
+        ("cancelled", None, 130),
+        ("cancelled", 143, 130),
+    ],
+)
+def test_submit_follow_ends_as_the_job_ends(
+    *, server: FakeServer, run: Run, tmp_path: Path, state: str, exit_code: int | None, status: int
+) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on(LOG, end_stream(state, exit_code))
+    server.on("GET /jobs/7", ended(state, exit_code))
+    result = run("submit", spec_file(tmp_path), "--follow")
+    assert result.exit_code == status
+    assert result.stdout == "hi\n"
+    assert f"Job 7 {state}" in result.stderr
+
+
+def test_following_goes_on_over_a_retry(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on(LOG, end_stream("failed", 1, "one\n"), end_stream("succeeded", 0, "two\n"))
+    server.on("GET /jobs/7", ended("queued"), ended("succeeded", 0))
+    result = run("submit", spec_file(tmp_path), "-f")
+    assert (result.exit_code, result.stdout) == (0, "one\ntwo\n")
+    assert server.sent(LOG)[1].headers["Last-Event-ID"] == "1:3"
+
+
+def test_following_in_json_is_a_stream_of_lines(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on(LOG, end_stream("failed", 4))
+    server.on("GET /jobs/7", ended("failed", 4))
+    result = run("submit", spec_file(tmp_path), "-f", "--json")
+    assert result.exit_code == 4
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["event"] for line in lines] == ["submitted", "log", "end", "finished"]
+    assert lines[1]["text"] == "hi\n"
+    assert lines[3]["job"]["exit_code"] == 4
+
+
+def test_ctrl_c_leaves_the_job_alone_and_says_so(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    def interrupted(request: httpx.Request) -> httpx.Response:
+        raise KeyboardInterrupt
+
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on(LOG, interrupted)
+    server.on("GET /jobs/7", interrupted)
+    for args in (["submit", spec_file(tmp_path), "-f"], ["logs", "-f", "7"], ["wait", "7"]):
+        result = run(*args)
+        assert result.exit_code == 130
+        assert "job 7 goes on" in result.stderr
+    assert server.sent("POST /jobs/7:cancel") == []
+
+
+def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    flags = ["--gpus", "A100:4", "--nodes", "2", "--name", "n", "--vc", "v", "--time", "30m"]
+    assert run("run", *flags, "--", "python", "train.py", "--name", "a b").exit_code == 0
+    assert json.loads(server.requests[0].content) == {
+        "command": "python train.py --name 'a b'",
+        "gpus": "A100:4",
+        "nodes": 2,
+        "name": "n",
+        "vc": "v",
+        "time": "30m",
+    }
+    assert run("run", "--gpus", "0", "echo $HOME | wc").exit_code == 0
+    assert json.loads(server.requests[1].content) == {"command": "echo $HOME | wc", "gpus": 0}
+    assert run("run").exit_code == 2
+
+
+def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    hold = {"reason": "quota", "detail": "6 of 8 A100", "helps": ["Ask for 2."]}
+    answer = {
+        "valid": True,
+        "spec": {},
+        "feasible": True,
+        "fits_quota": False,
+        "starts_now": False,
+        "hold": hold,
+        "position": 3,
+        "gpus_total": 4,
+    }
+    server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
+    path = spec_file(tmp_path / "code", "command: x\ncode: .\n")
+    result = run("dry-run", path)
+    assert result.exit_code == 0
+    assert "quota: 6 of 8 A100" in result.stdout
+    assert server.sent("POST /uploads") == []
+    assert json.loads(server.sent("POST /jobs:dry-run")[0].content) == {"command": "x"}
+    assert json.loads(run("dry-run", path, "--json").stdout) == answer
+
+
+# Jobs that are there
+
+
+def test_ls_passes_its_filters_on(server: FakeServer, run: Run) -> None:
+    server.on("GET /jobs", httpx.Response(200, json={"results": [job()], "next": None}))
+    result = run(
+        "ls",
+        "--state",
+        "queued",
+        "--vc",
+        "v",
+        "--owner",
+        "o",
+        "--tenant",
+        "t",
+        "--tag",
+        "a:b",
+        "--search",
+        "s",
+        "--mine",
+    )
+    assert "train" in result.stdout
+    assert dict(server.requests[0].url.params) == {
+        "state": "queued",
+        "vc": "v",
+        "owner": "o",
+        "tenant": "t",
+        "tag": "a:b",
+        "search": "s",
+        "mine": "1",
+        "limit": "50",
+    }
+    assert json.loads(run("ls", "--json").stdout) == {"results": [job()], "next": None}
+
+
+def test_output_into_a_pipe_has_no_colour_and_no_cut(server: FakeServer, run: Run) -> None:
+    wide = [job(name=f"{'x' * 39}{i}", vc="v" * 40, owner="o" * 40) for i in range(3)]
+    server.on("GET /jobs", httpx.Response(200, json={"results": wide, "next": None}))
+    lines = run("ls", COLUMNS="20").stdout.splitlines()
+    assert len(lines) == 4
+    assert "\x1b" not in "".join(lines)
+    assert f"{'x' * 39}2" in lines[3]
+    assert "o" * 40 in lines[3]
+
+
+def test_show_adds_the_attempts(server: FakeServer, run: Run) -> None:
+    allocation = {
+        "id": 1,
+        "node": "gpu01",
+        "rank": 0,
+        "gpus": ["a"],
+        "observed": "exited",
+        "exit_code": 3,
+        "log_size": 0,
+        "log_complete": True,
+    }
+    attempt = {
+        "number": 1,
+        "state": "failed",
+        "stage": "full",
+        "allocations": [allocation],
+        "placed_at": None,
+        "started_at": None,
+        "ended_at": None,
+        "exit_code": 3,
+        "reason": "exit_nonzero",
+        "reason_detail": None,
+    }
+    server.on("GET /jobs/7", ended("failed", 3, attempts=1))
+    server.on("GET /jobs/7/attempts", httpx.Response(200, json={"results": [attempt], "next": None}))
+    result = run("show", "7")
+    assert "gpu01" in result.stdout
+    assert "exit_nonzero" in result.stdout
+    assert json.loads(run("show", "7", "--json").stdout)["exit_code"] == 3
+
+
+def test_cancel_goes_on_after_a_job_that_is_not_there(server: FakeServer, run: Run) -> None:
+    server.on("POST /jobs/7:cancel", httpx.Response(202, json=job(state="active", desired="stop")))
+    server.on("POST /jobs/9:cancel", httpx.Response(202, json=job(id=9, state="cancelled", desired="stop")))
+    result = run("cancel", "7", "8", "9", "9")
+    assert result.exit_code == 4
+    assert result.stdout == "Job 7 is being stopped.\nJob 9 cancelled.\n"
+    assert "Job 8: " in result.stderr
+    document = json.loads(run("cancel", "7", "8", "--json").stdout)
+    assert [item["id"] for item in document["results"]] == [7]
+    assert document["errors"][0]["problem"]["status"] == 404
+
+
+def test_requeue_and_clone_tell_the_job(server: FakeServer, run: Run) -> None:
+    server.on("POST /jobs/7:requeue", httpx.Response(202, json=job()))
+    server.on("POST /jobs/7:clone", httpx.Response(201, json=job(id=8)))
+    assert run("requeue", "7").stdout == "Job 7 goes back into the queue.\n"
+    assert run("clone", "7").stdout == "Submitted job 8 (train).\n"
+    server.on("POST /jobs/7:requeue", problem(409, "The job has finished", detail="Use :clone."))
+    result = run("requeue", "7")
+    assert (result.exit_code, "Use :clone." in result.stderr) == (1, True)
+
+
+def test_wait_ends_with_the_first_that_did_not_succeed(server: FakeServer, run: Run) -> None:
+    server.on("GET /jobs/7", ended("active"), ended("succeeded", 0))
+    server.on("GET /jobs/8", ended("failed", 5, id=8))
+    assert run("wait", "7", "8").exit_code == 5
+    document = json.loads(run("wait", "7", "--json").stdout)
+    assert [item["state"] for item in document["results"]] == ["succeeded"]
+
+
+def test_wait_gives_up_at_its_timeout(server: FakeServer, run: Run) -> None:
+    server.on("GET /jobs/7", ended("active"))
+    result = run("wait", "7", "--timeout", "3")
+    assert result.exit_code == 1
+    assert "has not finished after 3 s" in result.stderr
+
+
+# Logs
+
+
+def stored(data: bytes, page_bytes: int = 1000) -> Callable[[httpx.Request], httpx.Response]:
+    def answer(request: httpx.Request) -> httpx.Response:
+        offset = int(request.url.params["offset"])
+        part = data[offset : offset + page_bytes]
+        headers = {
+            "X-Muster-Size": str(len(data)),
+            "X-Muster-Attempt": "1",
+            "X-Muster-Next-Offset": str(offset + len(part)),
+        }
+        return httpx.Response(200, content=part, headers=headers)
+
+    return answer
+
+
+def test_logs_print_the_bytes_as_they_are(server: FakeServer, run: Run) -> None:
+    data = b"\x1b[2J\xff\x00" + "Zürich\n".encode() * 5
+    server.on(LOG, stored(data, 7))
+    assert run("logs", "7", "--rank", "1", "--attempt", "2").stdout_bytes == data
+    assert server.requests[0].url.params["rank"] == "1"
+    assert server.requests[0].url.params["attempt"] == "2"
+
+
+def test_logs_in_json_keep_whole_characters_and_true_offsets(server: FakeServer, run: Run) -> None:
+    data = "ü€x".encode()
+    server.on(LOG, stored(data, 1))
+    lines = [json.loads(line) for line in run("logs", "7", "--json").stdout.splitlines()]
+    assert "".join(line["text"] for line in lines) == "ü€x"
+    for line in lines:
+        assert data[line["offset"] :].startswith(line["text"].encode())
+
+
+def test_logs_on_a_terminal_keep_colours_only(server: FakeServer, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_a_terminal(self: Output) -> terminal.LogWriter:
+        return terminal.LogWriter(sys.stdout.buffer, terminal=True, colour=True)
+
+    monkeypatch.setattr(Output, "log_writer", on_a_terminal)
+    server.on(LOG, stored(b"\x1b]0;owned\x07\x1b[31mred\x1b[0m\n", 3))
+    assert run("logs", "7").stdout == "\x1b[31mred\x1b[0m\n"
+
+
+def test_logs_follow_prints_until_the_end(server: FakeServer, run: Run) -> None:
+    server.on(LOG, end_stream("succeeded", 0, "caf\u00e9\udcff\n"))
+    result = run("logs", "-f", "7", "--rank", "0")
+    assert result.exit_code == 0
+    assert result.stdout_bytes == "café".encode() + b"\xff\n"
+
+
+# The cluster
+
+
+def test_lists_of_the_cluster_are_one_document(server: FakeServer, run: Run) -> None:
+    for command, route in (("nodes", "GET /nodes"), ("gpus", "GET /gpus"), ("vc", "GET /vcs")):
+        server.on(route, httpx.Response(200, json={"results": [], "next": None}))
+        assert json.loads(run(command, "--json").stdout) == {"results": []}
+        assert run(command).stdout.startswith("No ")
+
+
+def test_no_command_leaves_temporary_files(
+    server: FakeServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "code").mkdir()
+    server.on("POST /uploads", problem(500, "Oops"))
+    assert run("submit", spec_file(tmp_path / "code", "command: x\ncode: .\n")).exit_code == 1
+    assert os.listdir(tmp_path / "tmp") == []

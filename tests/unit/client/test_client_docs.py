@@ -1,0 +1,71 @@
+"""The page about the command line tells of every command, option variable and exit status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.testing import CliRunner
+
+from muster_client import errors
+from muster_client.main import app
+
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+
+
+def commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name, command
+        return
+    for part, below in inner.items():
+        yield from commands(below, f"{name} {part}")
+
+
+COMMANDS = dict(commands(typer.main.get_command(app), "muster"))
+
+
+def sections() -> dict[str, str]:
+    parts = re.split(r"^## (muster .+)$", PAGE, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_command_has_a_section_and_every_section_a_command() -> None:
+    assert sections().keys() == COMMANDS.keys()
+
+
+def test_every_section_has_an_example_of_its_command() -> None:
+    assert [name for name, text in sections().items() if f"```console\n$ {name}" not in text] == []
+
+
+def test_the_examples_use_only_options_that_exist() -> None:
+    for name, text in sections().items():
+        example = re.search(r"^\$ muster .*$", text, flags=re.MULTILINE)
+        assert example is not None
+        used = set(re.findall(r"(?<= )--?[a-z-]+", example.group().split(" -- ")[0]))
+        known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+        assert used <= known, name
+
+
+def test_every_command_has_json() -> None:
+    assert [
+        name for name, command in COMMANDS.items() if "--json" not in {o for p in command.params for o in p.opts}
+    ] == []
+
+
+def test_every_command_explains_itself() -> None:
+    for name in COMMANDS:
+        result = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+        assert result.exit_code == 0
+        assert "--json" in result.stdout
+
+
+def test_every_exit_status_and_variable_is_there() -> None:
+    statuses = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert {f"| {status} |" for status in statuses} <= set(re.findall(r"^\| \d+ \|", PAGE, flags=re.MULTILINE))
+    source = "".join(path.read_text() for path in Path(errors.__file__).parent.rglob("*.py"))
+    variables = set(re.findall(r'"((?:MUSTER|XDG)_[A-Z_]+)"', source))
+    assert variables == set(re.findall(r"^\| `([A-Z_]+)` \|", PAGE, flags=re.MULTILINE))

@@ -1,0 +1,178 @@
+"""Tables and messages for people."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from muster_client import render
+from tests.unit.client.fake_server import job
+
+NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
+GPU: Any = {
+    "uuid": "GPU-1",
+    "index": 0,
+    "node": "gpu01",
+    "type": "A100",
+    "memory_mib": 40960,
+    "healthy": True,
+    "utilization": 87.4,
+    "memory_used_mib": 20480,
+    "temperature_c": 61,
+    "power_w": 250.2,
+    "job": {"id": 7, "name": "train", "owner": "ada", "tenant": "acme"},
+    "busy": True,
+}
+DARK_GPU: Any = {
+    **GPU,
+    "utilization": None,
+    "memory_used_mib": None,
+    "temperature_c": None,
+    "power_w": None,
+    "job": None,
+}
+NODE: Any = {
+    "name": "gpu01",
+    "pool": "main",
+    "admin": "active",
+    "health": "ready",
+    "reason": None,
+    "address": "10.0.0.1",
+    "cpus": 64,
+    "cpus_used": 8,
+    "memory_mib": 262144,
+    "memory_used_mib": 32768,
+    "rack": "r1",
+    "labels": {},
+    "last_seen_at": "2026-11-21T00:59:58Z",
+    "gpus": [GPU, {**DARK_GPU, "busy": False}],
+}
+
+
+def shown(*parts: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=300, markup=False)
+    for part in parts:
+        console.print(part)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_problem_shows_its_title_and_each_field() -> None:
+    text = shown(
+        *render.problem_lines(
+            {
+                "type": "about:blank#invalid",
+                "title": "The job spec is not valid",
+                "status": 422,
+                "detail": "Two keys are wrong.",
+                "errors": [
+                    {"field": "gpus", "message": "has to be 0 or more"},
+                    {"field": "checkpoint.grace", "message": "write it like 120s"},
+                ],
+            }
+        )
+    )
+    assert text.splitlines() == [
+        "error: The job spec is not valid (422)",
+        "  Two keys are wrong.",
+        "  gpus: has to be 0 or more",
+        "  checkpoint.grace: write it like 120s",
+    ]
+
+
+def test_names_of_others_cannot_steer_the_terminal_or_the_markup() -> None:
+    text = shown(render.jobs_table([job(name="\x1b[2J[red]evil\n")], NOW))
+    assert "\x1b" not in text
+    assert "[red]evil" in text
+
+
+def test_jobs_show_their_reason_for_waiting() -> None:
+    held = job(hold={"reason": "quota", "detail": "6 of 8", "helps": ["Wait."]})
+    lines = shown(render.jobs_table([held], NOW)).splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "TOOK", "WHY"]
+    assert lines[1].split() == ["7", "train", "queued", "vision", "ada", "2", "normal", "1", "h", "ago", "-", "quota"]
+
+
+def test_a_job_sheet_tells_what_went_wrong() -> None:
+    failed = job(
+        state="failed",
+        exit_code=3,
+        started_at="2026-11-21T00:10:00Z",
+        ended_at="2026-11-21T00:12:30Z",
+        reason="exit_nonzero",
+        reason_detail="rank 0 exited with 3",
+        failure={
+            "class": "user",
+            "category": "oom",
+            "line": "CUDA out of memory",
+            "hint": "Less batch.",
+            "reaction": None,
+        },
+        spec={"command": "python train.py"},
+    )
+    text = shown(render.job_sheet(failed, NOW))
+    for part in (
+        "2 min 30 s",
+        "exit_nonzero: rank 0 exited with 3",
+        "user: CUDA out of memory",
+        "Less batch.",
+        "python train.py",
+    ):
+        assert part in text
+
+
+def test_why_shows_the_evidence_and_what_helps() -> None:
+    text = shown(
+        render.why_sheet(
+            {
+                "state": "queued",
+                "reason": "quota",
+                "detail": "Your virtual cluster uses 6 of 8 A100.",
+                "evidence": {"quota_gpus": 8, "by_type": {"A100": 6}, "jobs": [1, 2]},
+                "helps": ["Ask for 2 GPUs.", "Wait for job 6."],
+                "position": 3,
+                "cycle": 9,
+                "at": None,
+            }
+        )
+    )
+    for part in ("Quota gpus", "A100 6", "1, 2", "- Ask for 2 GPUs.", "- Wait for job 6.", "uses 6 of 8"):
+        assert part in text
+
+
+def test_nodes_and_gpus_show_their_use() -> None:
+    text = shown(render.nodes_table([NODE], NOW))
+    for part in ("gpu01", "1/2", "8/64", "32/256 GiB", "2 s ago"):
+        assert part in text
+    text = shown(render.gpus_table([GPU, DARK_GPU]))
+    for part in ("87 %", "20.0/40 GiB", "61 °C", "250 W", "7 train", "busy", "-/40 GiB"):
+        assert part in text
+
+
+def test_a_virtual_cluster_without_quotas_has_a_line_too() -> None:
+    base: Any = {"tenant": "acme", "pool": "main", "waiting": 1, "active": 2}
+    quotas = [{"gpu_type": "A100", "gpus": 8, "used": 6}]
+    vcs: Any = [{"name": "v1", "quotas": quotas, **base}, {"name": "v2", "quotas": [], **base}]
+    text = shown(render.vcs_table(vcs))
+    assert [line.split() for line in text.splitlines()[1:]] == [
+        ["v1", "acme", "main", "A100", "6", "8", "1", "2"],
+        ["v2", "acme", "main", "-", "-", "-", "1", "2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (3700, "1 h 1 min"), (90000, "1 d 1 h"), (-5, "0 s")],
+)
+def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
+    assert render.duration(seconds) == text
+
+
+def test_times_that_cannot_be_read_become_a_dash() -> None:
+    assert render.ago(None, NOW) == "-"
+    assert render.ago("yesterday", NOW) == "-"
+    assert render.ago("2026-11-21T00:57:00", NOW) == "3 min ago"
