@@ -48,7 +48,11 @@ class Composition:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What would become of a job that is not submitted yet; `hold` is None when it `starts_now`."""
+    """What would become of a job that is not submitted yet; `hold` is None when it `starts_now`.
+
+    `feasible` and `fits_quota` ask whether it could ever start, each for itself; of a pool without nodes, whose types
+    nobody knows yet, both are assumed.
+    """
 
     feasible: bool
     fits_quota: bool
@@ -89,9 +93,8 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
     hold = next((hold for hold in cycle.plan().holds if hold.job_id == job.id), None)
     return Forecast(
         feasible=any(cycle.capacity.infeasible(demand) is None for demand in cycle.demands(job)),
-        fits_quota=any(
-            cycle.guard.admit(snapshot, Usage(), job, demand.gpu_type) is None for demand in cycle.demands(job)
-        ),
+        fits_quota=not snapshot.nodes
+        or any(cycle.guard.admit(snapshot, Usage(), job, demand.gpu_type) is None for demand in cycle.demands(job)),
         starts_now=hold is None,
         hold=hold,
     )
@@ -211,8 +214,11 @@ class _Cycle:
 
     def entitled(self, job: Job) -> tuple[Sequence[Demand], Denial | None]:
         """What the job may have as far as pool and guard go, the type with the most free GPUs first; or why nothing."""
+        demands = self.demands(job)
+        if not self.snapshot.nodes:
+            return demands, None  # which fail for want of nodes: that is what the job waits for
         denials, admitted = [], []
-        for demand in self.demands(job):
+        for demand in demands:
             denial = self.capacity.infeasible(demand) or self.guard.admit(
                 self.snapshot, self.usage, job, demand.gpu_type
             )

@@ -3,3 +3,5 @@
 from scheduler.placement.consolidate.placement import Consolidate
 
 PLUGIN = Consolidate
+
+__all__ = ["PLUGIN", "Consolidate"]

@@ -3,3 +3,5 @@
 from scheduler.policies.fifo.policy import Fifo
 
 PLUGIN = Fifo
+
+__all__ = ["PLUGIN", "Fifo"]

@@ -105,6 +105,11 @@ def test_a_forecast_tells_a_quota_that_is_too_small_from_one_in_use() -> None:
     assert found.hold.position == 1
 
 
+def test_a_forecast_for_a_pool_without_nodes_assumes_the_best() -> None:
+    found = forecast(make_snapshot(nodes=[]), CycleConfig(), make_job(0, gpu_type=None))
+    assert (found.feasible, found.fits_quota, found.starts_now) == (True, True, False)
+
+
 def test_a_forecast_leaves_the_snapshot_as_it_was() -> None:
     forecast(BUSY, CycleConfig(), make_job(0))
     assert [job.id for job in BUSY.waiting] == [1]

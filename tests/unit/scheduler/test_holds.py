@@ -109,7 +109,6 @@ CASES = {
         ["a node joins the pool"],
         make_job(gpu_type=None),
         nodes=[],
-        vcs=[make_vc(quotas={"any": 1})],
     ),
     "too few free GPUs": Case(
         HoldReason.NO_FREE_GPUS,

@@ -1,0 +1,27 @@
+"""Every plug-in of the scheduler has a page that names its kind and its parameters."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.guard import GUARDS
+from scheduler.placement import PLACEMENTS
+from scheduler.policies import POLICIES
+from scheduler.registry import Registry
+
+PAGES = Path(__file__).parents[3] / "docs" / "policies"
+REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, GUARDS]
+PLUGINS = [(registry, name) for registry in REGISTRIES for name in registry.names]
+
+
+@pytest.mark.parametrize(("registry", "name"), PLUGINS, ids=[name for _, name in PLUGINS])
+def test_a_plug_in_has_a_page_that_names_its_kind_and_its_parameters(registry: Registry[Any], name: str) -> None:
+    page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# `{name}`: ")
+    assert f"\nA {registry.kind}. " in page
+    assert all(f"| `{parameter}` |" in page for parameter in registry.schema(name)["properties"])
+
+
+def test_every_page_is_about_a_plug_in() -> None:
+    assert sorted(page.stem for page in PAGES.glob("*.md")) == sorted(name for _, name in PLUGINS)
