@@ -84,7 +84,10 @@ class Postgres:
             log=self.log,
         )
         self._await_answer(child)
-        self._ensure_database()
+        try:
+            self._ensure_database()
+        except psycopg2.Error as error:
+            raise LocalError(f"Postgres went away while its database was made: {error}") from error
         return True
 
     def answers(self) -> bool:

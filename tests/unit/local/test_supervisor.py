@@ -34,15 +34,19 @@ def said() -> Said:
 
 
 @pytest.fixture
-def running(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
+def others() -> set[int]:
+    """What runs below the test process already: the servers of this test run, which no supervisor may end."""
+    return set(processes.descendants(os.getpid()))
+
+
+@pytest.fixture
+def running(tmp_path: Path, said: Said, others: set[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervisor]:
     """A supervisor that loses no time, and the check that nothing of its children is left after the test."""
     monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.01)
     monkeypatch.setattr(supervisor, "_TURN_S", 0.02)
-    before = set(processes.descendants(os.getpid()))
-    watch = Watch(repair=list, owned=lambda: before)
-    with Supervisor(tmp_path, say=said.append, watch=watch) as started:
+    with Supervisor(tmp_path, say=said.append, watch=Watch(repair=list, owned=lambda: others)) as started:
         yield started
-    assert set(processes.descendants(os.getpid())) <= before
+    assert set(processes.descendants(os.getpid())) <= others
 
 
 def child(name: str, code: str, **options: object) -> Child:
@@ -144,7 +148,9 @@ def test_a_higher_stage_has_ended_before_a_lower_one_is_told(running: Supervisor
     assert order.read_text().split() == ["agent", "worker", "web"]
 
 
-def test_what_it_watches_is_repaired_and_reported(tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_watches_is_repaired_and_reported(
+    tmp_path: Path, said: Said, others: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "_TURN_S", 0.01)
     monkeypatch.setattr(supervisor, "_SLOW_TURN_S", 0.01)
     answers = iter([LocalError("Postgres did not start")])
@@ -154,12 +160,14 @@ def test_what_it_watches_is_repaired_and_reported(tmp_path: Path, said: Said, mo
             raise error
         return ["Postgres"]
 
-    with Supervisor(tmp_path, say=said.append, watch=Watch(repair=repair, owned=list)):
+    with Supervisor(tmp_path, say=said.append, watch=Watch(repair=repair, owned=lambda: others)):
         until(lambda: said.about("started again"))
     assert "Postgres did not start" in said[0]
 
 
-def test_a_supervisor_that_was_killed_leaves_nothing_to_the_next_one(tmp_path: Path, said: Said) -> None:
+def test_a_supervisor_that_was_killed_leaves_nothing_to_the_next_one(
+    tmp_path: Path, said: Said, others: set[int]
+) -> None:
     code = f"""
         import os, sys
         sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "platform")!r}]
@@ -175,7 +183,7 @@ def test_a_supervisor_that_was_killed_leaves_nothing_to_the_next_one(tmp_path: P
         orphan = int(first.stdout.readline())
         first.kill()
     assert processes.is_alive(orphan)
-    with Supervisor(tmp_path, say=said.append):
+    with Supervisor(tmp_path, say=said.append, watch=Watch(repair=list, owned=lambda: others)):
         assert not processes.is_alive(orphan)
     assert said.about("left behind")
 
