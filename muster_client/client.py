@@ -94,7 +94,9 @@ class Client:
         """Return a new token of the user, got through a session that is ended again."""
         # Django hands out the CSRF cookie here, and a fresh one with the login.
         self._http.request("GET", "/login")
-        me = self._http.document("POST", "/login", json_body={"username": username, "password": password})
+        body = {"username": username, "password": password}
+        # After too many wrong passwords the server makes wait; that is for the user to know, not to sit through.
+        me = self._http.document("POST", "/login", json_body=body, patient=False)
         token = self.create_token(token_name, expires_in=expires_in)
         # The session ends by itself; losing the new token over it would be worse.
         with contextlib.suppress(MusterError):
@@ -143,27 +145,26 @@ class Client:
         *,
         limit: int = 50,
         cursor: str | None = None,
-        state: str | None = None,
+        state: Sequence[str] = (),
         vc: str | None = None,
         owner: str | None = None,
         tenant: str | None = None,
-        tag: str | None = None,
+        tag: Sequence[str] = (),
         search: str | None = None,
         mine: bool = False,
     ) -> JobPage:
-        """Return one page of jobs, newest first."""
+        """Return one page of jobs, newest first: in any of the states, with all of the tags (key:value)."""
         given = {
             "cursor": cursor,
-            "state": state,
+            "state": ",".join(state) or None,
             "vc": vc,
             "owner": owner,
             "tenant": tenant,
-            "tag": tag,
             "search": search,
             "mine": "1" if mine else None,
         }
-        params: dict[str, str | int] = {key: value for key, value in given.items() if value is not None}
-        params["limit"] = min(limit, MAX_PAGE)
+        params: dict[str, str | int | Sequence[str]] = {key: value for key, value in given.items() if value is not None}
+        params |= {"limit": min(limit, MAX_PAGE), "tag": list(tag)}
         return cast(JobPage, self._http.document("GET", "/jobs", params=params))
 
     def jobs(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:

@@ -87,7 +87,11 @@ def follow(
                 raise
             failures = _count(failures, transport, error)
         idle += 1
-        transport.backoff.sleep(transport.backoff.wait_s(max(failures, min(idle, MAX_IDLE_FAILURES))))
+        if failures:
+            transport.backoff.wait(f"{transport.url} cannot be reached", transport.backoff.wait_s(failures))
+        else:
+            # A server ends a stream now and then, and when it restarts: nothing to tell of.
+            transport.backoff.sleep(transport.backoff.wait_s(min(idle, MAX_IDLE_FAILURES)))
 
 
 def _count(failures: int, transport: Transport, error: Exception) -> int:

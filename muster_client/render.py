@@ -48,7 +48,9 @@ def problem_lines(problem: Problem) -> list[Text]:
     """Return a problem: its title and detail, then each field with its message."""
     status = f" ({problem['status']})" if problem["status"] else ""
     lines = [Text.assemble(("error: ", "bold red"), clean(problem["title"]) + status)]
-    if problem["detail"] and problem["detail"] != problem["title"]:
+    # The server's detail of a refused body is its fields in one line; they follow one by one.
+    joined = "; ".join(f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in problem["errors"])
+    if problem["detail"] not in {"", problem["title"], joined}:
         lines.append(Text("  " + clean(problem["detail"])))
     lines += [
         Text.assemble("  ", (clean(error["field"]) or "request", "bold"), ": ", clean(error["message"]))
@@ -103,8 +105,10 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
         rows.append(("Reason", _text(f"{job['reason']}{detail}")))
     if failure:
-        rows.append(("Failure", _text(f"{failure['class']}: {failure['line'] or failure['category']}")))
-        if failure["hint"]:
+        rows.append(("Fault of", _text(failure["category"])))
+        if failure["line"]:
+            rows.append(("Line", _text(failure["line"])))
+        if failure["hint"] and failure["hint"] != job["reason_detail"]:
             rows.append(("Hint", _text(failure["hint"])))
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
@@ -251,9 +255,9 @@ def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
 
 
 def ago(at: str | None, now: datetime) -> str:
-    """Return how long ago a moment was, such as "3 min ago"."""
+    """Return roughly how long ago a moment was, such as "3 min ago"."""
     moment = _moment(at)
-    return "-" if moment is None else f"{duration((now - moment).total_seconds())} ago"
+    return "-" if moment is None else f"{duration((now - moment).total_seconds(), units=1)} ago"
 
 
 def took(start: str | None, end: str | None, now: datetime) -> str:
@@ -264,13 +268,13 @@ def took(start: str | None, end: str | None, now: datetime) -> str:
     return duration(((_moment(end) or now) - began).total_seconds())
 
 
-def duration(seconds: float) -> str:
-    """Return a time span in its two largest units."""
+def duration(seconds: float, *, units: int = 2) -> str:
+    """Return a time span in its two largest units, or in the largest only."""
     whole = max(0, round(seconds))
     for unit_s, unit, small_s, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= unit_s:
             rest = whole % unit_s // small_s
-            return f"{whole // unit_s} {unit}" + (f" {rest} {small}" if rest else "")
+            return f"{whole // unit_s} {unit}" + (f" {rest} {small}" if rest and units > 1 else "")
     return f"{whole} s"
 
 
@@ -309,7 +313,7 @@ def _helps_rows(helps: Iterable[str]) -> list[tuple[str, RenderableType]]:
 def _table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
-        table.add_column(column, no_wrap=column not in {"WHY", "REASON"})
+        table.add_column(column, no_wrap=column not in {"WHY", "REASON"}, min_width=len(column))
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -15,6 +15,9 @@ from muster_client.client import Client
 from muster_client.config import Config, Target, choose_target, config_path, load_config, readable_by_others
 from muster_client.errors import NotLoggedInError
 from muster_client.output import Output
+
+# Shorter waits pass before anyone could read of them.
+TOLD_WAIT_S = 1.5
 
 
 @dataclass(slots=True)
@@ -52,7 +55,12 @@ class Session:
 
     def client_for(self, url: str, token: str | None) -> Client:
         """Return a client of any server, with or without a token."""
-        return Client(url, token, transport=self.transport, backoff=self.backoff)
+        backoff = replace(self.backoff, told=self._tell_of_waiting)
+        return Client(url, token, transport=self.transport, backoff=backoff)
+
+    def _tell_of_waiting(self, why: str, wait_s: float) -> None:
+        if wait_s >= TOLD_WAIT_S:
+            self.output.note(f"{why}; trying again in {wait_s:.0f} s.")
 
 
 def begin(ctx: typer.Context, *, as_json: bool) -> Session:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -60,12 +60,16 @@ class Transport:
         *,
         json_body: Any = None,
         body: Body | None = None,
-        params: Mapping[str, str | int] | None = None,
+        params: Mapping[str, str | int | Sequence[str]] | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = False,
+        patient: bool = True,
         allowed: frozenset[int] = frozenset(),
     ) -> httpx.Response:
-        """Return the answer of the server, after as many tries as are safe; raise unless 2xx or `allowed`."""
+        """Return the answer of the server, after as many tries as are safe; raise unless 2xx or `allowed`.
+
+        With `patient` a server that is too busy is asked again when it says so.
+        """
         repeatable = repeatable or method in _SAFE or method == "DELETE"
         failures, throttled_s = 0, 0.0
         while True:
@@ -90,15 +94,18 @@ class Transport:
                     ) from error
                 self._pause_or_give_up(failures, error)
                 continue
-            if response.status_code == 429:
+            if response.status_code == 429 and patient:
                 wait_s = _retry_after_s(response) or self.backoff.wait_s(failures + 1)
                 throttled_s += wait_s
                 if throttled_s <= self.backoff.throttled_s:
-                    self.backoff.sleep(wait_s)
+                    self.backoff.wait(f"{self.url} is busy", wait_s)
                     continue
             if response.status_code in GATEWAY_STATUSES and repeatable and failures + 1 < self.backoff.tries:
                 failures += 1
-                self.backoff.sleep(_retry_after_s(response) or self.backoff.wait_s(failures))
+                self.backoff.wait(
+                    f"{self.url} answers {response.status_code}",
+                    _retry_after_s(response) or self.backoff.wait_s(failures),
+                )
                 continue
             if not response.is_success and response.status_code not in allowed:
                 raise ApiError(_problem_of(response))
@@ -149,7 +156,7 @@ class Transport:
             raise UnreachableError(
                 f"{self.url} cannot be reached ({error or type(error).__name__}), after {failures} tries."
             ) from error
-        self.backoff.sleep(self.backoff.wait_s(failures))
+        self.backoff.wait(f"{self.url} cannot be reached", self.backoff.wait_s(failures))
 
 
 def _object_of(response: httpx.Response, url: str) -> JsonObject:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import platform
+import secrets
 import sys
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from muster_client.commands.options import JsonFlag
 from muster_client.config import Login, normalise_url, save_config, travels_unencrypted
-from muster_client.errors import ApiError, ConfigError, NotLoggedInError
+from muster_client.errors import ApiError, ConfigError, NotLoggedInError, UnreachableError
 from muster_client.render import me_sheet, tokens_table, utc_now
 from muster_client.session import Session, begin
 from muster_client.shapes import Me
@@ -48,7 +50,9 @@ def login_command(
             session, address, user, _line_of_stdin("password") if password_stdin else None, expires_in
         )
     path = session.config_path
-    save_config(path, session.config().with_login(address, login))
+    config = session.config()
+    save_config(path, config.with_login(address, login))
+    _end_previous(session, address, login, config.logins.get(address))
     session.output.answer(
         {"url": address, "me": me, "config": str(path)}, f"Logged in at {address} as {clean(me['username'])}."
     )
@@ -151,7 +155,7 @@ def _login_with_password(
     secret = password if password is not None else str(typer.prompt("Password", hide_input=True, err=True))
     with session.client_for(address, None) as client:
         try:
-            sign_in = client.sign_in(name, secret, token_name=f"muster on {platform.node()}", expires_in=expires_in)
+            sign_in = client.sign_in(name, secret, token_name=_token_name(), expires_in=expires_in)
         except ApiError as error:
             # A login that fails is about the password, whichever of these a server answers with.
             if error.status in {400, 401, 403, 422} and not error.errors:
@@ -161,6 +165,27 @@ def _login_with_password(
     if not token:
         raise NotLoggedInError("The server made a token and did not tell it.")
     return sign_in.me, Login(token=token, username=sign_in.me["username"], token_id=sign_in.token["id"])
+
+
+def _token_name() -> str:
+    """Return a name that tells the user's machines apart; the server refuses a name that is taken."""
+    at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"muster on {platform.node()[:40]}, {at} {secrets.token_hex(2)}"
+
+
+def _end_previous(session: Session, address: str, login: Login, previous: Login | None) -> None:
+    """End the token that the login before made: nobody knows it any more."""
+    if previous is None or previous.token_id is None or previous.token == login.token:
+        return
+    with session.client_for(address, login.token) as client:
+        try:
+            client.revoke_token(previous.token_id)
+        except ApiError as error:
+            # 404: ended already, or it was another user's.
+            if error.status != 404:
+                session.output.warn(f"the token of the last login was not ended: {error}")
+        except UnreachableError as error:
+            session.output.warn(f"the token of the last login was not ended: {error}")
 
 
 def _line_of_stdin(what: str) -> str:

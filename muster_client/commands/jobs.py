@@ -23,12 +23,14 @@ def ls_command(
     ctx: typer.Context,
     *,
     state: Annotated[
-        str | None, typer.Option(help="queued, active, succeeded, failed or cancelled.", show_default=False)
+        list[str] | None, typer.Option(help="queued, active, succeeded, failed or cancelled.", show_default=False)
     ] = None,
     vc: Annotated[str | None, typer.Option(help="Of this virtual cluster.", show_default=False)] = None,
     owner: Annotated[str | None, typer.Option(help="Of this user.", show_default=False)] = None,
     tenant: Annotated[str | None, typer.Option(help="Of this tenant.", show_default=False)] = None,
-    tag: Annotated[str | None, typer.Option(metavar="KEY:VALUE", help="With this tag.", show_default=False)] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="KEY:VALUE", help="With this tag.", show_default=False)
+    ] = None,
     search: Annotated[str | None, typer.Option(help="With this text in the name.", show_default=False)] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
@@ -41,11 +43,11 @@ def ls_command(
         page = client.jobs(
             limit=limit,
             cursor=cursor,
-            state=state,
+            state=state or (),
             vc=vc,
             owner=owner,
             tenant=tenant,
-            tag=tag,
+            tag=tag or (),
             search=search,
             mine=mine,
         )

@@ -76,6 +76,28 @@ def test_a_wrong_password_is_said_so_and_nothing_is_stored(server: FakeServer, r
     assert not (tmp_path / "home").exists()
 
 
+def test_too_many_wrong_passwords_are_told_at_once(server: FakeServer, run: Run) -> None:
+    answer_login(server)
+    server.on("POST /login", httpx.Response(429, headers={"Retry-After": "60"}))
+    assert run("login", URL, "--user", "ada", stdin="x\n", token=None).exit_code == 1
+    assert server.slept_s == []
+
+
+def test_each_login_makes_a_token_with_a_name_of_its_own_and_ends_the_one_before(
+    server: FakeServer, run: Run, tmp_path: Path
+) -> None:
+    answer_login(server)
+    server.on("DELETE /tokens/5", httpx.Response(204))
+    run("login", URL, "--user", "ada", stdin="x\n", token=None)
+    server.on("POST /tokens", httpx.Response(201, json={**NEW_TOKEN, "id": 6, "token": "mst_newer"}))
+    run("login", URL, "--user", "ada", stdin="x\n", token=None)
+    first, second = (json.loads(request.content)["name"] for request in server.sent("POST /tokens"))
+    assert first != second
+    assert len(first) <= 100
+    assert [request.headers["Authorization"] for request in server.sent("DELETE /tokens/5")] == ["Bearer mst_newer"]
+    assert load_config(tmp_path / "home" / "config.json").logins[URL].token_id == 6
+
+
 def test_login_with_a_token_checks_it_first(server: FakeServer, run: Run, tmp_path: Path) -> None:
     server.on("GET /me", httpx.Response(200, json=ME))
     assert run("login", URL, "--token-stdin", stdin="mst_given\n", token=None).exit_code == 0

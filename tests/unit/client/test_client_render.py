@@ -84,6 +84,13 @@ def test_a_problem_shows_its_title_and_each_field() -> None:
     ]
 
 
+def test_a_detail_that_only_repeats_the_fields_is_left_out() -> None:
+    document: Any = {"type": "", "title": "Wrong", "status": 422, "detail": "gpus: no; nodes: no"}
+    errors = [{"field": "gpus", "message": "no"}, {"field": "nodes", "message": "no"}]
+    lines = shown(*render.problem_lines({**document, "errors": errors})).splitlines()
+    assert lines == ["error: Wrong (422)", "  gpus: no", "  nodes: no"]
+
+
 def test_names_of_others_cannot_steer_the_terminal_or_the_markup() -> None:
     text = shown(render.jobs_table([job(name="\x1b[2J[red]evil\n")], NOW))
     assert "\x1b" not in text
@@ -118,7 +125,7 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
     for part in (
         "2 min 30 s",
         "exit_nonzero: rank 0 exited with 3",
-        "user: CUDA out of memory",
+        "CUDA out of memory",
         "Less batch.",
         "python train.py",
     ):
