@@ -25,6 +25,7 @@ class Cycle(models.Model):
     waiting = models.PositiveIntegerField(default=0)
     placed = models.PositiveIntegerField(default=0)
     held = models.PositiveIntegerField(default=0)
+    repeats = models.PositiveIntegerField(default=0, help_text="How many later cycles changed nothing either.")
     refused = models.PositiveIntegerField(default=0)
     refusals = models.JSONField(default=list)
     snapshot = models.BinaryField(null=True, help_text="Compressed JSON.")
@@ -41,14 +42,3 @@ class Cycle(models.Model):
     def duration_ms(self) -> float:
         """From the snapshot to the end of the apply."""
         return self.snapshot_ms + self.decide_ms + self.apply_ms
-
-
-class CycleRunner(models.Model):
-    """Which database backend runs a pool's cycle now, so that one that hangs can be ended."""
-
-    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, primary_key=True)
-    backend_pid = models.IntegerField(null=True)
-    since = models.DateTimeField(null=True)
-
-    def __str__(self) -> str:
-        return f"runner of {self.pool_id}"

@@ -22,7 +22,6 @@ class Pool(models.Model):
     placement_params = models.JSONField(default=dict, blank=True)
     guard = models.CharField(max_length=40, default="quota")
     guard_params = models.JSONField(default=dict, blank=True)
-    paused = models.BooleanField(default=False, help_text="A paused pool starts nothing new.")
 
     beat_s = models.FloatField(default=5)
     suspect_after_s = models.FloatField(default=15)
@@ -147,3 +146,17 @@ class NodeLease(models.Model):
 
     def __str__(self) -> str:
         return f"epoch {self.epoch} of node {self.pk}"
+
+
+class Tick(models.Model):
+    """When a part of the platform last said that it works: `web` answers calls, `reaper` looks for lost nodes.
+
+    A silence that is the platform's own must cost no node its lease.
+    """
+
+    name = models.CharField(max_length=20, primary_key=True)
+    at = models.DateTimeField(db_default=DatabaseNow())
+    answering_since = models.DateTimeField(db_default=DatabaseNow())
+
+    def __str__(self) -> str:
+        return self.name

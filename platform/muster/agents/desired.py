@@ -1,0 +1,60 @@
+"""The set of allocations that should exist on a node, as its agent is told: complete every time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.common.clock import database_now
+from muster.fleet.models import Node
+from muster.jobs.models import Allocation
+from nodeagent.protocol import Action, DesiredAllocation
+from scheduler.lifecycle import AllocationState
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredSet:
+    """What should exist, and a name for it that changes exactly when it does."""
+
+    allocations: tuple[DesiredAllocation, ...]
+    observed: dict[int, str]
+    generation: str
+
+
+def desired_set(node: Node) -> DesiredSet:
+    """The node's desired set, read in one query."""
+    rows = list(
+        Allocation.objects.filter(node=node)
+        .exclude(state=AllocationState.RELEASED)
+        .select_related("attempt__job")
+        .order_by("pk")
+    )
+    now = database_now() if any(row.attempt.job.time_limit_s for row in rows) else None
+    desired = tuple(_desired(row, now) for row in rows)
+    # The time that is left runs down by itself and is no news; the limit would be.
+    essence = [
+        [one.id, one.fence, one.action.value, row.attempt.job.time_limit_s]
+        for one, row in zip(desired, rows, strict=True)
+    ]
+    generation = hashlib.sha256(json.dumps(essence).encode()).hexdigest()[:16]
+    return DesiredSet(desired, {row.pk: row.observed for row in rows}, generation)
+
+
+def _desired(allocation: Allocation, now: datetime | None) -> DesiredAllocation:
+    attempt, job = allocation.attempt, allocation.attempt.job
+    if allocation.state == AllocationState.RELEASING:
+        return DesiredAllocation(
+            id=allocation.pk,
+            fence=attempt.pk,
+            action=Action.STOP,
+            signal=job.spec["checkpoint"]["signal"],
+            grace_s=job.grace_s,
+            reason=attempt.reason,
+        )
+    left_s = None
+    if job.time_limit_s is not None and now is not None:
+        ran_s = (now - attempt.running_at).total_seconds() if attempt.running_at else 0.0
+        left_s = job.time_limit_s - ran_s
+    return DesiredAllocation(id=allocation.pk, fence=attempt.pk, action=Action.RUN, time_left_s=left_s)

@@ -1,0 +1,205 @@
+"""The routes of the agents' protocol, on the asynchronous side: a long-poll holds no thread and no connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from muster.agents import services
+from muster.agents.desired import desired_set
+from muster.common.asgi import in_thread, read_body
+from muster.common.errors import Invalid, MusterError
+from muster.events.hub import hub
+from muster.events.redis import node_channel
+from muster.fleet.leases import Unauthorized, node_of_credential
+from muster.fleet.models import Node
+from muster.jobs.uploads import open_code
+from muster.logs.store import Chunk, Gap, append, finish
+from nodeagent.protocol import (
+    CONTENT_RANGE_HEADER,
+    CRC32_HEADER,
+    DROPPED_HEADER,
+    FENCE_HEADER,
+    MAX_CHUNK_BYTES,
+    BeatRequest,
+    ClaimRequest,
+    EndRequest,
+    LogFinishRequest,
+    ProtocolError,
+    RegisterRequest,
+    SyncRequest,
+    crc32_hex,
+)
+
+LARGEST_BODY = 4 << 20
+READ_AGAIN_AFTER_S = 5.0
+
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/\*")
+_DROPPED = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+
+M = TypeVar("M", RegisterRequest, BeatRequest, SyncRequest, ClaimRequest, EndRequest, LogFinishRequest)
+
+
+async def register(request: Request) -> Response:
+    """Enrol an agent, or let it come back."""
+    message = await _message(request, RegisterRequest)
+    answer = await in_thread(services.register_agent, _secret(request), message)
+    return JSONResponse(answer.to_dict())
+
+
+async def beat(request: Request) -> Response:
+    """Renew the lease."""
+    message = await _message(request, BeatRequest)
+    secret = _secret(request)
+    answer = await in_thread(lambda: services.beat(node_of_credential(secret), message))
+    return JSONResponse(answer.to_dict())
+
+
+async def sync(request: Request) -> Response:
+    """Exchange what runs for what should run; wait for news if there is none."""
+    message = await _message(request, SyncRequest)
+    node = await _node(request)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + min(max(message.wait_s, 0.0), services.SYNC_WAIT_S)
+    with hub.waiter(node_channel(node.pk)) as waiter:
+        desired = await in_thread(services.sync, node, message)
+        while desired.generation == message.generation and (left_s := until - loop.time()) > 0:
+            await waiter.wait(min(left_s, READ_AGAIN_AFTER_S))
+            if await request.is_disconnected():
+                break
+            desired = await in_thread(desired_set, node)
+    return JSONResponse(services.sync_answer(node, desired).to_dict())
+
+
+async def claim(request: Request) -> Response:
+    """Give the launch spec of an allocation to the boot that claims it."""
+    message = await _message(request, ClaimRequest)
+    secret, allocation_id = _secret(request), _id(request)
+    answer = await in_thread(lambda: services.claim(node_of_credential(secret), allocation_id, message))
+    return JSONResponse(answer.to_dict())
+
+
+async def end(request: Request) -> Response:
+    """Take the end of an allocation."""
+    message = await _message(request, EndRequest)
+    secret, allocation_id = _secret(request), _id(request)
+    await in_thread(lambda: services.end(node_of_credential(secret), allocation_id, message))
+    return JSONResponse({})
+
+
+async def log(request: Request) -> Response:
+    """Append a chunk of a log."""
+    body = await read_body(request, largest=MAX_CHUNK_BYTES)
+    secret, allocation_id = _secret(request), _id(request)
+    chunk = _chunk(request, body)
+    fence = _number(request, FENCE_HEADER)
+    try:
+        size = await in_thread(
+            lambda: append(services.allocation_of(node_of_credential(secret), allocation_id, fence), chunk)
+        )
+    except Gap as gap:
+        return JSONResponse({"size": gap.size}, status_code=416)
+    return JSONResponse({"size": size}, status_code=202)
+
+
+async def log_finish(request: Request) -> Response:
+    """Close a log and compare it with what the agent spooled."""
+    message = await _message(request, LogFinishRequest)
+    secret, allocation_id = _secret(request), _id(request)
+    await in_thread(
+        lambda: finish(
+            services.allocation_of(node_of_credential(secret), allocation_id, message.fence),
+            size=message.size,
+            sha256=message.sha256,
+            holes=[(start, last + 1) for start, last in message.holes],
+        )
+    )
+    return JSONResponse({})
+
+
+async def code(request: Request) -> Response:
+    """The code archive of a job on this node."""
+    secret, sha256 = _secret(request), request.path_params["sha256"]
+    await in_thread(lambda: services.require_code_of(node_of_credential(secret), sha256))
+    return FileResponse(await in_thread(open_code, sha256), media_type="application/gzip")
+
+
+async def _node(request: Request) -> Node:
+    return await in_thread(node_of_credential, _secret(request))
+
+
+async def _message(request: Request, kind: type[M]) -> M:
+    body = await read_body(request, largest=LARGEST_BODY)
+    try:
+        return kind.from_dict(json.loads(body))
+    except RecursionError as error:
+        raise MusterError("the body nests too deeply") from error
+    except ProtocolError as error:
+        raise Invalid(str(error)) from error
+    except ValueError as error:
+        raise MusterError("the body is not JSON") from error
+
+
+def _secret(request: Request) -> str:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise Unauthorized("send the node's credential: Authorization: Bearer …")
+    return secret.strip()
+
+
+def _id(request: Request) -> int:
+    number: int = request.path_params["id"]
+    return number
+
+
+def _number(request: Request, header: str) -> int:
+    text = request.headers.get(header, "")
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise Invalid.field(header, "send a whole number")
+    return int(text)
+
+
+def _chunk(request: Request, body: bytes) -> Chunk:
+    match = _RANGE.fullmatch(request.headers.get(CONTENT_RANGE_HEADER, ""))
+    if not match:
+        raise Invalid.field(CONTENT_RANGE_HEADER, "write bytes FIRST-LAST/*")
+    first, last = int(match[1]), int(match[2])
+    if last - first + 1 != len(body):
+        raise Invalid.field(CONTENT_RANGE_HEADER, f"it names {last - first + 1} bytes, and the body has {len(body)}")
+    checksum = crc32_hex(body)
+    if request.headers.get(CRC32_HEADER, "").lower() != checksum:
+        raise Invalid.field(CRC32_HEADER, "it is not the checksum of the body")
+    dropped = request.headers.get(DROPPED_HEADER)
+    hole = None
+    if dropped is not None:
+        parts = _DROPPED.fullmatch(dropped)
+        if not parts or int(parts[1]) > int(parts[2]):
+            raise Invalid.field(DROPPED_HEADER, "write FIRST-LAST")
+        hole = (int(parts[1]), int(parts[2]) + 1)
+    return Chunk(offset=first, body=body, crc32=int(checksum, 16), dropped=hole)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def _post(path: str, handler: Handler) -> Route:
+    return Route(path, handler, methods=["POST"])
+
+
+ROUTES = [
+    _post("/agent/v1/register", register),
+    _post("/agent/v1/beat", beat),
+    _post("/agent/v1/sync", sync),
+    _post("/agent/v1/allocations/{id:int}/claim", claim),
+    _post("/agent/v1/allocations/{id:int}/end", end),
+    Route("/agent/v1/allocations/{id:int}/log", log, methods=["PATCH"]),
+    _post("/agent/v1/allocations/{id:int}/log:finish", log_finish),
+    Route("/agent/v1/code/{sha256}", code, methods=["GET"]),
+]

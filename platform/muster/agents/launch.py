@@ -1,0 +1,88 @@
+"""What an agent needs to start one rank of a gang."""
+
+from __future__ import annotations
+
+from muster.jobs.models import Allocation
+from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
+
+
+def launch_spec(allocation_id: int) -> LaunchSpec:
+    """The launch spec of a claimed allocation."""
+    allocation = Allocation.objects.select_related(
+        "attempt__job__owner", "attempt__job__pool", "attempt__job__code"
+    ).get(pk=allocation_id)
+    attempt, job = allocation.attempt, allocation.attempt.job
+    spec = job.spec
+    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True)
+    return LaunchSpec(
+        allocation_id=allocation.pk,
+        job_id=job.pk,
+        attempt=attempt.number,
+        rank=allocation.rank,
+        fence=attempt.pk,
+        name=job.name,
+        owner=job.owner.username,
+        command=spec["command"],
+        uid=job.owner.uid,
+        gids=tuple(job.owner.gids),
+        workdir=spec["workdir"],
+        env={**spec["env"], **gang_environment(allocation)},
+        gpu_uuids=tuple(uuids),
+        cpus=allocation.cpus,
+        memory_mib=allocation.memory_mib,
+        time_limit_s=job.time_limit_s,
+        stop_signal=spec["checkpoint"]["signal"],
+        grace_s=job.grace_s,
+        stop_after_s=job.pool.stop_after_s,
+        on_disconnect=OnDisconnect(spec["on_disconnect"]),
+        code=CodeRef(sha256=job.code.sha256, size=job.code.size) if job.code else None,
+        log_cap_bytes=job.pool.log_max_bytes_per_job,
+    )
+
+
+def gang_environment(allocation: Allocation) -> dict[str, str]:
+    """The variables by which a rank finds the others: ours, torchrun's, and Slurm's where the job asks for them.
+
+    RANK is the rank of the node and WORLD_SIZE the number of nodes: that is how many processes the platform starts.
+    """
+    attempt, job = allocation.attempt, allocation.attempt.job
+    nodes = attempt.allocations.select_related("node").order_by("rank")
+    addresses = [one.node.address or one.node.name for one in nodes]
+    names = [one.node.name for one in nodes]
+    rank, count = str(allocation.rank), str(len(addresses))
+    variables = {
+        "MUSTER_JOB_ID": str(job.pk),
+        "MUSTER_JOB_NAME": job.name,
+        "MUSTER_ATTEMPT": str(attempt.number),
+        "MUSTER_RANK": rank,
+        "MUSTER_NNODES": count,
+        "MUSTER_NODE_ADDRS": ",".join(addresses),
+        "MUSTER_NODE": allocation.node.name,
+        "MUSTER_GPUS": str(job.gpus),
+        "MUSTER_CPUS": str(allocation.cpus),
+        "MASTER_ADDR": attempt.master_addr,
+        "MASTER_PORT": str(attempt.master_port),
+        "NODE_RANK": rank,
+        "RANK": rank,
+        "WORLD_SIZE": count,
+        "LOCAL_RANK": "0",
+    }
+    if job.spec.get("slurm_env"):
+        variables |= {
+            "SLURM_JOB_ID": str(job.pk),
+            "SLURM_JOBID": str(job.pk),
+            "SLURM_JOB_NAME": job.name,
+            "SLURM_NNODES": count,
+            "SLURM_JOB_NUM_NODES": count,
+            "SLURM_NODEID": rank,
+            "SLURM_PROCID": rank,
+            "SLURM_LOCALID": "0",
+            "SLURM_NTASKS": count,
+            "SLURM_JOB_NODELIST": ",".join(names),
+            "SLURM_NODELIST": ",".join(names),
+            "SLURMD_NODENAME": allocation.node.name,
+            "SLURM_GPUS_ON_NODE": str(job.gpus),
+            "SLURM_CPUS_ON_NODE": str(allocation.cpus),
+            "SLURM_RESTART_COUNT": str(attempt.number - 1),
+        }
+    return variables

@@ -1,0 +1,213 @@
+"""What each call of an agent does; the endpoint brings the bodies and carries the answers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F
+
+from muster.agents.desired import DesiredSet, desired_set
+from muster.agents.launch import launch_spec
+from muster.common.errors import Conflict, NotFound
+from muster.common.models import DatabaseNow
+from muster.events.services import record, wake_pool
+from muster.fleet.inventory import Reported, ReportedGpu
+from muster.fleet.leases import register, renew, require_epoch
+from muster.fleet.models import Gpu, GpuReading, Node, Pool
+from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, report_running
+from muster.jobs.models import Allocation
+from nodeagent.protocol import (
+    PROTOCOL_VERSION,
+    BeatRequest,
+    BeatResponse,
+    ClaimRequest,
+    EndRequest,
+    GpuSample,
+    HealthEvent,
+    LaunchSpec,
+    Observed,
+    RegisterRequest,
+    RegisterResponse,
+    SyncRequest,
+    SyncResponse,
+    Timers,
+)
+from scheduler.lifecycle import AllocationState, Reason
+from scheduler.lifecycle import Observed as KnownObserved
+
+SYNC_WAIT_S = 25.0
+_OLDEST_PROTOCOL = 1
+
+
+def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
+    """A new epoch for the node; what a reboot of it has ended is let go."""
+    if not _OLDEST_PROTOCOL <= request.protocol <= PROTOCOL_VERSION:
+        raise Conflict(
+            f"the agent speaks protocol {request.protocol}; this platform speaks "
+            f"{_OLDEST_PROTOCOL} to {PROTOCOL_VERSION}"
+        )
+    inventory = request.inventory
+    gpus = tuple(ReportedGpu(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib) for gpu in inventory.gpus)
+    details: dict[str, Any] = {
+        "hostname": inventory.hostname,
+        "disk_mib": inventory.disk_mib,
+        "driver_version": inventory.driver_version,
+        "runtimes": list(inventory.runtimes),
+        "topology": [list(row) for row in inventory.topology],
+    }
+    registration = register(
+        secret=secret,
+        credential=request.credential,
+        boot_id=request.boot_id,
+        agent_version=request.agent_version,
+        reported=Reported(
+            address=inventory.address,
+            cpus=inventory.cpus,
+            memory_mib=inventory.memory_mib,
+            labels=dict(inventory.labels),
+            details=details,
+            gpus=gpus,
+        ),
+    )
+    node = registration.node
+    _let_go_of_other_boots(node, request.boot_id)
+    return RegisterResponse(
+        protocol=PROTOCOL_VERSION,
+        node_id=node.pk,
+        node_name=node.name,
+        cluster_id=settings.PUBLIC_URL,
+        epoch=registration.epoch,
+        timers=timers_of(node.pool),
+    )
+
+
+def beat(node: Node, request: BeatRequest) -> BeatResponse:
+    """The lease renewed."""
+    renew(node=node, epoch=request.epoch, seq=request.seq)
+    return BeatResponse(timers=timers_of(node.pool))
+
+
+def sync(node: Node, request: SyncRequest) -> DesiredSet:
+    """Take over what the agent reports, and read what it should have."""
+    require_epoch(node=node, epoch=request.epoch)
+    desired = desired_set(node)
+    for report in request.allocations:
+        if report.observed == Observed.RUNNING and desired.observed.get(report.id) == KnownObserved.STARTING:
+            report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
+    _store_samples(node, request.gpus)
+    for event in request.health:
+        _take_health_event(node, event)
+    return desired
+
+
+def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
+    """The answer that carries a desired set."""
+    return SyncResponse(
+        generation=desired.generation, timers=timers_of(node.pool), desired=desired.allocations, log_pause_s=0.0
+    )
+
+
+def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
+    """The launch spec of an allocation that is now this boot's."""
+    require_epoch(node=node, epoch=request.epoch)
+    claim_allocation(node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id)
+    return launch_spec(allocation_id)
+
+
+def end(node: Node, allocation_id: int, request: EndRequest) -> None:
+    """The end of a rank, taken over."""
+    end_allocation(
+        node_id=node.pk,
+        allocation_id=allocation_id,
+        fence=request.fence,
+        boot_id=request.boot_id,
+        end=End(
+            reason=Reason(request.reason.value),
+            exit_code=request.exit_code if request.signal is None else 128 + request.signal,
+            detail=request.detail,
+            started=request.started,
+        ),
+    )
+
+
+def allocation_of(node: Node, allocation_id: int, fence: int) -> Allocation:
+    """The node's allocation under this fence, whatever its state: logs may come after the end."""
+    allocation = Allocation.objects.select_related("attempt__job__pool").filter(pk=allocation_id, node=node).first()
+    if allocation is None:
+        raise NotFound("this node has no such allocation")
+    if allocation.attempt_id != fence:
+        raise Conflict("the fence is not that of this allocation's attempt")
+    return allocation
+
+
+def require_code_of(node: Node, sha256: str) -> None:
+    """Return if a job on this node needs the archive; an agent reads no other code."""
+    held = Allocation.objects.filter(node=node, attempt__job__code_id=sha256).exclude(state=AllocationState.RELEASED)
+    if not held.exists():
+        raise NotFound("no job on this node needs such an archive")
+
+
+def timers_of(pool: Pool) -> Timers:
+    """The pool's timers as agents are told."""
+    return Timers(
+        beat_s=pool.beat_s,
+        suspect_s=pool.suspect_after_s,
+        unreachable_s=pool.unreachable_after_s,
+        stop_after_s=pool.stop_after_s,
+        sync_wait_s=SYNC_WAIT_S,
+        orphan_grace_s=pool.orphan_grace_s,
+        log_max_bytes_per_job=pool.log_max_bytes_per_job,
+    )
+
+
+def _let_go_of_other_boots(node: Node, boot_id: str) -> None:
+    """A machine that has booted again runs nothing of before: that is proof enough to free the GPUs."""
+    stale = (
+        Allocation.objects.filter(node=node)
+        .exclude(state=AllocationState.RELEASED)
+        .exclude(boot_id__in=["", boot_id])
+        .values_list("attempt_id", flat=True)
+    )
+    for attempt_id in sorted(set(stale)):
+        lose_allocations(
+            attempt_id=attempt_id,
+            node_id=node.pk,
+            reason=Reason.NODE_REBOOTED,
+            detail=f"node {node.name} has booted again",
+            actor="platform",
+        )
+
+
+def _store_samples(node: Node, samples: tuple[GpuSample, ...]) -> None:
+    if not samples:
+        return
+    ids = dict(Gpu.objects.filter(node=node, present=True).values_list("uuid", "pk"))
+    readings = [
+        GpuReading(
+            gpu_id=ids[sample.uuid],
+            at=DatabaseNow(),
+            **{name: value for name, value in asdict(sample).items() if name not in {"uuid", "processes"}},
+            processes=sample.processes or 0,
+        )
+        for sample in samples
+        if sample.uuid in ids
+    ]
+    fields = ["at", "utilization", "memory_used_mib", "power_w", "temperature_c", "processes"]
+    GpuReading.objects.bulk_create(readings, update_conflicts=True, unique_fields=["gpu"], update_fields=fields)
+
+
+def _take_health_event(node: Node, event: HealthEvent) -> None:
+    """Store the event; a GPU that left the bus gets no more jobs until an operator says so."""
+    gpu = Gpu.objects.filter(node=node, uuid=event.gpu_uuid).first() if event.gpu_uuid else None
+    record(
+        "gpu.health" if gpu else "node.health",
+        actor=f"agent of {node.name}",
+        node_id=node.pk,
+        data={"node": node.name, "kind": event.kind[:60], "gpu": event.gpu_uuid, "detail": event.detail[:500]},
+    )
+    if gpu and event.kind == "gpu_lost" and gpu.healthy:
+        Gpu.objects.filter(pk=gpu.pk).update(healthy=False)
+        Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
+        wake_pool(node.pool_id)

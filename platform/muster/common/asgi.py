@@ -1,0 +1,97 @@
+"""The asynchronous side of the web process: database work in threads that persist, and refusals as problems."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from muster.common.errors import MusterError, TooLarge, Unavailable
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Threads keep their database connections; a thread made for one call would open one each time.
+_POOL = ThreadPoolExecutor(max_workers=12, thread_name_prefix="db")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The function's result, computed in a thread that may use the database."""
+    return await asyncio.get_running_loop().run_in_executor(_POOL, partial(_call, partial(function, *args, **kwargs)))
+
+
+def _call(function: Callable[[], T]) -> T:
+    # Marks the connection for a health check and closes it if it broke or is too old.
+    close_old_connections()
+    try:
+        return function()
+    except (OperationalError, InterfaceError) as error:
+        close_old_connections()
+        raise Unavailable("the database does not answer; send the call again") from error
+    except DatabaseError:
+        close_old_connections()
+        raise
+
+
+async def read_body(request: Request, *, largest: int) -> bytes:
+    """The whole body; `TooLarge` as soon as it is longer than `largest` bytes."""
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared) > largest:
+        raise TooLarge(f"the body may have {largest} bytes at most")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > largest:
+            raise TooLarge(f"the body may have {largest} bytes at most")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def problem(error: MusterError) -> Response:
+    """The refusal as an RFC 9457 problem document."""
+    body = {
+        "type": f"about:blank#{error.code}",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "errors": [{"field": one.field, "message": one.message} for one in error.errors],
+    }
+    headers = {}
+    if error.status == 503:
+        headers["Retry-After"] = "1"
+    return JSONResponse(body, status_code=error.status, media_type="application/problem+json", headers=headers)
+
+
+async def on_refusal(_request: Request, error: Exception) -> Response:
+    """Starlette's handler for refusals."""
+    if not isinstance(error, MusterError):
+        raise error
+    return problem(error)
+
+
+async def on_disconnect(_request: Request, _error: Exception) -> Response:
+    """Starlette's handler for a client that left in the middle of its body: nobody reads this answer."""
+    return Response(status_code=400)
+
+
+async def on_failure(request: Request, error: Exception) -> Response:
+    """Starlette's handler for what nobody foresaw: logged whole, told without details."""
+    log.error("unexpected_error path=%s", request.url.path, exc_info=error)
+    return JSONResponse(
+        {"type": "about:blank#internal", "title": "Internal error", "status": 500, "detail": "", "errors": []},
+        status_code=500,
+        media_type="application/problem+json",
+    )
+
+
+EXCEPTION_HANDLERS = {MusterError: on_refusal, ClientDisconnect: on_disconnect, Exception: on_failure}

@@ -1,0 +1,46 @@
+"""What would become of a job that is not submitted yet: the same decision as a cycle's, nothing stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from muster.accounts.models import User
+from muster.common.clock import database_now
+from muster.dispatch.cycles import config_of
+from muster.dispatch.holds import hold_as_data
+from muster.dispatch.snapshot import job_view, pool_snapshot
+from muster.jobs.services import draft_job
+from scheduler.cycle import forecast
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The answer to a dry run; `position` is the place the job would get in its virtual cluster's queue."""
+
+    spec: dict[str, Any]
+    gpus_total: int
+    feasible: bool
+    fits_quota: bool
+    starts_now: bool
+    hold: dict[str, Any] | None
+    position: int | None
+
+
+def dry_run(*, user: User, data: object) -> DryRun:
+    """What would become of the job; raises what submitting it would raise."""
+    job = draft_job(user=user, data=data)
+    job.submitted_at = job.eligible_at = database_now()
+    snapshot = pool_snapshot(job.pool, seed=job.pool_id)
+    # One more than any id there is: between equals the youngest job is last.
+    newest = max((waiting.id for waiting in snapshot.waiting), default=0)
+    answer = forecast(snapshot, config_of(job.pool), job_view(job, job_id=newest + 1))
+    return DryRun(
+        spec=job.spec,
+        gpus_total=job.gpus_total,
+        feasible=answer.feasible,
+        fits_quota=answer.fits_quota,
+        starts_now=answer.starts_now,
+        hold=hold_as_data(answer.hold) if answer.hold else None,
+        position=answer.hold.position if answer.hold else None,
+    )

@@ -1,0 +1,127 @@
+"""Looking for what nobody reports: silent nodes, attempts nobody claims, jobs past their time."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.db.models import Q
+
+from muster.common.clock import database_now
+from muster.fleet.leases import answering_since, judge_nodes
+from muster.fleet.models import Node, Pool
+from muster.jobs.attempts import lose_allocations, stop_attempt
+from muster.jobs.models import Allocation, Attempt
+from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeHealth, Reason
+
+log = logging.getLogger(__name__)
+
+# The agent enforces time limits itself; the platform does so only when it plainly has not.
+TIME_LIMIT_SLACK_S = 60
+
+
+def reap(pool: Pool) -> None:
+    """Judge the pool's nodes, and draw the consequences for what runs on them.
+
+    1. Nodes that are silent become suspect, then down; their attempts are marked unreachable and keep their GPUs.
+    2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go.
+    3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
+    """
+    down = judge_nodes(pool)
+    _mark_unreachable(pool, down)
+    _let_go_past_fence(pool)
+    _stop_unclaimed(pool)
+    _stop_overdue(pool)
+
+
+def _mark_unreachable(pool: Pool, down: list[Node]) -> None:
+    """Set and clear `unreachable_since`, and the fence that goes with it.
+
+    The fence counts from when the node was last heard of, or from when the platform was back, whichever is later:
+    the agent counts from the request that it knows was answered, so it always stops first.
+    """
+    since = answering_since(database_now())
+    live = Attempt.objects.filter(job__pool=pool, state__in=ATTEMPT_LIVE)
+    for node in down:
+        heard = max(node.lease.seen_at, since)
+        for attempt in (
+            live.filter(unreachable_since__isnull=True, allocations__node=node)
+            .exclude(allocations__state=AllocationState.RELEASED, allocations__node=node)
+            .select_related("job")
+            .distinct()
+        ):
+            fence_s = pool.stop_after_s + min(attempt.job.grace_s, pool.max_grace_s) + pool.fence_margin_s
+            Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE).update(
+                unreachable_since=heard, fence_at=heard + timedelta(seconds=fence_s)
+            )
+    reachable = live.filter(unreachable_since__isnull=False).exclude(
+        pk__in=Allocation.objects.filter(node__health=NodeHealth.DOWN)
+        .exclude(state=AllocationState.RELEASED)
+        .values("attempt_id")
+    )
+    reachable.update(unreachable_since=None, fence_at=None)
+
+
+def _let_go_past_fence(pool: Pool) -> None:
+    """Lose what lies on nodes that stayed away until the fence; `on_disconnect: keep` waits for the node itself."""
+    held = (
+        Allocation.objects.filter(
+            node__pool=pool,
+            node__health=NodeHealth.DOWN,
+            attempt__state__in=ATTEMPT_LIVE,
+            attempt__fence_at__lt=database_now(),
+        )
+        .exclude(state=AllocationState.RELEASED)
+        .exclude(attempt__job__spec__on_disconnect="keep", claimed_at__isnull=False)
+        .select_related("node")
+        .order_by("attempt_id", "pk")
+    )
+    for allocation in held:
+        lose_allocations(
+            attempt_id=allocation.attempt_id,
+            node_id=allocation.node_id,
+            reason=Reason.NODE_LOST,
+            detail=f"node {allocation.node.name} stayed away until the fence had passed",
+            actor="platform",
+        )
+
+
+def _stop_unclaimed(pool: Pool) -> None:
+    """Stop attempts of which a rank was not claimed in time; a claim that comes now finds the attempt stopping."""
+    limit = database_now() - timedelta(seconds=pool.claim_timeout_s)
+    overdue = Attempt.objects.filter(
+        Q(state=AttemptState.PLACED) | Q(state=AttemptState.STARTING),
+        job__pool=pool,
+        placed_at__lt=limit,
+        unreachable_since__isnull=True,
+        allocations__state=AllocationState.RESERVED,
+    )
+    for attempt_id in overdue.distinct().order_by("pk").values_list("pk", flat=True):
+        nodes = Node.objects.filter(
+            allocations__attempt_id=attempt_id, allocations__state=AllocationState.RESERVED
+        ).values_list("name", flat=True)
+        stop_attempt(
+            attempt_id=attempt_id,
+            outcome=AttemptState.FAILED,
+            reason=Reason.NOT_CLAIMED,
+            detail=f"not claimed within {pool.claim_timeout_s:g}s by {', '.join(nodes)}",
+            actor="platform",
+        )
+
+
+def _stop_overdue(pool: Pool) -> None:
+    running = Attempt.objects.filter(
+        job__pool=pool, state=AttemptState.RUNNING, job__time_limit_s__isnull=False, unreachable_since__isnull=True
+    ).select_related("job")
+    now = database_now()
+    for attempt in running:
+        ran_s = (now - (attempt.running_at or now)).total_seconds()
+        limit_s = attempt.job.time_limit_s or 0
+        if ran_s > limit_s + TIME_LIMIT_SLACK_S:
+            stop_attempt(
+                attempt_id=attempt.pk,
+                outcome=AttemptState.FAILED,
+                reason=Reason.TIME_LIMIT,
+                detail=f"it ran past its limit of {limit_s:g}s",
+                actor="platform",
+            )

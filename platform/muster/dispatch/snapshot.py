@@ -1,0 +1,200 @@
+"""The world of a pool as one decision sees it, read from Postgres in one transaction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from django.db import connection, transaction
+from django.db.models import Q
+
+from muster.common.clock import database_now
+from muster.fleet.models import Gpu, Node, Pool
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.tenants.models import Quota, VirtualCluster
+from scheduler import model
+from scheduler.lifecycle import (
+    ATTEMPT_LIVE,
+    AllocationState,
+    AttemptState,
+    Desired,
+    JobClass,
+    JobState,
+    NodeAdmin,
+    NodeHealth,
+)
+
+_JOB_FIELDS = (
+    "id",
+    "tenant_id",
+    "vc_id",
+    "owner_id",
+    "priority",
+    "klass",
+    "gpu_type",
+    "gpus",
+    "nodes",
+    "cpus",
+    "memory_mib",
+    "submitted_at",
+    "eligible_at",
+    "time_limit_s",
+    "attained_gpu_s",
+    "avoid_nodes",
+)
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """A transaction in which every query sees the same moment; nothing can be written in it."""
+    with transaction.atomic():
+        # Inside a test's or a caller's transaction the level cannot be changed any more; there, nothing else runs.
+        if not connection.in_atomic_block or len(connection.savepoint_ids) == 0:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
+
+
+def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
+    """The pool as it is now: every node, every waiting job, every live attempt."""
+    with one_moment():
+        waiting = Job.objects.filter(pool=pool, state=JobState.QUEUED, desired=Desired.RUN)
+        return model.Snapshot(
+            now=database_now().timestamp(),
+            seed=seed,
+            pool_id=pool.pk,
+            nodes=_nodes(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)),
+            waiting=_waiting(waiting.order_by("pk").values(*_JOB_FIELDS)),
+            running=_running(Q(job__pool=pool)),
+            **_virtual_clusters(Q(pool=pool)),
+        )
+
+
+def locked_snapshot(pool: Pool, job: Job, nodes: list[Node], *, now: datetime) -> model.Snapshot:
+    """A small snapshot for the law: one job, the nodes its gang would use, and whoever holds anything that counts.
+
+    What counts: every live attempt on these nodes, and every live attempt of the job's virtual cluster.
+    """
+    node_ids = [node.pk for node in nodes]
+    relevant = Q(allocations__node__in=node_ids) | Q(job__vc_id=job.vc_id)
+    values = Job.objects.filter(pk=job.pk, state=JobState.QUEUED, desired=Desired.RUN).values(*_JOB_FIELDS)
+    # A virtual cluster's GPUs may lie on other nodes: the guard counts them by type, so their nodes come along.
+    held_elsewhere = Node.objects.filter(
+        allocations__attempt__job__vc_id=job.vc_id, allocations__attempt__state__in=ATTEMPT_LIVE
+    ).exclude(pk__in=node_ids)
+    return model.Snapshot(
+        now=now.timestamp(),
+        seed=0,
+        pool_id=pool.pk,
+        nodes=_nodes([*nodes, *held_elsewhere.distinct()]),
+        waiting=_waiting(values),
+        running=_running(relevant),
+        **_virtual_clusters(Q(pk=job.vc_id)),
+    )
+
+
+def job_view(job: Job, *, job_id: int) -> model.Job:
+    """A job that is not stored yet, as a decision would see it."""
+    values = {name: getattr(job, name) for name in _JOB_FIELDS}
+    return _job(values | {"id": job_id})
+
+
+def _nodes(nodes: Iterable[Node]) -> tuple[model.Node, ...]:
+    rows = sorted(nodes, key=lambda node: node.pk)
+    gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
+    fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
+    query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
+    for values in query.values_list(*fields):
+        gpu = model.Gpu(*values)
+        gpus[gpu.node_id].append(gpu)
+    return tuple(
+        model.Node(
+            id=node.pk,
+            name=node.name,
+            rack=node.rack,
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            version=node.version,
+            schedulable=node.admin == NodeAdmin.ACTIVE and node.health == NodeHealth.READY,
+            why_not=_why_not(node),
+            gpus=tuple(gpus[node.pk]),
+        )
+        for node in rows
+    )
+
+
+def _why_not(node: Node) -> str:
+    if node.admin != NodeAdmin.ACTIVE:
+        return f"{node.admin}: {node.reason}"
+    return "" if node.health == NodeHealth.READY else str(node.health)
+
+
+def _virtual_clusters(which: Q) -> dict[str, tuple[model.Tenant, ...] | tuple[model.VirtualCluster, ...]]:
+    rows = list(VirtualCluster.objects.filter(which).select_related("tenant").order_by("pk"))
+    quotas: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for vc_id, gpu_type, gpus in (
+        Quota.objects.filter(vc__in=[row.pk for row in rows])
+        .order_by("vc_id", "gpu_type")
+        .values_list("vc_id", "gpu_type", "gpus")
+    ):
+        quotas[vc_id][gpu_type] = gpus
+    tenants = {row.tenant_id: row.tenant for row in rows}
+    return {
+        "tenants": tuple(model.Tenant(pk, tenants[pk].name, tenants[pk].weight) for pk in sorted(tenants)),
+        "vcs": tuple(model.VirtualCluster(row.pk, row.tenant_id, row.name, quotas[row.pk]) for row in rows),
+    }
+
+
+def _waiting(rows: Iterable[dict[str, object]]) -> tuple[model.Job, ...]:
+    return tuple(_job(row) for row in rows)
+
+
+def _job(values: dict[str, object]) -> model.Job:
+    row: dict[str, object] = dict(values)
+    submitted_at, eligible_at, avoid = row["submitted_at"], row["eligible_at"], row["avoid_nodes"]
+    row["submitted_at"] = submitted_at.timestamp() if isinstance(submitted_at, datetime) else 0.0
+    row["eligible_at"] = eligible_at.timestamp() if isinstance(eligible_at, datetime) else 0.0
+    row["avoid_nodes"] = tuple(avoid) if isinstance(avoid, list) else ()
+    row["gpu_type"] = row["gpu_type"] or None
+    row["klass"] = JobClass(str(row["klass"]))
+    # A queued job has no live attempt: its state changes only when the last allocation has been released.
+    return model.Job(**row, preemptible=row["klass"] is JobClass.OPPORTUNISTIC, still_stopping=False)  # type: ignore[arg-type]
+
+
+def _running(which: Q) -> tuple[model.Running, ...]:
+    attempts = {
+        pk: (job_id, vc_id, klass, state, placed_at)
+        for pk, job_id, vc_id, klass, state, placed_at in Attempt.objects.filter(which, state__in=ATTEMPT_LIVE)
+        .distinct()
+        .order_by("pk")
+        .values_list("pk", "job_id", "job__vc_id", "job__klass", "state", "placed_at")
+    }
+    gpus: defaultdict[int, list[int]] = defaultdict(list)
+    for allocation_id, gpu_id in (
+        GpuClaim.objects.filter(allocation__attempt__in=attempts, released_at__isnull=True)
+        .order_by("gpu_id")
+        .values_list("allocation_id", "gpu_id")
+    ):
+        gpus[allocation_id].append(gpu_id)
+    views: defaultdict[int, list[model.AllocationView]] = defaultdict(list)
+    for pk, attempt_id, node_id, rank, cpus, memory_mib in (
+        Allocation.objects.filter(attempt__in=attempts)
+        .exclude(state=AllocationState.RELEASED)
+        .order_by("attempt_id", "rank")
+        .values_list("pk", "attempt_id", "node_id", "rank", "cpus", "memory_mib")
+    ):
+        views[attempt_id].append(model.AllocationView(node_id, rank, tuple(gpus[pk]), cpus, memory_mib))
+    return tuple(
+        model.Running(
+            attempt_id=pk,
+            job_id=job_id,
+            vc_id=vc_id,
+            klass=JobClass(klass),
+            state=AttemptState(state),
+            allocations=tuple(views[pk]),
+            placed_at=placed_at.timestamp(),
+        )
+        for pk, (job_id, vc_id, klass, state, placed_at) in attempts.items()
+    )

@@ -1,0 +1,107 @@
+"""Celery: the scheduling loop, its sweeps, the reaper, and what forgets old records."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+
+from celery import shared_task
+from celery.signals import worker_ready, worker_shutting_down
+from django.db import DatabaseError, close_old_connections
+from django.db.models import Sum
+from django.db.models.functions import Length
+from django.utils import timezone
+
+from muster.dispatch.cycles import run_cycle as run_one_cycle
+from muster.dispatch.models import Cycle
+from muster.dispatch.reaper import reap as reap_pool
+from muster.fleet.models import Pool
+from muster.jobs.models import IdempotencyKey
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY_S = 2.0
+SNAPSHOTS_KEPT_FOR = timedelta(hours=24)
+SNAPSHOTS_KEPT_BYTES = 1 << 30
+CYCLES_KEPT_FOR = timedelta(days=30)
+KEYS_KEPT_FOR = timedelta(days=7)
+
+
+@shared_task(name="dispatch.run_cycle")
+def run_cycle(pool_id: int) -> None:
+    """Run a cycle that something asked for."""
+    run_one_cycle(pool_id, trigger="hint")
+
+
+@shared_task(name="dispatch.sweep")
+def sweep() -> None:
+    """Run a cycle of every pool, for whatever asked in vain."""
+    for pool_id in Pool.objects.order_by("pk").values_list("pk", flat=True):
+        run_one_cycle(pool_id, trigger="sweep")
+
+
+@shared_task(name="dispatch.reap")
+def reap() -> None:
+    """Look for lost nodes and overdue attempts in every pool."""
+    for pool in Pool.objects.order_by("pk"):
+        reap_pool(pool)
+
+
+@shared_task(name="dispatch.forget_old_cycles")
+def forget_old_cycles() -> None:
+    """Drop what is no longer needed: snapshots past a day or a gibibyte, old cycles, old idempotency keys."""
+    now = timezone.now()
+    snapshots = Cycle.objects.filter(snapshot__isnull=False)
+    snapshots.filter(started_at__lt=now - SNAPSHOTS_KEPT_FOR).update(snapshot=None, plan=None)
+    while (snapshots.aggregate(size=Sum(Length("snapshot")))["size"] or 0) > SNAPSHOTS_KEPT_BYTES:
+        oldest = list(snapshots.order_by("pk").values_list("pk", flat=True)[:200])
+        Cycle.objects.filter(pk__in=oldest).update(snapshot=None, plan=None)
+    Cycle.objects.filter(started_at__lt=now - CYCLES_KEPT_FOR).delete()
+    IdempotencyKey.objects.filter(created_at__lt=now - KEYS_KEPT_FOR).delete()
+
+
+class SweepTimer(threading.Thread):
+    """The schedule worker's own clock: with it, neither beat nor Redis is needed for progress."""
+
+    def __init__(self) -> None:
+        super().__init__(name="sweep-timer", daemon=True)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Sweep and reap until told to stop; a database that is down is waited for."""
+        while not self._stopped.wait(SWEEP_EVERY_S):
+            close_old_connections()
+            try:
+                reap()
+                sweep()
+            except DatabaseError as error:
+                log.warning("sweep_failed error=%s", error)
+            finally:
+                close_old_connections()
+
+    def stop(self) -> None:
+        """End after the turn in hand."""
+        self._stopped.set()
+
+
+_timers: list[SweepTimer] = []
+
+
+@worker_ready.connect
+def _start_timer(sender: object = None, **_: object) -> None:
+    if _consumes_schedule(sender):
+        timer = SweepTimer()
+        _timers.append(timer)
+        timer.start()
+
+
+@worker_shutting_down.connect
+def _stop_timers(**_: object) -> None:
+    for timer in _timers:
+        timer.stop()
+
+
+def _consumes_schedule(consumer: object) -> bool:
+    queues = getattr(getattr(getattr(consumer, "app", None), "amqp", None), "queues", None)
+    return queues is not None and "schedule" in queues.consume_from

@@ -1,0 +1,96 @@
+"""Taking over what an agent says its node has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import F
+
+from muster.common.errors import Conflict
+from muster.fleet.models import Gpu, GpuReading, Node
+
+_BRANDS = {"nvidia", "tesla", "quadro", "geforce"}
+_SERIES = {"rtx", "gtx", "titan"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedGpu:
+    """One GPU of a node, as its agent found it."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What an agent says of its node."""
+
+    address: str
+    cpus: int
+    memory_mib: int
+    labels: dict[str, str]
+    details: dict[str, object]
+    gpus: tuple[ReportedGpu, ...]
+
+
+def gpu_type_of(model: str) -> str:
+    """The short name that jobs ask for: `NVIDIA A100-SXM4-80GB` is an A100, `NVIDIA GeForce RTX 4090` an RTX4090."""
+    words = [word for word in re.split(r"[\s_]+", model.strip()) if word.lower() not in _BRANDS]
+    if not words:
+        return "GPU"
+    if words[0].lower() in _SERIES and len(words) > 1:
+        return (words[0] + words[1]).split("-")[0]
+    return words[0].split("-")[0]
+
+
+def store_inventory(node: Node, reported: Reported) -> bool:
+    """Write what changed and return whether anything did; runs in its caller's transaction, with the node locked."""
+    fields = {
+        "cpus": reported.cpus,
+        "memory_mib": reported.memory_mib,
+        "labels": {**node.labels, **reported.labels},
+        "inventory": reported.details,
+        # An address that an operator wrote is right; the agent's own view may be that of a private network.
+        "address": node.address or reported.address,
+    }
+    changed = {name: value for name, value in fields.items() if getattr(node, name) != value}
+    gpus_changed = _store_gpus(node, reported.gpus)
+    if not changed and not gpus_changed:
+        return False
+    Node.objects.filter(pk=node.pk).update(version=F("version") + 1, **changed)
+    for name, value in changed.items():
+        setattr(node, name, value)
+    return True
+
+
+def _store_gpus(node: Node, gpus: Iterable[ReportedGpu]) -> bool:
+    reported = {gpu.uuid: gpu for gpu in gpus}
+    elsewhere = Gpu.objects.filter(uuid__in=reported, present=True).exclude(node=node).select_related("node").first()
+    if elsewhere:
+        raise Conflict(f"GPU {elsewhere.uuid} belongs to node {elsewhere.node.name}, which still has it")
+    known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in=reported) | Gpu.objects.filter(node=node)}
+    gone = [gpu.pk for uuid, gpu in known.items() if uuid not in reported and gpu.present]
+    # First those that went, so that their indexes are free for those that came.
+    changed = bool(Gpu.objects.filter(pk__in=gone).update(present=False))
+    for uuid, gpu in reported.items():
+        fields = {
+            "node_id": node.pk,
+            "index": gpu.index,
+            "type": gpu_type_of(gpu.model),
+            "model": gpu.model[:120],
+            "memory_mib": gpu.memory_mib,
+            "present": True,
+        }
+        old = known.get(uuid)
+        if old is None:
+            row = Gpu.objects.create(uuid=uuid, **fields)
+            GpuReading.objects.create(gpu=row)
+            changed = True
+        elif any(getattr(old, name) != value for name, value in fields.items()):
+            Gpu.objects.filter(pk=old.pk).update(**fields)
+            changed = True
+    return changed

@@ -1,0 +1,203 @@
+"""Registration of agents, their leases, and the health that follows from both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F
+
+from muster.common.clock import database_now
+from muster.common.errors import Conflict, MusterError
+from muster.common.models import DatabaseNow
+from muster.common.secrets import digest
+from muster.events.services import mail_operators, record, wake_pool
+from muster.fleet.inventory import Reported, store_inventory
+from muster.fleet.models import Node, NodeLease, Pool, Tick
+from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth, require_move
+
+# A web process or a reaper that was silent for longer than this was out, and its silence is not the nodes'.
+LONGEST_SILENCE_S = 10
+# With fewer nodes than this, "more than half" says nothing about the platform.
+SMALLEST_POOL_FOR_THE_HALF_RULE = 4
+
+
+class Unauthorized(MusterError):
+    """The token or credential is not one of ours."""
+
+    status = 401
+    code = "unauthorized"
+    title = "Not authorized"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A node that may now speak under a new epoch; `rebooted` when its processes of before are gone."""
+
+    node: Node
+    epoch: int
+    rebooted: bool
+
+
+def register(*, secret: str, credential: str, boot_id: str, agent_version: str, reported: Reported) -> Registration:
+    """A new epoch for the node that the secret belongs to; an older agent of the node is superseded by it.
+
+    A join token binds the credential that comes with it. An answer that was lost on the way can be asked for again
+    with the same token and the same credential; a used token with any other credential is refused.
+    """
+    if len(credential) < 32:
+        raise Unauthorized("the agent's credential must have at least 32 characters")
+    with transaction.atomic():
+        node = _node_of(secret, credential)
+        if node.admin == NodeAdmin.RETIRED:
+            raise Conflict(f"node {node.name} is retired")
+        rebooted = bool(node.boot_id) and node.boot_id != boot_id
+        changed = store_inventory(node, reported)
+        Node.objects.filter(pk=node.pk).update(boot_id=boot_id, agent_version=agent_version[:40])
+        NodeLease.objects.filter(pk=node.pk).update(
+            epoch=F("epoch") + 1, state=LeaseState.GRANTED, seq=0, granted_at=DatabaseNow(), seen_at=DatabaseNow()
+        )
+        epoch = NodeLease.objects.values_list("epoch", flat=True).get(pk=node.pk)
+        data = {"node": node.name, "epoch": epoch, "rebooted": rebooted, "inventory_changed": changed}
+        record("node.registered", actor=f"agent of {node.name}", node_id=node.pk, data=data)
+        set_health(node, NodeHealth.READY)
+        wake_pool(node.pool_id)
+    return Registration(node, epoch, rebooted)
+
+
+def renew(*, node: Node, epoch: int, seq: int) -> None:
+    """Renew the lease of this epoch by one narrow UPDATE; `Conflict` if another agent has superseded it."""
+    if not NodeLease.objects.filter(pk=node.pk, epoch=epoch).update(
+        seen_at=DatabaseNow(), seq=seq, state=LeaseState.RENEWED
+    ):
+        raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
+    if node.health != NodeHealth.READY:
+        with transaction.atomic():
+            locked = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+            set_health(locked, NodeHealth.READY)
+
+
+def require_epoch(*, node: Node, epoch: int) -> None:
+    """Return if the epoch is the node's present one, and raise `Conflict` if not."""
+    if not NodeLease.objects.filter(pk=node.pk, epoch=epoch).exists():
+        raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
+
+
+def node_of_credential(secret: str) -> Node:
+    """The node whose agent has this credential."""
+    node = Node.objects.select_related("pool").filter(credential_digest=digest(secret)).first()
+    if node is None:
+        raise Unauthorized("the credential is not that of any node")
+    return node
+
+
+def set_health(node: Node, target: NodeHealth) -> bool:
+    """Move the node's health if it is not there already; the caller holds the node's lock."""
+    source = NodeHealth(node.health)
+    if source is target:
+        return False
+    require_move("node_health", source, target)
+    if not Node.objects.filter(pk=node.pk, health=source).update(health=target, version=F("version") + 1):
+        return False
+    node.health = target
+    data = {"node": node.name, "from": source, "to": target}
+    record(f"node.{target}", actor="platform", node_id=node.pk, data=data)
+    if target is NodeHealth.DOWN:
+        mail_operators(subject=f"Node {node.name} is down", body=f"The agent of {node.name} no longer answers.")
+    wake_pool(node.pool_id)
+    return True
+
+
+def tick(name: str) -> datetime:
+    """Note that this part of the platform works, and return since when it has done so without a gap."""
+    now = database_now()
+    Tick.objects.get_or_create(name=name, defaults={"at": now, "answering_since": now})
+    gap = now - timedelta(seconds=LONGEST_SILENCE_S)
+    Tick.objects.filter(name=name, at__lt=gap).update(answering_since=now)
+    Tick.objects.filter(name=name).update(at=now)
+    since: datetime = Tick.objects.values_list("answering_since", flat=True).get(name=name)
+    return since
+
+
+def answering_since(now: datetime) -> datetime:
+    """Since when agents could have been heard: `now` itself while the web process is out."""
+    web = Tick.objects.filter(name="web").first()
+    reaping_since = tick("reaper")
+    if web is None or now - web.at > timedelta(seconds=LONGEST_SILENCE_S):
+        return now
+    return max(reaping_since, web.answering_since)
+
+
+def judge_nodes(pool: Pool) -> list[Node]:
+    """Move nodes that are silent to suspect and down, and return those that are down.
+
+    Only time in which the platform itself was answering counts. If more than half of a larger pool would go at once,
+    the cause is hardly the nodes: nothing moves, and the operators are told.
+    """
+    now = database_now()
+    since = answering_since(now)
+    nodes = list(
+        Node.objects.filter(pool=pool).exclude(health=NodeHealth.PENDING).select_related("lease").order_by("pk")
+    )
+    silent_s = {node.pk: (now - max(node.lease.seen_at, since)).total_seconds() for node in nodes}
+    suspects = [n for n in nodes if n.health == NodeHealth.READY and silent_s[n.pk] > pool.suspect_after_s]
+    lost = [
+        node
+        for node in nodes
+        if node.health in {NodeHealth.READY, NodeHealth.SUSPECT} and silent_s[node.pk] > pool.unreachable_after_s
+    ]
+    live = sum(node.health != NodeHealth.DOWN for node in nodes)
+    if live >= SMALLEST_POOL_FOR_THE_HALF_RULE and len(lost) * 2 > live:
+        _tell_of_mass_loss(pool, lost)
+        lost = []
+    for node in suspects:
+        _move_under_lock(node, NodeHealth.SUSPECT)
+    for node in lost:
+        _move_under_lock(node, NodeHealth.DOWN)
+        NodeLease.objects.filter(pk=node.pk).exclude(state=LeaseState.EXPIRED).update(state=LeaseState.EXPIRED)
+    return [node for node in nodes if node.health == NodeHealth.DOWN]
+
+
+def _move_under_lock(node: Node, target: NodeHealth) -> None:
+    with transaction.atomic():
+        row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        if row.health == NodeHealth.READY and target is NodeHealth.DOWN:
+            set_health(row, NodeHealth.SUSPECT)
+        if row.health in {NodeHealth.READY, NodeHealth.SUSPECT}:
+            set_health(row, target)
+        node.health = row.health
+
+
+def _tell_of_mass_loss(pool: Pool, lost: list[Node]) -> None:
+    names = ", ".join(node.name for node in lost)[:300]
+    already = Tick.objects.filter(name=f"mass:{pool.pk}"[:20], at__gt=database_now() - timedelta(minutes=5)).exists()
+    if already:
+        return
+    with transaction.atomic():
+        Tick.objects.update_or_create(name=f"mass:{pool.pk}"[:20], defaults={"at": DatabaseNow()})
+        record("pool.mass_silence", actor="platform", data={"pool": pool.name, "nodes": names})
+        mail_operators(
+            subject=f"More than half of pool {pool.name} is silent",
+            body=f"No lease is ended until this is looked at. Silent: {names}",
+        )
+
+
+def _node_of(secret: str, credential: str) -> Node:
+    locked = Node.objects.select_for_update(no_key=True, of=("self",)).select_related("pool")
+    node = locked.filter(credential_digest=digest(secret)).first()
+    if node is not None:
+        if secret != credential:
+            raise Unauthorized("the credential in the body is not the one in the header")
+        return node
+    node = locked.filter(join_digest=digest(secret)).first()
+    if node is None:
+        raise Unauthorized("the join token is not one of ours, or was replaced by a newer one")
+    if node.join_expires_at is None:
+        if node.credential_digest != digest(credential):
+            raise Unauthorized("the join token has been used; an operator can make a new one")
+        return node
+    if node.join_expires_at <= database_now():
+        raise Unauthorized("the join token has expired; an operator can make a new one")
+    Node.objects.filter(pk=node.pk).update(credential_digest=digest(credential), join_expires_at=None)
+    return node

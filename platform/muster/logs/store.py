@@ -1,0 +1,209 @@
+"""The log store: bytes in segment files by offset, their order in Postgres.
+
+A rank's log is a run of offsets. Segment N of it holds the offsets from N times SEGMENT_BYTES on, so that any part can
+be read with one seek and old parts can be given up by removing files. The row of the log is locked while bytes are
+appended; bytes that were written and whose transaction did not commit are written again by the next try.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+
+from muster.common.errors import Conflict, Invalid
+from muster.common.models import DatabaseNow
+from muster.events.redis import log_channel, publish
+from muster.jobs.models import Allocation
+from muster.logs.models import LogChunk, LogFile, LogHead
+
+SEGMENT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes to append at an offset; `dropped` = the range [from, to) before it that the agent gave up."""
+
+    offset: int
+    body: bytes
+    crc32: int
+    dropped: tuple[int, int] | None = None
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last byte."""
+        return self.offset + len(self.body)
+
+
+class Gap(Exception):
+    """The chunk starts behind what is stored; `size` says where the next one must start."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the log has {size} bytes")
+        self.size = size
+
+
+def append(allocation: Allocation, chunk: Chunk) -> int:
+    """Store the chunk and return the log's size.
+
+    1. Bytes that are stored already must be the same bytes: a resend is fine, a rewrite is a `Conflict`.
+    2. A chunk behind the end is a `Gap`, unless the bytes between were given up.
+    3. New bytes go to the segment files, then the index; readers are told after the commit.
+    4. A job that prints more than its pool allows loses what is oldest behind the first eighth.
+    """
+    with transaction.atomic():
+        LogFile.objects.get_or_create(allocation=allocation)
+        log = LogFile.objects.select_for_update(no_key=True).get(pk=allocation.pk)
+        if chunk.offset < log.size:
+            _require_same(allocation, log, chunk)
+            if chunk.end <= log.size:
+                return log.size
+            rest = chunk.body[log.size - chunk.offset :]
+            chunk = Chunk(log.size, rest, crc32(rest))
+        holes = [tuple(hole) for hole in log.holes]
+        if chunk.offset > log.size:
+            if chunk.dropped is None or chunk.dropped[0] > log.size or chunk.dropped[1] != chunk.offset:
+                raise Gap(log.size)
+            holes.append((log.size, chunk.offset))
+        if not chunk.body:
+            return log.size
+        _write(_folder(allocation), chunk)
+        LogHead.objects.get_or_create(attempt_id=allocation.attempt_id)
+        LogHead.objects.filter(pk=allocation.attempt_id).update(position=F("position") + len(chunk.body))
+        position = LogHead.objects.values_list("position", flat=True).get(pk=allocation.attempt_id)
+        LogChunk.objects.create(
+            attempt_id=allocation.attempt_id,
+            position=position - len(chunk.body),
+            allocation=allocation,
+            offset=chunk.offset,
+            size=len(chunk.body),
+            crc32=chunk.crc32,
+        )
+        holes = _give_up_oldest(allocation, chunk.end, holes)
+        LogFile.objects.filter(pk=allocation.pk).update(size=chunk.end, holes=merged(holes))
+        transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
+    return chunk.end
+
+
+def finish(allocation: Allocation, *, size: int, sha256: str, holes: list[tuple[int, int]]) -> None:
+    """Close the log; whether it is complete is found out by comparing digests, and only recorded."""
+    if size < 0 or any(not 0 <= start < end <= size for start, end in holes):
+        raise Invalid.field("holes", "each hole must lie within the log")
+    with transaction.atomic():
+        LogFile.objects.get_or_create(allocation=allocation)
+        log = LogFile.objects.select_for_update(no_key=True).get(pk=allocation.pk)
+        if log.finished_at is not None:
+            return
+        all_holes = merged([*(tuple(hole) for hole in log.holes), *holes])
+        if log.size < size:
+            all_holes = merged([*all_holes, (log.size, size)])
+        complete = not all_holes and log.size == size and _digest(allocation, size) == sha256.lower()
+        LogFile.objects.filter(pk=allocation.pk).update(
+            finished_at=DatabaseNow(), complete=complete, holes=all_holes, size=max(size, log.size)
+        )
+        transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
+
+
+def read(allocation: Allocation, *, start: int, end: int) -> bytes:
+    """The stored bytes of [start, end); bytes that were given up are left out, so compare with the holes."""
+    return b"".join(_pieces(_folder(allocation), start, end))
+
+
+def read_to_hole(allocation: Allocation, log: LogFile, *, offset: int, limit: int) -> tuple[int, bytes]:
+    """Where the first stored byte at or behind `offset` is, and up to `limit` bytes from there to the next hole."""
+    end = min(offset + limit, log.size)
+    for hole_start, hole_end in sorted(tuple(hole) for hole in log.holes):
+        if hole_start <= offset < hole_end:
+            offset, end = hole_end, min(hole_end + limit, log.size)
+        elif offset < hole_start:
+            end = min(end, hole_start)
+            break
+    return offset, read(allocation, start=offset, end=end) if offset < end else b""
+
+
+def merged(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges in order, with those that touch made one."""
+    result: list[tuple[int, int]] = []
+    for start, end in sorted(holes):
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((start, end))
+    return result
+
+
+def _require_same(allocation: Allocation, log: LogFile, chunk: Chunk) -> None:
+    end = min(chunk.end, log.size)
+    stored = LogChunk.objects.filter(allocation=allocation, offset=chunk.offset).values("size", "crc32").first()
+    if stored and stored["size"] == len(chunk.body) and stored["crc32"] == chunk.crc32:
+        return
+    if any(start < end and chunk.offset < stop for start, stop in log.holes):
+        return  # given up in the meantime: there is nothing left to compare with
+    if read(allocation, start=chunk.offset, end=end) != chunk.body[: end - chunk.offset]:
+        raise Conflict(f"other bytes are stored at {chunk.offset}")
+
+
+def _give_up_oldest(allocation: Allocation, size: int, holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    cap = allocation.attempt.job.pool.log_max_bytes_per_job // max(1, allocation.attempt.job.nodes)
+    kept = size - sum(end - start for start, end in merged(holes))
+    if kept <= cap:
+        return holes
+    head_segments = -(-(cap // 8) // SEGMENT_BYTES)
+    folder = _folder(allocation)
+    last = size // SEGMENT_BYTES
+    for number in sorted(int(path.name) for path in folder.iterdir()):
+        if number < head_segments or number >= last or kept <= cap:
+            continue
+        path = folder / f"{number:08d}"
+        kept -= path.stat().st_size
+        path.unlink()
+        start, end = number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES
+        holes = merged([*holes, (start, end)])
+        LogChunk.objects.filter(allocation=allocation, offset__gte=start, offset__lt=end).delete()
+    return holes
+
+
+def _write(folder: Path, chunk: Chunk) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    offset, body = chunk.offset, memoryview(chunk.body)
+    while body:
+        number, within = divmod(offset, SEGMENT_BYTES)
+        piece = body[: SEGMENT_BYTES - within]
+        path = folder / f"{number:08d}"
+        with path.open("r+b" if path.exists() else "w+b") as handle:
+            handle.seek(within)
+            handle.write(piece)
+        offset, body = offset + len(piece), body[len(piece) :]
+
+
+def _pieces(folder: Path, start: int, end: int) -> Iterator[bytes]:
+    while start < end:
+        number, within = divmod(start, SEGMENT_BYTES)
+        length = min(end - start, SEGMENT_BYTES - within)
+        path = folder / f"{number:08d}"
+        if path.exists():
+            with path.open("rb") as handle:
+                handle.seek(within)
+                yield handle.read(length)
+        start += length
+
+
+def _digest(allocation: Allocation, size: int) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, size, SEGMENT_BYTES):
+        digest.update(read(allocation, start=start, end=min(start + SEGMENT_BYTES, size)))
+    return digest.hexdigest()
+
+
+def _folder(allocation: Allocation) -> Path:
+    return _attempt_folder(allocation.attempt.job_id, allocation.attempt_id) / str(allocation.rank)
+
+
+def _attempt_folder(job_id: int, attempt_id: int) -> Path:
+    return Path(settings.STATE_FOLDER) / "logs" / f"{job_id % 1000:03d}" / str(job_id) / str(attempt_id)
