@@ -101,3 +101,9 @@ def test_asking_takes_nothing_and_taking_does() -> None:
     assert (free.gpus("A100"), free.most_on_one_node("A100"), free.nodes_with("A100", 2)) == (2, 2, 1)
     assert Consolidate().place(free, demand(6), ()) is None
     assert Consolidate().place(free, demand(2), ()) == (make_share(1, (6, 7)),)
+
+
+def test_equal_fits_go_by_id_whatever_was_taken_first() -> None:
+    free = Free(make_snapshot(nodes=nodes("a", "a", "a")))
+    free.take([make_share(3, range(4)), make_share(1, range(4)), make_share(2, range(4))])
+    assert [node.id for node in free.by_fit("A100", 1)] == [1, 2, 3]

@@ -113,3 +113,22 @@ def test_a_forecast_for_a_pool_without_nodes_assumes_the_best() -> None:
 def test_a_forecast_leaves_the_snapshot_as_it_was() -> None:
     forecast(BUSY, CycleConfig(), make_job(0))
     assert [job.id for job in BUSY.waiting] == [1]
+
+
+# Two nodes; node 1 has all its GPUs but 4 CPUs and 4 GiB, node 2 has 4 GPUs and the rest of everything.
+TIGHT = [
+    make_running(make_share(1, (), cpus=60, memory_mib=508 * 1024), attempt_id=1),
+    make_running(make_share(2, range(4)), attempt_id=2),
+]
+SMALLER = {
+    "in GPUs": (make_job(1, gpus=5, cpus=8), make_job(2, gpus=4, cpus=8)),
+    "in nodes": (make_job(1, gpus=5, nodes=2), make_job(2, gpus=5)),
+    "in CPUs": (make_job(1, gpus=8, cpus=5), make_job(2, gpus=8, cpus=4)),
+    "in memory": (make_job(1, gpus=8, memory_mib=5 * 1024), make_job(2, gpus=8, memory_mib=4 * 1024)),
+}
+
+
+@pytest.mark.parametrize(("larger", "smaller"), SMALLER.values(), ids=SMALLER)
+def test_a_job_is_tried_after_a_larger_one_failed_when_it_is_smaller(larger: Job, smaller: Job) -> None:
+    world = make_snapshot(nodes=[make_node(1), make_node(2)], running=TIGHT, waiting=[larger, smaller])
+    assert [place.job_id for place in decide(world, CycleConfig()).places] == [2]
