@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path, re_path
+from django.views.decorators.csrf import csrf_exempt
+from django.views.generic import RedirectView
+
+from muster.api import site
+from muster.api.problems import not_found
+from muster.api.urls import schema, v1
+from muster.api.views import service
+
+# Without the check for cross-site requests, which would answer a POST to nowhere with a page of its own.
+nowhere = csrf_exempt(not_found)
+health: Any = service.Alive.as_view()
+readiness: Any = service.Ready.as_view()
 
 urlpatterns = [
+    path("healthz", health),
+    path("readyz", readiness),
+    path("metrics", service.prometheus),
+    path("api/v1/", include(v1)),
+    path("api/schema", schema),
+    re_path(r"^(?:api|agent)(?:/.*)?$", nowhere),
+    path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
+    path("assets/<path:name>", site.asset),
+    re_path(r"^static(?:/.*)?$", nowhere),
+    path("", site.page),
+    path("<path:path>", site.page),
 ]
+
+handler400 = "muster.api.problems.bad_request"
+handler403 = "muster.api.problems.forbidden"
+handler404 = "muster.api.problems.not_found"
+handler500 = "muster.api.problems.server_error"

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.settings.admin_pages import UNFOLD as UNFOLD
 from muster.settings.env import REPOSITORY, database_settings, read_environment, redis_urls
 
 ENV = read_environment()
@@ -40,6 +41,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "muster.api.headers.ContentSecurityPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -92,6 +94,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
 
+METRICS_TOKEN = ENV.metrics_token
 OPERATORS_MAIL = ENV.operators_mail
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port
@@ -140,8 +143,20 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
+    "OAS_VERSION": "3.1.0",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "muster.api.openapi.complete",
+    ],
+    "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
+    "ENUM_NAME_OVERRIDES": {
+        "JobState": "scheduler.lifecycle.JobState",
+        "AttemptState": "scheduler.lifecycle.AttemptState",
+        "EndReason": "scheduler.lifecycle.Reason",
+        "HoldReason": "scheduler.lifecycle.HoldReason",
+        "UpOrDown": "muster.api.shapes.accounts.UP_OR_DOWN",
+    },
 }
-UNFOLD = {"SITE_TITLE": "Muster", "SITE_HEADER": "Muster", "SITE_URL": "/"}
 
 LOGGING = {
     "version": 1,

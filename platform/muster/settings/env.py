@@ -30,6 +30,7 @@ class Environment:
     mail_from: str
     smtp_host: str
     smtp_port: int
+    metrics_token: str
 
 
 def read_environment() -> Environment:
@@ -52,6 +53,7 @@ def read_environment() -> Environment:
         mail_from=os.environ.get("MUSTER_MAIL_FROM") or "muster@localhost",
         smtp_host=os.environ.get("MUSTER_SMTP_HOST") or "localhost",
         smtp_port=_port("MUSTER_SMTP_PORT", "25"),
+        metrics_token=os.environ.get("MUSTER_METRICS_TOKEN") or "",
     )
 
 

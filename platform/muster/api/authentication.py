@@ -1,0 +1,70 @@
+"""Who sends a request: the owner of a bearer token, or of a session."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from muster.accounts.models import User
+from muster.accounts.services import user_of_token
+
+LONGEST_TOKEN = 200
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer mst_…`. A token that is wrong is refused, even where a session would do."""
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        """The owner of the token, or None if the request carries none."""
+        secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
+        if secret is None:
+            return None
+        user = user_of_token(secret)
+        if user is None:
+            raise AuthenticationFailed("the token is unknown, expired or revoked")
+        return user, None
+
+    def authenticate_header(self, request: Request) -> str:
+        """What a 401 tells the client to send."""
+        return "Bearer"
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How the OpenAPI document describes the tokens."""
+
+    target_class = "muster.api.authentication.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        """The scheme's entry among the components."""
+        return {"type": "http", "scheme": "bearer", "description": "A token from POST /api/v1/tokens."}
+
+
+def authenticate_request(*, authorization: str | None, session_key: str | None) -> User | None:
+    """The active user behind a request that does not go through Django's views, or None."""
+    secret = bearer_secret(authorization)
+    if secret is not None:
+        return user_of_token(secret)
+    if not session_key:
+        return None
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    user = get_user(request)
+    return user if isinstance(user, User) and user.is_active else None
+
+
+def bearer_secret(authorization: str | None) -> str | None:
+    """The secret of a bearer header, an empty one if it is unusable, or None if there is no such header."""
+    scheme, _, secret = (authorization or "").strip().partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    secret = secret.strip()
+    return secret if secret.isascii() and len(secret) <= LONGEST_TOKEN else ""

@@ -1,0 +1,106 @@
+"""The platform's figures for Prometheus, read from Postgres when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from django.db import connection
+from django.db.models import Count, Max, Q
+from django.utils import timezone
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from muster.dispatch.models import Cycle
+from muster.events.models import Outbox
+from muster.fleet.models import Gpu, Node
+from muster.jobs.models import GpuClaim, Job
+from scheduler.lifecycle import JobState, NodeAdmin
+
+CYCLE_WINDOW = timedelta(minutes=5)
+_QUANTILES = (0.5, 0.95, 1.0)
+
+
+def exposition() -> bytes:
+    """All figures in Prometheus's text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Platform())
+    return generate_latest(registry)
+
+
+class _Platform(Collector):
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield _jobs()
+        yield from _gpus()
+        yield _nodes()
+        yield from _cycles()
+        yield _outbox()
+
+
+def _jobs() -> GaugeMetricFamily:
+    family = GaugeMetricFamily("muster_jobs", "Jobs by pool and state.", labels=["pool", "state"])
+    rows = Job.objects.values_list("pool__name", "state").annotate(count=Count("id")).order_by()
+    counts = {(pool, state): count for pool, state, count in rows}
+    for pool in sorted({pool for pool, _ in counts}):
+        for state in JobState:
+            family.add_metric([pool, state.value], counts.get((pool, state), 0))
+    return family
+
+
+def _gpus() -> Iterator[GaugeMetricFamily]:
+    total = GaugeMetricFamily("muster_gpus", "GPUs of nodes that are not retired.", labels=["pool", "type"])
+    claimed = GaugeMetricFamily("muster_gpus_claimed", "GPUs that jobs hold.", labels=["pool", "type"])
+    unhealthy = GaugeMetricFamily("muster_gpus_unhealthy", "GPUs that are out of order.", labels=["pool", "type"])
+    held = Q(pk__in=GpuClaim.objects.filter(released_at__isnull=True).values("gpu_id"))
+    rows = (
+        Gpu.objects.filter(present=True)
+        .exclude(node__admin=NodeAdmin.RETIRED)
+        .values_list("node__pool__name", "type")
+        .annotate(count=Count("id"), held=Count("id", filter=held), broken=Count("id", filter=Q(healthy=False)))
+        .order_by("node__pool__name", "type")
+    )
+    for pool, kind, count, holding, broken in rows:
+        total.add_metric([pool, kind], count)
+        claimed.add_metric([pool, kind], holding)
+        unhealthy.add_metric([pool, kind], broken)
+    yield from (total, claimed, unhealthy)
+
+
+def _nodes() -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        "muster_nodes", "Nodes by what is known and wanted of them.", labels=["pool", "health", "admin"]
+    )
+    rows = Node.objects.values_list("pool__name", "health", "admin").annotate(count=Count("id")).order_by()
+    for pool, health, admin, count in sorted(rows):
+        family.add_metric([pool, health, admin], count)
+    return family
+
+
+def _cycles() -> Iterator[GaugeMetricFamily]:
+    """Gauges over a window, not counters: old cycles are deleted, and a counter must never go back."""
+    minutes = int(CYCLE_WINDOW.total_seconds() // 60)
+    since = timezone.now() - CYCLE_WINDOW
+    duration = GaugeMetricFamily(
+        "muster_cycle_duration_seconds", f"Scheduling cycles of {minutes} min.", labels=["pool", "quantile"]
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pool.name, percentile_cont(%s) WITHIN GROUP (ORDER BY snapshot_ms + decide_ms + apply_ms)"
+            " FROM dispatch_cycle cycle JOIN fleet_pool pool ON pool.id = cycle.pool_id"
+            " WHERE cycle.started_at > %s GROUP BY pool.name ORDER BY pool.name",
+            [list(_QUANTILES), since],
+        )
+        for pool, durations_ms in cursor.fetchall():
+            for quantile, duration_ms in zip(_QUANTILES, durations_ms, strict=True):
+                duration.add_metric([pool, f"{quantile:g}"], duration_ms / 1000)
+    yield duration
+    last = GaugeMetricFamily("muster_cycle_last_start_timestamp_seconds", "The newest cycle.", labels=["pool"])
+    for pool, at in Cycle.objects.values_list("pool__name").annotate(at=Max("started_at")).order_by("pool__name"):
+        last.add_metric([pool], at.timestamp())
+    yield last
+
+
+def _outbox() -> GaugeMetricFamily:
+    waiting = Outbox.objects.filter(delivered_at__isnull=True).count()
+    return GaugeMetricFamily("muster_outbox_waiting", "Side effects that were not carried out yet.", value=waiting)

@@ -1,0 +1,167 @@
+"""What the OpenAPI document says beyond Django's views: the spec's own schema, and the paths that stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.api.problems import CONTENT_TYPE
+from muster.jobs.spec import json_schema
+
+Json = dict[str, Any]
+
+_SECURITY: list[Json] = [{"token": []}, {"cookieAuth": []}]
+
+
+def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
+    """The document with the schemas and paths that it cannot find out by itself; a hook of drf-spectacular."""
+    schemas = result.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(_spec_schemas())
+    schemas["Upload"] = {
+        "type": "object",
+        "required": ["sha256", "size"],
+        "properties": {"sha256": {"type": "string"}, "size": {"type": "integer", "description": "Bytes."}},
+    }
+    result["paths"].update(_streams())
+    result["paths"] = dict(sorted(result["paths"].items()))
+    return result
+
+
+def _spec_schemas() -> Json:
+    """The spec's schema with its parts as components. Defaults are left out: they are not what an answer must have."""
+    schema = json_schema()
+    parts = schema.pop("$defs", {})
+    named = {f"JobSpec{name}": part for name, part in parts.items()} | {"JobSpec": schema}
+    return {name: _adapted(part) for name, part in named.items()}
+
+
+def _adapted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_adapted(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {key: _adapted(item) for key, item in value.items() if key != "default"}
+    if isinstance(result.get("$ref"), str):
+        result["$ref"] = result["$ref"].replace("#/$defs/", "#/components/schemas/JobSpec")
+    return result
+
+
+def _streams() -> Json:
+    return {
+        "/api/v1/jobs/{job_id}/logs": {"get": _read_logs()},
+        "/api/v1/stream": {
+            "get": _operation(
+                "stream",
+                "service",
+                "Changes of what the caller may see, as server-sent events: {topic, kind, job, node, at, data}.",
+                answers={
+                    "200": {"description": "Events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+                },
+                problems=(422,),
+                parameters=(_query("topics", "string", "Separated by commas: jobs, job:1042, nodes."),),
+            )
+        },
+        "/api/v1/uploads": {"post": _upload_code()},
+        "/api/v1/uploads/{sha256}": {
+            "head": _operation(
+                "has_upload",
+                "jobs",
+                "Whether the caller has uploaded this archive.",
+                answers={"200": {"description": "Yes."}, "404": {"description": "No."}},
+                parameters=({"name": "sha256", "in": "path", "required": True, "schema": {"type": "string"}},),
+            )
+        },
+    }
+
+
+def _read_logs() -> Json:
+    return _operation(
+        "read_logs",
+        "jobs",
+        "What the job printed: bytes from `offset` on, or an event stream that goes on until the job ends.",
+        answers={
+            "200": {
+                "description": (
+                    "Bytes; with `follow=1` server-sent events: `log` {attempt, offset, rank, text}, "
+                    "`state` {attempt, state}, `end` {state, exit_code}. Ids are attempt:position."
+                ),
+                "headers": {
+                    "X-Muster-Attempt": _header("Which attempt this is of."),
+                    "X-Muster-Size": _header("Bytes stored so far."),
+                    "X-Muster-Next-Offset": _header("Where the next piece begins."),
+                },
+                "content": {
+                    "text/plain": {"schema": {"type": "string"}},
+                    "text/event-stream": {"schema": {"type": "string"}},
+                },
+            }
+        },
+        problems=(404, 422),
+        parameters=(
+            {"name": "job_id", "in": "path", "required": True, "schema": {"type": "integer"}},
+            _query("attempt", "integer", "The attempt's number; the latest by default."),
+            _query("rank", "integer", "Only this rank; by default all ranks in the order of arrival."),
+            _query("offset", "integer", "Skip so many bytes."),
+            _query("limit", "integer", "At most so many bytes."),
+            _query("follow", "integer", "1: an event stream."),
+            _query("download", "integer", "1: as a file."),
+            {
+                "name": "Last-Event-ID",
+                "in": "header",
+                "schema": {"type": "string"},
+                "description": "Go on behind this event; sent by browsers by themselves.",
+            },
+        ),
+    )
+
+
+def _upload_code() -> Json:
+    stored = {
+        "description": "Stored.",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Upload"}}},
+    }
+    digest = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+    operation = _operation(
+        "upload_code",
+        "jobs",
+        "Store a folder of code, packed as tar.gz: 201, or 200 if it is known already.",
+        answers={"200": stored, "201": stored},
+        problems=(413, 415, 422, 429),
+        parameters=({"name": "X-Content-SHA256", "in": "header", "required": True, "schema": digest},),
+    )
+    operation["requestBody"] = {
+        "required": True,
+        "content": {"application/gzip": {"schema": {"type": "string", "contentMediaType": "application/gzip"}}},
+    }
+    return operation
+
+
+def _operation(
+    operation_id: str,
+    tag: str,
+    description: str,
+    *,
+    answers: Json,
+    problems: tuple[int, ...] = (),
+    parameters: tuple[Json, ...],
+) -> Json:
+    document = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    refusals = {
+        str(status): {"description": "", "content": {CONTENT_TYPE: document}}
+        for status in sorted({400, 401, 503, *problems})
+    }
+    return {
+        "operationId": operation_id,
+        "description": description,
+        "parameters": list(parameters),
+        "tags": [tag],
+        "security": _SECURITY,
+        "responses": {**answers, **refusals},
+    }
+
+
+def _query(name: str, kind: str, description: str) -> Json:
+    return {"in": "query", "name": name, "schema": {"type": kind}, "description": description}
+
+
+def _header(description: str) -> Json:
+    return {"schema": {"type": "integer"}, "description": description}

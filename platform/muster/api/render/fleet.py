@@ -1,0 +1,181 @@
+"""Pools, nodes, GPUs and virtual clusters as JSON, each list in a constant number of queries."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from muster.accounts.models import User
+from muster.api.render.jobs import Json, moment
+from muster.fleet.models import Gpu, Node, Pool
+from muster.jobs.models import Allocation, GpuClaim, Job
+from muster.tenants.models import VirtualCluster
+from muster.tenants.selectors import tenants_of
+from scheduler.lifecycle import AllocationState, JobState, NodeAdmin, NodeHealth
+
+_GPU_COLUMNS = (
+    "id",
+    "uuid",
+    "index",
+    "type",
+    "memory_mib",
+    "healthy",
+    "node_id",
+    "node__name",
+    "reading__utilization",
+    "reading__memory_used_mib",
+    "reading__temperature_c",
+    "reading__power_w",
+)
+
+
+def gpu_list(user: User, gpus: QuerySet[Gpu]) -> list[Json]:
+    """The GPUs by node and index. Of a job that the user may not see, only that it is there is told."""
+    return [document for _, document in _gpus(user, gpus)]
+
+
+def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
+    rows = list(gpus.filter(present=True).order_by("node__name", "index").values_list(*_GPU_COLUMNS))
+    holders = _holders(user, [row[0] for row in rows])
+    for pk, uuid, index, kind, memory, healthy, node_id, node, utilization, used, temperature, power in rows:
+        yield (
+            node_id,
+            {
+                "uuid": uuid,
+                "index": index,
+                "node": node,
+                "type": kind,
+                "memory_mib": memory,
+                "healthy": healthy,
+                "utilization": utilization,
+                "memory_used_mib": used,
+                "temperature_c": temperature,
+                "power_w": power,
+                "job": holders.get(pk),
+                "busy": pk in holders,
+            },
+        )
+
+
+def _holders(user: User, gpu_ids: list[int]) -> dict[int, Json | None]:
+    """For each GPU that is held: the job, or None if the user may not see it."""
+    mine = None if user.is_operator else set(tenants_of(user).values_list("pk", flat=True))
+    claims = GpuClaim.objects.filter(released_at__isnull=True, gpu_id__in=gpu_ids).values_list(
+        "gpu_id",
+        "allocation__attempt__job_id",
+        "allocation__attempt__job__name",
+        "allocation__attempt__job__owner__username",
+        "allocation__attempt__job__tenant__name",
+        "allocation__attempt__job__tenant_id",
+    )
+    return {
+        gpu_id: {"id": job_id, "name": name, "owner": owner, "tenant": tenant}
+        if mine is None or tenant_id in mine
+        else None
+        for gpu_id, job_id, name, owner, tenant, tenant_id in claims
+    }
+
+
+def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
+    """The nodes by name with their GPUs; five queries for all of them."""
+    rows = list(nodes.select_related("pool", "lease").defer("inventory").order_by("name"))
+    held = (
+        Allocation.objects.filter(node__in=rows)
+        .exclude(state=AllocationState.RELEASED)
+        .values_list("node_id")
+        .annotate(cpus=Sum("cpus"), memory_mib=Sum("memory_mib"))
+    )
+    used = {node_id: (cpus, memory_mib) for node_id, cpus, memory_mib in held}
+    gpus: dict[int, list[Json]] = defaultdict(list)
+    for node_id, document in _gpus(user, Gpu.objects.filter(node__in=rows)):
+        gpus[node_id].append(document)
+    return [_node(node, used.get(node.pk, (0, 0)), gpus[node.pk]) for node in rows]
+
+
+def _node(node: Node, used: tuple[int, int], gpus: list[Json]) -> Json:
+    lease = getattr(node, "lease", None)
+    return {
+        "name": node.name,
+        "pool": node.pool.name,
+        "admin": node.admin,
+        "health": node.health,
+        "reason": node.reason or None,
+        "address": node.address,
+        "cpus": node.cpus,
+        "cpus_used": used[0],
+        "memory_mib": node.memory_mib,
+        "memory_used_mib": used[1],
+        "rack": node.rack,
+        "labels": {str(key): str(value) for key, value in node.labels.items()},
+        # A node that no agent has joined yet was never seen; its lease row is older than that.
+        "last_seen_at": moment(lease.seen_at) if lease and node.health != NodeHealth.PENDING else None,
+        "gpus": gpus,
+    }
+
+
+def pool_list(pools: QuerySet[Pool]) -> list[Json]:
+    """The pools by name with their GPUs by type; four queries for all of them."""
+    nodes = dict(
+        Node.objects.exclude(admin=NodeAdmin.RETIRED).values_list("pool_id").annotate(count=Count("id")).order_by()
+    )
+    usable = Q(healthy=True, node__admin=NodeAdmin.ACTIVE, node__health=NodeHealth.READY)
+    held = Q(pk__in=GpuClaim.objects.filter(released_at__isnull=True).values("gpu_id"))
+    counted = (
+        Gpu.objects.filter(present=True)
+        .exclude(node__admin=NodeAdmin.RETIRED)
+        .values_list("node__pool_id", "type")
+        .annotate(total=Count("id"), used=Count("id", filter=held), free=Count("id", filter=usable & ~held))
+        .order_by("type")
+    )
+    gpus: dict[int, list[Json]] = defaultdict(list)
+    for pool_id, kind, total, used, free in counted:
+        gpus[pool_id].append({"type": kind, "total": total, "used": used, "free": free})
+    return [
+        {
+            "name": pool.name,
+            "policy": pool.policy,
+            "placement": pool.placement,
+            "guard": pool.guard,
+            "nodes": nodes.get(pool.pk, 0),
+            "gpus": gpus[pool.pk],
+        }
+        for pool in pools.order_by("name")
+    ]
+
+
+def virtual_cluster_list(clusters: QuerySet[VirtualCluster]) -> list[Json]:
+    """The virtual clusters with what they may hold, hold and wait for; four queries for all of them."""
+    rows = list(clusters.select_related("tenant", "pool").prefetch_related("quotas"))
+    holding: Counter[tuple[int, str]] = Counter()
+    claims = GpuClaim.objects.filter(released_at__isnull=True, allocation__attempt__job__vc__in=rows)
+    for vc_id, kind, count in (
+        claims.values_list("allocation__attempt__job__vc_id", "gpu__type")
+        .annotate(count=Count("gpu_id", distinct=True))
+        .order_by()
+    ):
+        holding[vc_id, kind] = count
+    jobs: Counter[tuple[int, str]] = Counter()
+    counted = Job.objects.filter(vc__in=rows, state__in=[JobState.QUEUED, JobState.ACTIVE])
+    for vc_id, state, count in counted.values_list("vc_id", "state").annotate(count=Count("id")).order_by():
+        jobs[vc_id, state] = count
+    return [
+        {
+            "name": vc.name,
+            "tenant": vc.tenant.name,
+            "pool": vc.pool.name,
+            "quotas": _quotas(vc, holding),
+            "waiting": jobs[vc.pk, JobState.QUEUED],
+            "active": jobs[vc.pk, JobState.ACTIVE],
+        }
+        for vc in rows
+    ]
+
+
+def _quotas(vc: VirtualCluster, holding: Counter[tuple[int, str]]) -> list[dict[str, Any]]:
+    promised = {quota.gpu_type: quota.gpus for quota in vc.quotas.all()}
+    # What is still held of a type whose quota was taken away must stay visible.
+    kinds = sorted(promised.keys() | {kind for vc_id, kind in holding if vc_id == vc.pk})
+    return [{"gpu_type": kind, "gpus": promised.get(kind, 0), "used": holding[vc.pk, kind]} for kind in kinds]

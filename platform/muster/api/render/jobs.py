@@ -1,0 +1,171 @@
+"""Jobs, attempts and events as JSON."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+
+from muster.events.models import Event
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.outcome import category_of
+from muster.jobs.selectors import positions
+from muster.jobs.spec import PRIORITIES, RetryOn
+from muster.logs.models import LogFile
+from scheduler.lifecycle import JobState, Reason
+
+Json = dict[str, Any]
+
+_PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
+# Which part is to blame, in the words of the failure classes; what no other part is blamed for is the job's own.
+_CATEGORIES = {
+    RetryOn.INFRASTRUCTURE: "infrastructure",
+    RetryOn.NODE_LOST: "infrastructure",
+    RetryOn.PREEMPTED: "platform",
+    RetryOn.FAILED: "user",
+    None: "user",
+}
+
+
+def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
+    """The jobs with all that a list shows in one query, and without what it does not."""
+    # Least of all the specs: scripts of many kilobytes each, read and parsed for nothing.
+    return jobs.select_related("vc", "tenant", "owner").defer(
+        "spec",
+        "avoid_nodes",
+        *(f"vc__{name}" for name in ("tenant", "pool", "created_at")),
+        *(f"tenant__{name}" for name in ("weight", "created_at")),
+        *(f"owner__{name}" for name in ("password", "email", "gids", "last_login", "date_joined")),
+    )
+
+
+def job_list(jobs: Iterable[Job]) -> list[Json]:
+    """The jobs as lists show them; one further query for all places in the queue."""
+    jobs = list(jobs)
+    places = positions(jobs)
+    return [_job(job, places.get(job.pk)) for job in jobs]
+
+
+def job_document(job: Job) -> Json:
+    """The job with its spec."""
+    document = _job(job, positions([job]).get(job.pk))
+    document["spec"] = job.spec
+    document["cloned_from"] = job.cloned_from_id
+    return document
+
+
+def _job(job: Job, position: int | None) -> Json:
+    path = f"/api/v1/jobs/{job.pk}"
+    return {
+        "id": job.pk,
+        "name": job.name,
+        "vc": job.vc.name,
+        "tenant": job.tenant.name,
+        "owner": job.owner.username,
+        "state": job.state,
+        "stage": job.stage,
+        "desired": job.desired,
+        "hold": _hold(job),
+        "priority": _PRIORITY_NAMES.get(job.priority, "normal"),
+        "tags": job.tags,
+        "gpu_type": job.gpu_type or None,
+        "gpus": job.gpus,
+        "nodes": job.nodes,
+        "gpus_total": job.gpus_total,
+        "array": None,
+        "submitted_at": moment(job.submitted_at),
+        "started_at": moment(job.started_at),
+        "ended_at": moment(job.ended_at),
+        "exit_code": job.exit_code,
+        "failure": _failure(job),
+        "reason": job.reason or None,
+        "reason_detail": job.reason_detail or None,
+        "attempts": job.attempt_count,
+        "position": position,
+        "links": {
+            "self": path,
+            "logs": f"{path}/logs",
+            "events": f"{path}/events",
+            "attempts": f"{path}/attempts",
+            "why": f"{path}/why",
+            "page": f"/jobs/{job.pk}",
+        },
+    }
+
+
+def moment(at: datetime | None) -> str | None:
+    """A time as RFC 3339 in UTC."""
+    return at.isoformat().replace("+00:00", "Z") if at else None
+
+
+def _hold(job: Job) -> Json | None:
+    if not job.hold_reason:
+        return None
+    hold = job.hold or {}
+    return {"reason": job.hold_reason, "detail": hold.get("detail", ""), "helps": list(hold.get("helps", ()))}
+
+
+def _failure(job: Job) -> Json | None:
+    if job.state != JobState.FAILED:
+        return None
+    reason = Reason(job.reason or Reason.UNKNOWN)
+    return {
+        "class": reason.value,
+        "category": _CATEGORIES[category_of(reason)],
+        "line": None,
+        "hint": job.reason_detail or None,
+        "reaction": "retry" if job.retries_used else "none",
+    }
+
+
+def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
+    """The attempts with their ranks; three further queries for all of them."""
+    attempts = list(attempts)
+    ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node").order_by("attempt_id", "rank")
+    ranks = ranks.only("id", "attempt_id", "rank", "observed", "exit_code", "node__name")
+    of_attempt: dict[int, list[Allocation]] = defaultdict(list)
+    for rank in ranks:
+        of_attempt[rank.attempt_id].append(rank)
+    uuids: dict[int, list[str]] = defaultdict(list)
+    claims = GpuClaim.objects.filter(allocation__attempt__in=attempts).order_by("gpu__index")
+    for allocation_id, uuid in claims.values_list("allocation_id", "gpu__uuid"):
+        uuids[allocation_id].append(uuid)
+    logs = {log.pk: log for log in LogFile.objects.filter(allocation__attempt__in=attempts)}
+    return [
+        {
+            "number": attempt.number,
+            "state": attempt.state,
+            "stage": attempt.stage,
+            "allocations": [
+                _allocation(rank, uuids.get(rank.pk, []), logs.get(rank.pk)) for rank in of_attempt[attempt.pk]
+            ],
+            "placed_at": moment(attempt.placed_at),
+            "started_at": moment(attempt.running_at),
+            "ended_at": moment(attempt.ended_at),
+            "exit_code": attempt.exit_code,
+            "reason": attempt.reason or None,
+            "reason_detail": attempt.reason_detail or None,
+        }
+        for attempt in attempts
+    ]
+
+
+def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None) -> Json:
+    return {
+        "id": rank.pk,
+        "node": rank.node.name,
+        "rank": rank.rank,
+        "gpus": uuids,
+        "observed": rank.observed,
+        "exit_code": rank.exit_code,
+        "log_size": log.size if log else 0,
+        "log_complete": bool(log and log.complete),
+    }
+
+
+def event(row: Event) -> Json:
+    """An event of a job."""
+    return {"id": row.pk, "at": moment(row.at), "kind": row.kind, "actor": row.actor, "data": row.data}

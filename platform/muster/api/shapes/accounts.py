@@ -1,0 +1,81 @@
+"""The caller, sessions and tokens."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
+from muster.tenants.roles import Role
+
+
+class Credentials(Shape):
+    """A name and a password."""
+
+    username = Text(max_length=150)
+    password = Text(max_length=4096, trim_whitespace=False)
+
+
+class MyTenant(Shape):
+    """A tenant that the caller belongs to."""
+
+    name = Text()
+    role = Choice(choices=values(Role))
+
+
+class Me(Shape):
+    """The caller, and what they may use."""
+
+    username = Text()
+    email = Text(allow_blank=True)
+    is_operator = Flag()
+    tenants = MyTenant(many=True)
+    vcs = serializers.ListField(child=Text())
+    default_vc = Text(allow_null=True)
+
+
+class NewToken(Shape):
+    """A token to be made."""
+
+    name = Text(max_length=100)
+    expires_in = Text(required=False, default="30d", max_length=40, help_text="Such as 12h or 30d, at most 366d.")
+
+
+class Token(Shape):
+    """A token, without its secret."""
+
+    id = Integer()
+    name = Text()
+    prefix = Text()
+    created_at = Moment()
+    expires_at = Moment()
+    last_used_at = Moment(allow_null=True)
+
+
+class TokenWithSecret(Token):
+    """A new token with its secret, which is shown this once only."""
+
+    token = Text()
+
+
+class TokenList(Shape):
+    """The caller's tokens that are not revoked, newest first."""
+
+    results = Token(many=True)
+    next = Text(allow_null=True)
+
+
+class Health(Shape):
+    """Whether the process runs."""
+
+    status = Choice(choices=[("ok", "ok")])
+
+
+UP_OR_DOWN = [("up", "up"), ("down", "down")]
+
+
+class Readiness(Shape):
+    """Whether requests can be served. Without Redis everything works, with longer delays."""
+
+    status = Choice(choices=[(name, name) for name in ("ready", "degraded", "unavailable")])
+    postgres = Choice(choices=UP_OR_DOWN)
+    redis = Choice(choices=UP_OR_DOWN)

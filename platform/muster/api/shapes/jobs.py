@@ -1,0 +1,236 @@
+"""Jobs, their attempts and events, and what is answered about them."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
+from rest_framework import serializers
+
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Problem, Shape, Text, values
+from muster.jobs.spec import PRIORITIES
+from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
+
+SPEC = {"$ref": "#/components/schemas/JobSpec"}
+ANY_VALUES = {"type": "object", "additionalProperties": {}}
+PRIORITY_NAMES = [(name, name) for name in PRIORITIES]
+
+
+@extend_schema_field(SPEC)
+class SpecField(serializers.JSONField):
+    """The job spec, whose schema stands apart."""
+
+
+@extend_schema_field(ANY_VALUES)
+class Values(serializers.JSONField):
+    """An object whose keys depend on its kind."""
+
+
+class Hold(Shape):
+    """Why a waiting job was not placed: one dominant reason, and what would help."""
+
+    reason = Choice(choices=values(HoldReason))
+    detail = Text()
+    helps = serializers.ListField(child=Text())
+
+
+class Failure(Shape):
+    """What is known of why a job failed."""
+
+    category = Choice(choices=[(name, name) for name in ("user", "infrastructure", "platform")])
+    line = Text(allow_null=True)
+    hint = Text(allow_null=True)
+    reaction = Choice(choices=[("retry", "retry"), ("none", "none")])
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields above, and `class`, which Python cannot spell as an attribute."""
+        return {"class": Choice(choices=values(Reason)), **super().get_fields()}
+
+
+class JobLinks(Shape):
+    """Where the rest of a job is."""
+
+    self = Text()
+    logs = Text()
+    events = Text()
+    attempts = Text()
+    why = Text()
+    page = Text()
+
+
+class JobInList(Shape):
+    """A job without its spec."""
+
+    id = Integer()
+    name = Text()
+    vc = Text()
+    tenant = Text()
+    owner = Text()
+    state = Choice(choices=values(JobState))
+    stage = Choice(choices=values(Stage))
+    desired = Choice(choices=values(Desired))
+    hold = Hold(allow_null=True)
+    priority = Choice(choices=PRIORITY_NAMES)
+    tags = serializers.DictField(child=Text())
+    gpu_type = Text(allow_null=True, help_text="Null: any type.")
+    gpus = Integer(help_text="On each node.")
+    nodes = Integer()
+    gpus_total = Integer()
+    array = Values(allow_null=True, help_text="Null: not part of an array.")
+    submitted_at = Moment()
+    started_at = Moment(allow_null=True)
+    ended_at = Moment(allow_null=True)
+    exit_code = Integer(allow_null=True)
+    failure = Failure(allow_null=True)
+    reason = Choice(choices=values(Reason), allow_null=True)
+    reason_detail = Text(allow_null=True)
+    attempts = Integer()
+    position = Integer(allow_null=True, help_text="The place in the virtual cluster's queue, from 1.")
+    links = JobLinks()
+
+
+class Job(JobInList):
+    """What was asked for, what is wanted of it now, and what became of it."""
+
+    spec = SpecField()
+    cloned_from = Integer(allow_null=True)
+
+
+class JobPage(Shape):
+    """A page of jobs, newest first."""
+
+    results = JobInList(many=True)
+    next = Text(allow_null=True)
+
+
+class JobEdit(Shape):
+    """What of a job can be changed. Priority and time only while it is queued."""
+
+    name = Text(required=False, max_length=200)
+    priority = Choice(choices=PRIORITY_NAMES, required=False)
+    time = Text(required=False, allow_null=True, help_text="Such as 90s, 30m, 24h or 7d.")
+    tags = serializers.DictField(child=Text(), required=False)
+
+
+class Batch(Shape):
+    """Up to 1,000 specs."""
+
+    jobs = serializers.ListField(child=SpecField(), min_length=1, max_length=1000)
+
+
+class BatchError(Shape):
+    """Why one of the specs was refused."""
+
+    index = Integer()
+    problem = Problem()
+
+
+class BatchAnswer(Shape):
+    """The jobs that were stored and the specs that were refused."""
+
+    jobs = JobInList(many=True)
+    errors = BatchError(many=True)  # type: ignore[assignment]
+
+
+class DryRun(Shape):
+    """What would become of a job if it was submitted now."""
+
+    valid = Flag()
+    spec = SpecField()
+    gpus_total = Integer()
+    feasible = Flag(help_text="The pool could run it if it was empty.")
+    fits_quota = Flag()
+    starts_now = Flag()
+    hold = Hold(allow_null=True)
+    position = Integer(allow_null=True)
+
+
+class Why(Shape):
+    """Why a job is in the state it is in."""
+
+    state = Choice(choices=values(JobState))
+    reason = Text(allow_null=True)
+    detail = Text(allow_blank=True)
+    evidence = Values()
+    helps = serializers.ListField(child=Text())
+    position = Integer(allow_null=True)
+    cycle = Integer(allow_null=True)
+    at = Moment(allow_null=True)
+
+
+class Allocation(Shape):
+    """The hold of one rank on one node."""
+
+    id = Integer()
+    node = Text()
+    rank = Integer()
+    gpus = serializers.ListField(child=Text(), help_text="UUIDs.")
+    observed = Choice(choices=values(Observed))
+    exit_code = Integer(allow_null=True)
+    log_size = Integer()
+    log_complete = Flag()
+
+
+class Attempt(Shape):
+    """One try at running a job."""
+
+    number = Integer()
+    state = Choice(choices=values(AttemptState))
+    stage = Choice(choices=values(Stage))
+    allocations = Allocation(many=True)
+    placed_at = Moment()
+    started_at = Moment(allow_null=True)
+    ended_at = Moment(allow_null=True)
+    exit_code = Integer(allow_null=True)
+    reason = Choice(choices=values(Reason), allow_null=True)
+    reason_detail = Text(allow_null=True)
+
+
+class AttemptList(Shape):
+    """The attempts of a job, oldest first."""
+
+    results = Attempt(many=True)
+    next = Text(allow_null=True)
+
+
+class JobEvent(Shape):
+    """Something that happened to a job."""
+
+    id = Integer()
+    at = Moment()
+    kind = Text()
+    actor = Text()
+    data = Values()  # type: ignore[assignment]
+
+
+class JobEventPage(Shape):
+    """A page of events, oldest first."""
+
+    results = JobEvent(many=True)
+    next = Text(allow_null=True)
+
+
+@extend_schema_serializer(component_name="JobFilter")
+class JobFilter(Shape):
+    """The filters of the list; each narrows it further."""
+
+    state = serializers.ListField(
+        child=Choice(choices=values(JobState)), required=False, help_text="Repeated, or separated by commas."
+    )
+    vc = Text(required=False, max_length=63)
+    owner = Text(required=False, max_length=150)
+    tenant = Text(required=False, max_length=63)
+    tag = serializers.ListField(
+        child=serializers.RegexField(r"\A[^:]+:.*\Z", max_length=300, error_messages={"invalid": "write key:value"}),
+        required=False,
+        help_text="key:value; repeated, all must hold.",
+    )
+    search = Text(required=False, max_length=200, help_text="A part of the name, or an id.")
+    mine = Flag(required=False, help_text="Only the caller's own.")
+    limit = Integer(required=False, default=50, min_value=1, max_value=200)
+    cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")
+
+
+class PageFilter(Shape):
+    """Which piece of a list."""
+
+    limit = Integer(required=False, default=100, min_value=1, max_value=200)
+    cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")

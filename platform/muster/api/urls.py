@@ -1,0 +1,77 @@
+"""The paths of REST v1. None has a trailing slash; what is done with a job is written behind a colon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import URLPattern, path, register_converter
+from drf_spectacular.views import SpectacularAPIView
+
+from muster.api.views import accounts, fleet, forecast, job_parts, jobs, service
+from muster.api.views.base import ApiView
+
+
+class Id:
+    """The number of an object: digits, and no more of them than the database can hold."""
+
+    regex = "[0-9]{1,18}"
+
+    def to_python(self, value: str) -> int:
+        """The number."""
+        return int(value)
+
+    def to_url(self, value: int) -> str:
+        """Its digits."""
+        return str(value)
+
+
+class Name:
+    """The name of a node."""
+
+    regex = "[a-z0-9-]{1,63}"
+
+    def to_python(self, value: str) -> str:
+        """The name as it is."""
+        return value
+
+    def to_url(self, value: str) -> str:
+        """The name as it is."""
+        return value
+
+
+register_converter(Id, "id")
+register_converter(Name, "name")
+
+
+def _to(route: str, view: type[ApiView]) -> URLPattern:
+    handler: Any = view.as_view()
+    pattern: URLPattern = path(route, handler)
+    return pattern
+
+
+v1 = [
+    _to("login", accounts.Login),
+    _to("logout", accounts.Logout),
+    _to("me", accounts.Me),
+    _to("tokens", accounts.Tokens),
+    _to("tokens/<id:token_id>", accounts.OneToken),
+    _to("jobs", jobs.Jobs),
+    _to("jobs:batch", jobs.JobBatch),
+    _to("jobs:dry-run", forecast.JobDryRun),
+    _to("jobs/<id:job_id>", jobs.OneJob),
+    _to("jobs/<id:job_id>:cancel", jobs.CancelJob),
+    _to("jobs/<id:job_id>:requeue", jobs.RequeueJob),
+    _to("jobs/<id:job_id>:clone", jobs.CloneJob),
+    _to("jobs/<id:job_id>/why", forecast.JobWhy),
+    _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
+    _to("jobs/<id:job_id>/events", job_parts.JobEvents),
+    _to("vcs", fleet.VirtualClusters),
+    _to("pools", fleet.Pools),
+    _to("nodes", fleet.Nodes),
+    _to("nodes/<name:name>", fleet.OneNode),
+    _to("gpus", fleet.Gpus),
+    _to("spec/schema", service.SpecSchema),
+]
+schema: Any = SpectacularAPIView.as_view(
+    authentication_classes=[], permission_classes=[], content_negotiation_class=ApiView.content_negotiation_class
+)

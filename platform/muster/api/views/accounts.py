@@ -1,0 +1,122 @@
+"""Signing in and out, the caller, and their tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.contrib.auth import authenticate, login, logout
+from django.middleware.csrf import get_token
+from rest_framework import status
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import ApiToken, User
+from muster.accounts.services import create_token, revoke_token
+from muster.api import limits
+from muster.api.render import accounts as render
+from muster.api.shapes import accounts as shapes
+from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.common.errors import Invalid, MusterError
+from muster.jobs.units import parse_duration_s
+
+
+class WrongCredentials(MusterError):
+    """The name and the password do not belong together, or the user is not active."""
+
+    status = 401
+    code = "wrong-credentials"
+    title = "Wrong user name or password"
+
+
+class Login(ApiView):
+    """Starting a session."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    @describe("prepare_login", tag="account", answers={204: None}, anonymous=True)
+    def get(self, request: Request) -> Response:
+        """Set the `csrftoken` cookie, which every write of a session sends back as X-CSRFToken."""
+        get_token(request._request)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @describe(
+        "login",
+        tag="account",
+        answers={200: shapes.Me},
+        problems=(401, 403, 413, 415, 422, 429),
+        request=shapes.Credentials,
+        anonymous=True,
+    )
+    def post(self, request: Request) -> Response:
+        """Start a session."""
+        # Without this another site could sign a visitor in under an account of its own.
+        SessionAuthentication().enforce_csrf(request)
+        body = body_of(request, shapes.Credentials)
+        # Counted by address as well: nobody may lock another out by mistyping that one's password.
+        who = f"{request.META.get('REMOTE_ADDR', '')}:{body['username'].lower()}"
+        limits.take(limits.LOGIN, who)
+        user = authenticate(request._request, username=body["username"], password=body["password"])
+        if not isinstance(user, User):
+            raise WrongCredentials("the user name and the password do not belong together")
+        limits.forget(limits.LOGIN, who)
+        login(request._request, user)
+        return Response(render.me(user))
+
+
+class Logout(ApiView):
+    """Ending a session."""
+
+    @describe("logout", tag="account", answers={204: None}, problems=(403,), request=None)
+    def post(self, request: Request) -> Response:
+        """End the session; a token stays as it is."""
+        logout(request._request)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Me(ApiView):
+    """The caller."""
+
+    @describe("get_me", tag="account", answers={200: shapes.Me})
+    def get(self, request: Request) -> Response:
+        """The caller, their tenants and what they may submit to."""
+        return Response(render.me(caller(request)))
+
+
+class Tokens(ApiView):
+    """The caller's tokens."""
+
+    @describe("list_tokens", tag="account", answers={200: shapes.TokenList})
+    def get(self, request: Request) -> Response:
+        """The tokens that are not revoked, newest first."""
+        rows = ApiToken.objects.filter(user=caller(request), revoked_at__isnull=True).order_by("-pk")
+        return Response({"results": [render.token(row) for row in rows], "next": None})
+
+    @describe(
+        "create_token",
+        tag="account",
+        answers={201: shapes.TokenWithSecret},
+        problems=(403, 409, 413, 415, 422),
+        request=shapes.NewToken,
+    )
+    def post(self, request: Request) -> Response:
+        """Make a token. Its secret is in this answer and never shown again."""
+        body = body_of(request, shapes.NewToken)
+        try:
+            life = timedelta(seconds=parse_duration_s(body["expires_in"]))
+        except (ValueError, OverflowError) as error:
+            raise Invalid.field("expires_in", str(error)) from error
+        row, secret = create_token(user=caller(request), name=body["name"], expires_in=life)
+        return Response(render.token(row) | {"token": secret}, status=status.HTTP_201_CREATED)
+
+
+class OneToken(ApiView):
+    """One token of the caller's."""
+
+    @describe("revoke_token", tag="account", answers={204: None}, problems=(403, 404))
+    def delete(self, request: Request, token_id: int) -> Response:
+        """End the token."""
+        revoke_token(user=caller(request), token_id=token_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,0 +1,78 @@
+"""What all views of the API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from muster.accounts.models import User
+from muster.api.bodies import AlwaysJson, JsonParser
+from muster.api.problems import CONTENT_TYPE
+from muster.api.shapes.common import Problem, Shape
+from muster.common.errors import Invalid
+
+JSON = "application/json"
+
+
+class ApiView(APIView):
+    """A view that reads JSON, answers JSON, and fails with problem documents."""
+
+    parser_classes = [JsonParser]
+    content_negotiation_class = AlwaysJson
+    # No answer to OPTIONS: it would describe the views in a format of DRF's own, and the OpenAPI document does it.
+    metadata_class = None
+
+
+def caller(request: Request) -> User:
+    """The user who sends the request; permissions have made sure that there is one."""
+    return cast(User, request.user)
+
+
+def body_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
+    """The request's body, checked field by field."""
+    if not isinstance(request.data, Mapping):
+        raise Invalid("the body must be an object")
+    return checked(shape, dict(request.data))
+
+
+def query_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
+    """The query's parameters, checked field by field."""
+    return checked(shape, request.query_params.dict())
+
+
+def checked(shape: type[Shape], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data as the shape reads it; raises DRF's validation error, which names each wrong field."""
+    reader = shape(data=data)
+    reader.is_valid(raise_exception=True)
+    return cast("dict[str, Any]", reader.validated_data)
+
+
+def describe(
+    operation: str,
+    *,
+    tag: str,
+    answers: Mapping[int, Any],
+    problems: tuple[int, ...] = (),
+    anonymous: bool = False,
+    **options: Any,
+) -> Callable[[Any], Any]:
+    """The OpenAPI description of an operation: its answers, and the problems that it may answer with."""
+    responses: dict[Any, Any] = {}
+    for status, shape in answers.items():
+        if shape is None:
+            responses[status] = OpenApiResponse(description="No content.")
+        else:
+            responses[status, JSON] = shape
+    # 400 and 503 can come from anywhere: a broken request, and a database that is away.
+    always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 503)
+    for status in sorted({*problems, *always} - set(answers)):
+        responses[status, CONTENT_TYPE] = Problem
+    if anonymous:
+        options["auth"] = []
+    return cast(
+        "Callable[[Any], Any]", extend_schema(operation_id=operation, tags=[tag], responses=responses, **options)
+    )

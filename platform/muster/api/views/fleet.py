@@ -1,0 +1,96 @@
+"""Pools, nodes, GPUs and virtual clusters."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.render import fleet as render
+from muster.api.render.jobs import Json
+from muster.api.shapes import fleet as shapes
+from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.common.errors import Forbidden, NotFound
+from muster.fleet.models import Gpu, Node, Pool
+from muster.fleet.services import cordon_node, drain_node, resume_node
+from muster.tenants.selectors import virtual_clusters_of
+from scheduler.lifecycle import NodeAdmin
+
+_ACTIONS = {"cordon": cordon_node, "drain": drain_node, "resume": resume_node}
+
+
+class VirtualClusters(ApiView):
+    """The virtual clusters of the caller's tenants."""
+
+    @describe("list_virtual_clusters", tag="cluster", answers={200: shapes.VirtualClusterList})
+    def get(self, request: Request) -> Response:
+        """Each virtual cluster with what it may hold, holds, and waits for."""
+        return _whole(render.virtual_cluster_list(virtual_clusters_of(caller(request))))
+
+
+class Pools(ApiView):
+    """The pools."""
+
+    @describe("list_pools", tag="cluster", answers={200: shapes.PoolList})
+    def get(self, request: Request) -> Response:
+        """Each pool with how it decides and what it has."""
+        return _whole(render.pool_list(Pool.objects.all()))
+
+
+class Nodes(ApiView):
+    """The nodes that are not retired."""
+
+    @describe("list_nodes", tag="cluster", answers={200: shapes.NodeList})
+    def get(self, request: Request) -> Response:
+        """Each node with its GPUs."""
+        return _whole(render.node_list(caller(request), Node.objects.exclude(admin=NodeAdmin.RETIRED)))
+
+
+class OneNode(ApiView):
+    """One node."""
+
+    @describe("get_node", tag="cluster", answers={200: shapes.Node}, problems=(404,))
+    def get(self, request: Request, name: str) -> Response:
+        """The node with its GPUs."""
+        return self._answer(request, name)
+
+    @describe(
+        "change_node",
+        tag="cluster",
+        answers={200: shapes.Node},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=shapes.NodeAction,
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Cordon, drain or resume the node. For operators."""
+        user = caller(request)
+        node = _node(name)
+        if not user.is_operator:
+            raise Forbidden("only operators may change nodes")
+        body = body_of(request, shapes.NodeAction)
+        _ACTIONS[body["action"]](node=node, reason=body["reason"], actor=user.username)
+        return self._answer(request, name)
+
+    def _answer(self, request: Request, name: str) -> Response:
+        found = render.node_list(caller(request), Node.objects.filter(pk=_node(name).pk))
+        return Response(found[0])
+
+
+class Gpus(ApiView):
+    """The GPUs of all nodes."""
+
+    @describe("list_gpus", tag="cluster", answers={200: shapes.GpuList})
+    def get(self, request: Request) -> Response:
+        """Each GPU with its newest reading and, where the caller may see it, the job that holds it."""
+        return _whole(render.gpu_list(caller(request), Gpu.objects.exclude(node__admin=NodeAdmin.RETIRED)))
+
+
+def _node(name: str) -> Node:
+    node = Node.objects.filter(name=name).first()
+    if node is None:
+        raise NotFound(f"there is no node {name}")
+    return node
+
+
+def _whole(results: list[Json]) -> Response:
+    """A list that comes in one piece."""
+    return Response({"results": results, "next": None})

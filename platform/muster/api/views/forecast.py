@@ -1,0 +1,57 @@
+"""What the scheduler says of a job: why it is where it is, and what would become of it if it was submitted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api import limits
+from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
+from muster.api.shapes.jobs import DryRun, Why
+from muster.api.views.base import ApiView, caller, describe
+from muster.api.views.jobs import SPEC_BODY
+from muster.dispatch.forecast import dry_run
+from muster.dispatch.selectors import why
+from muster.jobs.selectors import get_job
+
+
+class JobWhy(ApiView):
+    """Why a job is in its state."""
+
+    @describe("explain_job", tag="jobs", answers={200: Why}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """The dominant reason, its evidence, and what would help."""
+        return Response(why(get_job(caller(request), job_id)))
+
+
+class JobDryRun(ApiView):
+    """What a job would meet."""
+
+    parser_classes = [JsonParser, YamlParser, TextYamlParser]
+
+    @describe("dry_run_job", tag="jobs", answers={200: DryRun}, problems=(404, 413, 415, 422, 429), request=SPEC_BODY)
+    def post(self, request: Request) -> Response:
+        """Check a spec and tell whether it fits the quota and the pool, and whether it would start now."""
+        user = caller(request)
+        limits.take(limits.SUBMIT, user.pk)
+        result = dry_run(user=user, data=request.data)
+        return Response(
+            {
+                "valid": True,
+                "spec": result.spec,
+                "gpus_total": result.gpus_total,
+                "feasible": result.feasible,
+                "fits_quota": result.fits_quota,
+                "starts_now": result.starts_now,
+                "hold": _hold(result.hold),
+                "position": result.position,
+            }
+        )
+
+
+def _hold(hold: dict[str, Any] | None) -> dict[str, Any] | None:
+    if hold is None:
+        return None
+    return {"reason": hold["reason"], "detail": hold["detail"], "helps": list(hold["helps"])}

@@ -1,0 +1,46 @@
+"""What there is to know about one job: its attempts and its events."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.pages import decode_cursor, encode_cursor
+from muster.api.render import jobs as render
+from muster.api.shapes.jobs import AttemptList, JobEventPage, PageFilter
+from muster.api.views.base import ApiView, caller, describe, query_of
+from muster.events.selectors import EventCursor, after
+from muster.jobs.models import Attempt
+from muster.jobs.selectors import get_job
+
+
+class JobAttempts(ApiView):
+    """The tries at running a job."""
+
+    @describe("list_attempts", tag="jobs", answers={200: AttemptList}, problems=(404, 422), parameters=[PageFilter])
+    def get(self, request: Request, job_id: int) -> Response:
+        """The attempts, oldest first."""
+        job = get_job(caller(request), job_id)
+        query = query_of(request, PageFilter)
+        attempts = Attempt.objects.filter(job=job).order_by("number")
+        if "cursor" in query:
+            attempts = attempts.filter(number__gt=decode_cursor(query["cursor"])[0])
+        rows = list(attempts[: query["limit"] + 1])
+        page = rows[: query["limit"]]
+        following = encode_cursor(page[-1].number) if len(rows) > len(page) else None
+        return Response({"results": render.attempt_list(page), "next": following})
+
+
+class JobEvents(ApiView):
+    """What happened to a job."""
+
+    @describe("list_job_events", tag="jobs", answers={200: JobEventPage}, problems=(404, 422), parameters=[PageFilter])
+    def get(self, request: Request, job_id: int) -> Response:
+        """The events, oldest first."""
+        job = get_job(caller(request), job_id)
+        query = query_of(request, PageFilter)
+        place = decode_cursor(query["cursor"], parts=2) if "cursor" in query else (0, 0)
+        rows = list(after(EventCursor(*place)).filter(job_id=job.pk)[: query["limit"] + 1])
+        page = rows[: query["limit"]]
+        following = encode_cursor(page[-1].tx, page[-1].pk) if len(rows) > len(page) else None
+        return Response({"results": [render.event(row) for row in page], "next": following})

@@ -1,0 +1,110 @@
+"""The platform about itself: its health, its figures, and the schema of a job spec."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.http import HttpRequest, HttpResponse
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from rest_framework import status
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api import metrics
+from muster.api.authentication import bearer_secret
+from muster.api.problems import problem, respond
+from muster.api.shapes import accounts as shapes
+from muster.api.views.base import ApiView, describe
+from muster.events.redis import client
+from muster.jobs.spec import json_schema
+
+log = logging.getLogger(__name__)
+
+
+class Alive(ApiView):
+    """Whether the process runs."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    @describe("get_health", tag="service", answers={200: shapes.Health}, anonymous=True)
+    def get(self, request: Request) -> Response:
+        """Answers as long as the process does; looks at nothing else."""
+        return Response({"status": "ok"})
+
+
+class Ready(ApiView):
+    """Whether requests can be served."""
+
+    authentication_classes = []
+    permission_classes = [AllowAny]
+
+    @describe("get_readiness", tag="service", answers={200: shapes.Readiness, 503: shapes.Readiness}, anonymous=True)
+    def get(self, request: Request) -> Response:
+        """Postgres and Redis, each with its state. Only Postgres is needed."""
+        postgres, cache = _postgres_is_up(), _redis_is_up()
+        state = "unavailable" if not postgres else "ready" if cache else "degraded"
+        return Response(
+            {"status": state, "postgres": _word(postgres), "redis": _word(cache)},
+            status=status.HTTP_200_OK if postgres else status.HTTP_503_SERVICE_UNAVAILABLE,
+        )
+
+
+class SpecSchema(ApiView):
+    """The JSON Schema of a job spec."""
+
+    @describe("get_spec_schema", tag="jobs", answers={200: {"type": "object", "additionalProperties": {}}})
+    def get(self, request: Request) -> Response:
+        """For editors that complete and check while one types."""
+        return Response(json_schema())
+
+
+def prometheus(request: HttpRequest) -> HttpResponse:
+    """The figures for Prometheus, for loopback and for whoever knows MUSTER_METRICS_TOKEN."""
+    if not _may_read_figures(request):
+        return respond(problem(403, "read this from the machine itself, or send the token for metrics"))
+    return HttpResponse(metrics.exposition(), content_type=CONTENT_TYPE_LATEST)
+
+
+def _may_read_figures(request: HttpRequest) -> bool:
+    secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
+    if settings.METRICS_TOKEN and secret:
+        return secrets.compare_digest(secret, settings.METRICS_TOKEN)
+    # A proxy on this machine also comes from loopback, and speaks for somebody else.
+    if request.headers.get("X-Forwarded-For") or request.headers.get("Forwarded"):
+        return False
+    try:
+        return ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False
+
+
+def _postgres_is_up() -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("readiness part=postgres error=%s", error)
+        # The next check must open a new connection instead of asking this one again.
+        connection.close()
+        return False
+    return True
+
+
+def _redis_is_up() -> bool:
+    try:
+        client().ping()
+    except redis.RedisError as error:
+        log.warning("readiness part=redis error=%s", error)
+        return False
+    return True
+
+
+def _word(up: bool) -> str:
+    return "up" if up else "down"
