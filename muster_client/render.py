@@ -95,7 +95,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     if job["started_at"]:
         rows.append(("Started", _text(f"{job['started_at']} ({ago(job['started_at'], now)})")))
     if job["ended_at"]:
-        rows.append(("Ended", _text(f"{job['ended_at']}, took {took(job['started_at'], job['ended_at'], now)}")))
+        lasted = f", took {took(job['started_at'], job['ended_at'], now)}" if job["started_at"] else ""
+        rows.append(("Ended", _text(job["ended_at"] + lasted)))
     if job["exit_code"] is not None:
         rows.append(("Exit code", Text(str(job["exit_code"]))))
     if job["position"] is not None:
