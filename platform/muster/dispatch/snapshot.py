@@ -61,6 +61,7 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
     """The pool as it is now: every node, every waiting job, every live attempt."""
     with one_moment():
         waiting = Job.objects.filter(pool=pool, state=JobState.QUEUED, desired=Desired.RUN)
+        tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
             now=database_now().timestamp(),
             seed=seed,
@@ -68,7 +69,8 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
             nodes=_nodes(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)),
             waiting=_waiting(waiting.order_by("pk").values(*_JOB_FIELDS)),
             running=_running(Q(job__pool=pool)),
-            **_virtual_clusters(Q(pool=pool)),
+            tenants=tenants,
+            vcs=vcs,
         )
 
 
@@ -84,6 +86,7 @@ def locked_snapshot(pool: Pool, job: Job, nodes: list[Node], *, now: datetime) -
     held_elsewhere = Node.objects.filter(
         allocations__attempt__job__vc_id=job.vc_id, allocations__attempt__state__in=ATTEMPT_LIVE
     ).exclude(pk__in=node_ids)
+    tenants, vcs = _virtual_clusters(Q(pk=job.vc_id))
     return model.Snapshot(
         now=now.timestamp(),
         seed=0,
@@ -91,7 +94,8 @@ def locked_snapshot(pool: Pool, job: Job, nodes: list[Node], *, now: datetime) -
         nodes=_nodes([*nodes, *held_elsewhere.distinct()]),
         waiting=_waiting(values),
         running=_running(relevant),
-        **_virtual_clusters(Q(pk=job.vc_id)),
+        tenants=tenants,
+        vcs=vcs,
     )
 
 
@@ -131,7 +135,7 @@ def _why_not(node: Node) -> str:
     return "" if node.health == NodeHealth.READY else str(node.health)
 
 
-def _virtual_clusters(which: Q) -> dict[str, tuple[model.Tenant, ...] | tuple[model.VirtualCluster, ...]]:
+def _virtual_clusters(which: Q) -> tuple[tuple[model.Tenant, ...], tuple[model.VirtualCluster, ...]]:
     rows = list(VirtualCluster.objects.filter(which).select_related("tenant").order_by("pk"))
     quotas: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for vc_id, gpu_type, gpus in (
@@ -141,10 +145,10 @@ def _virtual_clusters(which: Q) -> dict[str, tuple[model.Tenant, ...] | tuple[mo
     ):
         quotas[vc_id][gpu_type] = gpus
     tenants = {row.tenant_id: row.tenant for row in rows}
-    return {
-        "tenants": tuple(model.Tenant(pk, tenants[pk].name, tenants[pk].weight) for pk in sorted(tenants)),
-        "vcs": tuple(model.VirtualCluster(row.pk, row.tenant_id, row.name, quotas[row.pk]) for row in rows),
-    }
+    return (
+        tuple(model.Tenant(pk, tenants[pk].name, tenants[pk].weight) for pk in sorted(tenants)),
+        tuple(model.VirtualCluster(row.pk, row.tenant_id, row.name, quotas[row.pk]) for row in rows),
+    )
 
 
 def _waiting(rows: Iterable[dict[str, object]]) -> tuple[model.Job, ...]:

@@ -81,14 +81,23 @@ def _build(node: yaml.Node) -> object:
         return _unique_keys(pairs)
     if isinstance(node, yaml.SequenceNode):
         return [_build(item) for item in node.value]
-    # Dates read as what was written: a spec has no dates, and `2026-12-01` may well be a job's name.
-    if node.tag == "tag:yaml.org,2002:timestamp":
+    if _is_text_in_yaml_1_2(node):
         return node.value
     loader = yaml.SafeLoader("")
     try:
         return loader.construct_object(node)
     finally:
         loader.dispose()
+
+
+def _is_text_in_yaml_1_2(node: yaml.Node) -> bool:
+    """Whether a scalar is something else only by the rules of YAML 1.1: `on`, `no`, `1:30`, `2026-12-01`."""
+    kind = node.tag.rpartition(":")[2]
+    return (
+        kind == "timestamp"
+        or (kind == "bool" and node.value.lower() not in {"true", "false"})
+        or (kind in {"int", "float"} and ":" in node.value)
+    )
 
 
 def _unique_keys(pairs: list[tuple[Any, object]]) -> dict[str, object]:

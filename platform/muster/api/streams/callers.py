@@ -1,0 +1,58 @@
+"""Who calls a stream."""
+
+from __future__ import annotations
+
+import hmac
+
+from django.conf import settings
+from starlette.requests import Request
+
+from muster.accounts.models import User
+from muster.api.authentication import authenticate_request
+from muster.common.asgi import in_thread
+from muster.common.errors import Forbidden, Invalid, MusterError
+
+
+class Unauthenticated(MusterError):
+    """The call carries no session and no token that are good."""
+
+    status = 401
+    code = "unauthenticated"
+    title = "Sign in first"
+
+
+async def caller(request: Request) -> User:
+    """The user behind the call; a session that changes something must show its CSRF token too."""
+    authorization = request.headers.get("authorization")
+    session_key = request.cookies.get(settings.SESSION_COOKIE_NAME)
+    user = await in_thread(authenticate_request, authorization=authorization, session_key=session_key)
+    if user is None:
+        raise Unauthenticated("send a session cookie, or Authorization: Bearer TOKEN")
+    if authorization is None and request.method not in {"GET", "HEAD"}:
+        _require_csrf(request)
+    return user
+
+
+def number(request: Request, name: str, *, least: int = 0, default: int | None = None) -> int | None:
+    """A whole number from the query; `Invalid` names it if it is none."""
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= 18) or int(text) < least:
+        raise Invalid.field(name, f"write a whole number from {least} on")
+    return int(text)
+
+
+def flag(request: Request, name: str) -> bool:
+    """A switch from the query: 1 or 0."""
+    text = request.query_params.get(name, "0")
+    if text not in {"0", "1", "true", "false"}:
+        raise Invalid.field(name, "write 1 or 0")
+    return text in {"1", "true"}
+
+
+def _require_csrf(request: Request) -> None:
+    cookie = request.cookies.get(settings.CSRF_COOKIE_NAME, "")
+    header = request.headers.get("x-csrftoken", "")
+    if not cookie or not hmac.compare_digest(cookie.encode(), header.encode()):
+        raise Forbidden("the CSRF token is missing or wrong: send the csrftoken cookie's value as X-CSRFToken")

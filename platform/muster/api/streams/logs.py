@@ -1,0 +1,191 @@
+"""A job's log: read by offset, downloaded, or followed as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from muster.accounts.models import User
+from muster.api.streams import sse
+from muster.api.streams.callers import caller, flag, number
+from muster.common.asgi import in_thread
+from muster.common.errors import Invalid
+from muster.events.hub import hub
+from muster.events.redis import EVENTS_CHANNEL, log_channel
+from muster.jobs.models import Attempt, Job
+from muster.jobs.selectors import get_job
+from muster.logs.selectors import Piece, attempt_of, is_over, log_file, pieces, rank_of
+from muster.logs.store import read_to_hole
+from scheduler.lifecycle import JOB_TERMINAL
+
+DEFAULT_READ, LARGEST_READ = 256 << 10, 4 << 20
+PIECES_AT_ONCE = 512 << 10
+ALLOWED_AGAIN_EVERY_S = 30.0
+# Events of other jobs wake us too; our own job is looked at no more often than this.
+LOOK_EVERY_S = 0.05
+# How long a follower waits for the end of a log whose agent may be gone for good.
+LAST_BYTES_WAIT_S = 10.0
+
+_EVENT_ID = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
+_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
+async def logs(request: Request) -> Response:
+    """`GET /jobs/{id}/logs`: bytes from an offset, a download, or with `follow=1` an event stream."""
+    user = await caller(request)
+    job_id: int = request.path_params["job_id"]
+    job = await in_thread(get_job, user, job_id)
+    wanted, rank = number(request, "attempt", least=1), number(request, "rank")
+    if flag(request, "follow"):
+        follower = await in_thread(_follower, user, job, request, wanted, rank)
+        return sse.stream(follower.events())
+    offset = number(request, "offset", default=0) or 0
+    limit = min(number(request, "limit", default=DEFAULT_READ) or DEFAULT_READ, LARGEST_READ)
+    attempt = await in_thread(attempt_of, job, wanted)
+    if attempt is None:
+        return Response(b"", media_type="text/plain", headers={**_HEADERS, "X-Muster-Size": "0"})
+    if flag(request, "download"):
+        name = f"job-{job.pk}-attempt-{attempt.number}-rank-{rank or 0}.log"
+        headers = {**_HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+        return StreamingResponse(_download(attempt, rank or 0), media_type="text/plain", headers=headers)
+    start, body, size = await in_thread(_read, attempt, rank or 0, offset, limit)
+    headers = {
+        **_HEADERS,
+        "X-Muster-Attempt": str(attempt.number),
+        "X-Muster-Size": str(size),
+        "X-Muster-Offset": str(start),
+        "X-Muster-Next-Offset": str(start + len(body)),
+    }
+    return Response(body, media_type="text/plain", headers=headers)
+
+
+def _read(attempt: Attempt, rank: int, offset: int, limit: int) -> tuple[int, bytes, int]:
+    allocation = rank_of(attempt, rank)
+    log = log_file(allocation)
+    start, body = read_to_hole(allocation, log, offset=offset, limit=limit)
+    return start, body, log.size
+
+
+async def _download(attempt: Attempt, rank: int) -> AsyncIterator[bytes]:
+    offset = 0
+    while True:
+        start, body, size = await in_thread(_read, attempt, rank, offset, LARGEST_READ)
+        if body:
+            yield body
+        offset = start + len(body)
+        if offset >= size or not body:
+            return
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one look at the job found."""
+
+    job_state: str
+    exit_code: int | None
+    attempt: Attempt | None
+    found: list[Piece]
+    over: bool
+
+
+@dataclass(slots=True)
+class _Follower:
+    """One reader of a growing log: through every attempt of the job, or through the one it named."""
+
+    user: User
+    job: Job
+    only: int | None
+    rank: int | None
+    attempt: Attempt | None
+    cursor: int
+    told: tuple[int, str] | None = None
+    decoders: dict[int, codecs.IncrementalDecoder] = field(default_factory=dict)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The event stream: subscribe first, then read, then wait, so that nothing falls between."""
+        loop = asyncio.get_running_loop()
+        allowed_until = loop.time() + ALLOWED_AGAIN_EVERY_S
+        ended_at: float | None = None
+        yield sse.KEEP_ALIVE
+        while True:
+            channels = [EVENTS_CHANNEL] + ([log_channel(self.attempt.pk)] if self.attempt else [])
+            with hub.waiter(*channels) as waiter:
+                look = await in_thread(self._look)
+                for message in self._messages(look):
+                    yield message
+                if look.found:
+                    continue
+                if look.job_state in JOB_TERMINAL or (self.only is not None and look.over):
+                    ended_at = ended_at or loop.time()
+                    if look.over or loop.time() - ended_at > LAST_BYTES_WAIT_S:
+                        yield sse.event(
+                            {"state": look.job_state, "exit_code": look.exit_code}, name="end", event_id=self._id()
+                        )
+                        return
+                if look.attempt is not self.attempt:
+                    self._turn_to(look.attempt)
+                    continue
+                if loop.time() > allowed_until:
+                    await in_thread(get_job, self.user, self.job.pk)
+                    allowed_until = loop.time() + ALLOWED_AGAIN_EVERY_S
+                await asyncio.sleep(LOOK_EVERY_S)
+                if not await waiter.wait(sse.KEEP_ALIVE_AFTER_S):
+                    yield sse.KEEP_ALIVE
+
+    def _look(self) -> _Look:
+        # The state is read before the bytes: an end that is seen here has all its bytes in front of it.
+        state, exit_code = Job.objects.values_list("state", "exit_code").get(pk=self.job.pk)
+        newest = self.attempt
+        over = self.attempt is not None and is_over(self.attempt)
+        if self.attempt is not None:
+            self.attempt.refresh_from_db(fields=["state"])
+        found = pieces(self.attempt, cursor=self.cursor, rank=self.rank, largest=PIECES_AT_ONCE) if self.attempt else []
+        if not found and (self.attempt is None or over) and self.only is None:
+            after = self.attempt.number if self.attempt else 0
+            newest = Attempt.objects.filter(job=self.job, number__gt=after).order_by("number").first() or self.attempt
+        return _Look(state, exit_code, newest, found, over or self.attempt is None)
+
+    def _messages(self, look: _Look) -> list[bytes]:
+        messages = []
+        for piece in look.found:
+            self.cursor = piece.cursor
+            decoder = self.decoders.setdefault(piece.rank, codecs.getincrementaldecoder("utf-8")("replace"))
+            data: dict[str, Any] = {
+                "attempt": self.attempt.number if self.attempt else 0,
+                "offset": piece.offset,
+                "rank": piece.rank,
+                "text": decoder.decode(piece.body),
+            }
+            messages.append(sse.event(data, name="log", event_id=self._id()))
+        state = (self.attempt.number if self.attempt else 0, self.attempt.state if self.attempt else look.job_state)
+        if state != self.told:
+            self.told = state
+            messages.append(sse.event({"attempt": state[0], "state": state[1], "job": look.job_state}, name="state"))
+        return messages
+
+    def _turn_to(self, attempt: Attempt | None) -> None:
+        self.attempt, self.cursor = attempt, 0
+        self.decoders.clear()
+
+    def _id(self) -> str:
+        return f"{self.attempt.number if self.attempt else 0}:{self.cursor}"
+
+
+def _follower(user: User, job: Job, request: Request, wanted: int | None, rank: int | None) -> _Follower:
+    """A follower at the place that `Last-Event-ID` names, or at the beginning of the wanted or latest attempt."""
+    last = request.headers.get("last-event-id") or request.query_params.get("last_event_id")
+    cursor = number(request, "offset", default=0) or 0
+    attempt_number = wanted
+    if last:
+        match = _EVENT_ID.fullmatch(last)
+        if not match:
+            raise Invalid.field("Last-Event-ID", "write ATTEMPT:POSITION, as the stream's ids read")
+        attempt_number, cursor = int(match[1]) or wanted, int(match[2])
+    return _Follower(user=user, job=job, only=wanted, rank=rank, attempt=attempt_of(job, attempt_number), cursor=cursor)

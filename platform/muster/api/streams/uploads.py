@@ -1,0 +1,45 @@
+"""`POST /uploads`: a code archive, written to disk as it comes and stored once by its digest."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from muster.api.streams.callers import caller
+from muster.common.asgi import in_thread
+from muster.common.errors import Invalid, NotFound, TooLarge
+from muster.jobs.uploads import LARGEST_ARCHIVE, has_code, new_draft, store_code
+
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+
+
+async def upload(request: Request) -> Response:
+    """Store the body, a tar.gz whose SHA-256 the header names: 201 if its bytes are new here, else 200."""
+    user = await caller(request)
+    sha256 = request.headers.get("x-content-sha256", "")
+    if not _DIGEST.fullmatch(sha256):
+        raise Invalid.field("X-Content-SHA256", "send the archive's SHA-256 in hexadecimal")
+    draft = await in_thread(new_draft)
+    try:
+        size = 0
+        with draft.open("wb") as handle:
+            async for part in request.stream():
+                size += len(part)
+                if size > LARGEST_ARCHIVE:
+                    raise TooLarge(f"a code archive may have {LARGEST_ARCHIVE >> 20} MiB at most")
+                handle.write(part)
+        archive, created = await in_thread(store_code, user=user, draft=draft, sha256=sha256)
+    finally:
+        draft.unlink(missing_ok=True)
+    return JSONResponse({"sha256": archive.sha256, "size": archive.size}, status_code=201 if created else 200)
+
+
+async def known(request: Request) -> Response:
+    """`HEAD /uploads/{sha256}`: 200 if the caller has uploaded this archive."""
+    user = await caller(request)
+    sha256: str = request.path_params["sha256"]
+    if not _DIGEST.fullmatch(sha256) or not await in_thread(has_code, user, sha256.lower()):
+        raise NotFound("you have uploaded no such archive")
+    return Response(status_code=200)

@@ -1,0 +1,78 @@
+"""The web process: streams and agents' calls natively, everything else through Django in threads that persist."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
+django.setup()
+
+from a2wsgi import WSGIMiddleware  # noqa: E402  (Django must be set up before anything of ours is imported)
+from starlette.applications import Starlette  # noqa: E402
+from starlette.routing import Mount, Route  # noqa: E402
+from starlette.types import ASGIApp  # noqa: E402
+
+from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
+from muster.api.streams.events import feed, stream  # noqa: E402
+from muster.api.streams.logs import logs  # noqa: E402
+from muster.api.streams.uploads import known, upload  # noqa: E402
+from muster.common.asgi import EXCEPTION_HANDLERS, in_thread  # noqa: E402
+from muster.common.errors import MusterError  # noqa: E402
+from muster.events.hub import hub  # noqa: E402
+from muster.fleet.leases import tick  # noqa: E402
+from muster.wsgi import application as django_application  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+WSGI_THREADS = 8
+TICK_EVERY_S = 2.0
+
+
+@contextlib.asynccontextmanager
+async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    """The hub, the feed and the tick run for as long as the process serves."""
+    tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), _tick())]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _tick() -> None:
+    """Say every few seconds that agents' calls are being answered; the reaper counts no other time."""
+    while True:
+        try:
+            await in_thread(tick, "web")
+        except MusterError as error:
+            log.warning("tick_failed error=%s", error)
+        await asyncio.sleep(TICK_EVERY_S)
+
+
+def _django() -> ASGIApp:
+    # Both libraries describe the same two calls in types of their own.
+    handler: Any = django_application
+    adapter: Any = WSGIMiddleware(handler, workers=WSGI_THREADS)
+    return cast(ASGIApp, adapter)
+
+
+application = Starlette(
+    routes=[
+        *AGENT_ROUTES,
+        Route("/api/v1/jobs/{job_id:int}/logs", logs, methods=["GET"]),
+        Route("/api/v1/stream", stream, methods=["GET"]),
+        Route("/api/v1/uploads", upload, methods=["POST"]),
+        Route("/api/v1/uploads/{sha256}", known, methods=["HEAD", "GET"]),
+        Mount("/", _django()),
+    ],
+    exception_handlers=EXCEPTION_HANDLERS,
+    lifespan=lifespan,
+)
