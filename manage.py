@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parent
 # These read no database; starting one for them would only cost time.
@@ -14,6 +16,7 @@ WITHOUT_SERVICES = {"collectstatic", "compilemessages", "help", "makemessages", 
 
 def main(argv: list[str]) -> int:
     """Runs one command and returns its exit status."""
+    signal.signal(signal.SIGTERM, leave)
     # Appended, never inserted: `platform` is also a module of the standard library, and that one has to win.
     sys.path.append(str(ROOT / "platform"))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
@@ -25,18 +28,22 @@ def main(argv: list[str]) -> int:
         return 0
 
     from muster.local.places import LocalError  # noqa: PLC0415
-    from muster.local.services import default_home, start_services  # noqa: PLC0415
+    from muster.local.services import services_of_this_process  # noqa: PLC0415
 
     # Before Django reads its settings: the addresses are part of them.
     try:
-        services = start_services(default_home())
+        services = services_of_this_process()
     except LocalError as error:
         print(f"manage.py: {error}", file=sys.stderr)  # noqa: T201
         return 1
     with services:
-        os.environ.update(services.environment())
         execute_from_command_line(argv)
     return 0
+
+
+def leave(number: int, _frame: FrameType | None) -> None:
+    """Ends the process as a signal should, but past every `finally`: the services are stopped in one."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

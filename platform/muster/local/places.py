@@ -86,6 +86,16 @@ def find_places(home: Path, *, state: Path = Path("/var/lib/muster"), short: Pat
     return places
 
 
+def agents_folder(home: Path, *, state: Path = Path("/var/lib/muster")) -> Path:
+    """The folder for the state of agents on this machine, passable for the users that root's agents run jobs as."""
+    account = service_account()
+    folder = home / "agents"
+    if account and not can_reach(account, home):
+        folder = state / f"{_digest(home)}-agents"
+    make_folder(folder, mode=_PASSABLE if account else _PRIVATE)
+    return folder
+
+
 def service_account() -> Account | None:
     """The account that root hands the servers to; None for everybody else, who run them as themselves."""
     if os.geteuid() != 0:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -111,6 +112,14 @@ def start_services(
         _servers=servers,
     )
     services.start()
+    return services
+
+
+@cache
+def services_of_this_process() -> Services:
+    """The services of the default home, started by the first call and put into the environment for the settings."""
+    services = start_services(default_home())
+    os.environ.update(services.environment())
     return services
 
 

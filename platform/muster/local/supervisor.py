@@ -247,7 +247,7 @@ class Supervisor:
     def _tail(self, name: str) -> str:
         return self.log_of(name).read_bytes()[-_SHOWN_LOG_BYTES:].decode(errors="replace")
 
-    def _hurry_up(self, number: int, frame: object) -> None:  # noqa: ARG002  (the signature of a signal handler)
+    def _hurry_up(self, _number: int, _frame: object) -> None:
         self._hurry.set()
 
 

@@ -1,0 +1,155 @@
+"""The command lines of the platform's processes: the one place to change how they are started."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from muster.local.places import LocalError
+from muster.local.supervisor import Child
+
+ROOT = Path(__file__).resolve().parents[3]
+HOST = "127.0.0.1"
+# What an agent ends with when a newer registration of its node took over, and when its credential is refused.
+_AGENT_SUPERSEDED, _AGENT_REFUSED = 3, 4
+_STAGE_WEB, _STAGE_WORKER, _STAGE_AGENT = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One installation as its processes see it."""
+
+    home: Path
+    port: int
+    services: Mapping[str, str]
+
+    @property
+    def local_url(self) -> str:
+        """The address on this machine, whatever the public one is."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def public_url(self) -> str:
+        """The address that people are told."""
+        return os.environ.get("MUSTER_URL") or self.local_url
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the platform's own processes."""
+        return {
+            **os.environ,
+            **self.services,
+            "MUSTER_HOME": str(self.home),
+            "MUSTER_URL": self.public_url,
+            "PORT": str(self.port),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "platform")]),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """An agent on this machine that stands for a GPU server."""
+
+    name: str
+    gpus: str
+    cpus: int
+    memory_mib: int
+    join_token: str = ""
+
+
+def web(site: Site) -> Child:
+    """The web process: pages, REST, streams and the agents' endpoint."""
+    words = ("--host", HOST, "--port", str(site.port), "--no-access-log", "--timeout-graceful-shutdown", "3")
+    return _platform_child(site, "web", ("uvicorn", "muster.asgi:application", *words), stage=_STAGE_WEB, ready=True)
+
+
+def schedule_worker(site: Site) -> Child:
+    """The scheduling loop, one task at a time: cycles of a pool exclude each other anyway."""
+    return _platform_child(site, "schedule", _worker("schedule", "--pool", "solo"))
+
+
+def default_worker(site: Site) -> Child:
+    """Everything else that Celery does: deliveries, retention, roll-ups."""
+    return _platform_child(site, "default", _worker("default", "--pool", "threads", "--concurrency", "2"))
+
+
+def beat(site: Site) -> Child:
+    """The clock that sends the periodic tasks."""
+    folder = site.home / "beat"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    words = ("beat", "--loglevel", "INFO", "--schedule", str(folder / "schedule"), "--pidfile", "")
+    return _platform_child(site, "beat", ("celery", "--app", "muster", *words))
+
+
+def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
+    """An agent with a state folder of its own; it gets nothing of the platform's environment, least of all its keys."""
+    words = {
+        "--url": site.local_url,
+        "--state": str(folder / options.name),
+        "--gpus": options.gpus,
+        "--cpus": str(options.cpus),
+        "--memory-mib": str(options.memory_mib),
+        "--address": HOST,
+    }
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
+    token = {"MUSTER_JOIN_TOKEN": options.join_token} if options.join_token else {}
+    return Child(
+        name=options.name,
+        argv=(sys.executable, "-m", "nodeagent", "run", *(word for pair in words.items() for word in pair)),
+        env={**kept, **token, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        cwd=ROOT,
+        stage=_STAGE_AGENT,
+        final=frozenset({_AGENT_SUPERSEDED, _AGENT_REFUSED}),
+    )
+
+
+def choose_port(wanted: int | None) -> int:
+    """The wanted port if it is free; without a wish, $PORT or the first free one from 8000 on."""
+    named = wanted or (int(os.environ["PORT"]) if os.environ.get("PORT", "").isdigit() else None)
+    for port in (named,) if named else range(8000, 8020):
+        if _is_free(port):
+            return port
+    raise LocalError(f"port {named} is in use; choose another, e.g. PORT={named + 1}" if named else "no port is free")
+
+
+def _worker(queue: str, *words: str) -> tuple[str, ...]:
+    # Gossip and mingle are for fleets of workers; each costs a start its second.
+    quiet = ("--without-gossip", "--without-mingle", "--loglevel", "INFO")
+    return ("celery", "--app", "muster", "worker", "--queues", queue, "--hostname", f"{queue}@%h", *quiet, *words)
+
+
+def _platform_child(
+    site: Site, name: str, module: tuple[str, ...], *, stage: int = _STAGE_WORKER, ready: bool = False
+) -> Child:
+    return Child(
+        name=name,
+        argv=(sys.executable, "-m", *module),
+        env=site.environment(),
+        cwd=ROOT,
+        stage=stage,
+        ready=(lambda: _answers(f"{site.local_url}/readyz")) if ready else None,
+    )
+
+
+def _answers(url: str) -> bool:
+    try:
+        # Proxies of the environment are for the outside.
+        return httpx.get(url, timeout=5, trust_env=False).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,77 @@
+"""The demonstration's pool, nodes, tenants and quotas; what is there already is left as it is."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from muster.fleet.models import Node, Pool
+from muster.fleet.selectors import gpus_by_type
+from muster.fleet.services import create_node, create_pool, renew_join_token
+from muster.local.children import AgentOptions
+from muster.local.places import LocalError
+from muster.tenants.models import Quota, Tenant, VirtualCluster
+from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
+from scheduler.lifecycle import NodeHealth
+
+ACTOR = "demo"
+POOL = "main"
+NODES = {"gpu01": "rack-a", "gpu02": "rack-a"}
+GPU_TYPE, GPUS_PER_NODE = "A100", 4
+TENANTS = ("vision", "nlp")
+QUOTA = 4
+_POLL_S = 0.2
+
+
+def prepare_nodes(agents: Path) -> list[AgentOptions]:
+    """The pool with its nodes, and how to start the agent of each; a join token goes to those that need one."""
+    pool = Pool.objects.filter(name=POOL).first() or create_pool(name=POOL, actor=ACTOR)
+    options = []
+    for name, rack in NODES.items():
+        node = Node.objects.filter(name=name).first()
+        token = ""
+        if node is None:
+            node, token = create_node(pool=pool, name=name, rack=rack, actor=ACTOR)
+        elif not (node.credential_digest and (agents / name).is_dir()):
+            # The agent never enrolled, or its state folder was removed since.
+            token = renew_join_token(node=node, actor=ACTOR)
+        options.append(
+            AgentOptions(
+                name=name,
+                gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
+                # A GPU server's size, whatever this machine has: the jobs are small, the numbers are for looking at.
+                cpus=16,
+                memory_mib=131_072,
+                join_token=token,
+            )
+        )
+    return options
+
+
+def wait_for_nodes(*, timeout_s: float) -> None:
+    """Returns when every node is ready and has reported its GPUs."""
+    pool = Pool.objects.get(name=POOL)
+    expected = GPUS_PER_NODE * len(NODES)
+    clock = threading.Event()  # never set: waiting on it is a pause that a signal can interrupt
+    for _ in range(int(timeout_s / _POLL_S)):
+        waiting = Node.objects.filter(name__in=NODES).exclude(health=NodeHealth.READY).values_list("name", flat=True)
+        if not waiting and gpus_by_type(pool.pk).get(GPU_TYPE, 0) >= expected:
+            return
+        clock.wait(_POLL_S)
+    raise LocalError(
+        f"after {timeout_s:.0f} s these nodes are not ready: {', '.join(waiting) or 'none, but GPUs miss'}"
+    )
+
+
+def prepare_tenants() -> dict[str, Tenant]:
+    """The tenants with one virtual cluster each, and quotas, which only a pool that has the GPUs accepts."""
+    pool = Pool.objects.get(name=POOL)
+    tenants = {}
+    for name in TENANTS:
+        tenants[name] = Tenant.objects.filter(name=name).first() or create_tenant(name=name, actor=ACTOR)
+        vc = VirtualCluster.objects.filter(name=name).first() or create_virtual_cluster(
+            tenant=tenants[name], pool=pool, name=name, actor=ACTOR
+        )
+        if not Quota.objects.filter(vc=vc, gpu_type=GPU_TYPE).exists():
+            set_quota(vc=vc, gpu_type=GPU_TYPE, gpus=QUOTA, actor=ACTOR)
+    return tenants

@@ -1,0 +1,118 @@
+"""The demonstration's users, and the one file in which their passwords and tokens are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from muster.accounts.models import ApiToken, User
+from muster.accounts.services import create_token, create_user, revoke_token, user_of_token
+from muster.local.demo.cluster import ACTOR
+from muster.tenants.models import Membership, Tenant
+from muster.tenants.roles import Role
+from muster.tenants.services import add_member
+
+FILE_NAME = "demo.json"
+_TOKEN_NAME = "demo"  # noqa: S105 - a name, not a secret
+_TOKEN_LIFE = timedelta(days=365)
+_FIRST_UID = 47_001
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who takes part: a member or manager of a tenant, or an operator of the cluster, who is in none."""
+
+    name: str
+    tenant: str
+    role: Role | None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How somebody signs in, and the token for scripts."""
+
+    password: str
+    token: str
+    tenant: str
+
+
+PEOPLE = (
+    Person("ada", "vision", Role.MEMBER),
+    Person("grace", "nlp", Role.MANAGER),
+    Person("otto", "", None),
+)
+
+
+def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tuple[dict[str, Access], list[str]]:
+    """Everybody's access, stored in the file, and the names of those whose password is new.
+
+    Who is in the file and whose token still works keeps both; for all others they are made anew, because neither can
+    be read from the database.
+    """
+    known = read_people(path)
+    found: dict[str, Access] = {}
+    renewed = []
+    for number, person in enumerate(PEOPLE):
+        user = User.objects.filter(username=person.name).first()
+        access = known.get(person.name)
+        if (
+            user is None
+            or access is None
+            or user_of_token(access.token) != user
+            or not user.check_password(access.password)
+        ):
+            user, access = _renew(person, user, uid=_free_uid(_FIRST_UID + 100 * number))
+            renewed.append(person.name)
+        if person.role is not None and not Membership.objects.filter(user=user, tenant__name=person.tenant).exists():
+            add_member(tenant=tenants[person.tenant], user=user, role=person.role, actor=ACTOR)
+        found[person.name] = access
+    _write(path, {"url": url, "users": {name: asdict(access) for name, access in found.items()}})
+    return found, renewed
+
+
+def read_people(path: Path) -> dict[str, Access]:
+    """Who is in the file; nobody if there is none, or if it was changed into something else."""
+    try:
+        users = json.loads(path.read_text())["users"]
+        return {name: Access(**fields) for name, fields in users.items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _renew(person: Person, user: User | None, *, uid: int) -> tuple[User, Access]:
+    password = secrets.token_urlsafe(12)
+    if user is None:
+        user = create_user(username=person.name, password=password, operator=person.role is None, uid=uid, actor=ACTOR)
+    else:
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        for token in ApiToken.objects.filter(user=user, name=_TOKEN_NAME, revoked_at__isnull=True):
+            revoke_token(user=user, token_id=token.pk)
+    _, secret = create_token(user=user, name=_TOKEN_NAME, expires_in=_TOKEN_LIFE)
+    return user, Access(password=password, token=secret, tenant=person.tenant)
+
+
+def _free_uid(uid: int) -> int:
+    """A Unix identity that no account of this machine has: agents that run as root start the user's jobs under it."""
+    while True:
+        try:
+            pwd.getpwuid(uid)
+        except KeyError:
+            return uid
+        uid += 1
+
+
+def _write(path: Path, document: object) -> None:
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    # Made with its mode: written first and closed to others later, it could be read in between.
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(document, file, indent=2)
+        file.write("\n")
+    draft.replace(path)

@@ -1,0 +1,89 @@
+"""`manage.py demo`: a whole cluster on this machine, with people in it and three jobs that run."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from muster.local import children
+from muster.local.demo.cluster import prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.local.demo.jobs import explanations, run_examples, summary
+from muster.local.demo.people import FILE_NAME, Access, prepare_people
+from muster.local.places import LocalError, agents_folder
+from muster.local.stack import running_stack, step
+from muster.local.supervisor import Supervisor
+from muster_client.errors import MusterError as ClientError
+
+
+class Command(BaseCommand):
+    """Starts everything, shows it at work, and stays."""
+
+    help = "Starts the platform with two emulated GPU nodes, runs three jobs, and keeps running until Ctrl-C."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Whether to stay, and where."""
+        parser.add_argument(
+            "--once", action="store_true", help="stop after the jobs; exit 0 if all ended as they should"
+        )
+        parser.add_argument("--port", type=int, help="default: $PORT, else the first free one from 8000 on")
+        parser.add_argument("--timeout", type=float, default=180.0, help="seconds that the three jobs may take (180)")
+
+    def handle(self, *args: object, once: bool, port: int | None, timeout: float, **options: object) -> None:
+        """Runs the demonstration; the exit status says whether the jobs ended as they should."""
+        console = Console()
+        as_expected = False
+        try:
+            with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
+                start_agents(site, supervisor)
+                wait_for_nodes(timeout_s=60)
+                step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each")
+                path = site.home / FILE_NAME
+                people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
+                step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
+                outcomes = run_examples(site.local_url, people, console=console, timeout_s=timeout)
+                console.print(summary(outcomes))
+                for sentence in explanations(outcomes):
+                    console.print(f"[red]✗[/] {escape(sentence)}", highlight=False)
+                as_expected = all(outcome.as_expected for outcome in outcomes)
+                if not once:
+                    tell_how_to_go_on(console, site.public_url, path, people, renewed)
+                    supervisor.wait()
+        except (LocalError, ClientError) as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            if once:
+                raise CommandError("interrupted", returncode=130) from None
+            return
+        if not as_expected:
+            sys.exit(1)
+
+
+def start_agents(site: children.Site, supervisor: Supervisor) -> None:
+    """Starts the agents of both nodes."""
+    folder = agents_folder(site.home)
+    for options in prepare_nodes(folder):
+        supervisor.start(children.agent(site, options, folder=folder))
+
+
+def tell_how_to_go_on(console: Console, url: str, path: Path, people: Mapping[str, Access], renewed: list[str]) -> None:
+    """Prints where to go and how to sign in; passwords only when they are new."""
+    console.print(f"\nMuster is at [bold link={url}]{url}[/]", highlight=False)
+    if renewed:
+        table = Table("user", "password", "is", box=None)
+        for name in renewed:
+            role = {"ada": "member of vision", "grace": "manager of nlp", "otto": "operator, also in /admin/"}[name]
+            table.add_row(name, people[name].password, role)
+        console.print(table)
+        console.print(f"These are shown once; {path} keeps them, for you alone.", highlight=False, soft_wrap=True)
+    else:
+        console.print(f"Sign in as ada, grace or otto; the passwords are in {path}.", highlight=False, soft_wrap=True)
+    console.print("Ctrl-C stops everything; the next run goes on where this one ended.", highlight=False)

@@ -1,0 +1,42 @@
+"""`manage.py up`: the platform alone, on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from rich.console import Console
+
+from muster.local.places import LocalError
+from muster.local.stack import running_stack
+
+
+class Command(BaseCommand):
+    """Starts everything and stays."""
+
+    help = "Starts Postgres, Valkey, web, workers and beat on this machine, and keeps them running until Ctrl-C."
+    # The processes bring their own checks; the database may not have been made yet.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The port."""
+        parser.add_argument("--port", type=int, help="default: $PORT, else the first free one from 8000 on")
+
+    def handle(self, *args: object, **options: object) -> None:
+        """Runs until a signal comes."""
+        port = options["port"]
+        console = Console()
+        try:
+            with running_stack(
+                settings.STATE_FOLDER, port=port if isinstance(port, int) else None, console=console
+            ) as (
+                site,
+                supervisor,
+            ):
+                console.print(f"\nMuster is at [bold]{site.public_url}[/]. Ctrl-C stops it.", highlight=False)
+                supervisor.wait()
+        except LocalError as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            return

@@ -1,0 +1,96 @@
+"""The platform on one machine: services, migrations, web, workers and beat, under one supervisor."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from django.core.management import call_command
+from rich.console import Console
+
+from muster.local import children
+from muster.local.children import Site
+from muster.local.places import LocalError
+from muster.local.services import Services, services_of_this_process
+from muster.local.supervisor import Supervisor, Watch
+
+
+@contextmanager
+def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator[tuple[Site, Supervisor]]:
+    """The whole platform, ready to answer; all of it is stopped when the block ends, however it ends."""
+    services = services_of_this_process()
+    with _ending_by_signals(), _alone(home) as lock:
+        site = Site(home=home, port=children.choose_port(port), services=services.environment())
+        _write(lock, f"{os.getpid()} {site.public_url}")
+        step(console, "services", _described(services))
+        call_command("migrate", interactive=False, verbosity=0)
+        step(console, "database", "migrated")
+        watch = Watch(repair=services.revive, owned=services.pids)
+        with Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor:
+            web = children.web(site)
+            supervisor.start(web)
+            for child in (children.schedule_worker(site), children.default_worker(site), children.beat(site)):
+                supervisor.start(child)
+            supervisor.wait_ready(web.name)
+            step(console, "web", f"answers at {site.public_url}")
+            step(console, "workers", f"schedule, default and beat run; logs are in {home / 'log'}")
+            try:
+                yield site, supervisor
+            finally:
+                console.print("\nStopping everything …", highlight=False)
+
+
+def step(console: Console, name: str, text: str) -> None:
+    """Prints that one part is done."""
+    console.print(f"[green]✓[/] [bold]{name:9}[/] {text}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[IO[str]]:
+    """One supervisor a home; the lock file says who and where."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (home / "supervisor.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            pid, _, url = lock.read().partition(" ")
+            raise LocalError(f"Muster runs on {home} already: process {pid}, {url}") from error
+        yield lock
+        _write(lock, "")
+
+
+def _write(lock: IO[str], text: str) -> None:
+    lock.seek(0)
+    lock.truncate()
+    lock.write(text)
+    lock.flush()
+
+
+@contextmanager
+def _ending_by_signals() -> Iterator[None]:
+    """SIGTERM, and the terminal going away, end the block as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _described(services: Services) -> str:
+    if not services.embedded:
+        return "those of DATABASE_URL and REDIS_URL"
+    account = services.places.account if services.places else None
+    run_as = f", as the account {account.name}" if account else ""
+    return f"{' and '.join(services.embedded)} run on Unix sockets{run_as}"
