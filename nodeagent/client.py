@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 import threading
 from typing import BinaryIO, Dict, Mapping, Optional, Tuple, Type, TypeVar
@@ -172,7 +173,7 @@ class Client:
                 connection.sock.settimeout(timeout_s)
                 connection.request(method, self._prefix + path, body, all_headers)
                 return connection, connection.getresponse()
-            except TimeoutError as error:
+            except socket.timeout as error:
                 connection.close()
                 raise Unreachable("{} {}: no answer in {:g} s".format(method, path, timeout_s)) from error
             except (OSError, http.client.HTTPException) as error:
@@ -207,7 +208,7 @@ def _refusal(status: int, body: bytes) -> Exception:
         detail = problem.detail or problem.title
     except ProtocolError:
         detail = body[:200].decode(errors="replace")
-    if status >= 500 or status in _TRY_AGAIN:
+    if not 400 <= status < 500 or status in _TRY_AGAIN:
         return Unreachable("{} {}".format(status, detail))
     if status == http.client.UNAUTHORIZED:
         return Unauthorized(status, detail, body)

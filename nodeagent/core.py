@@ -191,8 +191,10 @@ def recover(
         held = Held(allocation_id, fence, Stage.EXITED, ended=ended, shipped=shipped)
         if phase in (Phase.STARTING, Phase.RUNNING):
             found.append(Adopt(replace(held, stage=Stage.RUNNING)))
-        elif phase is Phase.EXITED or ended:
+        elif phase is Phase.EXITED:
             found.append(Adopt(held))
+        elif ended:  # its folder was being removed: what is left of the log is gone
+            found.append(Adopt(replace(held, shipped=True)))
         elif phase is Phase.GONE:
             found.append(Settle(held, EndReason.UNKNOWN, "its processes are gone and left no exit status"))
         elif entry is not None and entry.boot_id != boot_id:

@@ -40,3 +40,16 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def write_in_place(path: str, value: Dict[str, Any], size: int) -> None:
+    """Overwrite `path` with the JSON of `value`, padded to `size`: possible on a full disk once the file exists.
+
+    A reader may see a mixture, which is no JSON or an old value; so this is for files that are read again later.
+    """
+    data = json.dumps(value, separators=(",", ":")).encode().ljust(size)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, data, 0)
+    finally:
+        os.close(descriptor)

@@ -89,7 +89,7 @@ class EmulatedGpus:
         """The faults that were injected since the last call."""
         return self._read_faults()
 
-    def busy(self, uuids: Sequence[str]) -> bool:  # noqa: ARG002 - the port's signature
+    def busy(self, uuids: Sequence[str]) -> bool:
         """Never: without hardware, a process that is gone holds nothing."""
         return False
 

@@ -60,7 +60,7 @@ class NvmlGpus:
         """The NVIDIA driver's version."""
         return _text(pynvml.nvmlSystemGetDriverVersion())
 
-    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:  # noqa: ARG002 - the port's signature
+    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:
         """A reading of every GPU that answers. One that has fallen off the bus becomes a health event, once."""
         found = []
         for gpu in self._gpus:

@@ -56,7 +56,7 @@ class NoGpus:
         """No driver."""
         return ""
 
-    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:  # noqa: ARG002 - the port's signature
+    def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:
         """No reading."""
         return ()
 
@@ -64,7 +64,7 @@ class NoGpus:
         """Nothing can go wrong."""
         return ()
 
-    def busy(self, uuids: Sequence[str]) -> bool:  # noqa: ARG002 - the port's signature
+    def busy(self, uuids: Sequence[str]) -> bool:
         """Never."""
         return False
 

@@ -111,8 +111,8 @@ class Runtime(Protocol):
     def spec(self, allocation_id: int) -> Optional[LaunchSpec]:
         """The spec that an allocation was prepared with, if it can still be read."""
 
-    def adopt(self, allocation_id: int) -> None:
-        """Take up an allocation that an earlier run of the agent started."""
+    def adopt(self, allocation_id: int) -> Optional[Tuple[str, float]]:
+        """Take up an allocation that an earlier run started; return signal and grace of its stop, if one began."""
 
     def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
         """Signal every process of the allocation, and kill what is left after the grace. Returns at once."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from nodeagent import archive, clock
-from nodeagent.files import read_json, write_atomic, write_json
+from nodeagent.files import read_json, write_atomic, write_in_place, write_json
 from nodeagent.protocol import EndReason, LaunchSpec, ProtocolError
 from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, Observation, Phase, Usage
 from nodeagent.runtime.process import tree
@@ -28,9 +28,11 @@ _log = logging.getLogger("nodeagent.process")
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_GONE = ".gone"
 _MARK = "MUSTER_ALLOCATION_DIR"
 _SWEEP_WAIT_S = 10.0
 _PASSABLE = 0o711
+_LEASE_BYTES, _CONTROL_BYTES = 128, 256
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ class ProcessRuntime:
         for folder in (state, self._root):
             os.makedirs(folder, exist_ok=True)
             os.chmod(folder, _PASSABLE)
+        for name in os.listdir(self._root):
+            if name.endswith(_GONE):
+                shutil.rmtree(os.path.join(self._root, name), ignore_errors=True)
         self._events = EventPipe(os.path.join(state, "events"), listener)
         self._forker = Forker()
 
@@ -84,6 +89,7 @@ class ProcessRuntime:
             for own in (folder.log, folder.work, folder.home, folder.tmp):
                 os.mkdir(own, 0o700)
             os.mkfifo(folder.wake, 0o600)
+            write_in_place(folder.control, {}, _CONTROL_BYTES)
         except OSError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return folder.work
@@ -130,9 +136,12 @@ class ProcessRuntime:
             _log.warning("allocation %d: its launch.json cannot be read: %s", allocation_id, error)
             return None
 
-    def adopt(self, allocation_id: int) -> None:
+    def adopt(self, allocation_id: int) -> Optional[Tuple[str, float]]:
         """Continue from the newest wish that the earlier agent left for the shim."""
-        self._controls[allocation_id] = read_json(self._folder(allocation_id).control) or {}
+        control = read_json(self._folder(allocation_id).control) or {}
+        self._controls[allocation_id] = control
+        stop = control.get("stop")
+        return (str(stop["signal"]), float(stop["grace_s"])) if stop else None
 
     def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
         """Leave the wish for the shim and wake it."""
@@ -186,16 +195,18 @@ class ProcessRuntime:
     def remove(self, allocation_id: int) -> None:
         """Remove the allocation's folder; what cannot be removed now is found again by the next run of the agent."""
         self._controls.pop(allocation_id, None)
+        folder = self._folder(allocation_id).root
         try:
-            shutil.rmtree(self._folder(allocation_id).root)
+            os.rename(folder, folder + _GONE)  # at once no allocation any more, however long the rest takes
+            shutil.rmtree(folder + _GONE)
         except FileNotFoundError:
             return
         except OSError as error:
             _log.warning("allocation %d: its folder cannot be removed: %s", allocation_id, error)
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:
-        """Rewrite the lease; shims read it when they think that it has run out."""
-        write_json(self._lease, {"sent_at": sent_at, "stop_after_s": stop_after_s})
+        """Rewrite the lease; shims read it when they think that it has run out. A full disk does not matter."""
+        write_in_place(self._lease, {"sent_at": sent_at, "stop_after_s": stop_after_s}, _LEASE_BYTES)
 
     def close(self) -> None:
         """End the zygote and the event thread; shims and their jobs go on."""
@@ -227,11 +238,11 @@ class ProcessRuntime:
         folder = self._folder(allocation_id)
         control = self._controls.setdefault(allocation_id, {})
         control[name] = value
-        write_json(folder.control, control)
         try:
+            write_in_place(folder.control, control, _CONTROL_BYTES)
             descriptor = os.open(folder.wake, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno in (errno.ENXIO, errno.ENOENT):  # no shim (yet): it reads the wish when it starts
+            if error.errno in (errno.ENXIO, errno.ENOENT):  # no shim (yet): it reads the wish when it starts, if ever
                 return
             raise
         with contextlib.suppress(BlockingIOError):  # full of wake-ups already

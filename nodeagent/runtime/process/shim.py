@@ -37,6 +37,7 @@ _READ_BYTES = 1 << 18
 _PIPE_BYTES = 1 << 20
 _NOTIFY_EVERY_S = 0.02
 _LOCK_WAIT_S = 2.0
+_LEASE_LOOKS = 5
 _LONGEST_WAIT_S = 30.0  # poll counts no suspended time: look at the deadlines this often
 _STATUS_BYTES = 4096
 _F_SETPIPE_SZ = 1031
@@ -222,13 +223,17 @@ class Shim:
         """When the newest lease runs out."""
         if self._task.outlives_its_agent:
             return math.inf
-        lease = read_json(self._task.lease_path)
-        if lease is None:
-            return self._begun + self._task.stop_after_s
-        return float(lease["sent_at"]) + max(self._task.stop_after_s, float(lease["stop_after_s"]))
+        for _ in range(_LEASE_LOOKS):
+            lease = read_json(self._task.lease_path)
+            if lease is not None:
+                return float(lease["sent_at"]) + max(self._task.stop_after_s, float(lease["stop_after_s"]))
+            time.sleep(0.01)  # it is being written, or there never was one
+        return self._begun + self._task.stop_after_s
 
     def _obey_control(self) -> None:
-        control = read_json(self._folder.control) or {}
+        control = read_json(self._folder.control)
+        if control is None:  # it is being written again; another wake-up follows
+            return
         stop, limit_at = control.get("stop"), control.get("limit_at")
         if stop and stop != self._control.get("stop"):
             self._deadlines.ask(float(stop["at"]), str(stop["signal"]), float(stop["grace_s"]))

@@ -1,0 +1,180 @@
+"""Putting the agent together: from options to running threads, and down again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import socket
+import threading
+from dataclasses import dataclass
+from typing import Optional
+
+from nodeagent import __version__, host
+from nodeagent.client import Client
+from nodeagent.gpu.choose import open_gpus
+from nodeagent.gpu.port import GpuDriver
+from nodeagent.identity import Identity
+from nodeagent.inbox import Happened, LogDone, Message, Quit
+from nodeagent.journal import Journal
+from nodeagent.launcher import Launcher
+from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
+from nodeagent.loop import Loop, quit_for
+from nodeagent.protocol import Inventory, Timers
+from nodeagent.runtime.port import Runtime
+from nodeagent.runtime.process.runtime import JobUser, ProcessRuntime
+from nodeagent.sampler import Sampler
+from nodeagent.session import Session, register
+from nodeagent.shipper import Shipper
+from nodeagent.workpool import WorkPool
+
+_log = logging.getLogger("nodeagent")
+
+_LAUNCH_THREADS = 4
+_LOG_THREADS = 3
+_FINISH_S = 2.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line and the environment say."""
+
+    url: str
+    state: str
+    join_token: str = ""
+    gpus: str = "auto"
+    cpus: Optional[int] = None
+    memory_mib: Optional[int] = None
+    address: str = ""
+    hostname: str = ""
+    ca_file: Optional[str] = None
+    job_user: Optional[JobUser] = None
+    log_spool_mib: int = 64
+
+
+def run(options: Options) -> int:
+    """Be the agent until something ends it, and return the exit status. Jobs go on in every case."""
+    inbox: "queue.SimpleQueue[Message]" = queue.SimpleQueue()
+    stopping = threading.Event()
+
+    def on_signal(number: int, _frame: object) -> None:
+        stopping.set()
+        inbox.put(Quit(0, "asked to end by signal {}".format(number)))
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
+    client = Client(options.url, "", options.ca_file)
+    identity = Identity(options.state)
+    runtime = ProcessRuntime(
+        identity.state,
+        lambda allocation_id, kind: inbox.put(Happened(allocation_id, kind)),
+        options.job_user,
+        options.log_spool_mib << 20,
+    )
+    journal = Journal(identity.path("journal"))
+    gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"))
+    try:
+        inventory = _inventory(options, gpus, runtime, identity.state)
+        session = register(
+            client, identity, inventory, version=__version__, join_token=options.join_token, stopping=stopping
+        )
+        if session is None:
+            return 0
+        return _serve(
+            client=client,
+            session=session,
+            runtime=runtime,
+            journal=journal,
+            sampler=Sampler(gpus, runtime),
+            inbox=inbox,
+            stopping=stopping,
+        )
+    finally:
+        stopping.set()
+        runtime.close()
+        gpus.close()
+        journal.close()
+        identity.close()
+
+
+def _serve(
+    *,
+    client: Client,
+    session: Session,
+    runtime: Runtime,
+    journal: Journal,
+    sampler: Sampler,
+    inbox: "queue.SimpleQueue[Message]",
+    stopping: threading.Event,
+) -> int:
+    def renewed(sent_at: float, timers: Timers) -> None:
+        runtime.renew(sent_at, timers.stop_after_s)
+
+    def failed(error: BaseException) -> None:
+        inbox.put(quit_for(error))
+
+    something_runs = threading.Event()
+    renewed(session.registered_at, session.timers)
+    launches = WorkPool("launch", _LAUNCH_THREADS, failed)
+    logs = WorkPool("log", _LOG_THREADS, failed)
+    shipper = Shipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
+    launcher = Launcher(
+        client=client,
+        journal=journal,
+        runtime=runtime,
+        sampler=sampler,
+        session=session,
+        pool=launches,
+        post=inbox.put,
+        wait=stopping.wait,
+    )
+    loop = Loop(
+        client=client,
+        journal=journal,
+        runtime=runtime,
+        sampler=sampler,
+        session=session,
+        launcher=launcher,
+        shipper=shipper,
+        pool=launches,
+        inbox=inbox,
+        report_soon=something_runs.set,
+    )
+    exchange = Exchange(client=client, session=session, sampler=sampler, reports=loop.reports, paused=shipper.pause)
+    reporter = Reporter(
+        client=client,
+        session=session,
+        post=inbox.put,
+        stopping=stopping,
+        exchange=exchange,
+        reports=loop.reports,
+        asked=something_runs,
+    )
+    polls = Polls(client=client, session=session, post=inbox.put, stopping=stopping, exchange=exchange)
+    beats = Beats(client=client, session=session, post=inbox.put, stopping=stopping, renewed=renewed)
+    loop.recover()
+    for conversation in (beats, polls, reporter):
+        conversation.start()
+    quit_message = loop.run()
+    _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
+    stopping.set()
+    launches.close(_FINISH_S)
+    logs.close(_FINISH_S)
+    return quit_message.status
+
+
+def _inventory(options: Options, gpus: GpuDriver, runtime: Runtime, state: str) -> Inventory:
+    return Inventory(
+        hostname=options.hostname or socket.gethostname(),
+        address=options.address or host.address_towards(options.url),
+        cpus=host.cpus(options.cpus),
+        memory_mib=options.memory_mib or host.memory_mib(),
+        disk_mib=host.disk_mib(state),
+        driver_version=gpus.driver_version(),
+        runtimes=(runtime.name,),
+        labels={"kernel": os.uname().release, **runtime.labels()},
+        gpus=gpus.inventory(),
+        topology=gpus.topology(),
+    )

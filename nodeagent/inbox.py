@@ -1,0 +1,87 @@
+"""What the threads of the agent tell its main loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Union
+
+from nodeagent.protocol import LaunchSpec, SyncResponse
+from nodeagent.runtime.port import EventKind, ExitStatus
+
+
+@dataclass(frozen=True)
+class Synced:
+    """The platform answered a long-poll; `at` is CLOCK_BOOTTIME."""
+
+    answer: SyncResponse
+    at: float
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A runtime noticed something."""
+
+    id: int
+    kind: EventKind
+
+
+@dataclass(frozen=True)
+class ClaimRefused:
+    """The platform did not let us have an allocation."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """A claim was given up because a stop came first; nothing was started."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Starting:
+    """An allocation was claimed, its intent is on disk, and it is about to be started."""
+
+    spec: LaunchSpec
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The runtime took over."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """An allocation is over and no process of it is left."""
+
+    id: int
+    status: ExitStatus
+
+
+@dataclass(frozen=True)
+class EndAnswered:
+    """The platform knows the end of an allocation."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class LogDone:
+    """A log is shipped, or nobody wants it any more."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class Quit:
+    """The agent must end with `status`; jobs go on."""
+
+    status: int
+    message: str
+
+
+Message = Union[Synced, Happened, ClaimRefused, Abandoned, Starting, Launched, Exited, EndAnswered, LogDone, Quit]
+Post = Callable[[Message], None]

@@ -1,0 +1,179 @@
+"""Claims, launches and ends: the slow steps of an allocation, in the threads of a pool.
+
+A launch in order: claim; intent on disk; folder; code; a last look whether a stop came; start. A stop that comes
+before the last look finds the mark set by `abandon`; one that comes after finds the folder to leave its wish in.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Callable, Set, Tuple
+
+from nodeagent import clock
+from nodeagent.backoff import Backoff
+from nodeagent.client import Client, Refused, Unauthorized, Unreachable
+from nodeagent.code import install_code
+from nodeagent.inbox import Abandoned, ClaimRefused, EndAnswered, Exited, Launched, Post, Quit, Starting
+from nodeagent.journal import Journal
+from nodeagent.protocol import (
+    EXIT_UNAUTHORIZED,
+    ClaimRequest,
+    CodeRef,
+    EndReason,
+    EndRequest,
+    HealthEvent,
+    LaunchSpec,
+)
+from nodeagent.runtime.port import ExitStatus, LaunchError, Runtime
+from nodeagent.sampler import Sampler
+from nodeagent.session import Session
+from nodeagent.workpool import WorkPool
+
+_log = logging.getLogger("nodeagent.launcher")
+
+_GPU_WAIT_S = 10.0
+_GPU_LOOK_EVERY_S = 0.1
+
+
+class Launcher:
+    """Carries out claims, launches and ends, and posts what became of them."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        journal: Journal,
+        runtime: Runtime,
+        sampler: Sampler,
+        session: Session,
+        pool: WorkPool,
+        post: Post,
+        wait: Callable[[float], bool],
+    ) -> None:
+        self._client = client
+        self._journal = journal
+        self._runtime = runtime
+        self._sampler = sampler
+        self._session = session
+        self._pool = pool
+        self._post = post
+        self._wait = wait
+        self._abandoned: Set[int] = set()
+
+    def claim(self, allocation_id: int, fence: int) -> None:
+        """Claim an allocation and start it."""
+        self._abandoned.discard(allocation_id)
+        backoff = Backoff()
+        self._pool.submit(lambda: self._claim(allocation_id, fence, backoff))
+
+    def abandon(self, allocation_id: int) -> None:
+        """Do not start an allocation if that is still possible."""
+        self._abandoned.add(allocation_id)
+
+    def end(self, allocation_id: int, fence: int, status: ExitStatus, uuids: Tuple[str, ...]) -> None:
+        """Tell the platform that an allocation is over, until it answers; first its GPUs must be empty."""
+        request = EndRequest(
+            fence=fence,
+            boot_id=self._session.boot_id,
+            reason=status.reason,
+            exit_code=status.exit_code,
+            signal=status.signal,
+            detail=status.detail,
+            started=status.started,
+            started_at=status.started_at,
+            ended_at=status.ended_at,
+            log_size=status.log_size,
+            seq=self._session.seq(),
+        )
+        backoff = Backoff()
+        until = clock.boottime() + _GPU_WAIT_S
+        self._pool.submit(lambda: self._end(allocation_id, request, backoff, uuids, until))
+
+    def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
+        """Give an allocation that nobody watches an exit status."""
+        status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
+        self._pool.submit(lambda: self._settle(allocation_id, status))
+
+    def _claim(self, allocation_id: int, fence: int, backoff: Backoff) -> None:
+        if allocation_id in self._abandoned:
+            self._post(Abandoned(allocation_id))
+            return
+        request = ClaimRequest(fence, self._session.boot_id, self._session.epoch)
+        try:
+            spec = self._client.claim(allocation_id, request)
+        except Unreachable as error:
+            wait_s = backoff.wait_s()
+            _log.warning("allocation %d: cannot claim, trying again in %.1f s: %s", allocation_id, wait_s, error)
+            self._pool.submit(lambda: self._claim(allocation_id, fence, backoff), wait_s)
+        except Unauthorized as error:
+            self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
+        except Refused as error:
+            _log.info("allocation %d: not ours to start: %s", allocation_id, error)
+            self._post(ClaimRefused(allocation_id))
+        else:
+            if allocation_id in self._abandoned:
+                self._post(Abandoned(allocation_id))
+            else:
+                self._start(spec)
+
+    def _start(self, spec: LaunchSpec) -> None:
+        try:
+            self._journal.intend(spec.allocation_id, spec.fence, self._session.boot_id)
+        except OSError as error:
+            self._post(Starting(spec))
+            detail = "the agent cannot write its journal: {}".format(error.strerror)
+            self._post(Exited(spec.allocation_id, ExitStatus(EndReason.LAUNCH_FAILED, detail=detail, started=False)))
+            return
+        self._post(Starting(spec))
+        try:
+            folder = self._runtime.prepare(spec)
+            if spec.code is not None:
+                self._install_code(spec, spec.code, folder)
+            if spec.allocation_id in self._abandoned:
+                raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
+            self._runtime.launch(spec)
+        except LaunchError as error:
+            _log.warning("allocation %d: not started: %s", spec.allocation_id, error.detail)
+            self._settle(spec.allocation_id, ExitStatus(error.reason, detail=error.detail, started=False))
+        else:
+            self._post(Launched(spec.allocation_id))
+
+    def _install_code(self, spec: LaunchSpec, code: CodeRef, folder: str) -> None:
+        try:
+            install_code(self._client, code, folder, self._wait, lambda: spec.allocation_id not in self._abandoned)
+        except Unauthorized as error:
+            self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
+            raise LaunchError(EndReason.CODE_UNAVAILABLE, str(error)) from error
+
+    def _settle(self, allocation_id: int, fallback: ExitStatus) -> None:
+        try:
+            status = self._runtime.settle(allocation_id, fallback)
+        except OSError as error:
+            _log.warning("allocation %d: its exit status cannot be kept: %s", allocation_id, error)
+            status = fallback
+        self._post(Exited(allocation_id, status))
+
+    def _end(
+        self, allocation_id: int, request: EndRequest, backoff: Backoff, uuids: Tuple[str, ...], gpu_wait_until: float
+    ) -> None:
+        if uuids and self._sampler.busy(uuids):
+            if clock.boottime() < gpu_wait_until:
+                again = partial(self._end, allocation_id, request, backoff, uuids, gpu_wait_until)
+                self._pool.submit(again, _GPU_LOOK_EVERY_S)
+                return
+            detail = "a process that is not of allocation {} holds its GPU".format(allocation_id)
+            self._sampler.report(HealthEvent("other", uuids[0], detail))
+        try:
+            self._client.end(allocation_id, request)
+        except Unreachable as error:
+            wait_s = backoff.wait_s()
+            _log.warning("allocation %d: cannot tell its end, trying again in %.1f s: %s", allocation_id, wait_s, error)
+            self._pool.submit(lambda: self._end(allocation_id, request, backoff, (), gpu_wait_until), wait_s)
+            return
+        except Unauthorized as error:
+            self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
+            return
+        except Refused as error:
+            _log.warning("allocation %d: the platform does not want its end: %s", allocation_id, error)
+        self._post(EndAnswered(allocation_id))

@@ -1,0 +1,341 @@
+"""The main loop: one thread that owns what is held, takes messages one at a time, and has the slow work done by others.
+
+What happens is posted to the inbox; the loop updates the held set, asks `core` what to do, and hands that out. So no
+other thread changes the state, and it needs no lock; what others may read is replaced as a whole (`_published`).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from dataclasses import replace
+from typing import Callable, Dict, Mapping, Optional, Set, Tuple, Union
+
+from nodeagent import clock, core, protocol
+from nodeagent.client import Client, Unauthorized
+from nodeagent.core import Held, Stage
+from nodeagent.inbox import (
+    Abandoned,
+    ClaimRefused,
+    EndAnswered,
+    Exited,
+    Happened,
+    Launched,
+    LogDone,
+    Message,
+    Quit,
+    Starting,
+    Synced,
+)
+from nodeagent.journal import Journal
+from nodeagent.launcher import Launcher
+from nodeagent.logstream import LogStream
+from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, LaunchSpec, Observed
+from nodeagent.runtime.port import EventKind, ExitStatus, Phase, Runtime
+from nodeagent.sampler import Sampler
+from nodeagent.session import Session
+from nodeagent.shipper import Shipper
+from nodeagent.workpool import WorkPool
+
+_log = logging.getLogger("nodeagent.loop")
+
+TICK_S = 1.0
+_IDLE_TICK_S = 30.0
+_START_PATIENCE_S = 10.0
+_OBSERVED = {Stage.STARTING: Observed.STARTING, Stage.RUNNING: Observed.RUNNING, Stage.EXITED: Observed.EXITED}
+
+
+class Loop:
+    """The state of the agent and what it does with each message."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        journal: Journal,
+        runtime: Runtime,
+        sampler: Sampler,
+        session: Session,
+        launcher: Launcher,
+        shipper: Shipper,
+        pool: WorkPool,
+        inbox: "queue.SimpleQueue[Message]",
+        report_soon: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._journal = journal
+        self._runtime = runtime
+        self._sampler = sampler
+        self._session = session
+        self._launcher = launcher
+        self._shipper = shipper
+        self._pool = pool
+        self._inbox = inbox
+        self._report_soon = report_soon
+        self._held: Dict[int, Held] = {}
+        self._desired: Optional[Tuple[DesiredAllocation, ...]] = None
+        self._specs: Dict[int, LaunchSpec] = {}
+        self._statuses: Dict[int, ExitStatus] = {}
+        self._launched_at: Dict[int, float] = {}
+        self._settling: Set[int] = set()
+        self._published: Tuple[Tuple[Held, Optional[ExitStatus]], ...] = ()
+
+    def recover(self) -> None:
+        """Take up what earlier runs of the agent left."""
+        ids = self._runtime.allocations()
+        phases = {allocation_id: self._runtime.observe(allocation_id).phase for allocation_id in ids}
+        specs = {allocation_id: self._runtime.spec(allocation_id) for allocation_id in ids}
+        self._specs = {allocation_id: spec for allocation_id, spec in specs.items() if spec is not None}
+        fences = {allocation_id: spec.fence for allocation_id, spec in self._specs.items()}
+        entries = self._journal.entries()
+        for step in core.recover(entries, phases, fences, self._session.boot_id):
+            if isinstance(step, core.Discard):
+                self._runtime.remove(step.id)
+                continue
+            held = step.held
+            self._put(held)
+            if not held.shipped:
+                entry = entries.get(held.id)
+                self._ship(held, holes=entry.holes if entry is not None else (), resumed=True)
+            if isinstance(step, core.Settle):
+                _log.warning("allocation %d: %s: %s", held.id, step.reason.value, step.detail)
+                self._put(replace(held, stage=Stage.RUNNING))
+                self._settle(held.id, step.reason, step.detail)
+            elif held.stage is Stage.RUNNING:
+                _log.info("allocation %d: adopted", held.id)
+                ordered = self._runtime.adopt(held.id)
+                self._put(replace(held, stop=None if ordered is None else core.StopOrder(*ordered)))
+                self._assign_gpus(held.id)
+            else:
+                self._look(held.id)
+        self._publish()
+
+    def run(self) -> Quit:
+        """Take messages until one says to end; return it."""
+        tick_at = clock.boottime() + TICK_S
+        while True:
+            live = any(held.stage in core.LIVE for held in self._held.values())
+            wait_s = min(_IDLE_TICK_S, max(0.0, tick_at - clock.boottime())) if live else _IDLE_TICK_S
+            try:
+                message: Optional[Message] = self._inbox.get(timeout=wait_s)
+            except queue.Empty:
+                message = None
+            if isinstance(message, Quit):
+                return message
+            if message is not None:
+                self._take(message)
+            if clock.boottime() >= tick_at:
+                tick_at = clock.boottime() + TICK_S
+                self._tick()
+            self._publish()
+
+    def reports(self) -> Tuple[AllocationReport, ...]:
+        """What is seen of every allocation; may be called from any thread."""
+        return tuple(
+            AllocationReport(
+                id=held.id,
+                fence=held.fence,
+                observed=_OBSERVED[held.stage],
+                exit_code=None if status is None else status.exit_code,
+                log_size=(self._shipper.size(held.id) or 0) if status is None else status.log_size,
+            )
+            for held, status in self._published
+        )
+
+    def _publish(self) -> None:
+        self._published = tuple(
+            (held, self._statuses.get(held.id)) for held in self._held.values() if held.stage in _OBSERVED
+        )
+
+    def _take(self, message: Message) -> None:
+        if isinstance(message, Synced):
+            self._reconcile(message.answer.desired, message.at)
+            # What is left of a time limit is true at one moment only; later looks at the wishes must not use it.
+            self._desired = tuple(replace(wish, time_left_s=None) for wish in message.answer.desired)
+        elif isinstance(message, Happened):
+            self._happened(message.id, message.kind)
+        elif isinstance(message, Starting):
+            self._starting(message.spec)
+        elif isinstance(message, Launched):
+            self._launched(message.id)
+        elif isinstance(message, Exited):
+            self._exited(message.id, message.status)
+        elif isinstance(message, (ClaimRefused, Abandoned)):
+            self._not_started(message)
+        elif isinstance(message, EndAnswered):
+            self._journal.ended(message.id)
+            self._answered(message.id, ended=True)
+        elif isinstance(message, LogDone):
+            self._journal.shipped(message.id)
+            self._answered(message.id, shipped=True)
+
+    def _tick(self) -> None:
+        """Look at what should have been told and perhaps was not."""
+        for held in tuple(self._held.values()):
+            if held.stage in (Stage.STARTING, Stage.RUNNING):
+                self._look(held.id)
+                self._shipper.poke(held.id)
+        self._reconcile_again()
+
+    def _reconcile_again(self) -> None:
+        if self._desired is not None:
+            self._reconcile(self._desired, clock.boottime())
+
+    def _reconcile(self, desired: Tuple[DesiredAllocation, ...], now: float) -> None:
+        for instruction in core.reconcile(desired, self._held, now, self._session.timers.orphan_grace_s):
+            before = self._held.get(instruction.id)
+            self._held = core.apply(self._held, instruction)
+            self._carry_out(instruction, before)
+
+    def _carry_out(self, instruction: core.Instruction, before: Optional[Held]) -> None:
+        if isinstance(instruction, core.Claim):
+            self._launcher.claim(instruction.id, instruction.fence)
+        elif isinstance(instruction, core.Stop):
+            order = instruction.order
+            _log.info("allocation %d: stopping, %s", instruction.id, instruction.reason)
+            self._launcher.abandon(instruction.id)
+            if before is not None and before.stage is not Stage.CLAIMING:
+                self._runtime.stop(instruction.id, order.signal, order.grace_s)
+        elif isinstance(instruction, core.Limit):
+            self._runtime.limit(instruction.id, instruction.limit_at - clock.boottime())
+        elif isinstance(instruction, core.EndUnstarted):
+            self._end_unstarted(instruction.id)
+        elif isinstance(instruction, core.Forget):
+            self._forget(instruction.id)
+
+    def _happened(self, allocation_id: int, kind: EventKind) -> None:
+        held = self._held.get(allocation_id)
+        if held is None or held.stage not in (Stage.STARTING, Stage.RUNNING):
+            return
+        if kind is EventKind.LOG:
+            self._shipper.poke(allocation_id)
+        elif kind is EventKind.RUNNING:
+            self._running(held)
+        else:
+            self._look(allocation_id)
+
+    def _look(self, allocation_id: int) -> None:
+        """Compare what the runtime has with what is held, and catch up."""
+        held = self._held[allocation_id]
+        seen = self._runtime.observe(allocation_id)
+        if seen.exit is not None:
+            self._exited(allocation_id, seen.exit)
+        elif seen.phase is Phase.RUNNING:
+            self._running(held)
+        elif seen.phase is Phase.GONE:
+            self._settle(allocation_id, EndReason.UNKNOWN, "its processes are gone and left no exit status")
+        elif seen.phase is Phase.ABSENT and self._is_overdue(allocation_id):
+            self._settle(allocation_id, EndReason.LAUNCH_FAILED, "its shim did not start")
+
+    def _settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
+        if allocation_id not in self._settling:
+            self._settling.add(allocation_id)
+            self._launcher.settle(allocation_id, reason, detail)
+
+    def _is_overdue(self, allocation_id: int) -> bool:
+        launched_at = self._launched_at.get(allocation_id)
+        return launched_at is not None and clock.boottime() - launched_at > _START_PATIENCE_S
+
+    def _starting(self, spec: LaunchSpec) -> None:
+        held = self._held.get(spec.allocation_id)
+        if held is None:
+            return
+        self._specs[held.id] = spec
+        self._assign_gpus(held.id)
+        self._put(replace(held, stage=Stage.STARTING))
+        self._ship(held, holes=(), resumed=False)
+
+    def _launched(self, allocation_id: int) -> None:
+        self._launched_at[allocation_id] = clock.boottime()
+        held = self._held.get(allocation_id)
+        if held is not None and held.stop is not None:
+            # The order came before there was a folder to leave it in, and after the last look for it.
+            self._runtime.stop(held.id, held.stop.signal, held.stop.grace_s)
+
+    def _running(self, held: Held) -> None:
+        if held.stage is not Stage.STARTING:
+            return
+        spec = self._specs.get(held.id)
+        limit_at = None
+        if spec is not None and spec.time_limit_s is not None:
+            limit_at = clock.boottime() + spec.time_limit_s
+        self._put(replace(held, stage=Stage.RUNNING, limit_at=limit_at))
+        self._report_soon()
+
+    def _exited(self, allocation_id: int, status: ExitStatus) -> None:
+        held = self._held.get(allocation_id)
+        if held is None or allocation_id in self._statuses:
+            return
+        spec = self._specs.get(allocation_id)
+        _log.info("allocation %d: %s %s", allocation_id, status.reason.value, status.detail)
+        self._statuses[allocation_id] = status
+        self._settling.discard(allocation_id)
+        self._put(replace(held, stage=Stage.EXITED))
+        self._sampler.assign(allocation_id, ())
+        self._shipper.finalise(allocation_id, status.log_size)
+        if not held.ended:
+            self._launcher.end(allocation_id, held.fence, status, spec.gpu_uuids if spec is not None else ())
+
+    def _not_started(self, message: Union[ClaimRefused, Abandoned]) -> None:
+        held = self._held.get(message.id)
+        if held is None:
+            return
+        if isinstance(message, ClaimRefused):
+            self._put(replace(held, stage=Stage.REFUSED))
+            self._reconcile_again()
+        else:
+            self._put(replace(held, stage=Stage.EXITED, shipped=True))
+            self._end_unstarted(held.id)
+
+    def _answered(self, allocation_id: int, *, ended: bool = False, shipped: bool = False) -> None:
+        held = self._held.get(allocation_id)
+        if held is not None:
+            self._put(replace(held, ended=held.ended or ended, shipped=held.shipped or shipped))
+            self._reconcile_again()
+
+    def _end_unstarted(self, allocation_id: int) -> None:
+        status = ExitStatus(EndReason.NEVER_STARTED, detail="it was stopped before it started", started=False)
+        self._statuses[allocation_id] = status
+        self._launcher.end(allocation_id, self._held[allocation_id].fence, status, ())
+
+    def _ship(self, held: Held, *, holes: Tuple[Tuple[int, int], ...], resumed: bool) -> None:
+        spec = self._specs.get(held.id)
+        cap_bytes = self._session.timers.log_max_bytes_per_job if spec is None else spec.log_cap_bytes
+        self._shipper.add(
+            LogStream(
+                held.id,
+                held.fence,
+                source=self._runtime.log(held.id),
+                client=self._client,
+                cap_bytes=cap_bytes,
+                found_hole=self._journal.hole,
+                known_holes=holes,
+                resumed=resumed,
+            )
+        )
+
+    def _forget(self, allocation_id: int) -> None:
+        known: Tuple[Mapping[int, object], ...] = (self._specs, self._statuses, self._launched_at)
+        self._shipper.drop(allocation_id)
+        self._sampler.assign(allocation_id, ())
+        self._journal.forget(allocation_id)
+        if any(allocation_id in facts for facts in known):
+            self._pool.submit(lambda: self._runtime.remove(allocation_id))
+        self._specs.pop(allocation_id, None)
+        self._statuses.pop(allocation_id, None)
+        self._launched_at.pop(allocation_id, None)
+
+    def _assign_gpus(self, allocation_id: int) -> None:
+        spec = self._specs.get(allocation_id)
+        if spec is not None:
+            self._sampler.assign(allocation_id, spec.gpu_uuids)
+
+    def _put(self, held: Held) -> None:
+        self._held[held.id] = held
+
+
+def quit_for(error: BaseException) -> Quit:
+    """How the agent ends when a task of a pool raised."""
+    if isinstance(error, Unauthorized):
+        return Quit(protocol.EXIT_UNAUTHORIZED, str(error))
+    return Quit(1, "broke: {!r}".format(error))

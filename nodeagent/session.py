@@ -1,0 +1,79 @@
+"""One run of the agent in the eyes of the platform: its epoch, its sequence numbers, the newest timers."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from typing import Optional
+
+from nodeagent import clock, protocol
+from nodeagent.backoff import Backoff
+from nodeagent.client import Client, Refused, Unauthorized, Unreachable
+from nodeagent.identity import Identity
+from nodeagent.protocol import Inventory, RegisterRequest, RegisterResponse, Timers
+
+_log = logging.getLogger("nodeagent")
+
+
+class Rejected(Exception):
+    """The platform will not have this agent; `status` is the exit status that says why."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class Session:
+    """What every message of this run carries. Attributes are replaced whole, so any thread may read them."""
+
+    def __init__(self, boot_id: str, answer: RegisterResponse, registered_at: float) -> None:
+        self.boot_id = boot_id
+        self.epoch = answer.epoch
+        self.node_name = answer.node_name
+        self.timers: Timers = answer.timers
+        self.registered_at = registered_at
+        """When the answered registration was sent (CLOCK_BOOTTIME)."""
+        self._numbers = itertools.count(1)
+
+    def seq(self) -> int:
+        """The next sequence number."""
+        return next(self._numbers)
+
+
+def register(
+    client: Client,
+    identity: Identity,
+    inventory: Inventory,
+    *,
+    version: str,
+    join_token: str,
+    stopping: threading.Event,
+) -> Optional[Session]:
+    """Register until the platform answers; None when the agent was asked to end meanwhile."""
+    if not (identity.enrolled or join_token):
+        raise Rejected(protocol.EXIT_UNAUTHORIZED, "a join token is needed for the first registration of this node")
+    client.secret = identity.credential if identity.enrolled else join_token
+    boot_id = clock.boot_id()
+    request = RegisterRequest(protocol.PROTOCOL_VERSION, boot_id, version, identity.credential, inventory)
+    backoff = Backoff()
+    while not stopping.is_set():
+        sent_at = clock.boottime()
+        try:
+            answer = client.register(request)
+        except Unreachable as error:
+            wait_s = backoff.wait_s()
+            _log.warning("cannot register, trying again in %.1f s: %s", wait_s, error)
+            stopping.wait(wait_s)
+            continue
+        except Unauthorized as error:
+            what = "credential" if identity.enrolled else "join token"
+            text = "the platform refused the {} of this node: {}".format(what, error.detail)
+            raise Rejected(protocol.EXIT_UNAUTHORIZED, text) from error
+        except Refused as error:
+            raise Rejected(protocol.EXIT_REFUSED, "the platform refused this node: {}".format(error)) from error
+        identity.enrol(answer.node_id, answer.node_name, answer.cluster_id)
+        client.secret = identity.credential
+        _log.info("registered as %s, epoch %d", answer.node_name, answer.epoch)
+        return Session(boot_id, answer, sent_at)
+    return None

@@ -1,0 +1,95 @@
+"""Ships the logs of all allocations with a few threads; one log is never in two threads at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable, Dict, Optional
+
+from nodeagent.logstream import LogStream
+from nodeagent.workpool import WorkPool
+
+
+class _Slot:
+    """A stream and whether it is queued, being shipped, or needed again meanwhile."""
+
+    def __init__(self, stream: LogStream) -> None:
+        self.stream = stream
+        self.busy = False
+        self.again = False
+
+
+class Shipper:
+    """All log streams of the agent. Its methods may be called from any thread."""
+
+    def __init__(self, pool: WorkPool, finished: Callable[[LogStream], None]) -> None:
+        self._pool = pool
+        self._finished = finished
+        self._mutex = threading.Lock()
+        self._slots: Dict[int, _Slot] = {}
+        self._paused_until = 0.0
+
+    def add(self, stream: LogStream) -> None:
+        """Ship a log from now on."""
+        with self._mutex:
+            self._slots[stream.id] = _Slot(stream)
+        self.poke(stream.id)
+
+    def poke(self, allocation_id: int) -> None:
+        """There is something new in a log."""
+        with self._mutex:
+            slot = self._slots.get(allocation_id)
+            if slot is None:
+                return
+            if slot.busy:
+                slot.again = True
+                return
+            slot.busy = True
+        self._pool.submit(lambda: self._turn(slot), self._pause_left_s())
+
+    def finalise(self, allocation_id: int, size: int) -> None:
+        """A job is over; its log is closed once it is shipped."""
+        with self._mutex:
+            slot = self._slots.get(allocation_id)
+        if slot is not None:
+            slot.stream.finalise(size)
+            self.poke(allocation_id)
+
+    def size(self, allocation_id: int) -> Optional[int]:
+        """How much a job has written, if its log is still being shipped."""
+        with self._mutex:
+            slot = self._slots.get(allocation_id)
+        return None if slot is None else slot.stream.size()
+
+    def drop(self, allocation_id: int) -> None:
+        """Ship no more of a log."""
+        with self._mutex:
+            slot = self._slots.pop(allocation_id, None)
+        if slot is not None:
+            slot.stream.done = True
+
+    def pause(self, seconds: float) -> None:
+        """Ship nothing for a while: the platform asked."""
+        self._paused_until = time.monotonic() + seconds
+
+    def _pause_left_s(self) -> float:
+        return max(0.0, self._paused_until - time.monotonic())
+
+    def _turn(self, slot: _Slot) -> None:
+        """Ship one chunk, then let others have their turn."""
+        wait_s: Optional[float] = self._pause_left_s()
+        if not wait_s:
+            slot.again = False
+            wait_s = slot.stream.step()
+        if slot.stream.done:
+            slot.stream.close()
+            with self._mutex:
+                known = self._slots.pop(slot.stream.id, None)
+            if known is not None:
+                self._finished(slot.stream)
+            return
+        with self._mutex:
+            if wait_s is None and not slot.again:
+                slot.busy = False
+                return
+        self._pool.submit(lambda: self._turn(slot), wait_s or 0.0)
