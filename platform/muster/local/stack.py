@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from django.conf import settings
 from django.core.management import call_command
 from rich.console import Console
 
@@ -24,12 +26,14 @@ from muster.local.supervisor import Supervisor, Watch
 @contextmanager
 def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator[tuple[Site, Supervisor]]:
     """The whole platform, ready to answer; all of it is stopped when the block ends, however it ends."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every question whether web is ready
     services = services_of_this_process()
     with _ending_by_signals(), _alone(home) as lock:
         site = Site(home=home, port=children.choose_port(port), services=services.environment())
         _write(lock, f"{os.getpid()} {site.public_url}")
         step(console, "services", _described(services))
         call_command("migrate", interactive=False, verbosity=0)
+        Path(settings.STATIC_ROOT).mkdir(exist_ok=True)  # the finders serve the files; its absence is only warned about
         step(console, "database", "migrated")
         watch = Watch(repair=services.revive, owned=services.pids)
         with Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor:
