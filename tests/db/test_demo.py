@@ -1,0 +1,131 @@
+"""What the demonstration writes, and that it can be run again on what is there."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from muster.accounts.models import User
+from muster.accounts.services import revoke_token, user_of_token
+from muster.fleet.models import Gpu, Node, Pool
+from muster.local.demo.cluster import prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.local.demo.people import prepare_people, read_people
+from muster.local.places import LocalError
+from muster.tenants.models import Membership, Quota
+from scheduler.lifecycle import NodeHealth
+
+URL = "http://127.0.0.1:8000"
+
+pytestmark = pytest.mark.django_db
+
+
+def enrol(*names: str) -> None:
+    """What the agents of these nodes do when they register."""
+    for node in Node.objects.filter(name__in=names):
+        Node.objects.filter(pk=node.pk).update(health=NodeHealth.READY, credential_digest=f"digest of {node.name}")
+        for index in range(4):
+            Gpu.objects.create(node=node, index=index, uuid=f"{node.name}-{index}", type="A100")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    """Two enrolled nodes; returns the folder of their agents."""
+    prepare_nodes(tmp_path)
+    for name in ("gpu01", "gpu02"):
+        (tmp_path / name).mkdir()
+    enrol("gpu01", "gpu02")
+    return tmp_path
+
+
+def test_new_nodes_come_with_join_tokens(tmp_path: Path) -> None:
+    options = prepare_nodes(tmp_path)
+    assert [one.name for one in options] == ["gpu01", "gpu02"]
+    assert all(one.join_token.startswith("mjoin") for one in options)
+    assert Pool.objects.get().name == "main"
+
+
+def test_an_enrolled_node_whose_agent_kept_its_state_gets_no_new_token(cluster: Path) -> None:
+    assert [one.join_token for one in prepare_nodes(cluster)] == ["", ""]
+
+
+def test_a_node_whose_agent_lost_its_state_can_join_again(cluster: Path) -> None:
+    (cluster / "gpu02").rmdir()
+    first, second = prepare_nodes(cluster)
+    assert first.join_token == ""
+    assert second.join_token.startswith("mjoin")
+
+
+def test_nodes_that_do_not_come_are_named(tmp_path: Path) -> None:
+    prepare_nodes(tmp_path)
+    enrol("gpu01")
+    with pytest.raises(LocalError, match="gpu02"):
+        wait_for_nodes(timeout_s=0.3)
+
+
+def test_tenants_and_quotas_are_made_once(cluster: Path) -> None:
+    wait_for_nodes(timeout_s=1)
+    assert prepare_tenants() == prepare_tenants()
+    assert sorted(Quota.objects.values_list("vc__name", "gpu_type", "gpus")) == [
+        ("nlp", "A100", 4),
+        ("vision", "A100", 4),
+    ]
+
+
+def test_a_quota_that_an_operator_changed_is_left_alone(cluster: Path) -> None:
+    prepare_tenants()
+    Quota.objects.filter(vc__name="nlp").update(gpus=1)
+    prepare_tenants()
+    assert Quota.objects.get(vc__name="nlp").gpus == 1
+
+
+def test_people_can_sign_in_as_the_file_says(cluster: Path, tmp_path: Path) -> None:
+    path = tmp_path / "demo.json"
+    people, renewed = prepare_people(path, url=URL, tenants=prepare_tenants())
+    assert renewed == ["ada", "grace", "otto"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    stored = json.loads(path.read_text())
+    assert stored["url"] == URL
+    for name, access in stored["users"].items():
+        assert User.objects.get(username=name).check_password(access["password"])
+        assert user_of_token(access["token"]) == User.objects.get(username=name)
+        assert access["tenant"] == people[name].tenant
+
+
+def test_roles_are_those_of_the_story(cluster: Path, tmp_path: Path) -> None:
+    prepare_people(tmp_path / "demo.json", url=URL, tenants=prepare_tenants())
+    members = sorted(Membership.objects.values_list("user__username", "tenant__name", "role"))
+    assert members == [("ada", "vision", "member"), ("grace", "nlp", "manager")]
+    assert User.objects.get(is_staff=True).username == "otto"
+
+
+def test_a_second_run_changes_no_password_and_no_token(cluster: Path, tmp_path: Path) -> None:
+    path = tmp_path / "demo.json"
+    first, _ = prepare_people(path, url=URL, tenants=prepare_tenants())
+    second, renewed = prepare_people(path, url=URL, tenants=prepare_tenants())
+    assert (second, renewed) == (first, [])
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"users": {"ada": {"password": "x"}}}', "[]"])
+def test_a_file_that_is_lost_or_broken_is_made_anew(cluster: Path, tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "demo.json"
+    prepare_people(path, url=URL, tenants=prepare_tenants())
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    people, renewed = prepare_people(path, url=URL, tenants=prepare_tenants())
+    assert renewed == ["ada", "grace", "otto"]
+    assert read_people(path) == people
+    assert user_of_token(people["ada"].token) == User.objects.get(username="ada")
+
+
+def test_only_whose_token_was_revoked_gets_a_new_one(cluster: Path, tmp_path: Path) -> None:
+    path = tmp_path / "demo.json"
+    prepare_people(path, url=URL, tenants=prepare_tenants())
+    grace = User.objects.get(username="grace")
+    revoke_token(user=grace, token_id=grace.tokens.get().pk)
+    _, renewed = prepare_people(path, url=URL, tenants=prepare_tenants())
+    assert renewed == ["grace"]
