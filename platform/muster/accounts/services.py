@@ -67,15 +67,15 @@ def create_token(*, user: User, name: str, expires_in: timedelta) -> tuple[ApiTo
     return token, secret
 
 
-def revoke_token(*, user: User, token_id: int) -> None:
-    """End one of the user's own tokens."""
+def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None:
+    """End one of the user's tokens; the actor is the user, unless an operator does it."""
     with transaction.atomic():
         ended = ApiToken.objects.filter(pk=token_id, user=user, revoked_at__isnull=True).update(
             revoked_at=DatabaseNow()
         )
         if not ended:
             raise NotFound("there is no such token")
-        audit("revoke", actor=user.username, object_type="token", object_id=token_id)
+        audit("revoke", actor=actor or user.username, object_type="token", object_id=token_id)
 
 
 def user_of_token(secret: str) -> User | None:

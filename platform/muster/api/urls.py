@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import URLPattern, path, register_converter
+from django.views.decorators.cache import cache_page
 from drf_spectacular.views import SpectacularAPIView
 
 from muster.api.views import accounts, fleet, forecast, job_parts, jobs, service
@@ -72,6 +73,5 @@ v1 = [
     _to("gpus", fleet.Gpus),
     _to("spec/schema", service.SpecSchema),
 ]
-schema: Any = SpectacularAPIView.as_view(
-    authentication_classes=[], permission_classes=[], content_negotiation_class=ApiView.content_negotiation_class
-)
+# Made once an hour and format: it takes half a second, and anybody may ask for it.
+schema: Any = cache_page(3600)(SpectacularAPIView.as_view(authentication_classes=[], permission_classes=[]))

@@ -83,7 +83,9 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
         types = ", ".join(in_pool) or "none yet"
         return f"pool {vc.pool.name} has no GPUs of type {gpu_type!r}; it has: {types}"
     others = (
-        Quota.objects.filter(vc__pool_id=vc.pool_id, gpu_type=gpu_type).exclude(vc=vc).aggregate(sum=Sum("gpus"))["sum"]
+        Quota.objects.filter(vc__pool_id=vc.pool_id, gpu_type=gpu_type)
+        .exclude(vc_id=vc.pk)  # None for one that is not stored yet
+        .aggregate(sum=Sum("gpus"))["sum"]
         or 0
     )
     if gpus > total - others:

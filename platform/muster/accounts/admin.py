@@ -1,0 +1,163 @@
+"""Users and their tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.forms import UsernameField
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from muster.accounts.models import ApiToken, User
+from muster.accounts.services import revoke_token
+from muster.common.errors import MusterError
+from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
+from muster.events.services import audit
+
+if TYPE_CHECKING:
+    from django.contrib.auth.forms import AdminPasswordChangeForm, AdminUserCreationForm
+    from django.contrib.auth.forms import UserChangeForm as DjangoUserChangeForm
+
+    UserCreationForm = AdminUserCreationForm[User]
+    UserChangeForm = DjangoUserChangeForm[User]
+    UserPage = DjangoUserAdmin[User]
+else:
+    from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+    UserPage = DjangoUserAdmin
+
+# Rights are roles in a tenant and the one mark of operators; groups would be a second, unused way.
+admin.site.unregister(Group)
+
+
+class AddUserForm(UserCreationForm):
+    """A new user."""
+
+    class Meta:
+        model = User
+        fields = ("username",)
+        field_classes = {"username": UsernameField}
+
+
+class EditUserForm(UserChangeForm):
+    """A user's data."""
+
+    class Meta:
+        model = User
+        fields = "__all__"
+        field_classes = {"username": UsernameField}
+
+    def clean_gids(self) -> list[int]:
+        """Numbers of groups; the one of root is refused."""
+        gids = self.cleaned_data["gids"]
+        if not isinstance(gids, list) or not all(type(gid) is int and gid > 0 for gid in gids):
+            raise forms.ValidationError("Write a list of group numbers above 0, such as [1000, 1001].")
+        return gids
+
+
+@admin.register(User)
+class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
+    """People. Nobody is deleted, because jobs keep their owners; who leaves is deactivated."""
+
+    form = EditUserForm
+    add_form = AddUserForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ["username", "email", "is_active", "is_staff", "uid", "last_login"]
+    list_filter = ["is_active", "is_staff"]
+    search_fields = ["username", "email"]
+    ordering = ["username"]
+    filter_horizontal = []
+    readonly_fields = ["last_login", "date_joined"]
+    fieldsets = [
+        (None, {"fields": ["username", "password"]}),
+        ("Person", {"fields": ["first_name", "last_name", "email"]}),
+        ("Rights", {"fields": ["is_active", "is_staff"]}),
+        ("On the nodes", {"fields": ["uid", "gids"]}),
+        ("Dates", {"fields": ["last_login", "date_joined"]}),
+    ]
+    add_fieldsets = [
+        (None, {"fields": ["username", "email", "usable_password", "password1", "password2", "is_staff", "uid"]}),
+    ]
+    actions = ["deactivate", "activate"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Users are deactivated instead."""
+        return False
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form, in which operators cannot shut themselves out."""
+        form = super().get_form(request, obj, change=change, **kwargs)
+        if obj is not None and obj.pk == request.user.pk:
+            for name in ("is_active", "is_staff"):
+                form.base_fields[name].disabled = True
+        return form
+
+    def save_model(self, request: HttpRequest, obj: User, form: forms.ModelForm[User], change: bool) -> None:
+        """Store the user; an operator is also what Django calls a superuser."""
+        obj.is_superuser = obj.is_staff
+        if change and "is_staff" in form.changed_data:
+            form.changed_data.append("is_superuser")
+        super().save_model(request, obj, form, change)
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002
+        """The page for a new password; that it was set is audited, and not what it is."""
+        with transaction.atomic():
+            response = super().user_change_password(request, id, form_url)
+            if request.method == "POST" and response.status_code == 302:
+                user = User.objects.get(pk=id)
+                audit("set_password", actor=actor(request), object_type="user", object_id=user.username)
+        return response
+
+    @admin.action(description="Deactivate: no login, tokens end to work")
+    def deactivate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Let the users in no more; what they have running goes on."""
+        self._set_active(request, queryset.exclude(username=actor(request)), active=False)
+
+    @admin.action(description="Activate again")
+    def activate(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        """Let the users in again."""
+        self._set_active(request, queryset, active=True)
+
+    def _set_active(self, request: HttpRequest, users: QuerySet[User], *, active: bool) -> None:
+        with transaction.atomic():
+            changed = list(users.filter(is_active=not active))
+            User.objects.filter(pk__in=[user.pk for user in changed]).update(is_active=active)
+            for user in changed:
+                audit(
+                    "activate" if active else "deactivate",
+                    actor=actor(request),
+                    object_type="user",
+                    object_id=user.username,
+                    before={"is_active": not active},
+                    after={"is_active": active},
+                )
+        self.message_user(request, f"{len(changed)} users are {'active' if active else 'not active'} now.")
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyMixin, ModelAdmin[ApiToken]):
+    """Tokens by their first characters; the secrets are nowhere."""
+
+    list_display = ["name", "prefix", "user", "created_at", "expires_at", "last_used_at", "revoked_at"]
+    list_filter = ["revoked_at"]
+    search_fields = ["name", "prefix", "user__username"]
+    list_select_related = ["user"]
+    ordering = ["-pk"]
+    exclude = ["digest"]
+    actions = ["revoke"]
+
+    @admin.action(description="Revoke")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        """End the tokens."""
+        for token in queryset.filter(revoked_at__isnull=True).select_related("user"):
+            try:
+                revoke_token(user=token.user, token_id=token.pk, actor=actor(request))
+            except MusterError as error:
+                self.message_user(request, f"{token}: {error.detail}", messages.ERROR)
+            else:
+                self.message_user(request, f"{token} is revoked.")

@@ -1,0 +1,210 @@
+"""Nodes and their GPUs. Pools are in `muster.dispatch.admin`, which knows the policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.db.models import F, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from muster.common.errors import MusterError
+from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, TabularInline, actor
+from muster.events.services import wake_pool
+from muster.fleet.models import Gpu, Node
+from muster.fleet.services import cordon_node, create_node, drain_node, renew_join_token, resume_node
+
+if TYPE_CHECKING:
+    from django.forms import TextInput as UnfoldAdminTextInputWidget
+else:
+    from unfold.widgets import UnfoldAdminTextInputWidget
+
+# Jobs are placed by these, so a cycle that is under way must notice that they changed.
+_PLACEMENT_FIELDS = frozenset({"rack", "labels"})
+
+
+class GpuInline(ReadOnlyMixin, TabularInline[Gpu, Node]):
+    """The node's GPUs, as its agent reports them."""
+
+    model = Gpu
+    fields = ["index", "uuid", "type", "model", "memory_mib", "healthy", "present"]
+    ordering = ["index"]
+    extra = 0
+
+
+class ReasonForm(forms.Form):
+    """Why something is done."""
+
+    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget(attrs={"autofocus": True}))
+
+
+@admin.register(Node)
+class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
+    """Servers."""
+
+    list_display = [
+        "name",
+        "pool",
+        "admin",
+        "health",
+        "reason",
+        "rack",
+        "cpus",
+        "memory_mib",
+        "last_seen",
+        "agent_version",
+    ]
+    list_filter = ["pool", "admin", "health"]
+    list_select_related = ["pool", "lease"]
+    search_fields = ["name", "address", "rack"]
+    ordering = ["name"]
+    inlines = [GpuInline]
+    actions = ["cordon", "drain", "resume", "renew_join_token"]
+    fieldsets = [
+        (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
+        ("State", {"fields": ["admin", "reason", "health", "last_seen", "version"]}),
+        ("Agent", {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory"]}),
+    ]
+    add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
+    readonly_fields = [
+        "admin",
+        "reason",
+        "health",
+        "last_seen",
+        "version",
+        "cpus",
+        "memory_mib",
+        "agent_version",
+        "boot_id",
+        "join_expires_at",
+        "inventory",
+    ]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Past jobs name their nodes, so nodes stay."""
+        return False
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """A new node has no state yet."""
+        return self.add_fieldsets if obj is None else self.fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """The name and the pool stay: jobs run by them."""
+        return self.readonly_fields if obj is None else ["name", "pool", *self.readonly_fields]
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
+        """A new node has no GPUs yet."""
+        return [] if obj is None else self.inlines
+
+    def save_model(self, request: HttpRequest, obj: Node, form: forms.ModelForm[Node], change: bool) -> None:
+        """Store what was edited, or add the node and show its join token this once."""
+        if change:
+            super().save_model(request, obj, form, change)
+            if _PLACEMENT_FIELDS & set(form.changed_data):
+                Node.objects.filter(pk=obj.pk).update(version=F("version") + 1)
+            wake_pool(obj.pool_id)
+            return
+        node, secret = create_node(
+            pool=obj.pool, name=obj.name, address=obj.address, rack=obj.rack, actor=actor(request)
+        )
+        obj.pk, obj._state.adding = node.pk, False
+        self._show_join_token(request, node, secret)
+
+    @admin.display(description="Last seen")
+    def last_seen(self, node: Node) -> Any:
+        """When its agent last spoke."""
+        lease = getattr(node, "lease", None)
+        return lease.seen_at if lease and node.credential_digest else None
+
+    @admin.action(description="Cordon: nothing new starts")
+    def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Let nothing new start."""
+        return self._with_reason(request, queryset, cordon_node, "cordon", "Nothing new will start; what runs goes on.")
+
+    @admin.action(description="Drain: cordon and wait for what runs")
+    def drain(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Let nothing new start and wait for what runs."""
+        return self._with_reason(
+            request,
+            queryset,
+            drain_node,
+            "drain",
+            "Nothing new will start; the nodes are empty when what runs has ended.",
+        )
+
+    @admin.action(description="Resume: give back to the scheduler")
+    def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Give the nodes back to the scheduler."""
+        return self._with_reason(request, queryset, resume_node, "resume", "Jobs will start there again.")
+
+    @admin.action(description="Renew the join token")
+    def renew_join_token(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
+        """Show a new join token for each node; the old ones end to work."""
+        for node in queryset:
+            self._show_join_token(request, node, renew_join_token(node=node, actor=actor(request)))
+
+    def _with_reason(
+        self,
+        request: HttpRequest,
+        nodes: QuerySet[Node],
+        act: Callable[..., None],
+        action: str,
+        explanation: str,
+    ) -> HttpResponse | None:
+        """Ask for a reason on a page of its own, then do it node by node."""
+        form = ReasonForm(request.POST if "apply" in request.POST else None)
+        if not form.is_valid():
+            context = {
+                **self.admin_site.each_context(request),
+                "title": action.capitalize(),
+                "opts": self.model._meta,
+                "explanation": explanation,
+                "nodes": nodes.select_related("pool"),
+                "action": action,
+                "form": form,
+                "checkbox_name": ACTION_CHECKBOX_NAME,
+            }
+            return TemplateResponse(request, "admin/fleet/node/give_reason.html", context)
+        for node in nodes:
+            try:
+                act(node=node, reason=form.cleaned_data["reason"], actor=actor(request))
+            except MusterError as error:
+                self.message_user(request, f"{node.name}: {error.detail}", messages.ERROR)
+            else:
+                self.message_user(request, f"{node.name}: {action} is done.")
+        return None
+
+    def _show_join_token(self, request: HttpRequest, node: Node, secret: str) -> None:
+        text = (
+            f"Join token of {node.name}, shown this once and good for a day: {secret} — on the node: "
+            f"MUSTER_JOIN_TOKEN={secret} muster-agent run --url {settings.PUBLIC_URL} --state /var/lib/muster-agent"
+        )
+        self.message_user(request, text, messages.WARNING)
+
+
+@admin.register(Gpu)
+class GpuAdmin(ReadOnlyMixin, ModelAdmin[Gpu]):
+    """GPUs and their newest readings."""
+
+    list_display = ["uuid", "node", "index", "type", "memory_mib", "healthy", "present", "utilization", "temperature"]
+    list_filter = ["type", "healthy", "present", "node__pool"]
+    list_select_related = ["node", "reading"]
+    search_fields = ["uuid", "node__name"]
+    ordering = ["node__name", "index"]
+
+    @admin.display(description="Utilisation (%)")
+    def utilization(self, gpu: Gpu) -> float | None:
+        """The newest reading."""
+        reading = getattr(gpu, "reading", None)
+        return reading.utilization if reading else None
+
+    @admin.display(description="Temperature (°C)")
+    def temperature(self, gpu: Gpu) -> float | None:
+        """The newest reading."""
+        reading = getattr(gpu, "reading", None)
+        return reading.temperature_c if reading else None

@@ -1,0 +1,123 @@
+"""Jobs, attempts and allocations: to be read; a job can be cancelled."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from muster.accounts.models import User
+from muster.common.errors import MusterError
+from muster.events.admin_base import ModelAdmin, ReadOnlyMixin, TabularInline
+from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.services import cancel_job
+
+
+@admin.register(Job)
+class JobAdmin(ReadOnlyMixin, ModelAdmin[Job]):
+    """Jobs of all tenants."""
+
+    list_display = [
+        "id",
+        "name",
+        "owner",
+        "tenant",
+        "vc",
+        "state",
+        "hold_reason",
+        "gpus_total",
+        "submitted_at",
+        "reason",
+    ]
+    list_filter = ["state", "pool", "tenant", "hold_reason", "reason"]
+    list_select_related = ["owner", "tenant", "vc"]
+    search_fields = ["=id", "name", "=owner__username"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+    exclude = ["spec", "hold"]
+    readonly_fields = ["spec_text", "hold_text"]
+    actions = ["cancel"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
+        """The rows; a list does not need the specs."""
+        jobs = super().get_queryset(request)
+        match = request.resolver_match
+        return jobs.defer("spec") if match and str(match.url_name).endswith("changelist") else jobs
+
+    @admin.display(description="Spec")
+    def spec_text(self, job: Job) -> str:
+        """The spec, escaped and indented."""
+        return _pre(job.spec)
+
+    @admin.display(description="Hold")
+    def hold_text(self, job: Job) -> str:
+        """Why it was not placed."""
+        return _pre(job.hold) if job.hold else "-"
+
+    @admin.action(description="Cancel")
+    def cancel(self, request: HttpRequest, queryset: QuerySet[Job]) -> None:
+        """Stop the jobs for good."""
+        user = request.user
+        if not isinstance(user, User):
+            return
+        for job in queryset:
+            try:
+                cancel_job(user=user, job=job)
+            except MusterError as error:
+                self.message_user(request, error.detail, messages.ERROR)
+            else:
+                self.message_user(request, f"Job {job.pk} is being cancelled.")
+
+
+class AllocationInline(ReadOnlyMixin, TabularInline[Allocation, Attempt]):
+    """The ranks of an attempt."""
+
+    model = Allocation
+    fields = ["rank", "node", "state", "observed", "exit_code", "end_reason", "end_detail", "claimed_at", "ended_at"]
+    ordering = ["rank"]
+    extra = 0
+
+
+@admin.register(Attempt)
+class AttemptAdmin(ReadOnlyMixin, ModelAdmin[Attempt]):
+    """Tries at running jobs."""
+
+    list_display = ["id", "job", "number", "state", "reason", "exit_code", "placed_at", "running_at", "ended_at"]
+    list_filter = ["state", "reason"]
+    list_select_related = ["job"]
+    search_fields = ["=id", "=job__id"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+    inlines = [AllocationInline]
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyMixin, ModelAdmin[Allocation]):
+    """What ranks hold on nodes."""
+
+    list_display = ["id", "attempt", "rank", "node", "state", "observed", "gpus", "cpus", "memory_mib", "claimed_at"]
+    list_filter = ["state", "observed", "node__pool"]
+    list_select_related = ["attempt", "node"]
+    search_fields = ["=id", "=attempt__job__id", "node__name"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Allocation]:
+        """The rows with their GPUs."""
+        return super().get_queryset(request).prefetch_related("claims__gpu")
+
+    @admin.display(description="GPUs")
+    def gpus(self, allocation: Allocation) -> str:
+        """The GPUs that it holds, or has held."""
+        return ", ".join(sorted(str(claim.gpu) for claim in allocation.claims.all())) or "-"
+
+
+def _pre(value: Any) -> str:
+    return format_html('<pre class="whitespace-pre-wrap">{}</pre>', json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,183 @@
+"""Rows for database tests: the defaults make a valid object, so that a test states only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from django.contrib.auth.hashers import make_password
+from django.db import transaction
+from django.db.backends.postgresql.psycopg_any import NumericRange
+from django.utils import timezone
+
+from muster.accounts.models import ApiToken, User
+from muster.accounts.services import create_token
+from muster.common.secrets import digest
+from muster.fleet.models import Gpu, Node, NodeLease, Pool
+from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, Job
+from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.roles import Role
+from scheduler.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Reason
+
+PASSWORD = "correct horse battery staple"
+
+_numbers = count(1)
+
+
+def make_pool(name: str | None = None, **fields: Any) -> Pool:
+    """A pool with the default policy and timers."""
+    return Pool.objects.create(name=name or f"pool-{next(_numbers)}", **fields)
+
+
+def make_node(
+    pool: Pool | None = None,
+    name: str | None = None,
+    *,
+    gpus: int = 4,
+    gpu_type: str = "A100",
+    credential: str | None = None,
+    **fields: Any,
+) -> Node:
+    """A node that is ready and has GPUs; with a `credential`, an agent has registered it."""
+    name = name or f"node-{next(_numbers)}"
+    fields = {"health": NodeHealth.READY, "cpus": 64, "memory_mib": 262_144, "address": f"{name}.test", **fields}
+    if credential is not None:
+        fields["credential_digest"] = digest(credential)
+    node = Node.objects.create(pool=pool or make_pool(), name=name, **fields)
+    NodeLease.objects.create(node=node, epoch=1 if credential is not None else 0)
+    for index in range(gpus):
+        make_gpu(node, index=index, type=gpu_type)
+    return node
+
+
+def make_gpu(node: Node, **fields: Any) -> Gpu:
+    """A GPU of the node."""
+    index = fields.setdefault("index", node.gpus.count())
+    fields = {"type": "A100", "model": "NVIDIA A100", "memory_mib": 40_960, **fields}
+    return Gpu.objects.create(node=node, uuid=fields.pop("uuid", f"GPU-{node.name}-{index}"), **fields)
+
+
+def make_tenant(name: str | None = None, **fields: Any) -> Tenant:
+    """A tenant without members."""
+    return Tenant.objects.create(name=name or f"tenant-{next(_numbers)}", **fields)
+
+
+def make_user(
+    username: str | None = None,
+    *,
+    tenant: Tenant | None = None,
+    role: Role = Role.MEMBER,
+    operator: bool = False,
+    password: str | None = None,
+    **fields: Any,
+) -> User:
+    """A user, in a tenant if one is given. Hashing is slow on purpose, so a password is only set if it is given."""
+    user = User.objects.create(
+        username=username or f"user-{next(_numbers)}",
+        is_staff=operator,
+        is_superuser=operator,
+        password=make_password(password),
+        **fields,
+    )
+    if tenant is not None:
+        Membership.objects.create(tenant=tenant, user=user, role=role)
+    return user
+
+
+def make_token(user: User, name: str | None = None, *, expired: bool = False) -> str:
+    """The secret of a new token of the user's."""
+    token, secret = create_token(user=user, name=name or f"token-{next(_numbers)}", expires_in=timedelta(days=1))
+    if expired:
+        ApiToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    return secret
+
+
+def make_vc(
+    tenant: Tenant | None = None,
+    pool: Pool | None = None,
+    name: str | None = None,
+    *,
+    quotas: dict[str, int] | None = None,
+) -> VirtualCluster:
+    """A virtual cluster with room for eight A100."""
+    vc = VirtualCluster.objects.create(
+        tenant=tenant or make_tenant(), pool=pool or make_pool(), name=name or f"vc-{next(_numbers)}"
+    )
+    for gpu_type, gpus in ({"A100": 8} if quotas is None else quotas).items():
+        Quota.objects.create(vc=vc, gpu_type=gpu_type, gpus=gpus)
+    return vc
+
+
+def job_fields(vc: VirtualCluster, owner: User, **fields: Any) -> dict[str, Any]:
+    """The columns of a job for one GPU that waits."""
+    name = fields.pop("name", f"job-{next(_numbers)}")
+    gpus, nodes = fields.setdefault("gpus", 1), fields.setdefault("nodes", 1)
+    spec = {"name": name, "vc": vc.name, "gpus": str(gpus), "nodes": nodes, "command": "true", "priority": "normal"}
+    state = fields.get("state", JobState.QUEUED)
+    if state in {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}:
+        fields.setdefault("ended_at", timezone.now())
+    return {
+        "tenant_id": vc.tenant_id,
+        "vc": vc,
+        "pool_id": vc.pool_id,
+        "owner": owner,
+        "name": name,
+        "spec": spec | {"retry": {"max": 3, "on": ["infrastructure", "preempted", "node_lost"]}},
+        "cpus": max(1, gpus),
+        "memory_mib": 1024,
+        **fields,
+    }
+
+
+def make_job(vc: VirtualCluster | None = None, owner: User | None = None, **fields: Any) -> Job:
+    """A job for one GPU that waits in the queue."""
+    vc = vc or make_vc()
+    return Job.objects.create(**job_fields(vc, owner or make_user(tenant=vc.tenant), **fields))
+
+
+def make_attempt(
+    job: Job,
+    nodes: Sequence[Node],
+    *,
+    state: AttemptState = AttemptState.RUNNING,
+    reason: Reason | str = "",
+) -> Attempt:
+    """A try at running the job with one rank on each node, each on that node's first GPUs; the job becomes active.
+
+    A live attempt holds its GPUs; one that has ended has released them.
+    """
+    now, live = timezone.now(), state in {AttemptState.PLACED, AttemptState.STARTING, AttemptState.RUNNING}
+    with transaction.atomic():
+        number = job.attempt_count + 1
+        attempt = Attempt.objects.create(
+            job=job,
+            number=number,
+            state=state,
+            reason=reason,
+            master_addr=nodes[0].address,
+            master_port=20_000 + job.pk % 10_000,
+            running_at=now,
+            ended_at=None if live else now,
+        )
+        for rank, node in enumerate(nodes):
+            allocation = Allocation.objects.create(
+                attempt=attempt,
+                node=node,
+                rank=rank,
+                state=AllocationState.ACTIVE if live else AllocationState.RELEASED,
+                cpus=job.cpus,
+                memory_mib=job.memory_mib,
+                claimed_at=now,
+                released_at=None if live else now,
+            )
+            for gpu in node.gpus.order_by("index")[: job.gpus]:
+                span = NumericRange(gpu.pk * SLOTS_PER_GPU, (gpu.pk + 1) * SLOTS_PER_GPU, "[)")
+                GpuClaim.objects.create(allocation=allocation, gpu=gpu, span=span, released_at=None if live else now)
+        if live:
+            Job.objects.filter(pk=job.pk).update(
+                state=JobState.ACTIVE, attempt_count=number, started_at=now, hold_reason="", hold=None
+            )
+            job.refresh_from_db()
+    return attempt
