@@ -24,7 +24,9 @@ class EventPipe:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread; a second time does nothing."""
+        if self._closing:
+            return
         self._closing = True
         os.write(self._descriptor, b"\n")
         self._thread.join()

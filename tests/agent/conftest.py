@@ -1,0 +1,167 @@
+"""What the tests of the agent share: a platform, agents as real processes, and a runtime of each kind."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.protocol import LaunchSpec
+from nodeagent.runtime.port import EventKind, ExitStatus, Runtime
+from nodeagent.runtime.process.runtime import ProcessRuntime
+from tests.agent.fake_platform import FakePlatform
+from tests.agent.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def platform() -> Iterator[FakePlatform]:
+    """A platform; the test fails if the agent broke the protocol."""
+    fake = FakePlatform()
+    yield fake
+    fake.outage()
+    assert fake.violations == []
+
+
+class AgentProcess:
+    """A real agent; `kill` and `start` again keep its state folder."""
+
+    def __init__(self, platform: FakePlatform, state: Path) -> None:
+        self.platform = platform
+        self.state = state
+        self.process: subprocess.Popen[bytes] | None = None
+        self.options = ["--gpus", "emulated:A100:2,V100:1", "--cpus", "4", "--memory-mib", "1000"]
+        self.environment = {"MUSTER_JOIN_TOKEN": platform.join_token}
+        self.output = state.parent / "agent.log"
+
+    def start(self) -> AgentProcess:
+        before = self.platform.epoch
+        self.launch()
+        eventually(lambda: self.platform.epoch > before, "a registration")
+        return self
+
+    def launch(self) -> None:
+        """Start without waiting for the registration."""
+        with self.output.open("ab") as output:
+            command = [sys.executable, "-m", "nodeagent", "run", "--url", self.platform.url, "--state", str(self.state)]
+            environment = {"PATH": os.environ["PATH"], **self.environment}
+            self.process = subprocess.Popen(
+                command + self.options, cwd=ROOT, env=environment, stdout=output, stderr=output
+            )
+
+    def wait(self) -> int:
+        assert self.process is not None
+        return self.process.wait(10)
+
+    def end(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.wait()
+
+    def allocation_folder(self, allocation_id: int) -> Path:
+        return self.state / "allocations" / str(allocation_id)
+
+
+@pytest.fixture
+def agent(platform: FakePlatform, tmp_path: Path) -> Iterator[AgentProcess]:
+    """An agent that is not started yet. What its jobs leave is stopped in the end."""
+    made = AgentProcess(platform, tmp_path / "state")
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.kill()
+    runtime = ProcessRuntime(str(made.state), lambda _id, _kind: None)
+    _stop_everything(runtime)
+
+
+class RuntimeUnderTest:
+    """A runtime with what tests ask of it again and again."""
+
+    def __init__(self, make: Callable[[Callable[[int, EventKind], None]], Runtime]) -> None:
+        self._make = make
+        self.events: queue.SimpleQueue[tuple[int, EventKind]] = queue.SimpleQueue()
+        self.runtime = make(self._heard)
+        self._next_id = 0
+
+    def _heard(self, allocation_id: int, kind: EventKind) -> None:
+        self.events.put((allocation_id, kind))
+
+    def restart(self) -> None:
+        """What a new run of the agent has: the same state, nothing in memory."""
+        self.runtime.close()
+        self.runtime = self._make(self._heard)
+
+    def spec(self, command: str, **fields: object) -> LaunchSpec:
+        self._next_id += 1
+        values: dict[str, object] = {
+            "allocation_id": self._next_id,
+            "job_id": 1,
+            "attempt": 1,
+            "rank": 0,
+            "fence": 1,
+            "name": "test",
+            "owner": "alice",
+            "grace_s": 2.0,
+            "command": command,
+        }
+        return LaunchSpec(**{**values, **fields})  # type: ignore[arg-type]
+
+    def start(self, command: str, **fields: object) -> int:
+        spec = self.spec(command, **fields)
+        self.runtime.prepare(spec)
+        self.runtime.launch(spec)
+        return spec.allocation_id
+
+    def exit(self, allocation_id: int, within_s: float = 10.0) -> ExitStatus:
+        """The exit status, once there is one."""
+        return eventually(lambda: self.runtime.observe(allocation_id).exit, "an exit", within_s)
+
+    def run(self, command: str, **fields: object) -> tuple[ExitStatus, bytes]:
+        """Run a command to its end; its status and its output."""
+        allocation_id = self.start(command, **fields)
+        return self.exit(allocation_id), self.output(allocation_id)
+
+    def output(self, allocation_id: int) -> bytes:
+        """Everything that the spool keeps."""
+        source = self.runtime.log(allocation_id)
+        position, kept = 0, b""
+        while True:
+            start, data = source.read(position, 1 << 20)
+            if not data:
+                source.close()
+                return kept
+            position, kept = start + len(data), kept + data
+
+    def printed(self, allocation_id: int, text: bytes) -> bytes:
+        """The output, once it has `text`."""
+        return eventually(lambda: text in self.output(allocation_id) and self.output(allocation_id), repr(text))
+
+
+@pytest.fixture(params=["process"])
+def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuntimeUnderTest]:
+    """A runtime of each kind."""
+    state = str(tmp_path / "state")
+    made = RuntimeUnderTest(lambda heard: ProcessRuntime(state, heard, spool_bytes=1 << 20))
+    yield made
+    _stop_everything(made.runtime)
+
+
+def _stop_everything(runtime: Runtime) -> None:
+    for allocation_id in runtime.allocations():
+        runtime.adopt(allocation_id)
+        runtime.stop(allocation_id, "KILL", 0.0)
+    for allocation_id in runtime.allocations():
+        eventually(
+            lambda number=allocation_id: runtime.observe(number).phase.name not in ("STARTING", "RUNNING"), "the end"
+        )
+    runtime.close()

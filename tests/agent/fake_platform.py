@@ -1,0 +1,401 @@
+"""A platform in one process that keeps to the agent protocol, notices when the agent does not, and fails on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodeagent import protocol
+from nodeagent.protocol import (
+    Action,
+    BeatRequest,
+    BeatResponse,
+    ClaimRequest,
+    DesiredAllocation,
+    EndRequest,
+    LaunchSpec,
+    LogAccepted,
+    LogFinishRequest,
+    Problem,
+    RegisterRequest,
+    RegisterResponse,
+    SyncRequest,
+    SyncResponse,
+    Timers,
+)
+
+TIMERS = Timers(beat_s=0.2, suspect_s=1.0, unreachable_s=2.0, stop_after_s=60.0, sync_wait_s=5.0, orphan_grace_s=1.0)
+
+
+@dataclass
+class Allocation:
+    """One allocation and all that the agent said of it."""
+
+    spec: LaunchSpec
+    action: Action = Action.RUN
+    signal: str | None = None
+    grace_s: float | None = None
+    time_left_s: float | None = None
+    claimed_by: str = ""
+    observed: list[str] = field(default_factory=list)
+    log: bytearray = field(default_factory=bytearray)
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    end: EndRequest | None = None
+    ends: int = 0
+    finish: LogFinishRequest | None = None
+    first_byte_at: float | None = None
+
+    @property
+    def text(self) -> str:
+        return self.log.decode(errors="replace")
+
+    def kept(self) -> bytes:
+        """The bytes outside the holes."""
+        kept = bytearray(self.log)
+        for first, last in reversed(self.holes):
+            del kept[first : last + 1]
+        return bytes(kept)
+
+
+@dataclass
+class Fault:
+    """What happens to calls whose `METHOD path` matches, `times` times: an HTTP status, `cut` or `deaf`.
+
+    `cut` closes the connection without handling the call, `deaf` after handling it.
+    """
+
+    pattern: str
+    what: int | str
+    times: int = 1
+
+
+class FakePlatform:
+    """Listens on a port of its own; `outage()` and `back()` keep the port."""
+
+    def __init__(self, timers: Timers = TIMERS) -> None:
+        self.timers = timers
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.allocations: dict[int, Allocation] = {}
+        self.codes: dict[str, bytes] = {}
+        self.faults: list[Fault] = []
+        self.violations: list[str] = []
+        self.calls: list[str] = []
+        self.join_token = "join-me"
+        self.credential = ""
+        self.epoch = 0
+        self.registered: RegisterRequest | None = None
+        self.beats: list[BeatRequest] = []
+        self.syncs: list[SyncRequest] = []
+        self.log_pause_s = 0.0
+        self._generation = 1
+        self._next_id = 100
+        self._connections: set[socket.socket] = set()
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+        self._port = 0
+        self.back()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def back(self) -> None:
+        """Answer (again)."""
+        self._server = _Server(("127.0.0.1", self._port), self)
+        self._port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def outage(self) -> None:
+        """Refuse and cut every connection."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        with self.lock:
+            connections = list(self._connections)
+            self.changed.notify_all()
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+        self._server = None
+
+    def place(self, command: str, **fields: Any) -> int:
+        """Want an allocation to run, and return its id."""
+        with self.changed:
+            self._next_id += 1
+            allocation_id = self._next_id
+            defaults = {"job_id": allocation_id, "attempt": 1, "rank": 0, "fence": 7, "name": "test", "owner": "alice"}
+            spec = LaunchSpec(allocation_id=allocation_id, command=command, **{**defaults, "grace_s": 2.0, **fields})
+            self.allocations[allocation_id] = Allocation(spec)
+            self.bump()
+        return allocation_id
+
+    def stop(self, allocation_id: int, signal: str = "TERM", grace_s: float = 2.0) -> None:
+        """Want an allocation to stop."""
+        with self.changed:
+            allocation = self.allocations[allocation_id]
+            allocation.action, allocation.signal, allocation.grace_s = Action.STOP, signal, grace_s
+            self.bump()
+
+    def forget(self, allocation_id: int) -> Allocation:
+        """Know an allocation no more."""
+        with self.changed:
+            allocation = self.allocations.pop(allocation_id)
+            self.bump()
+        return allocation
+
+    def bump(self) -> None:
+        with self.changed:
+            self._generation += 1
+            self.changed.notify_all()
+
+    def fault(self, pattern: str, what: int | str, times: int = 1) -> None:
+        with self.lock:
+            self.faults.append(Fault(pattern, what, times))
+
+    def take_fault(self, call: str) -> int | str | None:
+        with self.lock:
+            self.calls.append(call)
+            for fault in self.faults:
+                if fault.times > 0 and re.search(fault.pattern, call):
+                    fault.times -= 1
+                    return fault.what
+        return None
+
+    def violate(self, text: str) -> None:
+        with self.lock:
+            self.violations.append(text)
+
+    # The calls. Each returns (status, message or bytes).
+
+    def register(self, secret: str, body: bytes) -> tuple[int, Any]:
+        request = RegisterRequest.from_json(body)
+        with self.lock:
+            known = secret in (self.join_token, self.credential) and secret != ""
+            if not known or (self.credential and request.credential != self.credential):
+                return 401, Problem("unknown", "this secret is not known", 401)
+            self.credential = request.credential
+            self.epoch += 1
+            self.registered = request
+            return 200, RegisterResponse(1, 5, "node-5", "test-cluster", self.epoch, self.timers)
+
+    def beat(self, body: bytes) -> tuple[int, Any]:
+        request = BeatRequest.from_json(body)
+        with self.lock:
+            if request.epoch != self.epoch:
+                return 409, Problem("superseded", f"epoch {request.epoch} is old", 409)
+            self.beats.append(request)
+            return 200, BeatResponse(self.timers)
+
+    def sync(self, body: bytes) -> tuple[int, Any]:
+        request = SyncRequest.from_json(body)
+        with self.changed:
+            if request.epoch != self.epoch:
+                return 409, Problem("superseded", f"epoch {request.epoch} is old", 409)
+            self.syncs.append(request)
+            for report in request.allocations:
+                allocation = self.allocations.get(report.id)
+                if allocation is not None and report.observed.value not in allocation.observed[-1:]:
+                    allocation.observed.append(report.observed.value)
+            until = time.monotonic() + request.wait_s
+            while request.generation == str(self._generation) and self._server is not None:
+                left_s = until - time.monotonic()
+                if left_s <= 0 or not self.changed.wait(left_s):
+                    break
+            return 200, SyncResponse(str(self._generation), self.timers, self._desired(), self.log_pause_s)
+
+    def _desired(self) -> tuple[DesiredAllocation, ...]:
+        return tuple(
+            DesiredAllocation(
+                id=allocation.spec.allocation_id,
+                fence=allocation.spec.fence,
+                action=allocation.action,
+                signal=allocation.signal,
+                grace_s=allocation.grace_s,
+                reason=None,
+                time_left_s=allocation.time_left_s,
+            )
+            for allocation in self.allocations.values()
+            if allocation.end is None
+        )
+
+    def claim(self, allocation: Allocation, body: bytes) -> tuple[int, Any]:
+        request = ClaimRequest.from_json(body)
+        with self.lock:
+            mine = allocation.claimed_by in ("", request.boot_id)
+            if not mine or request.fence != allocation.spec.fence or allocation.action is Action.STOP or allocation.end:
+                return 409, Problem("not claimable", "somebody else has it, or it is stopping", 409)
+            allocation.claimed_by = request.boot_id
+            return 200, allocation.spec
+
+    def log(self, allocation: Allocation, headers: Any, body: bytes) -> tuple[int, Any]:
+        first, last = protocol.parse_content_range(headers[protocol.CONTENT_RANGE_HEADER])
+        dropped = headers.get(protocol.DROPPED_HEADER)
+        with self.changed:
+            size = len(allocation.log)
+            if last - first + 1 != len(body) or len(body) > protocol.MAX_CHUNK_BYTES:
+                self.violate(f"a chunk of {len(body)} bytes for {first}-{last}")
+            if protocol.crc32_hex(body) != headers[protocol.CRC32_HEADER]:
+                self.violate("a wrong checksum")
+            if int(headers[protocol.FENCE_HEADER]) != allocation.spec.fence:
+                return 409, Problem("old fence", "", 409)
+            if first < size < last + 1:
+                self.violate(f"a chunk {first}-{last} straddles {size}")
+                return 409, Problem("rewrite", "", 409)
+            if last < size:
+                if allocation.log[first : last + 1] != body:
+                    return 409, Problem("rewrite", "", 409)
+                return 202, LogAccepted(size)
+            if dropped is not None:
+                hole_first, hole_last = protocol.parse_range(dropped)
+                if hole_last != first - 1:
+                    self.violate(f"a hole {dropped} before {first}")
+                if hole_first <= size:
+                    allocation.holes.append((size, hole_last))
+                    allocation.log += bytes(hole_last + 1 - size)
+                    size = hole_last + 1
+            if first > size:
+                return 416, LogAccepted(size)
+            allocation.log += body
+            if allocation.first_byte_at is None:
+                allocation.first_byte_at = time.time()
+            self.changed.notify_all()
+            return 202, LogAccepted(len(allocation.log))
+
+    def end(self, allocation: Allocation, body: bytes) -> tuple[int, Any]:
+        request = EndRequest.from_json(body)
+        with self.changed:
+            if request.fence != allocation.spec.fence:
+                return 409, Problem("old fence", "", 409)
+            allocation.ends += 1
+            allocation.end = request
+            self.bump()
+            return 200, {}
+
+    def finish(self, allocation: Allocation, body: bytes) -> tuple[int, Any]:
+        request = LogFinishRequest.from_json(body)
+        with self.changed:
+            allocation.finish = request
+            if request.sha256 and request.sha256 != hashlib.sha256(allocation.kept()).hexdigest():
+                self.violate(f"allocation {allocation.spec.allocation_id}: another SHA-256 of its log")
+            stated = [hole for hole in request.holes if hole[0] < len(allocation.log)]
+            if stated != allocation.holes:
+                self.violate(f"holes {request.holes} but {allocation.holes} were dropped")
+            self.changed.notify_all()
+            return 200, {}
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], platform: FakePlatform) -> None:
+        self.platform = platform
+        super().__init__(address, _Handler)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.platform.lock:
+            self.server.platform._connections.add(self.connection)
+
+    def finish(self) -> None:
+        with self.server.platform.lock:
+            self.server.platform._connections.discard(self.connection)
+        super().finish()
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except (ConnectionError, ValueError):  # cut by an outage
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PATCH(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        platform = self.server.platform
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fault = platform.take_fault(f"{self.command} {self.path}")
+        if fault == "cut":
+            self.close_connection = True
+            return
+        if isinstance(fault, int):
+            self._answer(fault, Problem("a fault", "on demand", fault))
+            return
+        try:
+            status, answer = self._route(platform, body)
+        except protocol.ProtocolError as error:
+            platform.violate(f"{self.path}: {error}")
+            status, answer = 400, Problem("bad message", str(error), 400)
+        if fault == "deaf":
+            self.close_connection = True
+            return
+        self._answer(status, answer)
+
+    def _route(self, platform: FakePlatform, body: bytes) -> tuple[int, Any]:
+        secret = self.headers.get(protocol.AUTHORIZATION_HEADER, "").removeprefix("Bearer ")
+        if self.path == protocol.REGISTER_PATH:
+            return platform.register(secret, body)
+        if secret != platform.credential:
+            return 401, Problem("unknown", "this credential is not known", 401)
+        if self.path == protocol.BEAT_PATH:
+            return platform.beat(body)
+        if self.path == protocol.SYNC_PATH:
+            return platform.sync(body)
+        code = re.fullmatch(r"/agent/v1/code/(\w+)", self.path)
+        if code:
+            return (200, platform.codes[code[1]]) if code[1] in platform.codes else (404, Problem("no such code"))
+        match = re.fullmatch(r"/agent/v1/allocations/(\d+)/(claim|end|log:finish|log)", self.path)
+        allocation = platform.allocations.get(int(match[1])) if match else None
+        if match is None or allocation is None:
+            return 404, Problem("not found", self.path, 404)
+        if match[2] == "log":
+            return platform.log(allocation, self.headers, body)
+        calls: dict[str, Callable[[Allocation, bytes], tuple[int, Any]]] = {
+            "claim": platform.claim,
+            "end": platform.end,
+            "log:finish": platform.finish,
+        }
+        return calls[match[2]](allocation, body)
+
+    def _answer(self, status: int, answer: Any) -> None:
+        if isinstance(answer, bytes):
+            content, kind = answer, protocol.CODE_TYPE
+        elif isinstance(answer, dict):
+            content, kind = json.dumps(answer).encode(), protocol.JSON_TYPE
+        else:
+            content, kind = answer.to_json(), protocol.JSON_TYPE
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,0 +1,346 @@
+"""What every runtime does, tried with real processes. A new runtime joins by a parameter of `under_test`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from nodeagent import clock
+from nodeagent.protocol import EndReason, OnDisconnect
+from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Phase
+from tests.agent.conftest import RuntimeUnderTest
+from tests.agent.waiting import eventually
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
+
+
+def pid_in(output: bytes) -> int:
+    match = re.search(rb"pid=(\d+)", output)
+    assert match
+    return int(match[1])
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return text.rpartition(")")[2].split()[0] not in "ZX"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "signal_number", "reason"),
+    [
+        ("true", 0, None, EndReason.COMPLETED),
+        ("exit 3", 3, None, EndReason.EXIT_NONZERO),
+        ("exit 255", 255, None, EndReason.EXIT_NONZERO),
+        ("kill -SEGV $$", None, 11, EndReason.KILLED_BY_SIGNAL),
+        ("kill -9 $$", None, 9, EndReason.KILLED_BY_SIGNAL),
+        ("no-such-program --flag", 127, None, EndReason.COMMAND_NOT_FOUND),
+        ("/no/such/program", 127, None, EndReason.COMMAND_NOT_FOUND),
+    ],
+)
+def test_it_tells_how_a_command_ended(
+    under_test: RuntimeUnderTest, command: str, code: int | None, signal_number: int | None, reason: EndReason
+) -> None:
+    status, _ = under_test.run(command)
+    assert (status.exit_code, status.signal, status.reason, status.started) == (code, signal_number, reason, True)
+
+
+@pytest.mark.parametrize("command", ["A=1 no-such-program --flag", "echo fine; no-such-program | cat >&2; exit 127"])
+def test_it_names_the_command_that_does_not_exist(under_test: RuntimeUnderTest, command: str) -> None:
+    status, _ = under_test.run(command)
+    assert status.detail == "command not found: no-such-program"
+
+
+def test_it_tells_what_happens_as_it_happens(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo hello; sleep 0.1")
+    heard = [under_test.events.get(timeout=5)]
+    while heard[-1] != (number, EventKind.EXITED):
+        heard.append(under_test.events.get(timeout=5))
+    assert heard[0] == (number, EventKind.RUNNING)
+    assert (number, EventKind.LOG) in heard
+
+
+def test_the_log_has_every_byte_of_both_streams_in_order(under_test: RuntimeUnderTest) -> None:
+    status, output = under_test.run(r"for i in 1 2 3; do printf 'o%d\0\xff' $i; printf 'e%d\r\n' $i >&2; done")
+    assert output == b"".join(b"o%d\0\xffe%d\r\n" % (i, i) for i in (1, 2, 3))
+    assert status.log_size == len(output)
+
+
+def test_a_large_binary_output_is_exact(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    content = os.urandom(900_000)
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    _, output = under_test.run(f"cat {source}")
+    assert output == content
+
+
+def test_a_flood_is_bounded_and_never_makes_the_job_wait(under_test: RuntimeUnderTest) -> None:
+    size = 8 << 20
+    status, output = under_test.run(f"head -c {size - 4} /dev/zero; printf last")
+    assert status.reason is EndReason.COMPLETED
+    assert status.log_size == size
+    assert output.endswith(b"last")
+    assert len(output) <= 1 << 20
+    assert under_test.runtime.log(1).first() == size - len(output)
+
+
+def test_what_a_command_leaves_behind_goes_with_it(under_test: RuntimeUnderTest) -> None:
+    status, output = under_test.run("setsid sleep 1000 >/dev/null 2>&1 & echo pid=$!; exit 0")
+    assert status.reason is EndReason.COMPLETED
+    assert not is_alive(pid_in(output))
+
+
+def test_a_stop_reaches_every_process_also_after_setsid(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    inner = tmp_path / "inner.sh"
+    inner.write_text("trap 'echo inner got it; exit 0' TERM\necho pid=$$\nwhile true; do sleep 0.05; done\n")
+    number = under_test.start(f"trap 'exit 5' TERM; setsid bash {inner} & while true; do sleep 0.05; done")
+    pid = pid_in(under_test.printed(number, b"pid="))
+    under_test.runtime.stop(number, "TERM", 5.0)
+    status = under_test.exit(number)
+    assert status.exit_code == 5
+    assert b"inner got it" in under_test.output(number)
+    assert not is_alive(pid)
+
+
+def test_a_process_may_use_its_grace_after_the_shell_is_gone(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    inner = tmp_path / "inner.sh"
+    inner.write_text("trap 'sleep 0.3; echo checkpoint; exit 0' TERM\necho ready\nwhile true; do sleep 0.05; done\n")
+    number = under_test.start(f"bash {inner}; echo never")
+    under_test.printed(number, b"ready")
+    under_test.runtime.stop(number, "TERM", 5.0)
+    status = under_test.exit(number)
+    assert status.signal == signal.SIGTERM
+    assert under_test.output(number).endswith(b"checkpoint\n")
+
+
+def test_what_ignores_the_stop_is_killed_after_the_grace(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("trap '' TERM; echo ready; while true; do sleep 0.05; done")
+    under_test.printed(number, b"ready")
+    began = clock.boottime()
+    under_test.runtime.stop(number, "TERM", 0.3)
+    status = under_test.exit(number)
+    assert status.signal == signal.SIGKILL
+    assert clock.boottime() - began >= 0.3
+
+
+def test_the_stop_signal_is_the_one_that_was_asked_for(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("trap 'echo usr1; exit 9' USR1; echo ready; while true; do sleep 0.05; done")
+    under_test.printed(number, b"ready")
+    under_test.runtime.stop(number, "SIGUSR1", 5.0)
+    assert under_test.exit(number).exit_code == 9
+
+
+def test_a_stop_before_the_start_means_never_started(under_test: RuntimeUnderTest) -> None:
+    spec = under_test.spec("echo no")
+    under_test.runtime.prepare(spec)
+    under_test.runtime.stop(spec.allocation_id, "TERM", 1.0)
+    under_test.runtime.launch(spec)
+    status = under_test.exit(spec.allocation_id)
+    assert (status.reason, status.started) == (EndReason.NEVER_STARTED, False)
+    assert under_test.output(spec.allocation_id) == b""
+
+
+def test_the_time_limit_warns_and_then_kills(under_test: RuntimeUnderTest) -> None:
+    command = "trap 'echo warned' TERM; while true; do sleep 0.02; done"
+    began = clock.boottime()
+    status, output = under_test.run(command, time_limit_s=0.8, grace_s=0.3)
+    assert status.reason is EndReason.TIME_LIMIT
+    assert status.signal == signal.SIGKILL
+    assert output.count(b"warned") == 1
+    assert 0.8 <= clock.boottime() - began < 3.0
+
+
+def test_the_time_limit_can_be_moved(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("sleep 1000", time_limit_s=1000.0)
+    under_test.runtime.limit(number, 0.2)
+    assert under_test.exit(number).reason is EndReason.TIME_LIMIT
+
+
+def test_a_job_stops_itself_when_the_lease_runs_out_without_its_agent(under_test: RuntimeUnderTest) -> None:
+    under_test.runtime.renew(clock.boottime(), 0.5)
+    number = under_test.start("trap '' TERM; while true; do sleep 0.02; done", stop_after_s=0.5, grace_s=0.2)
+    under_test.runtime.close()
+    status = under_test.exit(number)
+    assert (status.reason, status.signal) == (EndReason.AGENT_STOPPED, signal.SIGKILL)
+    under_test.restart()
+
+
+def test_a_renewed_lease_lets_a_job_go_on(under_test: RuntimeUnderTest) -> None:
+    began = clock.boottime()
+    under_test.runtime.renew(began, 0.3)
+    number = under_test.start("sleep 0.8; exit 4", stop_after_s=0.3)
+    while under_test.runtime.observe(number).phase is not Phase.EXITED and clock.boottime() < began + 5:
+        under_test.runtime.renew(clock.boottime(), 0.3)
+        eventually(lambda: True)
+    assert under_test.exit(number).exit_code == 4
+
+
+def test_a_job_that_is_kept_needs_no_lease(under_test: RuntimeUnderTest) -> None:
+    under_test.runtime.renew(clock.boottime() - 100, 0.1)
+    status, _ = under_test.run("exit 4", stop_after_s=0.1, on_disconnect=OnDisconnect.KEEP)
+    assert status.exit_code == 4
+
+
+def test_a_new_agent_adopts_what_runs(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo before; sleep 60; echo after")
+    under_test.printed(number, b"before")
+    under_test.restart()
+    assert under_test.runtime.allocations() == (number,)
+    assert under_test.runtime.observe(number).phase is Phase.RUNNING
+    assert under_test.runtime.spec(number) is not None
+    assert under_test.runtime.adopt(number) is None
+    under_test.runtime.stop(number, "TERM", 3.0)
+    assert under_test.exit(number).signal == signal.SIGTERM
+
+
+def test_a_new_agent_learns_that_a_stop_had_begun(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("trap '' TERM; echo ready; sleep 1000")
+    under_test.printed(number, b"ready")
+    under_test.runtime.stop(number, "INT", 60.0)
+    under_test.restart()
+    assert under_test.runtime.adopt(number) == ("INT", 60.0)
+
+
+def test_an_exit_while_no_agent_ran_is_found(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo ready; exit 6")
+    under_test.exit(number)
+    under_test.restart()
+    assert under_test.exit(number).exit_code == 6
+    assert under_test.output(number) == b"ready\n"
+
+
+def test_when_the_watcher_is_killed_its_job_is_gone_and_the_end_unknown(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("setsid sleep 1000 & echo pid=$!; wait")
+    pid = pid_in(under_test.printed(number, b"pid="))
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    shim = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(shim, signal.SIGKILL)
+    eventually(lambda: under_test.runtime.observe(number).phase is Phase.GONE)
+    status = under_test.runtime.settle(number, ExitStatus(EndReason.UNKNOWN, detail="gone"))
+    assert status.reason is EndReason.UNKNOWN
+    assert not is_alive(pid)
+    assert under_test.runtime.observe(number).exit == status
+
+
+def test_what_was_prepared_but_not_launched_is_absent_and_can_be_settled(under_test: RuntimeUnderTest) -> None:
+    spec = under_test.spec("true")
+    under_test.runtime.prepare(spec)
+    assert under_test.runtime.observe(spec.allocation_id).phase is Phase.ABSENT
+    under_test.runtime.settle(spec.allocation_id, ExitStatus(EndReason.NEVER_STARTED, started=False))
+    # A launch that comes late finds the status and does nothing.
+    under_test.runtime.launch(spec)
+    assert under_test.exit(spec.allocation_id).reason is EndReason.NEVER_STARTED
+    assert under_test.output(spec.allocation_id) == b""
+
+
+def test_nothing_is_prepared_twice(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("true")
+    under_test.exit(number)
+    with pytest.raises(LaunchError):
+        under_test.runtime.prepare(under_test.spec("true", allocation_id=number))
+
+
+def test_a_removed_allocation_is_gone(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("mkdir -p a/b; touch a/b/c")
+    under_test.exit(number)
+    under_test.runtime.remove(number)
+    assert under_test.runtime.allocations() == ()
+    assert under_test.runtime.observe(number).phase is Phase.ABSENT
+
+
+def test_the_environment_is_the_specs_and_the_agents_word_on_gpus_is_final(under_test: RuntimeUnderTest) -> None:
+    env = {"FOO": "bar baz", "CUDA_VISIBLE_DEVICES": "0", "NVIDIA_VISIBLE_DEVICES": "all", "PYTHONUNBUFFERED": "0"}
+    _, output = under_test.run("env", env=env, gpu_uuids=("GPU-a", "GPU-b"))
+    found = dict(line.split("=", 1) for line in output.decode().splitlines())
+    assert found["FOO"] == "bar baz"
+    assert found["CUDA_VISIBLE_DEVICES"] == found["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert found["PYTHONUNBUFFERED"] == "0"
+
+
+def test_a_job_without_gpus_sees_none(under_test: RuntimeUnderTest) -> None:
+    _, output = under_test.run('echo "$NVIDIA_VISIBLE_DEVICES/$CUDA_VISIBLE_DEVICES/$PYTHONUNBUFFERED"')
+    assert output == b"void//1\n"
+
+
+def test_the_agents_own_environment_stays_with_it(
+    under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_JOIN_TOKEN", "secret")
+    _, output = under_test.run("env")
+    assert b"secret" not in output
+
+
+@pytest.mark.parametrize(("workdir", "below"), [("/workspace", ""), ("sub/dir", "/sub/dir"), ("./a/", "/a")])
+def test_the_working_folder_is_the_jobs_own(under_test: RuntimeUnderTest, workdir: str, below: str) -> None:
+    _, output = under_test.run('pwd; echo "$MUSTER_WORKDIR"; touch here "$HOME/h" "$TMPDIR/t"', workdir=workdir)
+    here, named = output.decode().splitlines()
+    assert here == named
+    assert here.endswith("/1/work" + below)
+
+
+def test_a_working_folder_outside_is_refused(under_test: RuntimeUnderTest) -> None:
+    spec = under_test.spec("true", workdir="../../etc")
+    under_test.runtime.prepare(spec)
+    with pytest.raises(LaunchError, match="leads out"):
+        under_test.runtime.launch(spec)
+
+
+def test_files_that_were_put_into_the_prepared_folder_are_there(under_test: RuntimeUnderTest) -> None:
+    spec = under_test.spec("cat data/x.txt")
+    folder = Path(under_test.runtime.prepare(spec))
+    (folder / "data").mkdir()
+    (folder / "data" / "x.txt").write_text("content")
+    under_test.runtime.launch(spec)
+    under_test.exit(spec.allocation_id)
+    assert under_test.output(spec.allocation_id) == b"content"
+
+
+@AS_ROOT
+def test_as_root_a_job_runs_as_its_user_and_owns_its_files(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == 0 and parent.is_relative_to("/tmp/pytest-of-root"):
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
+    spec = under_test.spec(
+        'id -u; id -g; id -G; echo x >> f.txt; cat f.txt; touch "$HOME/h"', uid=4321, gids=(777, 778)
+    )
+    folder = Path(under_test.runtime.prepare(spec))
+    (folder / "f.txt").write_text("code\n")
+    under_test.runtime.launch(spec)
+    status = under_test.exit(spec.allocation_id)
+    assert under_test.output(spec.allocation_id) == b"4321\n777\n777 778\ncode\nx\n"
+    assert status.exit_code == 0
+
+
+@AS_ROOT
+def test_a_users_job_can_touch_nothing_that_is_the_agents(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.is_relative_to("/tmp/pytest-of-root"):
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
+    command = (
+        'cd "$MUSTER_ALLOCATION_DIR"; cat launch.json || ls . || echo y > exit || echo y > ../../events || echo safe'
+    )
+    _, output = under_test.run(command, uid=4321, gids=(777,))
+    assert output.splitlines()[-1] == b"safe"
+
+
+def test_usage_tells_of_processes_memory_and_processor_time(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("while true; do :; done")
+    under_test.runtime.usage()
+    usage = eventually(lambda: (seen := under_test.runtime.usage().get(number)) and seen.cpu_fraction > 0.05 and seen)
+    assert usage.processes == 1
+    assert usage.rss_mib >= 1
+
+
+def test_many_processes_that_fork_on_are_all_stopped(under_test: RuntimeUnderTest) -> None:
+    command = "f() { while true; do (sleep 0.05; true) & sleep 0.01; done; }; f & f & f & echo ready; wait"
+    number = under_test.start(command)
+    under_test.printed(number, b"ready")
+    under_test.runtime.stop(number, "KILL", 0.0)
+    assert under_test.exit(number).signal == signal.SIGKILL
