@@ -11,7 +11,7 @@ import pytest
 from muster.accounts.models import User
 from muster.accounts.services import revoke_token, user_of_token
 from muster.fleet.models import Gpu, Node, Pool
-from muster.local.demo.cluster import prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.local.demo.cluster import epochs, prepare_nodes, prepare_tenants, wait_for_nodes
 from muster.local.demo.people import prepare_people, read_people
 from muster.local.places import LocalError
 from muster.tenants.models import Membership, Quota
@@ -58,15 +58,25 @@ def test_a_node_whose_agent_lost_its_state_can_join_again(cluster: Path) -> None
     assert second.join_token.startswith("mjoin")
 
 
+def test_nodes_whose_agents_have_registered_are_ready(cluster: Path) -> None:
+    before = dict.fromkeys(epochs(), -1)
+    wait_for_nodes(registered_before=before, timeout_s=1)
+    assert set(before) == {"gpu01", "gpu02"}
+
+
 def test_nodes_that_do_not_come_are_named(tmp_path: Path) -> None:
     prepare_nodes(tmp_path)
     enrol("gpu01")
     with pytest.raises(LocalError, match="gpu02"):
-        wait_for_nodes(timeout_s=0.3)
+        wait_for_nodes(registered_before={"gpu01": -1, "gpu02": -1}, timeout_s=0.3)
+
+
+def test_a_node_that_was_ready_in_the_last_run_is_waited_for_until_its_agent_is_back(cluster: Path) -> None:
+    with pytest.raises(LocalError, match="gpu01, gpu02"):
+        wait_for_nodes(registered_before=epochs(), timeout_s=0.3)
 
 
 def test_tenants_and_quotas_are_made_once(cluster: Path) -> None:
-    wait_for_nodes(timeout_s=1)
     assert prepare_tenants() == prepare_tenants()
     assert sorted(Quota.objects.values_list("vc__name", "gpu_type", "gpus")) == [
         ("nlp", "A100", 4),

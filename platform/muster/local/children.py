@@ -65,7 +65,7 @@ class AgentOptions:
 
 def web(site: Site) -> Child:
     """The web process: pages, REST, streams and the agents' endpoint."""
-    words = ("--host", HOST, "--port", str(site.port), "--no-access-log", "--timeout-graceful-shutdown", "3")
+    words = ("--host", HOST, "--port", str(site.port), "--no-access-log", "--timeout-graceful-shutdown", "2")
     return _platform_child(site, "web", ("uvicorn", "muster.asgi:application", *words), stage=_STAGE_WEB, ready=True)
 
 
@@ -133,6 +133,7 @@ def _platform_child(
         env=site.environment(),
         cwd=ROOT,
         stage=stage,
+        umask=0o077,  # logs and code of jobs are for the platform, which looks who may see them
         ready=(lambda: _answers(f"{site.local_url}/readyz")) if ready else None,
     )
 

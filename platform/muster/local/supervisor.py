@@ -42,6 +42,7 @@ class Child:
     ready_within_s: float = 60.0
     grace_s: float = 10.0
     final: frozenset[int] = frozenset()
+    umask: int = -1  # the caller's
 
 
 @dataclass(slots=True)
@@ -149,6 +150,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=child.umask,
             )
 
     def _keep_running(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from muster.fleet.models import Node, Pool
@@ -48,13 +49,21 @@ def prepare_nodes(agents: Path) -> list[AgentOptions]:
     return options
 
 
-def wait_for_nodes(*, timeout_s: float) -> None:
-    """Returns when every node is ready and has reported its GPUs."""
+def epochs() -> dict[str, int]:
+    """How often the agent of each node has registered; a node's health says only what was known of it last."""
+    return dict(Node.objects.filter(name__in=NODES).values_list("name", "lease__epoch"))
+
+
+def wait_for_nodes(*, registered_before: Mapping[str, int], timeout_s: float) -> None:
+    """Returns when every agent has registered once more and every node is ready with its GPUs."""
     pool = Pool.objects.get(name=POOL)
     expected = GPUS_PER_NODE * len(NODES)
     clock = threading.Event()  # never set: waiting on it is a pause that a signal can interrupt
     for _ in range(int(timeout_s / _POLL_S)):
-        waiting = Node.objects.filter(name__in=NODES).exclude(health=NodeHealth.READY).values_list("name", flat=True)
+        ready = set(Node.objects.filter(name__in=NODES, health=NodeHealth.READY).values_list("name", flat=True))
+        waiting = sorted(
+            name for name, epoch in epochs().items() if name not in ready or epoch <= registered_before[name]
+        )
         if not waiting and gpus_by_type(pool.pk).get(GPU_TYPE, 0) >= expected:
             return
         clock.wait(_POLL_S)

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from muster.local import children
-from muster.local.demo.cluster import prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.local.demo.cluster import epochs, prepare_nodes, prepare_tenants, wait_for_nodes
 from muster.local.demo.jobs import explanations, run_examples, summary
 from muster.local.demo.people import FILE_NAME, Access, prepare_people
 from muster.local.places import LocalError, agents_folder
@@ -43,8 +43,7 @@ class Command(BaseCommand):
         as_expected = False
         try:
             with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
-                start_agents(site, supervisor)
-                wait_for_nodes(timeout_s=60)
+                start_nodes(site, supervisor)
                 step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each")
                 path = site.home / FILE_NAME
                 people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
@@ -67,11 +66,14 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def start_agents(site: children.Site, supervisor: Supervisor) -> None:
-    """Starts the agents of both nodes."""
+def start_nodes(site: children.Site, supervisor: Supervisor) -> None:
+    """Starts the agents of both nodes, and returns when the platform has them."""
     folder = agents_folder(site.home)
-    for options in prepare_nodes(folder):
-        supervisor.start(children.agent(site, options, folder=folder))
+    options = prepare_nodes(folder)
+    before = epochs()
+    for one in options:
+        supervisor.start(children.agent(site, one, folder=folder))
+    wait_for_nodes(registered_before=before, timeout_s=60)
 
 
 def tell_how_to_go_on(console: Console, url: str, path: Path, people: Mapping[str, Access], renewed: list[str]) -> None:
