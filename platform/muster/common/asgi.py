@@ -30,8 +30,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
 
 
 def _call(function: Callable[[], T]) -> T:
-    # Marks the connection for a health check and closes it if it broke or is too old.
-    close_old_connections()
+    # No health check before each call, as Django's own requests have: these callers send again what failed.
     try:
         return function()
     except (OperationalError, InterfaceError) as error:

@@ -9,7 +9,6 @@ import logging
 from dataclasses import dataclass
 
 from django.db import IntegrityError, OperationalError, transaction
-from django.db.models import Max
 from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolation
 from psycopg2.extras import NumericRange
 
@@ -22,7 +21,7 @@ from muster.jobs.transitions import move_job
 from muster.tenants.models import VirtualCluster
 from scheduler.cycle import CycleConfig, compose
 from scheduler.law import check
-from scheduler.lifecycle import ATTEMPT_LIVE, JobState
+from scheduler.lifecycle import ATTEMPT_LIVE, Desired, JobState
 from scheduler.plan import Place, Plan
 
 log = logging.getLogger(__name__)
@@ -75,19 +74,24 @@ def apply_plan(pool: Pool, plan: Plan, config: CycleConfig, versions: dict[int, 
 
 
 def _apply(pool: Pool, place: Place, config: CycleConfig, versions: dict[int, int]) -> None:
-    vc_id = Job.objects.filter(pk=place.job_id).values_list("vc_id", flat=True).first()
     # The lock on the virtual cluster makes two cycles that both see the last of a quota take turns.
-    if vc_id is None or not VirtualCluster.objects.select_for_update(no_key=True).filter(pk=vc_id).exists():
+    vc = (
+        VirtualCluster.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("tenant")
+        .filter(jobs=place.job_id)
+        .first()
+    )
+    if vc is None:
         raise _Refused("the job is gone")
     job = Job.objects.select_for_update(no_key=True).get(pk=place.job_id)
-    if job.state != JobState.QUEUED:
-        raise _Refused(f"the job is {job.state}")
+    if job.state != JobState.QUEUED or job.desired != Desired.RUN:
+        raise _Refused(f"the job is {job.state}, and its owner wants it to {job.desired}")
     node_ids = sorted(share.node_id for share in place.allocations)
     nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=node_ids).order_by("pk"))
     stale = [node.name for node in nodes if node.version != versions.get(node.pk)]
     if stale or len(nodes) != len(set(node_ids)):
         raise _Refused(f"changed since the snapshot: {', '.join(stale) or 'a node'}")
-    snapshot = locked_snapshot(pool, job, nodes, now=database_now())
+    snapshot = locked_snapshot(pool, vc, job, nodes, now=database_now())
     violations = check(snapshot, Plan(places=(place,), holds=()), compose(config).guard)
     if violations:
         raise _Refused(violations[0].message)
@@ -95,7 +99,7 @@ def _apply(pool: Pool, place: Place, config: CycleConfig, versions: dict[int, in
 
 
 def _insert(job: Job, place: Place, nodes: dict[int, Node]) -> None:
-    number = (job.attempts.aggregate(last=Max("number"))["last"] or 0) + 1
+    number = job.attempt_count + 1
     shares = sorted(place.allocations, key=lambda share: share.rank)
     first = nodes[shares[0].node_id]
     address = first.address or first.name

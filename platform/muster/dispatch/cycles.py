@@ -22,7 +22,9 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
+from muster.jobs.models import Job
 from scheduler.cycle import CycleConfig, config_from_dict, config_to_dict, decide
+from scheduler.lifecycle import JobState
 from scheduler.model import Snapshot, snapshot_from_dict, snapshot_to_dict
 from scheduler.plan import Plan, plan_from_dict, plan_to_dict
 
@@ -68,10 +70,10 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
         pool = Pool.objects.get(pk=pool_id)
         forget_hint(pool_id)
         started = time.perf_counter()
+        if not Job.objects.filter(pool=pool, state=JobState.QUEUED).exists():
+            return CycleResult(None, Plan(places=(), holds=()), [])
         config = config_of(pool)
         snapshot = pool_snapshot(pool, seed=pool_id)
-        if not snapshot.waiting:
-            return CycleResult(None, Plan(places=(), holds=()), [])
         taken = time.perf_counter()
         plan = decide(snapshot, config)
         decided = time.perf_counter()

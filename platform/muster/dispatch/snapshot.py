@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 
+from django.contrib.postgres.aggregates import ArrayAgg
 from django.db import connection, transaction
 from django.db.models import Q
 
 from muster.common.clock import database_now
 from muster.fleet.models import Gpu, Node, Pool
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, Job
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
 from scheduler.lifecycle import (
@@ -44,6 +47,13 @@ _JOB_FIELDS = (
     "attained_gpu_s",
     "avoid_nodes",
 )
+_ATTEMPT_FIELDS = (
+    "attempt__job_id",
+    "attempt__job__vc_id",
+    "attempt__job__klass",
+    "attempt__state",
+    "attempt__placed_at",
+)
 
 
 @contextmanager
@@ -74,26 +84,25 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
         )
 
 
-def locked_snapshot(pool: Pool, job: Job, nodes: list[Node], *, now: datetime) -> model.Snapshot:
+def locked_snapshot(pool: Pool, vc: VirtualCluster, job: Job, nodes: list[Node], *, now: datetime) -> model.Snapshot:
     """A small snapshot for the law: one job, the nodes its gang would use, and whoever holds anything that counts.
 
-    What counts: every live attempt on these nodes, and every live attempt of the job's virtual cluster.
+    What counts: every live attempt on these nodes, and every live attempt of the job's virtual cluster. The virtual
+    cluster, the job and the nodes are rows that the caller has locked.
     """
-    node_ids = [node.pk for node in nodes]
-    relevant = Q(allocations__node__in=node_ids) | Q(job__vc_id=job.vc_id)
-    values = Job.objects.filter(pk=job.pk, state=JobState.QUEUED, desired=Desired.RUN).values(*_JOB_FIELDS)
+    node_ids = {node.pk for node in nodes}
+    running = _running(Q(allocations__node__in=node_ids) | Q(job__vc_id=vc.pk))
     # A virtual cluster's GPUs may lie on other nodes: the guard counts them by type, so their nodes come along.
-    held_elsewhere = Node.objects.filter(
-        allocations__attempt__job__vc_id=job.vc_id, allocations__attempt__state__in=ATTEMPT_LIVE
-    ).exclude(pk__in=node_ids)
-    tenants, vcs = _virtual_clusters(Q(pk=job.vc_id))
+    others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
+    held_elsewhere = list(Node.objects.filter(pk__in=others)) if others else []
+    tenants, vcs = _with_quotas([vc])
     return model.Snapshot(
         now=now.timestamp(),
         seed=0,
         pool_id=pool.pk,
-        nodes=_nodes([*nodes, *held_elsewhere.distinct()]),
-        waiting=_waiting(values),
-        running=_running(relevant),
+        nodes=_nodes([*nodes, *held_elsewhere]),
+        waiting=(job_view(job, job_id=job.pk),),
+        running=running,
         tenants=tenants,
         vcs=vcs,
     )
@@ -136,7 +145,12 @@ def _why_not(node: Node) -> str:
 
 
 def _virtual_clusters(which: Q) -> tuple[tuple[model.Tenant, ...], tuple[model.VirtualCluster, ...]]:
-    rows = list(VirtualCluster.objects.filter(which).select_related("tenant").order_by("pk"))
+    return _with_quotas(list(VirtualCluster.objects.filter(which).select_related("tenant").order_by("pk")))
+
+
+def _with_quotas(
+    rows: list[VirtualCluster],
+) -> tuple[tuple[model.Tenant, ...], tuple[model.VirtualCluster, ...]]:
     quotas: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for vc_id, gpu_type, gpus in (
         Quota.objects.filter(vc__in=[row.pk for row in rows])
@@ -168,37 +182,36 @@ def _job(values: dict[str, object]) -> model.Job:
 
 
 def _running(which: Q) -> tuple[model.Running, ...]:
-    attempts = {
-        pk: (job_id, vc_id, klass, state, placed_at)
-        for pk, job_id, vc_id, klass, state, placed_at in Attempt.objects.filter(which, state__in=ATTEMPT_LIVE)
-        .distinct()
-        .order_by("pk")
-        .values_list("pk", "job_id", "job__vc_id", "job__klass", "state", "placed_at")
-    }
-    gpus: defaultdict[int, list[int]] = defaultdict(list)
-    for allocation_id, gpu_id in (
-        GpuClaim.objects.filter(allocation__attempt__in=attempts, released_at__isnull=True)
-        .order_by("gpu_id")
-        .values_list("allocation_id", "gpu_id")
-    ):
-        gpus[allocation_id].append(gpu_id)
-    views: defaultdict[int, list[model.AllocationView]] = defaultdict(list)
-    for pk, attempt_id, node_id, rank, cpus, memory_mib in (
-        Allocation.objects.filter(attempt__in=attempts)
+    """The live attempts that the condition finds, each with everything it still holds, in one query."""
+    rows = (
+        Allocation.objects.filter(
+            attempt__in=Attempt.objects.filter(which, state__in=ATTEMPT_LIVE).order_by().values("pk")
+        )
         .exclude(state=AllocationState.RELEASED)
         .order_by("attempt_id", "rank")
-        .values_list("pk", "attempt_id", "node_id", "rank", "cpus", "memory_mib")
-    ):
-        views[attempt_id].append(model.AllocationView(node_id, rank, tuple(gpus[pk]), cpus, memory_mib))
-    return tuple(
-        model.Running(
-            attempt_id=pk,
-            job_id=job_id,
-            vc_id=vc_id,
-            klass=JobClass(klass),
-            state=AttemptState(state),
-            allocations=tuple(views[pk]),
-            placed_at=placed_at.timestamp(),
+        .annotate(
+            gpu_ids=ArrayAgg(
+                "claims__gpu_id", filter=Q(claims__released_at=None), order_by="claims__gpu_id", default=[]
+            )
         )
-        for pk, (job_id, vc_id, klass, state, placed_at) in attempts.items()
+        .values_list("attempt_id", "node_id", "rank", "gpu_ids", "cpus", "memory_mib", *_ATTEMPT_FIELDS)
     )
+    running: list[model.Running] = []
+    for attempt_id, group in groupby(rows, key=itemgetter(0)):
+        shares = list(group)
+        job_id, vc_id, klass, state, placed_at = shares[0][6:]
+        running.append(
+            model.Running(
+                attempt_id=attempt_id,
+                job_id=job_id,
+                vc_id=vc_id,
+                klass=JobClass(klass),
+                state=AttemptState(state),
+                allocations=tuple(
+                    model.AllocationView(node_id, rank, tuple(gpu for gpu in gpu_ids if gpu), cpus, memory_mib)
+                    for _, node_id, rank, gpu_ids, cpus, memory_mib, *_ in shares
+                ),
+                placed_at=placed_at.timestamp(),
+            )
+        )
+    return tuple(running)

@@ -79,14 +79,14 @@ def renew(*, node: Node, epoch: int, seq: int) -> None:
 
 
 def require_epoch(*, node: Node, epoch: int) -> None:
-    """Return if the epoch is the node's present one, and raise `Conflict` if not."""
-    if not NodeLease.objects.filter(pk=node.pk, epoch=epoch).exists():
+    """Return if the epoch was the node's when it was read, and raise `Conflict` if not."""
+    if node.lease.epoch != epoch:
         raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
 
 
 def node_of_credential(secret: str) -> Node:
     """The node whose agent has this credential."""
-    node = Node.objects.select_related("pool").filter(credential_digest=digest(secret)).first()
+    node = Node.objects.select_related("pool", "lease").filter(credential_digest=digest(secret)).first()
     if node is None:
         raise Unauthorized("the credential is not that of any node")
     return node

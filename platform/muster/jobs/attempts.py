@@ -103,7 +103,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
         if allocation.boot_id not in {"", boot_id}:
             raise Conflict("the allocation is held by another boot of the node")
         if end.started and allocation.observed == Observed.STARTING:
-            _set_observed(allocation, Observed.RUNNING)
+            allocation.observed = Observed.EXITED
             _run_if_all_started(gang)
         move_allocation(
             allocation,
@@ -163,23 +163,27 @@ def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: s
 
 
 def _locked_by_allocation(node_id: int, allocation_id: int, fence: int) -> tuple[_Gang, Allocation]:
-    row = Allocation.objects.filter(pk=allocation_id, node_id=node_id).values("attempt_id").first()
+    row = (
+        Allocation.objects.filter(pk=allocation_id, node_id=node_id)
+        .values_list("attempt_id", "attempt__job_id")
+        .first()
+    )
     if row is None:
         raise NotFound("this node has no such allocation")
-    if row["attempt_id"] != fence:
+    attempt_id, job_id = row
+    if attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
-    gang = _locked(row["attempt_id"])
+    gang = _locked(attempt_id, job_id)
     return gang, next(allocation for allocation in gang.allocations if allocation.pk == allocation_id)
 
 
-def _locked(attempt_id: int) -> _Gang:
-    job_id = Attempt.objects.filter(pk=attempt_id).values_list("job_id", flat=True).first()
+def _locked(attempt_id: int, job_id: int | None = None) -> _Gang:
+    """The gang under lock. The locks of job and attempt guard its allocations too: nothing changes them without."""
     if job_id is None:
-        raise NotFound("there is no such attempt")
+        job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
     job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
     attempt = Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
-    allocations = list(Allocation.objects.select_for_update(no_key=True).filter(attempt_id=attempt_id).order_by("pk"))
-    return _Gang(job, attempt, allocations)
+    return _Gang(job, attempt, list(Allocation.objects.filter(attempt_id=attempt_id).order_by("pk")))
 
 
 def _set_observed(allocation: Allocation, observed: Observed) -> None:
