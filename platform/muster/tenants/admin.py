@@ -56,15 +56,13 @@ class QuotaFormSet(QuotaRows):
             return
         # Two operators who edit quotas of one pool must not each see the other's old values.
         Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
-        asked: dict[str, int] = {}
         for form in self.forms:
             row = getattr(form, "cleaned_data", {})
             if row.get("DELETE") or not row.get("gpu_type") or row.get("gpus") is None:
                 continue
-            kind, gpus = row["gpu_type"], row["gpus"]
-            # Rows of one type are added up, though only one of them could be stored.
-            asked[kind] = asked.get(kind, 0) + max(gpus, 0)
-            problem = quota_problem(vc=vc, gpu_type=kind, gpus=asked[kind] if gpus >= 0 else gpus)
+            # No two rows have the same type: the check above refuses that. What is stored of this virtual cluster
+            # does not count, so a row is judged by what it asks for, whatever the others give up.
+            problem = quota_problem(vc=vc, gpu_type=row["gpu_type"], gpus=row["gpus"])
             if problem:
                 form.add_error("gpus", problem)
 

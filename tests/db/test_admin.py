@@ -1,0 +1,418 @@
+"""The admin: who enters, what it stores, and what it writes into the audit log."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from muster.accounts.models import ApiToken, User
+from muster.accounts.services import user_of_token
+from muster.common.secrets import digest
+from muster.dispatch.models import Cycle
+from muster.events.models import AuditEntry, Event, Outbox
+from muster.fleet.models import Gpu, Node, Pool
+from muster.jobs.models import Job
+from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.roles import Role
+from scheduler.lifecycle import Desired, JobState, NodeAdmin
+from tests.factories import (
+    make_attempt,
+    make_job,
+    make_node,
+    make_pool,
+    make_tenant,
+    make_token,
+    make_user,
+    make_vc,
+)
+
+pytestmark = pytest.mark.django_db
+
+READ_ONLY = ["events_event", "events_auditentry", "dispatch_cycle", "jobs_attempt", "jobs_allocation", "fleet_gpu"]
+
+
+@pytest.fixture
+def operator() -> User:
+    return make_user("olga", operator=True)
+
+
+@pytest.fixture
+def browser(operator: User, client: Client) -> Client:
+    client.force_login(operator)
+    return client
+
+
+def our_models() -> list[str]:
+    models = [model for model in admin.site._registry if model.__module__.startswith("muster.")]
+    return sorted(f"{model._meta.app_label}_{model._meta.model_name}" for model in models)
+
+
+def one_of_each() -> None:
+    """A row of every model, with what a page shows of it."""
+    pool = make_pool()
+    vc = make_vc(pool=pool)
+    node = make_node(pool, gpus=2)
+    job = make_job(vc, name="<script>alert(1)</script>")
+    make_attempt(job, [node])
+    make_token(job.owner)
+    Cycle.objects.create(pool=pool, trigger="sweep", snapshot=b"x")
+    Event.objects.create(kind="job.submitted", actor="ada", job_id=job.pk)
+    AuditEntry.objects.create(actor="ada", action="create", object_type="node", object_id="n1", after={"a": 1})
+    Outbox.objects.create(topic="mail", payload={})
+
+
+def formset(prefix: str, rows: list[dict[str, Any]], *, stored: int = 0) -> dict[str, Any]:
+    """The fields that the browser sends for an inline."""
+    data: dict[str, Any] = {
+        f"{prefix}-TOTAL_FORMS": len(rows),
+        f"{prefix}-INITIAL_FORMS": stored,
+        f"{prefix}-MIN_NUM_FORMS": 0,
+        f"{prefix}-MAX_NUM_FORMS": 1000,
+    }
+    for index, row in enumerate(rows):
+        data |= {f"{prefix}-{index}-{name}": value for name, value in row.items()}
+    return data
+
+
+def last_audit(object_type: str) -> AuditEntry:
+    entry = AuditEntry.objects.filter(object_type=object_type).order_by("-id").first()
+    assert entry is not None
+    return entry
+
+
+@pytest.mark.parametrize("page", our_models())
+def test_every_page_opens_for_an_operator(page: str, browser: Client) -> None:
+    one_of_each()
+    listed = browser.get(reverse(f"admin:{page}_changelist"))
+    assert listed.status_code == 200
+    model = next(m for m in admin.site._registry if f"{m._meta.app_label}_{m._meta.model_name}" == page)
+    row = model._default_manager.order_by("pk").first()
+    assert row is not None
+    changed = browser.get(reverse(f"admin:{page}_change", args=[row.pk]))
+    assert changed.status_code == 200
+    assert b"<script>alert(1)" not in listed.content + changed.content
+
+
+def test_the_start_page_leads_to_every_page(browser: Client) -> None:
+    text = browser.get(reverse("admin:index")).content.decode()
+    missing = [page for page in our_models() if reverse(f"admin:{page}_changelist") not in text]
+    assert missing == []
+    assert 'href="/"' in text
+
+
+@pytest.mark.parametrize("page", our_models())
+def test_a_manager_of_a_tenant_does_not_enter(page: str, client: Client) -> None:
+    client.force_login(make_user(tenant=make_tenant(), role=Role.MANAGER))
+    answer = client.get(reverse(f"admin:{page}_changelist"))
+    assert answer.status_code == 302
+    assert answer.headers["Location"].startswith("/admin/login/")
+
+
+@pytest.mark.parametrize("page", READ_ONLY)
+def test_the_record_can_neither_be_added_to_nor_edited(page: str, browser: Client) -> None:
+    one_of_each()
+    assert browser.get(reverse(f"admin:{page}_add")).status_code == 403
+    model = next(m for m in admin.site._registry if f"{m._meta.app_label}_{m._meta.model_name}" == page)
+    row = model._default_manager.order_by("pk").first()
+    assert row is not None
+    assert browser.post(reverse(f"admin:{page}_change", args=[row.pk]), {}).status_code == 403
+    assert browser.post(reverse(f"admin:{page}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
+    assert model._default_manager.filter(pk=row.pk).exists()
+
+
+def test_a_tenant_is_stored_with_its_members_and_audited(browser: Client) -> None:
+    ada = make_user("ada")
+    rows = formset("memberships", [{"user": ada.pk, "role": "manager"}])
+    answer = browser.post(reverse("admin:tenants_tenant_add"), {"name": "vision", "weight": "2", **rows})
+    assert answer.status_code == 302
+    assert Membership.objects.get(tenant__name="vision", user=ada).role == Role.MANAGER
+    entry = last_audit("tenant")
+    assert (entry.actor, entry.action, entry.object_id) == ("olga", "create", "vision")
+    assert last_audit("membership").after == {
+        "id": Membership.objects.get().pk,
+        "tenant": "vision",
+        "user": "ada",
+        "role": "manager",
+    }
+
+
+def test_an_edit_is_audited_with_what_it_was_before(browser: Client) -> None:
+    tenant = make_tenant("vision", weight=1)
+    data = {"name": "ignored", "weight": "3", **formset("memberships", [])}
+    assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
+    tenant.refresh_from_db()
+    assert (tenant.name, tenant.weight) == ("vision", 3)
+    entry = last_audit("tenant")
+    assert (entry.action, entry.before, entry.after) == ("change", {"weight": 1}, {"weight": 3})
+
+
+def test_a_membership_that_is_removed_is_audited(browser: Client) -> None:
+    tenant = make_tenant("vision")
+    ada = make_user("ada", tenant=tenant)
+    row = {"id": Membership.objects.get().pk, "tenant": tenant.pk, "user": ada.pk, "role": "member", "DELETE": "on"}
+    data = {"weight": "1", **formset("memberships", [row], stored=1)}
+    assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
+    assert not Membership.objects.exists()
+    assert last_audit("membership").action == "delete"
+
+
+class TestQuotas:
+    """Eight A100 in the pool, of which another virtual cluster is promised three."""
+
+    @pytest.fixture
+    def pool(self) -> Pool:
+        pool = make_pool("main")
+        make_node(pool, gpus=8)
+        make_vc(pool=pool, name="other", quotas={"A100": 3})
+        return pool
+
+    def add(self, browser: Client, pool: Pool, rows: list[dict[str, Any]]) -> Any:
+        data = {"name": "vision-vc", "tenant": make_tenant().pk, "pool": pool.pk, **formset("quotas", rows)}
+        return browser.post(reverse("admin:tenants_virtualcluster_add"), data)
+
+    def test_a_quota_that_the_pool_can_keep_is_stored(self, browser: Client, pool: Pool) -> None:
+        assert self.add(browser, pool, [{"gpu_type": "A100", "gpus": 5}]).status_code == 302
+        assert Quota.objects.get(vc__name="vision-vc").gpus == 5
+        assert last_audit("quota").object_id == "vision-vc: 5 A100"
+
+    @pytest.mark.parametrize(
+        ("rows", "reason"),
+        [
+            ([{"gpu_type": "A100", "gpus": 6}], "at most 5 can be given to vision-vc"),
+            ([{"gpu_type": "A100", "gpus": 3}, {"gpu_type": "A100", "gpus": 3}], "correct the duplicate"),
+            ([{"gpu_type": "A100", "gpus": -1}], "a quota cannot be negative"),
+            ([{"gpu_type": "H100", "gpus": 1}], "it has: A100"),
+        ],
+    )
+    def test_one_that_it_cannot_keep_is_refused_with_the_reason(
+        self, rows: list[dict[str, Any]], reason: str, browser: Client, pool: Pool
+    ) -> None:
+        answer = self.add(browser, pool, rows)
+        assert answer.status_code == 200
+        assert reason in answer.content.decode()
+        assert not VirtualCluster.objects.filter(name="vision-vc").exists()
+
+    def test_the_row_that_is_edited_does_not_count_against_itself(self, browser: Client, pool: Pool) -> None:
+        vc = make_vc(pool=pool, name="vision-vc", quotas={"A100": 5})
+        quota = Quota.objects.get(vc=vc)
+        url = reverse("admin:tenants_virtualcluster_change", args=[vc.pk])
+        row = {"id": quota.pk, "vc": vc.pk, "gpu_type": "A100"}
+        assert browser.post(url, formset("quotas", [{**row, "gpus": 4}], stored=1)).status_code == 302
+        quota.refresh_from_db()
+        assert quota.gpus == 4
+        assert browser.post(url, formset("quotas", [{**row, "gpus": 6}], stored=1)).status_code == 200
+        quota.refresh_from_db()
+        assert quota.gpus == 4
+
+    def test_what_one_row_gives_up_can_go_to_a_new_row(self, browser: Client, pool: Pool) -> None:
+        vc = make_vc(pool=pool, name="vision-vc", quotas={"A100": 5})
+        quota = Quota.objects.get(vc=vc)
+        rows = [
+            {"id": quota.pk, "vc": vc.pk, "gpu_type": "A100", "gpus": 5, "DELETE": "on"},
+            {"vc": vc.pk, "gpu_type": "A100", "gpus": 2},
+        ]
+        url = reverse("admin:tenants_virtualcluster_change", args=[vc.pk])
+        assert browser.post(url, formset("quotas", rows, stored=1)).status_code == 302
+        assert list(Quota.objects.filter(vc=vc).values_list("gpus", flat=True)) == [2]
+
+
+def pool_form(**changes: Any) -> dict[str, Any]:
+    text = "policy policy_params placement placement_params guard guard_params name id"
+    numbers = [field.name for field in Pool._meta.concrete_fields if field.name not in text.split()]
+    defaults = {name: Pool._meta.get_field(name).get_default() for name in numbers}
+    plugins = {"policy": "fifo", "placement": "consolidate", "guard": "quota"}
+    params = {f"{kind}_params": "{}" for kind in plugins}
+    return {"name": "main", **defaults, **plugins, **params, **changes}
+
+
+def test_a_pool_is_stored(browser: Client) -> None:
+    answer = browser.post(reverse("admin:fleet_pool_add"), pool_form(policy_params='{"skip_blocked": false}'))
+    assert answer.status_code == 302
+    assert Pool.objects.get().policy_params == {"skip_blocked": False}
+    assert last_audit("pool").object_id == "main"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"policy": "lottery"}, "There is fifo"),
+        ({"policy_params": '{"speed": 1}'}, "unknown parameter"),
+        ({"policy_params": '{"skip_blocked": 3}'}, "must be boolean"),
+        ({"policy_params": "[]"}, "Write an object"),
+        ({"suspect_after_s": "1"}, "cannot be shorter than beat_s"),
+        ({"name": "Not A Slug"}, "Use a-z"),
+    ],
+)
+def test_a_pool_that_could_not_decide_is_refused(changes: dict[str, Any], reason: str, browser: Client) -> None:
+    answer = browser.post(reverse("admin:fleet_pool_add"), pool_form(**changes))
+    assert answer.status_code == 200
+    assert reason in answer.content.decode()
+    assert not Pool.objects.exists()
+
+
+def test_the_join_token_of_a_new_node_is_shown_once(browser: Client) -> None:
+    pool = make_pool()
+    data = {"name": "gpu01", "pool": pool.pk, "address": "10.0.0.1", "rack": "r1"}
+    answer = browser.post(reverse("admin:fleet_node_add"), data, follow=True)
+    secrets = re.findall(r"mjoin_[A-Za-z0-9_-]+", answer.content.decode())
+    node = Node.objects.get(name="gpu01")
+    assert node.join_digest == digest(secrets[0])
+    assert node.lease.epoch == 0
+    assert "mjoin_" not in browser.get(reverse("admin:fleet_node_change", args=[node.pk])).content.decode()
+    entry = last_audit("node")
+    assert entry.action == "create"
+    assert "mjoin_" not in str(entry.after)
+
+
+def test_a_renewed_join_token_replaces_the_old_one(browser: Client) -> None:
+    node = make_node()
+    data = {"action": "renew_join_token", "_selected_action": [node.pk]}
+    answer = browser.post(reverse("admin:fleet_node_changelist"), data, follow=True)
+    secret = re.findall(r"mjoin_[A-Za-z0-9_-]+", answer.content.decode())[0]
+    node.refresh_from_db()
+    assert node.join_digest == digest(secret)
+
+
+@pytest.mark.parametrize(
+    ("action", "start", "end"),
+    [("cordon", "active", "cordoned"), ("drain", "active", "draining"), ("resume", "cordoned", "active")],
+)
+def test_a_node_is_changed_with_a_reason(action: str, start: str, end: str, browser: Client) -> None:
+    node = make_node(admin=start)
+    url, data = reverse("admin:fleet_node_changelist"), {"action": action, "_selected_action": [node.pk]}
+    asked = browser.post(url, data)
+    assert asked.status_code == 200
+    assert 'name="reason"' in asked.content.decode()
+    assert browser.post(url, {**data, "apply": "1", "reason": ""}).status_code == 200
+    node.refresh_from_db()
+    assert node.admin == start
+    assert browser.post(url, {**data, "apply": "1", "reason": "new fans"}).status_code == 302
+    node.refresh_from_db()
+    assert (node.admin, node.reason) == (end, "new fans")
+    assert last_audit("node").actor == "olga"
+
+
+def test_a_move_that_the_table_does_not_have_is_told(browser: Client) -> None:
+    node = make_node(admin=NodeAdmin.RETIRED)
+    data = {"action": "cordon", "_selected_action": [node.pk], "apply": "1", "reason": "why not"}
+    answer = browser.post(reverse("admin:fleet_node_changelist"), data, follow=True)
+    assert "cannot become cordoned" in answer.content.decode()
+
+
+def test_an_edit_of_a_node_leaves_alone_what_its_agent_writes(browser: Client) -> None:
+    node = make_node(rack="r1", cpus=64)
+    page = browser.get(reverse("admin:fleet_node_change", args=[node.pk]))
+    assert page.status_code == 200
+    Node.objects.filter(pk=node.pk).update(cpus=128, health="suspect")
+    gpus = [{"id": gpu.pk, "node": node.pk} for gpu in Gpu.objects.filter(node=node)]
+    data = {"address": node.address, "rack": "r2", "labels": "{}", **formset("gpus", gpus, stored=len(gpus))}
+    assert browser.post(reverse("admin:fleet_node_change", args=[node.pk]), data).status_code == 302
+    before = node.version
+    node.refresh_from_db()
+    assert (node.rack, node.cpus, node.health, node.version) == ("r2", 128, "suspect", before + 1)
+
+
+def test_a_password_is_hashed_and_audited_nowhere(browser: Client) -> None:
+    secret = "a long and winding road"
+    data = {"username": "ada", "email": "", "usable_password": "true", "password1": secret, "password2": secret}
+    assert browser.post(reverse("admin:accounts_user_add"), data).status_code == 302
+    ada = User.objects.get(username="ada")
+    assert ada.password.startswith("argon2")
+    assert ada.check_password(secret)
+    again = "another long and winding road"
+    url = reverse("admin:auth_user_password_change", args=[ada.pk])
+    assert browser.post(url, {"usable_password": "true", "password1": again, "password2": again}).status_code == 302
+    ada.refresh_from_db()
+    assert ada.check_password(again)
+    entries = [str((entry.before, entry.after)) for entry in AuditEntry.objects.all()]
+    assert last_audit("user").action == "set_password"
+    assert not any("argon2" in text or "winding" in text for text in entries)
+
+
+def test_an_operator_is_made_and_unmade_by_one_mark(browser: Client) -> None:
+    ada = make_user("ada")
+    url = reverse("admin:accounts_user_change", args=[ada.pk])
+    data = {"username": "ada", "email": "", "is_active": "on", "gids": "[]", "uid": "1000"}
+    assert browser.post(url, {**data, "is_staff": "on"}).status_code == 302
+    ada.refresh_from_db()
+    assert (ada.is_staff, ada.is_superuser, ada.uid) == (True, True, 1000)
+    assert browser.post(url, data).status_code == 302
+    ada.refresh_from_db()
+    assert (ada.is_staff, ada.is_superuser) == (False, False)
+
+
+@pytest.mark.parametrize("changes", [{"uid": "0"}, {"gids": "[0]"}, {"gids": '["x"]'}, {"gids": "{}"}])
+def test_nobody_becomes_root_on_the_nodes(changes: dict[str, str], browser: Client) -> None:
+    ada = make_user("ada")
+    data = {"username": "ada", "is_active": "on", "gids": "[]", **changes}
+    assert browser.post(reverse("admin:accounts_user_change", args=[ada.pk]), data).status_code == 200
+    ada.refresh_from_db()
+    assert (ada.uid, ada.gids) == (None, [])
+
+
+def test_operators_cannot_shut_themselves_out(browser: Client, operator: User) -> None:
+    data = {"username": "olga", "email": "", "gids": "[]"}
+    assert browser.post(reverse("admin:accounts_user_change", args=[operator.pk]), data).status_code == 302
+    action = {"action": "deactivate", "_selected_action": [operator.pk]}
+    browser.post(reverse("admin:accounts_user_changelist"), action)
+    operator.refresh_from_db()
+    assert (operator.is_active, operator.is_staff) == (True, True)
+
+
+def test_the_tokens_of_a_deactivated_user_end_to_work(browser: Client) -> None:
+    ada = make_user("ada")
+    secret = make_token(ada)
+    assert user_of_token(secret) == ada
+    browser.post(reverse("admin:accounts_user_changelist"), {"action": "deactivate", "_selected_action": [ada.pk]})
+    assert user_of_token(secret) is None
+    entry = last_audit("user")
+    assert (entry.action, entry.before, entry.after) == ("deactivate", {"is_active": True}, {"is_active": False})
+
+
+def test_a_token_is_revoked_in_the_operators_name_and_its_digest_never_shown(browser: Client) -> None:
+    secret = make_token(make_user("ada"))
+    token = ApiToken.objects.get()
+    page = browser.get(reverse("admin:accounts_apitoken_change", args=[token.pk])).content.decode()
+    assert token.digest not in page
+    browser.post(reverse("admin:accounts_apitoken_changelist"), {"action": "revoke", "_selected_action": [token.pk]})
+    assert user_of_token(secret) is None
+    assert last_audit("token").actor == "olga"
+
+
+def test_jobs_are_cancelled_from_the_list(browser: Client) -> None:
+    waiting, done = make_job(), make_job(state=JobState.SUCCEEDED)
+    data = {"action": "cancel", "_selected_action": [waiting.pk, done.pk]}
+    answer = browser.post(reverse("admin:jobs_job_changelist"), data, follow=True)
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.desired) == (JobState.CANCELLED, Desired.STOP)
+    assert f"job {done.pk} has succeeded already" in answer.content.decode()
+    assert Job.objects.get(pk=done.pk).state == JobState.SUCCEEDED
+
+
+def test_a_tenant_with_virtual_clusters_is_not_deleted(browser: Client) -> None:
+    tenant = make_vc().tenant
+    answer = browser.post(reverse("admin:tenants_tenant_delete", args=[tenant.pk]), {"post": "yes"})
+    assert answer.status_code == 200
+    assert Tenant.objects.filter(pk=tenant.pk).exists()
+
+
+def test_a_deletion_is_audited(browser: Client) -> None:
+    tenant = make_tenant("vision")
+    assert browser.post(reverse("admin:tenants_tenant_delete", args=[tenant.pk]), {"post": "yes"}).status_code == 302
+    entry = last_audit("tenant")
+    assert (entry.action, entry.object_id) == ("delete", "vision")
+
+
+def test_the_admin_runs_only_scripts_of_its_own_origin(browser: Client) -> None:
+    policy = browser.get(reverse("admin:index")).headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'self'" in policy
+
+
+def test_admin_without_its_slash_leads_there(client: Client) -> None:
+    assert client.get("/admin").headers["Location"] == "/admin/"
