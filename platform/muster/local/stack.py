@@ -93,8 +93,12 @@ def _ending_by_signals() -> Iterator[None]:
 
 
 def _described(services: Services) -> str:
-    if not services.embedded:
+    places = services.places
+    if places is None:
         return "those of DATABASE_URL and REDIS_URL"
-    account = services.places.account if services.places else None
-    run_as = f", as the account {account.name}" if account else ""
-    return f"{' and '.join(services.embedded)} run on Unix sockets{run_as}"
+    text = f"{' and '.join(services.embedded)} run on Unix sockets"
+    if places.account is not None:
+        text += f", as the account {places.account.name}"
+    if not places.root.is_relative_to(places.home):
+        text += f", in {places.root} (that account cannot enter {places.home})"
+    return text

@@ -98,7 +98,7 @@ def submit(url: str, token: str, example: Example) -> Job:
 
 def summary(outcomes: list[Outcome]) -> Table:
     """What was expected of each job and what came of it."""
-    table = Table(title="\nThe three jobs", title_justify="left", title_style="bold")
+    table = Table(title="The three jobs", title_justify="left", title_style="bold")
     for name in ("job", "name", "owner", "GPUs", "ran", "exit", "state", "expected", ""):
         table.add_column(name, justify="right" if name in {"job", "GPUs", "ran", "exit"} else "left")
     for outcome in outcomes:

@@ -49,7 +49,7 @@ class Command(BaseCommand):
                 people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
                 step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
                 outcomes = run_examples(site.local_url, people, console=console, timeout_s=timeout)
-                console.print(summary(outcomes))
+                console.print("", summary(outcomes))
                 for sentence in explanations(outcomes):
                     console.print(f"[red]✗[/] {escape(sentence)}", highlight=False)
                 as_expected = all(outcome.as_expected for outcome in outcomes)
