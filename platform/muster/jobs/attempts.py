@@ -11,11 +11,12 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models import F
+from django.db.models.functions import Greatest
 
-from muster.common.clock import database_now
+from muster.common.clock import utc_now
 from muster.common.errors import Conflict, NotFound
 from muster.common.models import DatabaseNow
-from muster.events.services import wake_node, wake_pool
+from muster.events.services import recorded_together, wake_node, wake_pool
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.outcome import derive_job_state
 from muster.jobs.spec import Retry
@@ -35,12 +36,14 @@ _CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one rank ended, as its agent tells it."""
+    """How one rank ended, as its agent tells it; `ran_s` by the agent's clock, for a rank that ended so soon that
+    nobody was told of its start."""
 
     reason: Reason
     exit_code: int | None
     detail: str = ""
     started: bool = True
+    ran_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -58,7 +61,7 @@ class _Gang:
 
 def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str) -> Allocation:
     """The allocation, now held by this boot of the node's agent; the same boot may ask again, any other is refused."""
-    with transaction.atomic():
+    with transaction.atomic(), recorded_together():
         gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
         if gang.attempt.state not in _CLAIMABLE:
             raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
@@ -80,7 +83,7 @@ def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: s
 
 def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
     """Note that the rank's processes run; the attempt runs once every rank does."""
-    with transaction.atomic():
+    with transaction.atomic(), recorded_together():
         gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
         if allocation.state != AllocationState.ACTIVE or allocation.observed != Observed.STARTING:
             return
@@ -96,15 +99,17 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
     3. The first rank that failed stops the others, with its reason as the attempt's.
     4. When all ranks are released, the attempt ends.
     """
-    with transaction.atomic():
+    with transaction.atomic(), recorded_together():
         gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
         if allocation.state == AllocationState.RELEASED:
             return
         if allocation.boot_id not in {"", boot_id}:
             raise Conflict("the allocation is held by another boot of the node")
+        if allocation.state == AllocationState.RESERVED and (end.started or end.reason is Reason.COMPLETED):
+            raise Conflict("the allocation was never claimed, so nothing of it can have run")
         if end.started and allocation.observed == Observed.STARTING:
             allocation.observed = Observed.EXITED
-            _run_if_all_started(gang)
+            _run_if_all_started(gang, ago_s=max(end.ran_s, 0.0))
         move_allocation(
             allocation,
             AllocationState.RELEASED,
@@ -124,7 +129,7 @@ def stop_attempt(
     *, attempt_id: int, outcome: AttemptState, reason: Reason, detail: str = "", actor: str
 ) -> AttemptState | None:
     """Stop a live attempt so that it ends as `outcome`; returns its state now, None if it was over or stopping."""
-    with transaction.atomic():
+    with transaction.atomic(), recorded_together():
         gang = _locked(attempt_id)
         if gang.attempt.state in ATTEMPT_TERMINAL or gang.attempt.state == AttemptState.STOPPING:
             return None
@@ -138,7 +143,7 @@ def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: s
 
     The caller has proof: a fence that has passed, or a new boot of the node. False if nothing was held there.
     """
-    with transaction.atomic():
+    with transaction.atomic(), recorded_together():
         gang = _locked(attempt_id)
         held = [
             allocation
@@ -191,12 +196,14 @@ def _set_observed(allocation: Allocation, observed: Observed) -> None:
     allocation.observed = observed
 
 
-def _run_if_all_started(gang: _Gang) -> None:
+def _run_if_all_started(gang: _Gang, *, ago_s: float = 0.0) -> None:
+    """Let the attempt run once every rank does, or did; `ago_s` ago, but not before the first rank was claimed."""
     started = all(one.observed in {Observed.RUNNING, Observed.EXITED} for one in gang.allocations)
     if started and gang.attempt.state == AttemptState.STARTING:
-        move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent")
+        since = Greatest(DatabaseNow() - timedelta(seconds=ago_s), F("starting_at"))
+        move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent", running_at=since)
         if gang.job.started_at is None:
-            Job.objects.filter(pk=gang.job.pk).update(started_at=DatabaseNow())
+            Job.objects.filter(pk=gang.job.pk).update(started_at=DatabaseNow() - timedelta(seconds=ago_s))
 
 
 def _begin_stop(
@@ -217,7 +224,9 @@ def _begin_stop(
     )
     for allocation in gang.allocations:
         if allocation.state == AllocationState.RESERVED:
-            move_allocation(allocation, AllocationState.RELEASED)
+            end_reason = reason if reason is Reason.NOT_CLAIMED else ""
+            move_allocation(allocation, AllocationState.RELEASED, end_reason=end_reason)
+            allocation.end_reason = end_reason
         elif allocation.state == AllocationState.ACTIVE:
             move_allocation(allocation, AllocationState.RELEASING)
             wake_node(allocation.node_id)
@@ -248,18 +257,21 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
         retry=Retry.model_validate(job.spec["retry"]),
         retries_used=job.retries_used,
     )
-    now = database_now()
+    if outcome.state is JobState.CANCELLED:
+        reason = Reason.CANCELLED_BY_USER
+    held_s = (utc_now() - attempt.placed_at).total_seconds()
     fields: dict[str, object] = {
-        "attained_gpu_s": F("attained_gpu_s") + job.gpus_total * (now - attempt.placed_at).total_seconds(),
+        "attained_gpu_s": job.attained_gpu_s + job.gpus_total * max(held_s, 0.0),
         "exit_code": attempt.exit_code,
         "reason": reason,
         "reason_detail": attempt.reason_detail,
     }
     if outcome.state is JobState.QUEUED:
-        fields["eligible_at"] = now + timedelta(seconds=outcome.back_off_s)
+        fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
         fields["retries_used"] = job.retries_used + outcome.uses_retry
         if outcome.avoid_nodes:
-            blamed = {one.node_id for one in gang.allocations if one.end_reason not in {"", Reason.COMPLETED}}
+            # The other ranks were stopped because of it: their own ends say nothing against their nodes.
+            blamed = {one.node_id for one in gang.allocations if one.end_reason == reason}
             fields["avoid_nodes"] = sorted(blamed)
     move_job(
         job,

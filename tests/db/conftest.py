@@ -1,0 +1,60 @@
+"""What the database's tests share: an oath at the end of each, and the web process itself."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from django.db import connection
+
+from tests.db.stories import WAIT_S, unsound
+
+
+@pytest.fixture
+def sound(db: None) -> Iterator[None]:
+    """What must never be is looked for when the test ends, whatever the test was about."""
+    yield
+    assert unsound() == []
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.serves = threading.Event()
+
+    async def startup(self, sockets: list[object] | None = None) -> None:
+        await super().startup(sockets)  # type: ignore[arg-type]
+        self.serves.set()
+
+
+@pytest.fixture(scope="session")
+def _no_connection_stays(django_db_setup: None, django_db_blocker: object) -> Iterator[None]:
+    """Ends the connections that the web process's threads keep, so that the test database can be dropped."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:  # type: ignore[attr-defined]
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    connection.close()
+
+
+@pytest.fixture
+def server(_no_connection_stays: None, transactional_db: None) -> Iterator[str]:
+    """The address of the real web process, served from a thread of this one."""
+    from muster.asgi import application
+
+    config = uvicorn.Config(
+        application, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=1
+    )
+    running = _Server(config)
+    socket = config.bind_socket()
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [socket]}, daemon=True)
+    thread.start()
+    assert running.serves.wait(WAIT_S)
+    yield f"http://127.0.0.1:{socket.getsockname()[1]}"
+    running.should_exit = True
+    thread.join(WAIT_S)
+    assert not thread.is_alive()

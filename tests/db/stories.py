@@ -1,0 +1,262 @@
+"""What happens in a cluster, one step a function: the tests of this folder tell their stories with them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import count
+from typing import Any, Generic, TypeVar
+
+from django.db import connection, models
+from django.db.models import F
+
+from muster.accounts.models import User
+from muster.dispatch.cycles import CycleResult, config_of, run_cycle
+from muster.dispatch.snapshot import pool_snapshot
+from muster.events.models import Event
+from muster.fleet.models import Node, Pool
+from muster.jobs.attempts import End, claim_allocation, end_allocation, report_running
+from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.services import submit_job
+from muster.tenants.models import Tenant, VirtualCluster
+from scheduler.cycle import decide
+from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, Reason
+from scheduler.plan import Place
+from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
+
+BOOT = "boot-1"
+WAIT_S = 20.0
+
+T = TypeVar("T")
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A pool with nodes, and one user who may use one virtual cluster of it."""
+
+    pool: Pool
+    tenant: Tenant
+    user: User
+    vc: VirtualCluster
+    nodes: list[Node]
+
+
+def make_world(*, nodes: int = 1, gpus: int = 4, quota: int = 1000, **pool_fields: Any) -> World:
+    """A pool of equal nodes with A100, and a user whose virtual cluster may use `quota` of them."""
+    pool = make_pool(**pool_fields)
+    tenant = make_tenant()
+    return World(
+        pool=pool,
+        tenant=tenant,
+        user=make_user(tenant=tenant),
+        vc=make_vc(tenant, pool, quotas={"A100": quota}),
+        nodes=[make_node(pool, gpus=gpus, credential=f"credential-{next(_numbers)}") for _ in range(nodes)],
+    )
+
+
+def submit(world: World, **spec: Any) -> Job:
+    """A job for one GPU that was just submitted, unless the spec says otherwise."""
+    data = {"command": "true", "gpus": 1, "vc": world.vc.name, **spec}
+    return submit_job(user=world.user, data=data)[0]
+
+
+def cycle(world: World) -> CycleResult:
+    """One scheduling cycle of the pool."""
+    return run_cycle(world.pool.pk, trigger="command")
+
+
+def place(world: World, **spec: Any) -> Attempt:
+    """The attempt of a job that was just submitted and placed."""
+    job = submit(world, **spec)
+    cycle(world)
+    return live_attempt(job)
+
+
+def start(world: World, **spec: Any) -> Attempt:
+    """The attempt of a job that runs."""
+    attempt = place(world, **spec)
+    for allocation in ranks(attempt):
+        claim(allocation)
+    for allocation in ranks(attempt):
+        run(allocation)
+    attempt.refresh_from_db()
+    return attempt
+
+
+def claim(allocation: Allocation, *, boot_id: str = BOOT, fence: int | None = None) -> Allocation:
+    """The agent of the allocation's node claims it."""
+    return claim_allocation(
+        node_id=allocation.node_id,
+        allocation_id=allocation.pk,
+        fence=allocation.attempt_id if fence is None else fence,
+        boot_id=boot_id,
+    )
+
+
+def run(allocation: Allocation) -> None:
+    """The agent tells that the rank's processes run."""
+    report_running(node_id=allocation.node_id, allocation_id=allocation.pk, fence=allocation.attempt_id)
+
+
+def end(
+    allocation: Allocation,
+    reason: Reason = Reason.COMPLETED,
+    *,
+    exit_code: int | None = None,
+    detail: str = "",
+    started: bool = True,
+    boot_id: str = BOOT,
+    fence: int | None = None,
+) -> None:
+    """The agent tells that no process of the rank is left; without an exit code, the one that goes with the reason."""
+    if exit_code is None:
+        exit_code = {Reason.COMPLETED: 0, Reason.EXIT_NONZERO: 1}.get(reason)
+    end_allocation(
+        node_id=allocation.node_id,
+        allocation_id=allocation.pk,
+        fence=allocation.attempt_id if fence is None else fence,
+        boot_id=boot_id,
+        end=End(reason=reason, exit_code=exit_code, detail=detail, started=started),
+    )
+
+
+def live_attempt(job: Job) -> Attempt:
+    """The job's one attempt that has not ended."""
+    return Attempt.objects.get(job=job, state__in=ATTEMPT_LIVE)
+
+
+def ranks(attempt: Attempt) -> list[Allocation]:
+    """The attempt's allocations as they are now, by rank."""
+    return list(
+        Allocation.objects.filter(attempt=attempt).select_related("node", "attempt__job__pool").order_by("rank")
+    )
+
+
+def held(attempt: Attempt) -> list[Allocation]:
+    """The attempt's allocations that have not been released."""
+    return [allocation for allocation in ranks(attempt) if allocation.state != AllocationState.RELEASED]
+
+
+def now_of(row: models.Model) -> Any:
+    """The row as it is now."""
+    return type(row).objects.get(pk=row.pk)
+
+
+def states(job: Job) -> tuple[str, str, list[str]]:
+    """The state of the job, of its latest attempt, and of that attempt's allocations by rank."""
+    attempt = Attempt.objects.filter(job=job).order_by("-number").first()
+    return (
+        now_of(job).state,
+        attempt.state if attempt else "",
+        [allocation.state for allocation in ranks(attempt)] if attempt else [],
+    )
+
+
+def kinds(job: Job) -> list[str]:
+    """The kinds of the job's events in their order."""
+    return list(Event.objects.filter(job_id=job.pk).order_by("pk").values_list("kind", flat=True))
+
+
+def let_pass(seconds: float, row: models.Model, *fields: str) -> None:
+    """The row's moments, as if so many seconds had passed since: no test waits for a clock."""
+    back = {field: F(field) - timedelta(seconds=seconds) for field in fields}
+    type(row).objects.filter(pk=row.pk).update(**back)
+
+
+def planned_places(world: World) -> tuple[list[Place], dict[int, int]]:
+    """What a cycle would place now, and the node versions it saw: an applier may be late with them."""
+    snapshot = pool_snapshot(world.pool, seed=1)
+    return list(decide(snapshot, config_of(world.pool)).places), {node.id: node.version for node in snapshot.nodes}
+
+
+class Other(threading.Thread, Generic[T]):
+    """Somebody else at work at the same time, with a database connection of their own."""
+
+    def __init__(self, act: Callable[[], T]) -> None:
+        super().__init__(daemon=True)
+        self._act = act
+        self._result: T | None = None
+        self._error: Exception | None = None
+        self._backend_pid = 0
+        self._connected = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                self._backend_pid = cursor.fetchone()[0]
+            self._connected.set()
+            self._result = self._act()
+        except Exception as error:  # noqa: BLE001 (handed to whoever asks for the result)
+            self._error = error
+        finally:
+            self._connected.set()
+            connection.close()
+
+    def until_it_waits(self) -> Other[T]:
+        """Returns once Postgres makes the other wait for a lock; fails if the other ends without having waited."""
+        assert self._connected.wait(WAIT_S)
+        with connection.cursor() as cursor:
+            while True:
+                cursor.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [self._backend_pid])
+                if cursor.fetchone()[0]:
+                    return self
+                assert self.is_alive(), f"it did not wait: {self._error or self._result}"
+
+    def result(self) -> T:
+        """What the other's act returned, or the error it raised."""
+        self.join(WAIT_S)
+        assert not self.is_alive(), "it still waits"
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+
+def unsound() -> list[str]:
+    """What must never be, and is, in this database."""
+    found = []
+    with connection.cursor() as cursor:
+        for sentence, query in _NEVER.items():
+            cursor.execute(query)
+            found += [f"{sentence}: {row}" for row in cursor.fetchall()]
+    return found
+
+
+_NEVER = {
+    "a GPU slot belongs to two": """
+        SELECT one.id, other.id FROM jobs_gpuclaim one JOIN jobs_gpuclaim other
+        ON one.id < other.id AND one.span && other.span AND one.released_at IS NULL AND other.released_at IS NULL""",
+    "a released allocation holds GPUs": """
+        SELECT held.id FROM jobs_allocation held JOIN jobs_gpuclaim claim ON claim.allocation_id = held.id
+        WHERE held.state = 'released' AND claim.released_at IS NULL""",
+    "an allocation that is held has lost its GPUs": """
+        SELECT held.id FROM jobs_allocation held JOIN jobs_gpuclaim claim ON claim.allocation_id = held.id
+        WHERE held.state <> 'released' AND claim.released_at IS NOT NULL""",
+    "an attempt that ended holds allocations": """
+        SELECT attempt.id FROM jobs_attempt attempt JOIN jobs_allocation held ON held.attempt_id = attempt.id
+        WHERE attempt.ended_at IS NOT NULL AND held.state <> 'released'""",
+    "a live attempt holds nothing": """
+        SELECT attempt.id FROM jobs_attempt attempt WHERE attempt.ended_at IS NULL AND NOT EXISTS (
+        SELECT FROM jobs_allocation held WHERE held.attempt_id = attempt.id AND held.state <> 'released')""",
+    "an active job has no live attempt, or another job has one": """
+        SELECT job.id, job.state FROM jobs_job job WHERE (job.state = 'active') <> EXISTS (
+        SELECT FROM jobs_attempt attempt WHERE attempt.job_id = job.id AND attempt.ended_at IS NULL)""",
+    "a node has more CPUs or memory in use than it has": """
+        SELECT node.name FROM fleet_node node JOIN jobs_allocation held ON held.node_id = node.id
+        WHERE held.state <> 'released' GROUP BY node.id
+        HAVING sum(held.cpus) > node.cpus OR sum(held.memory_mib) > node.memory_mib""",
+    "a virtual cluster holds more than its quota": """
+        SELECT vc.name, gpu.type, count(*) FROM jobs_gpuclaim claim
+        JOIN jobs_allocation held ON held.id = claim.allocation_id
+        JOIN jobs_attempt attempt ON attempt.id = held.attempt_id
+        JOIN jobs_job job ON job.id = attempt.job_id
+        JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
+        JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
+        LEFT JOIN tenants_quota quota ON quota.vc_id = vc.id AND quota.gpu_type = gpu.type
+        WHERE claim.released_at IS NULL GROUP BY vc.id, vc.name, gpu.type
+        HAVING count(*) > coalesce(max(quota.gpus), 0)""",
+}
