@@ -135,22 +135,29 @@ class LogStream:
 
     def _read_chunk(self, position: int, until: int) -> Optional[_Chunk]:
         """The next bytes at or after `position` and before `until`, with the hole before them."""
-        limit = min(self._chunk_bytes, until - position)
-        start, data = self._source.read(position, limit)
+        start, data = self._read(position, min(self._chunk_bytes, until - position))
+        if len(data) == CHUNK_BYTES == self._chunk_bytes and self._source.end() - start > _BACKLOG_BYTES:
+            start, data = self._read(position, min(BACKLOG_CHUNK_BYTES, until - position))
         data = data[: max(0, until - start)]
         if not data:
             return None
-        if len(data) == limit == self._chunk_bytes:
-            if self._chunk_bytes == CHUNK_BYTES and self._source.end() - position > _BACKLOG_BYTES:
-                start, data = self._source.read(position, min(BACKLOG_CHUNK_BYTES, until - position))
-                data = data[: max(0, until - start)]
-            line_end = data.rfind(b"\n") + 1
-            data = data[: line_end or len(data)]
+        if len(data) >= self._chunk_bytes:
+            data = data[: data.rfind(b"\n") + 1 or len(data)]
         hole = None
         if start > self._position:
             hole = (self._position, start - 1)
             self._note_hole(*hole)
         return _Chunk(start, data, hole)
+
+    def _read(self, position: int, limit: int) -> Tuple[int, bytes]:
+        """The first bytes at or after `position`, up to the next hole; a source may return less at a time."""
+        start, data = self._source.read(position, limit)
+        while data and len(data) < limit:
+            following, more = self._source.read(start + len(data), limit - len(data))
+            if not more or following != start + len(data):
+                break
+            data += more
+        return start, data
 
     def _send(self, chunk: _Chunk) -> float:
         size = self._client.append_log(self.id, self._fence, chunk.start, chunk.data, chunk.hole)

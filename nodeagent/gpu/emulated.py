@@ -65,6 +65,7 @@ class EmulatedGpus:
         self._fault_path = fault_path
         self._faults_read = 0
         self._lost: Set[str] = set()
+        self._unsaid: List[HealthEvent] = []
 
     def inventory(self) -> Tuple[GpuInfo, ...]:
         """Every declared GPU, by index."""
@@ -87,7 +88,9 @@ class EmulatedGpus:
 
     def health(self) -> Tuple[HealthEvent, ...]:
         """The faults that were injected since the last call."""
-        return self._read_faults()
+        self._read_faults()
+        events, self._unsaid = tuple(self._unsaid), []
+        return events
 
     def busy(self, uuids: Sequence[str]) -> bool:
         """Never: without hardware, a process that is gone holds nothing."""
@@ -109,22 +112,20 @@ class EmulatedGpus:
             processes=usage.processes,
         )
 
-    def _read_faults(self) -> Tuple[HealthEvent, ...]:
+    def _read_faults(self) -> None:
         if not self._fault_path or not os.path.exists(self._fault_path):
-            return ()
+            return
         with open(self._fault_path, "rb") as file:
             file.seek(self._faults_read)
             content = file.read()
         complete = content[: content.rfind(b"\n") + 1]
         self._faults_read += len(complete)
-        events: List[HealthEvent] = []
         for line in complete.splitlines():
             fault: Dict[str, Any] = json.loads(line)
             uuid = self._gpus[fault["gpu"]].uuid
             if fault["kind"] == "gpu_lost":
                 self._lost.add(uuid)
-            events.append(HealthEvent(fault["kind"], uuid, fault.get("detail", "")))
-        return tuple(events)
+            self._unsaid.append(HealthEvent(fault["kind"], uuid, fault.get("detail", "")))
 
 
 def parse_models(text: str) -> Tuple[str, ...]:

@@ -36,6 +36,7 @@ class AgentProcess:
         self.platform = platform
         self.state = state
         self.process: subprocess.Popen[bytes] | None = None
+        self.program = [sys.executable, "-m", "nodeagent"]
         self.options = ["--gpus", "emulated:A100:2,V100:1", "--cpus", "4", "--memory-mib", "1000"]
         self.environment = {"MUSTER_JOIN_TOKEN": platform.join_token}
         self.output = state.parent / "agent.log"
@@ -49,7 +50,7 @@ class AgentProcess:
     def launch(self) -> None:
         """Start without waiting for the registration."""
         with self.output.open("ab") as output:
-            command = [sys.executable, "-m", "nodeagent", "run", "--url", self.platform.url, "--state", str(self.state)]
+            command = [*self.program, "run", "--url", self.platform.url, "--state", str(self.state)]
             environment = {"PATH": os.environ["PATH"], **self.environment}
             self.process = subprocess.Popen(
                 command + self.options, cwd=ROOT, env=environment, stdout=output, stderr=output

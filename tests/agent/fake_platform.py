@@ -329,7 +329,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except (ConnectionError, ValueError):  # cut by an outage
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *arguments: object) -> None:
         """Say nothing."""
 
     def do_GET(self) -> None:

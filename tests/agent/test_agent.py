@@ -1,0 +1,343 @@
+"""The whole agent as a process, against a platform that checks every message."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import signal
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nodeagent import protocol
+from nodeagent.protocol import CodeRef, EndReason, Timers
+from tests.agent.conftest import AgentProcess
+from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
+from tests.agent.waiting import eventually
+
+
+def finished(platform: FakePlatform, allocation_id: int, within_s: float = 10.0) -> Allocation:
+    """The allocation, once its end and its log are known."""
+    allocation = platform.allocations[allocation_id]
+    eventually(lambda: allocation.end and allocation.finish, f"the end of {allocation_id}", within_s)
+    return allocation
+
+
+def logged(platform: FakePlatform, allocation_id: int, text: str) -> Allocation:
+    allocation = platform.allocations[allocation_id]
+    eventually(lambda: text in allocation.text, f"{text!r} in the log")
+    return allocation
+
+
+def archive(**files: str) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name.replace("__", "/"))
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content.encode()))
+    return buffer.getvalue()
+
+
+def test_it_tells_what_the_node_has(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    request = platform.registered
+    assert request is not None
+    inventory = request.inventory
+    assert [gpu.model for gpu in inventory.gpus] == ["A100", "A100", "V100"]
+    assert (inventory.cpus, inventory.memory_mib, inventory.runtimes) == (4, 1000, ("process",))
+    assert inventory.labels["isolation"] == "advisory"
+    assert inventory.labels["single-user"] == "true"
+    assert stat.S_IMODE((agent.state / "credential").stat().st_mode) == 0o600
+
+
+def test_it_runs_a_job_and_ships_its_log(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    allocation = finished(platform, platform.place("echo hello; exit 3"))
+    assert allocation.text == "hello\n"
+    assert allocation.end is not None
+    assert (allocation.end.exit_code, allocation.end.reason) == (3, EndReason.EXIT_NONZERO)
+    assert allocation.end.started
+    assert allocation.finish is not None
+    assert allocation.finish.sha256 == hashlib.sha256(b"hello\n").hexdigest()
+
+
+def test_a_line_arrives_while_the_job_runs_and_it_is_reported_running(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    allocation = logged(platform, number, "ready")
+    eventually(lambda: "running" in allocation.observed, "a report")
+    platform.stop(number)
+    finished(platform, number)
+
+
+def test_a_stop_reaches_the_job(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("trap 'echo bye; exit 0' INT; echo ready; while true; do sleep 0.05; done")
+    logged(platform, number, "ready")
+    platform.stop(number, "INT", 5.0)
+    assert "bye" in finished(platform, number).text
+
+
+def test_a_stop_of_what_was_never_here_is_answered(platform: FakePlatform, agent: AgentProcess) -> None:
+    number = platform.place("true")
+    platform.stop(number)
+    agent.start()
+    allocation = platform.allocations[number]
+    end = eventually(lambda: allocation.end, "an end")
+    assert (end.reason, end.started) == (EndReason.NEVER_STARTED, False)
+
+
+def test_a_job_gets_its_code(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    code = archive(run="echo from the code", data__x="y")
+    sha256 = hashlib.sha256(code).hexdigest()
+    platform.codes[sha256] = code
+    number = platform.place("sh run; cat data/x", code=CodeRef(sha256, len(code)))
+    assert finished(platform, number).text == "from the code\ny"
+
+
+@pytest.mark.parametrize(
+    ("code", "sha256", "size"),
+    [
+        (None, "0" * 64, 10),
+        (archive(a="b"), "0" * 64, None),
+        (archive(a="b"), None, 3),
+        (archive(____="b", **{"..__x": "b"}), None, None),
+        (b"no archive", None, None),
+    ],
+    ids=["missing", "another hash", "another size", "unsafe", "broken"],
+)
+def test_code_that_cannot_be_had_ends_the_job(
+    platform: FakePlatform, agent: AgentProcess, code: bytes | None, sha256: str | None, size: int | None
+) -> None:
+    agent.start()
+    name = sha256 or hashlib.sha256(code or b"").hexdigest()
+    if code is not None:
+        platform.codes[name] = code
+    number = platform.place("echo never", code=CodeRef(name, len(code or b"") if size is None else size))
+    allocation = finished(platform, number)
+    assert allocation.end is not None
+    assert (allocation.end.reason, allocation.end.started) == (EndReason.CODE_UNAVAILABLE, False)
+    assert allocation.text == ""
+
+
+def test_what_the_platform_forgets_is_stopped_after_a_grace(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    logged(platform, number, "ready")
+    platform.forget(number)
+    eventually(lambda: not agent.allocation_folder(number).exists(), "the removal")
+
+
+def test_it_forgets_what_is_over_and_no_longer_wanted(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("true")
+    finished(platform, number)
+    eventually(lambda: not agent.allocation_folder(number).exists(), "the removal")
+    assert platform.allocations[number].ends == 1
+
+
+def test_a_killed_agent_comes_back_adopts_and_the_log_is_exact(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("for i in $(seq 1 300); do echo line $i; sleep 0.005; done")
+    logged(platform, number, "line 20\n")
+    agent.kill()
+    agent.start()
+    allocation = finished(platform, number)
+    assert allocation.text == "".join(f"line {i}\n" for i in range(1, 301))
+    assert allocation.end is not None
+    assert allocation.end.reason is EndReason.COMPLETED
+    assert allocation.finish is not None
+    assert (allocation.finish.holes, bool(allocation.finish.sha256)) == ((), True)
+
+
+def test_an_end_while_no_agent_ran_is_told_later(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 0.3; exit 7")
+    logged(platform, number, "ready")
+    agent.kill()
+    eventually((agent.allocation_folder(number) / "exit").exists, "the exit")
+    agent.start()
+    end = finished(platform, number).end
+    assert end is not None
+    assert end.exit_code == 7
+
+
+def test_an_intent_without_a_start_is_told_as_never_started(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    # The claim is answered and the intent written, but the code hangs; then the agent is killed.
+    platform.fault("GET /agent/v1/code", 503, times=1000)
+    number = platform.place("echo never", code=CodeRef("0" * 64, 10))
+    eventually(lambda: any("/code/" in call for call in platform.calls), "the fetch")
+    agent.kill()
+    agent.start()
+    end = finished(platform, number).end
+    assert end is not None
+    assert (end.reason, end.started) == (EndReason.NEVER_STARTED, False)
+
+
+def test_an_outage_stops_no_job_and_loses_no_line(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("for i in $(seq 1 60); do echo line $i; sleep 0.02; done")
+    logged(platform, number, "line 3\n")
+    platform.outage()
+    eventually((agent.allocation_folder(number) / "exit").exists, "the exit")
+    platform.back()
+    allocation = finished(platform, number)
+    assert allocation.text == "".join(f"line {i}\n" for i in range(1, 61))
+    assert allocation.end is not None
+    assert allocation.end.exit_code == 0
+
+
+def test_lost_and_cut_messages_change_nothing(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    for call in ("claim", "/log$", "/end", "log:finish"):
+        platform.fault(call, "deaf")
+        platform.fault(call, "cut")
+        platform.fault(call, 503)
+    number = platform.place("seq 1 20000; sleep 0.1; seq 1 20000")
+    allocation = finished(platform, number)
+    assert allocation.text == "".join(f"{i}\n" for i in range(1, 20001)) * 2
+    assert allocation.ends >= 1
+
+
+def test_without_an_answer_for_too_long_jobs_stop_themselves(tmp_path: Path) -> None:
+    platform = FakePlatform(Timers(**{**TIMERS.to_dict(), "stop_after_s": 0.8}))
+    agent = AgentProcess(platform, tmp_path / "state").start()
+    number = platform.place("echo ready; sleep 1000", stop_after_s=0.8, grace_s=0.5)
+    logged(platform, number, "ready")
+    agent.kill()
+    platform.outage()
+    eventually((agent.allocation_folder(number) / "exit").exists, "the self-stop")
+    platform.back()
+    agent.start()
+    end = finished(platform, number).end
+    assert end is not None
+    assert end.reason is EndReason.AGENT_STOPPED
+    assert agent.end() == 0
+    platform.outage()
+
+
+def test_a_superseded_agent_exits_and_its_job_goes_on(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    logged(platform, number, "ready")
+    platform.epoch += 1
+    platform.bump()
+    assert agent.wait() == protocol.EXIT_SUPERSEDED
+    assert not (agent.allocation_folder(number) / "exit").exists()
+    agent.start()
+    platform.stop(number)
+    end = finished(platform, number).end
+    assert end is not None
+    assert end.signal == signal.SIGTERM
+
+
+def test_a_refused_credential_ends_the_agent_and_its_job_goes_on(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    logged(platform, number, "ready")
+    credential, platform.credential = platform.credential, "another"
+    platform.bump()
+    assert agent.wait() == protocol.EXIT_UNAUTHORIZED
+    assert "refused" in agent.output.read_text()
+    assert not (agent.allocation_folder(number) / "exit").exists()
+    platform.credential = credential
+
+
+def test_an_unknown_join_token_is_refused_with_a_clear_message(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.environment = {"MUSTER_JOIN_TOKEN": "wrong"}
+    agent.launch()
+    assert agent.wait() == protocol.EXIT_UNAUTHORIZED
+    assert "refused the join token" in agent.output.read_text()
+
+
+def test_a_lost_answer_to_the_registration_is_asked_again(platform: FakePlatform, agent: AgentProcess) -> None:
+    platform.fault("register", "deaf")
+    agent.start()
+    eventually(lambda: platform.epoch == 2 and platform.beats, "the second registration")
+    platform.join_token = ""
+    agent.kill()
+    agent.start()
+    assert platform.epoch == 3
+
+
+def test_asked_to_end_it_ends_and_jobs_go_on(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    logged(platform, number, "ready")
+    assert agent.end() == 0
+    assert not (agent.allocation_folder(number) / "exit").exists()
+
+
+def test_two_agents_do_not_share_a_state_folder(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    second = AgentProcess(platform, agent.state)
+    second.launch()
+    assert second.wait() == 1
+    assert "another agent" in agent.output.read_text()
+
+
+def test_the_time_limit_of_the_spec_holds_and_can_be_extended(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    limited = platform.place("sleep 1000", time_limit_s=0.5, grace_s=0.2)
+    extended = platform.place("sleep 1; echo done", time_limit_s=0.8, grace_s=0.1)
+    with platform.changed:
+        platform.allocations[extended].time_left_s = 100.0
+        platform.bump()
+    first, second = finished(platform, limited).end, finished(platform, extended).end
+    assert first is not None
+    assert second is not None
+    assert (first.reason, second.reason) == (EndReason.TIME_LIMIT, EndReason.COMPLETED)
+
+
+def test_readings_of_gpus_and_host_ride_on_the_sync(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    sync = eventually(lambda: next((sync for sync in platform.syncs if sync.gpus), None), "a sample")
+    assert len(sync.gpus) == 3
+    assert sync.host is not None
+    assert sync.host.memory_used_mib
+
+
+def test_a_gpu_fault_is_told(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    (agent.state / "emulated-faults").write_text('{"gpu": 2, "kind": "xid", "detail": "Xid 79"}\n')
+    agent.kill()
+    agent.start()
+    event = eventually(lambda: next((event for sync in platform.syncs for event in sync.health), None), "the event")
+    assert (event.kind, event.detail) == ("xid", "Xid 79")
+
+
+def test_its_gpus_have_the_same_names_after_a_restart(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    assert platform.registered is not None
+    before = platform.registered.inventory.gpus
+    agent.kill()
+    agent.start()
+    assert platform.registered.inventory.gpus == before
+
+
+def test_many_short_jobs_all_end_once_and_exactly(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    numbers = [platform.place(f"echo {i}; exit {i % 3}") for i in range(40)]
+    for i, number in enumerate(numbers):
+        allocation = finished(platform, number, within_s=30)
+        assert allocation.end is not None
+        assert (allocation.text, allocation.end.exit_code, allocation.ends) == (f"{i}\n", i % 3, 1)
+
+
+def test_the_zipapp_runs_on_its_own(platform: FakePlatform, agent: AgentProcess, tmp_path: Path) -> None:
+    from nodeagent.build import build
+
+    program = tmp_path / "muster-agent.pyz"
+    build(str(program))
+    assert os.access(program, os.X_OK)
+    agent.program = [str(program)]
+    agent.start()
+    assert finished(platform, platform.place("echo zipped")).text == "zipped\n"

@@ -1,0 +1,111 @@
+"""What every GPU driver does. NVML is tried where there is a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.gpu.choose import open_gpus
+from nodeagent.gpu.emulated import EmulatedGpus, parse_models
+from nodeagent.gpu.nvml import NvmlGpus
+from nodeagent.gpu.port import GpuDriver, GpuUnavailable, NoGpus
+from nodeagent.runtime.port import Usage
+
+
+@pytest.fixture(params=["emulated", "nvml"])
+def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GpuDriver]:
+    made: GpuDriver
+    if request.param == "emulated":
+        made = EmulatedGpus(parse_models("A100:4,V100:2"), "here", str(tmp_path / "faults"))
+    else:
+        try:
+            made = NvmlGpus()
+        except GpuUnavailable as error:
+            pytest.skip(str(error))
+    yield made
+    made.close()
+
+
+def test_the_inventory_names_each_gpu_once_and_stays_the_same(driver: GpuDriver) -> None:
+    gpus = driver.inventory()
+    assert gpus == driver.inventory()
+    assert [gpu.index for gpu in gpus] == list(range(len(gpus)))
+    assert len({gpu.uuid for gpu in gpus}) == len(gpus) > 0
+    assert all(gpu.model and gpu.memory_mib > 0 for gpu in gpus)
+
+
+def test_the_topology_is_a_symmetric_matrix(driver: GpuDriver) -> None:
+    rows = driver.topology()
+    size = len(driver.inventory())
+    assert [len(row) for row in rows] == [size] * size
+    for one in range(size):
+        for other in range(size):
+            assert rows[one][other] == rows[other][one]
+            assert (rows[one][other] == "X") == (one == other)
+
+
+def test_every_gpu_gives_a_reading_within_its_bounds(driver: GpuDriver) -> None:
+    gpus = {gpu.uuid: gpu for gpu in driver.inventory()}
+    samples = driver.samples({})
+    assert {sample.uuid for sample in samples} == set(gpus)
+    for sample in samples:
+        assert sample.utilization is None or 0 <= sample.utilization <= 100
+        assert sample.memory_used_mib is not None
+        assert 0 <= sample.memory_used_mib <= gpus[sample.uuid].memory_mib
+
+
+def test_a_quiet_driver_has_no_health_events_and_a_version(driver: GpuDriver) -> None:
+    assert driver.health() == ()
+    assert driver.driver_version()
+
+
+def test_a_gpu_that_nobody_uses_is_not_busy(driver: GpuDriver) -> None:
+    assert driver.busy(["no such GPU"]) is False
+
+
+def test_emulated_readings_follow_what_runs() -> None:
+    driver = EmulatedGpus(parse_models("A100:2"), "here")
+    first, second = (gpu.uuid for gpu in driver.inventory())
+    busy, idle = driver.samples({first: Usage(processes=3, cpu_fraction=0.5, rss_mib=1000)})
+    assert (busy.utilization, busy.processes, busy.memory_used_mib) == (50.0, 3, 1400)
+    assert (idle.uuid, idle.utilization, idle.processes, idle.memory_used_mib) == (second, 0.0, 0, 0)
+    assert busy.power_w is not None
+    assert idle.power_w is not None
+    assert busy.power_w > idle.power_w
+
+
+def test_emulated_uuids_follow_from_the_identity() -> None:
+    def uuids(identity: str) -> list[str]:
+        return [gpu.uuid for gpu in EmulatedGpus(parse_models("A100:8"), identity).inventory()]
+
+    assert uuids("one") == uuids("one")
+    assert not set(uuids("one")) & set(uuids("two"))
+    assert all(uuid.startswith("GPU-emu-") for uuid in uuids("one"))
+
+
+def test_injected_faults_are_told_once_and_a_lost_gpu_is_silent(tmp_path: Path) -> None:
+    faults = tmp_path / "faults"
+    driver = EmulatedGpus(parse_models("A100:2"), "here", str(faults))
+    faults.write_text('{"gpu": 0, "kind": "ecc", "detail": "double-bit"}\n{"gpu": 1, "kind": "gpu_lo')
+    assert len(driver.samples({})) == 2
+    assert [(event.kind, event.detail) for event in driver.health()] == [("ecc", "double-bit")]
+    with faults.open("a") as file:
+        file.write('st"}\n')
+    assert len(driver.samples({})) == 1
+    assert [event.kind for event in driver.health()] == ["gpu_lost"]
+    assert driver.health() == ()
+
+
+@pytest.mark.parametrize(
+    "spec", ["emulated", "emulated:", "emulated:A100", "emulated:A100:0", "emulated:A100:x", "rocm"]
+)
+def test_a_wrong_choice_is_named(spec: str) -> None:
+    with pytest.raises(GpuUnavailable):
+        open_gpus(spec, "here", "")
+
+
+def test_none_is_a_choice() -> None:
+    assert isinstance(open_gpus("none", "here", ""), NoGpus)
+    assert NoGpus().inventory() == NoGpus().samples({}) == ()

@@ -1,0 +1,78 @@
+"""The spool: every byte that is returned is the one at its offset, and the newest are kept."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodeagent.runtime.process import spool
+from nodeagent.runtime.process.spool import SpoolReader, SpoolWriter
+
+CAP = 800
+
+
+def pattern(start: int, size: int) -> bytes:
+    """Bytes that tell their offset."""
+    return bytes((offset * 7 + offset // 256) % 256 for offset in range(start, start + size))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.integers(1, 300), st.just("read")), max_size=40))
+def test_a_reader_sees_the_bytes_of_their_offsets_and_always_the_newest(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]
+) -> None:
+    folder = str(tmp_path_factory.mktemp("spool"))
+    writer, reader, position = SpoolWriter(folder, CAP), SpoolReader(folder), 0
+    for step in [*steps, *["read"] * 200]:
+        if isinstance(step, int):
+            writer.append(pattern(writer.size, step))
+            assert sum(path.stat().st_size for path in Path(folder).iterdir()) <= CAP
+        else:
+            start, data = reader.read(position, 70)
+            assert start >= position
+            assert data == pattern(start, len(data))
+            position = start + len(data)
+    assert position == writer.size == reader.end()
+    assert reader.first() <= max(0, writer.size - CAP + CAP // 8)
+    reader.close()
+    writer.close()
+
+
+def test_a_reader_that_falls_behind_finds_the_hole(tmp_path: Path) -> None:
+    writer, reader = SpoolWriter(str(tmp_path), CAP), SpoolReader(str(tmp_path))
+    writer.append(pattern(0, 50))
+    assert reader.read(0, 10) == (0, pattern(0, 10))
+    writer.append(pattern(50, 2000))
+    # The segment that it has open is still whole for it.
+    assert reader.read(10, 1000) == (10, pattern(10, 90))
+    start, data = reader.read(100, 1000)
+    assert start > 100
+    assert data == pattern(start, len(data))
+
+
+def test_a_full_disk_makes_a_hole_and_costs_the_oldest_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, reader = SpoolWriter(str(tmp_path), CAP), SpoolReader(str(tmp_path))
+    writer.append(pattern(0, 30))
+
+    def full(descriptor: int, data: memoryview) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(spool.os, "write", full)
+        for _ in range(20):
+            writer.append(b"x" * 10)
+    writer.append(pattern(230, 20))
+    assert writer.size == 250
+    assert reader.read(0, 100) == (230, pattern(230, 20))
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [20]
+
+
+def test_a_removed_spool_is_empty(tmp_path: Path) -> None:
+    reader = SpoolReader(str(tmp_path / "none"))
+    assert (reader.read(5, 10), reader.end(), reader.first()) == ((5, b""), 0, 0)
+    assert not os.listdir(tmp_path)

@@ -1,0 +1,67 @@
+"""The wire format, pinned: the JSON of every message lies beside this file and may only change on purpose.
+
+A message that an older neighbour sent must stay readable, and what we send must stay what is written here. To add a
+message, add its file; a field that is new has a default, so that the old file still reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent import protocol
+from nodeagent.protocol import Message
+
+FOLDER = Path(__file__).parent / "messages"
+MESSAGES: dict[str, type[Message]] = {
+    name: item
+    for name, item in sorted(vars(protocol).items())
+    if isinstance(item, type) and issubclass(item, Message) and dataclasses.is_dataclass(item)
+}
+PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSample", "HealthEvent", "HostSample"}
+WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
+
+
+def pinned(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return content
+
+
+def test_every_message_has_its_file_and_every_file_its_message() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.json")) == WHOLE
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_message_reads_and_writes_as_pinned(name: str) -> None:
+    assert MESSAGES[name].from_dict(pinned(name)).to_dict() == pinned(name)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_file_shows_every_field_with_something_in_it(name: str) -> None:
+    content = pinned(name)
+    assert set(content) == {item.name for item in dataclasses.fields(MESSAGES[name])}  # type: ignore[arg-type]
+    assert [key for key, value in content.items() if value in (None, [], {}, "")] == []
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_message_of_a_newer_version_is_read(name: str) -> None:
+    assert MESSAGES[name].from_dict({**pinned(name), "new_field": [1]}).to_dict() == pinned(name)
+
+
+def test_the_version_and_the_routes_are_pinned() -> None:
+    assert protocol.PROTOCOL_VERSION == 1
+    assert (protocol.REGISTER_PATH, protocol.BEAT_PATH, protocol.SYNC_PATH) == (
+        "/agent/v1/register",
+        "/agent/v1/beat",
+        "/agent/v1/sync",
+    )
+    assert protocol.claim_path(7) == "/agent/v1/allocations/7/claim"
+    assert protocol.end_path(7) == "/agent/v1/allocations/7/end"
+    assert protocol.log_path(7) == "/agent/v1/allocations/7/log"
+    assert protocol.log_finish_path(7) == "/agent/v1/allocations/7/log:finish"
+    assert protocol.code_path("ab") == "/agent/v1/code/ab"
+    assert protocol.crc32_hex(b"hello\n") == "363a3020"
