@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
 
 
-def launch_spec(allocation_id: int) -> LaunchSpec:
-    """The launch spec of a claimed allocation."""
+def launch_spec(node: Node, allocation_id: int) -> LaunchSpec:
+    """The launch spec of an allocation that the node has claimed."""
     allocation = Allocation.objects.select_related(
         "attempt__job__owner", "attempt__job__pool", "attempt__job__code"
     ).get(pk=allocation_id)
     attempt, job = allocation.attempt, allocation.attempt.job
     spec = job.spec
-    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True)
+    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if job.gpus else ()
     return LaunchSpec(
         allocation_id=allocation.pk,
         job_id=job.pk,
@@ -26,7 +27,7 @@ def launch_spec(allocation_id: int) -> LaunchSpec:
         uid=job.owner.uid,
         gids=tuple(job.owner.gids),
         workdir=spec["workdir"],
-        env={**spec["env"], **gang_environment(allocation)},
+        env={**spec["env"], **gang_environment(node, allocation)},
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,
@@ -40,15 +41,17 @@ def launch_spec(allocation_id: int) -> LaunchSpec:
     )
 
 
-def gang_environment(allocation: Allocation) -> dict[str, str]:
+def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
     """The variables by which a rank finds the others: ours, torchrun's, and Slurm's where the job asks for them.
 
     RANK is the rank of the node and WORLD_SIZE the number of nodes: that is how many processes the platform starts.
     """
     attempt, job = allocation.attempt, allocation.attempt.job
-    nodes = attempt.allocations.select_related("node").order_by("rank")
-    addresses = [one.node.address or one.node.name for one in nodes]
-    names = [one.node.name for one in nodes]
+    nodes = [node]
+    if job.nodes > 1:
+        nodes = [one.node for one in attempt.allocations.select_related("node").order_by("rank")]
+    addresses = [one.address or one.name for one in nodes]
+    names = [one.name for one in nodes]
     rank, count = str(allocation.rank), str(len(addresses))
     variables = {
         "MUSTER_JOB_ID": str(job.pk),
@@ -57,7 +60,7 @@ def gang_environment(allocation: Allocation) -> dict[str, str]:
         "MUSTER_RANK": rank,
         "MUSTER_NNODES": count,
         "MUSTER_NODE_ADDRS": ",".join(addresses),
-        "MUSTER_NODE": allocation.node.name,
+        "MUSTER_NODE": node.name,
         "MUSTER_GPUS": str(job.gpus),
         "MUSTER_CPUS": str(allocation.cpus),
         "MASTER_ADDR": attempt.master_addr,
@@ -80,7 +83,7 @@ def gang_environment(allocation: Allocation) -> dict[str, str]:
             "SLURM_NTASKS": count,
             "SLURM_JOB_NODELIST": ",".join(names),
             "SLURM_NODELIST": ",".join(names),
-            "SLURMD_NODENAME": allocation.node.name,
+            "SLURMD_NODENAME": node.name,
             "SLURM_GPUS_ON_NODE": str(job.gpus),
             "SLURM_CPUS_ON_NODE": str(allocation.cpus),
             "SLURM_RESTART_COUNT": str(attempt.number - 1),

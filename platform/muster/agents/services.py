@@ -113,7 +113,7 @@ def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
     """The launch spec of an allocation that is now this boot's."""
     require_epoch(node=node, epoch=request.epoch)
     claim_allocation(node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id)
-    return launch_spec(allocation_id)
+    return launch_spec(node, allocation_id)
 
 
 def end(node: Node, allocation_id: int, request: EndRequest) -> None:
@@ -128,6 +128,7 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
             exit_code=request.exit_code if request.signal is None else 128 + request.signal,
             detail=request.detail,
             started=request.started,
+            ran_s=(request.ended_at or 0.0) - (request.started_at or request.ended_at or 0.0),
         ),
     )
 

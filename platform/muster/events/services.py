@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import redis
@@ -19,6 +22,9 @@ log = logging.getLogger(__name__)
 HINT_LIFETIME_S = 5
 
 
+_together: ContextVar[list[Event] | None] = ContextVar("events_together", default=None)
+
+
 def record(
     kind: str,
     *,
@@ -29,14 +35,29 @@ def record(
     data: dict[str, Any] | None = None,
 ) -> None:
     """Store an event in the running transaction, and announce it when that commits."""
-    Event.objects.create(kind=kind, actor=actor, tenant_id=tenant_id, job_id=job_id, node_id=node_id, data=data or {})
-    _announce_once()
+    event = Event(kind=kind, actor=actor, tenant_id=tenant_id, job_id=job_id, node_id=node_id, data=data or {})
+    gathered = _together.get()
+    if gathered is None:
+        event.save(force_insert=True)
+        _announce_once()
+    else:
+        gathered.append(event)
 
 
-def record_many(events: list[Event]) -> None:
-    """Store several events in one statement, and announce them when the transaction commits."""
-    if events:
-        Event.objects.bulk_create(events)
+@contextmanager
+def recorded_together() -> Iterator[None]:
+    """Within it, events are gathered and stored in one statement at its end; inside a transaction of the caller's."""
+    if _together.get() is not None:
+        yield
+        return
+    gathered: list[Event] = []
+    token = _together.set(gathered)
+    try:
+        yield
+    finally:
+        _together.reset(token)
+    if gathered:
+        Event.objects.bulk_create(gathered)
         _announce_once()
 
 

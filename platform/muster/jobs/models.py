@@ -7,7 +7,7 @@ from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import BigIntegerRangeField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Upper
 
 from muster.common.models import DatabaseNow, choices, one_of
@@ -101,6 +101,9 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["pool", "id"], name="job_queued", condition=Q(state=JobState.QUEUED)),
             models.Index(fields=["pool", "id"], name="job_active", condition=Q(state=JobState.ACTIVE)),
+            models.Index(
+                "vc", F("priority") * -1, "submitted_at", "id", name="job_queue_order", condition=Q(state=JobState.QUEUED)
+            ),
             models.Index(fields=["tenant", "-id"], name="job_of_tenant"),
             models.Index(fields=["tenant", "state", "-id"], name="job_of_tenant_by_state"),
             models.Index(fields=["owner", "-id"], name="job_of_owner"),

@@ -56,12 +56,12 @@ def move_attempt(
     """Move the attempt from the state its caller saw; False if it is no longer in that state."""
     source = AttemptState(attempt.state)
     require_move("attempt", source, target)
-    fields[_ATTEMPT_TIMES[target]] = DatabaseNow()
+    fields.setdefault(_ATTEMPT_TIMES[target], DatabaseNow())
     if not Attempt.objects.filter(pk=attempt.pk, state=source).update(state=target, **fields):
         return False
     attempt.state = target
     for name, value in fields.items():
-        if not isinstance(value, DatabaseNow):
+        if not hasattr(value, "resolve_expression"):
             setattr(attempt, name, value)
     record(
         f"attempt.{target}",
