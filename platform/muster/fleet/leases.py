@@ -155,17 +155,20 @@ def judge_nodes(pool: Pool) -> list[Node]:
         _move_under_lock(node, NodeHealth.SUSPECT)
     for node in lost:
         _move_under_lock(node, NodeHealth.DOWN)
-        NodeLease.objects.filter(pk=node.pk).exclude(state=LeaseState.EXPIRED).update(state=LeaseState.EXPIRED)
     return [node for node in nodes if node.health == NodeHealth.DOWN]
 
 
 def _move_under_lock(node: Node, target: NodeHealth) -> None:
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        if not NodeLease.objects.filter(pk=node.pk, seen_at=node.lease.seen_at).exists():
+            return  # it has been heard while it was judged
         if row.health == NodeHealth.READY and target is NodeHealth.DOWN:
             set_health(row, NodeHealth.SUSPECT)
         if row.health in {NodeHealth.READY, NodeHealth.SUSPECT}:
             set_health(row, target)
+        if target is NodeHealth.DOWN:
+            NodeLease.objects.filter(pk=node.pk, seen_at=node.lease.seen_at).update(state=LeaseState.EXPIRED)
         node.health = row.health
 
 
