@@ -1,0 +1,272 @@
+"""The applier against its model: one random history, told to Postgres and to the pure functions, stays one story.
+
+After each step the snapshot that is read from Postgres equals the one that the model keeps by itself; each cycle's
+plan equals what the model decides, and is lawful.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from muster.dispatch.cycles import config_of
+from muster.dispatch.snapshot import pool_snapshot
+from muster.fleet.services import cordon_node, resume_node
+from muster.jobs.models import Job
+from muster.jobs.services import cancel_job, requeue_job
+from scheduler import model
+from scheduler.cycle import compose, decide
+from scheduler.law import check
+from scheduler.lifecycle import AttemptState, JobClass, Reason
+from scheduler.plan import apply
+from tests.db.stories import World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
+from tests.factories import make_node, make_vc
+
+pytestmark = pytest.mark.django_db
+
+STEPS = 45
+
+
+@dataclass
+class History:
+    """A world told twice: `world` in Postgres, `told` as the model's snapshot."""
+
+    random: random.Random
+    world: World
+    vcs: list[str]
+    told: model.Snapshot
+    # What the model must know of an attempt beside its snapshot: the ranks that are claimed, and those that have run.
+    claimed: dict[int, set[int]] = field(default_factory=dict)
+    ran: dict[int, set[int]] = field(default_factory=dict)
+    will_wait_again: set[int] = field(default_factory=set)
+    jobs: dict[int, model.Job] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def step(self) -> None:
+        """One thing that happens, in both tellings."""
+        happen = self.random.choice(
+            [self.submit] * 5 + [self.cycle] * 4 + [self.claim] * 5 + [self.run] * 4 + [self.end] * 4
+            + [self.cancel, self.requeue, self.cordon, self.resume]
+        )  # fmt: skip
+        happen()
+        assert normal(pool_snapshot(self.world.pool, seed=0)) == normal(self.told), "\n".join(self.lines)
+        assert unsound() == [], "\n".join(self.lines)
+
+    def submit(self) -> None:
+        gpu_type = self.random.choice(["", "A100:", "V100:"])
+        gpus, nodes = self.random.choice([0, 1, 1, 2, 3, 4]), self.random.choice([1, 1, 1, 2, 3])
+        spec: dict[str, Any] = {
+            "gpus": f"{gpu_type}{gpus}",
+            "nodes": nodes,
+            "cpus": self.random.choice([1, 4, 20]),
+            "memory": "1GiB",
+            "vc": self.random.choice(self.vcs),
+            "priority": self.random.choice(["low", "normal"]),
+            "retry": {"max": 0},
+        }
+        row = submit(self.world, **spec)
+        self.lines.append(f"submit {row.pk} {spec}")
+        job = model.Job(
+            id=row.pk,
+            tenant_id=self.world.tenant.pk,
+            vc_id=next(vc.id for vc in self.told.vcs if vc.name == spec["vc"]),
+            owner_id=self.world.user.pk,
+            priority={"low": 0, "normal": 10}[spec["priority"]],
+            klass=JobClass.GUARANTEED,
+            gpu_type=gpu_type.rstrip(":") or None,
+            gpus=gpus,
+            nodes=nodes,
+            cpus=spec["cpus"],
+            memory_mib=1024,
+            submitted_at=row.submitted_at.timestamp(),
+            eligible_at=row.eligible_at.timestamp(),
+            time_limit_s=None,
+            attained_gpu_s=0.0,
+            avoid_nodes=(),
+            preemptible=False,
+            still_stopping=False,
+        )
+        self.jobs[job.id] = job
+        self.wait(job)
+
+    def cycle(self) -> None:
+        before = pool_snapshot(self.world.pool, seed=0)
+        config = config_of(self.world.pool)
+        result = cycle(self.world)
+        self.lines.append(f"cycle {result.plan.places}")
+        assert result.refusals == []
+        assert check(before, result.plan, compose(config).guard) == ()
+        self.told = replace(self.told, now=before.now)
+        plan = decide(self.told, config)
+        assert plan.places == result.plan.places, "\n".join(self.lines)
+        self.told = apply(self.told, plan)
+
+    def claim(self) -> None:
+        attempt = self.pick(lambda one: one.state is not AttemptState.STOPPING and self.unclaimed(one))
+        if attempt is None:
+            return
+        rank = self.random.choice(self.unclaimed(attempt))
+        self.lines.append(f"claim {attempt.job_id}.{rank}")
+        claim(self.row(attempt, rank))
+        self.claimed.setdefault(attempt.job_id, set()).add(rank)
+        if attempt.state is AttemptState.PLACED:
+            self.change(replace(attempt, state=AttemptState.STARTING))
+
+    def run(self) -> None:
+        attempt = self.pick(lambda one: one.state is AttemptState.STARTING and self.starting(one))
+        if attempt is None:
+            return
+        rank = self.random.choice(self.starting(attempt))
+        self.lines.append(f"run {attempt.job_id}.{rank}")
+        run(self.row(attempt, rank))
+        self.note_that_it_ran(attempt, rank)
+
+    def end(self) -> None:
+        attempt = self.pick(lambda one: bool(self.claimed.get(one.job_id, set()) & ranks_of(one)))
+        if attempt is None:
+            return
+        rank = self.random.choice(sorted(self.claimed[attempt.job_id] & ranks_of(attempt)))
+        reason = self.random.choice([Reason.COMPLETED, Reason.COMPLETED, Reason.EXIT_NONZERO])
+        self.lines.append(f"end {attempt.job_id}.{rank} {reason}")
+        end(self.row(attempt, rank), reason)
+        attempt = self.note_that_it_ran(attempt, rank)
+        attempt = replace(attempt, allocations=tuple(one for one in attempt.allocations if one.rank != rank))
+        if reason is not Reason.COMPLETED:
+            attempt = self.stopped(attempt)
+        self.change(attempt)
+
+    def cancel(self) -> None:
+        if self.told.waiting and self.random.random() < 0.5:
+            job_id = self.random.choice(self.told.waiting).id
+            self.lines.append(f"cancel waiting {job_id}")
+            cancel_job(user=self.world.user, job=Job.objects.get(pk=job_id))
+            self.told = replace(self.told, waiting=tuple(job for job in self.told.waiting if job.id != job_id))
+            return
+        attempt = self.pick(lambda _: True)
+        if attempt is None:
+            return
+        self.lines.append(f"cancel {attempt.job_id}")
+        cancel_job(user=self.world.user, job=Job.objects.get(pk=attempt.job_id))
+        self.will_wait_again.discard(attempt.job_id)
+        self.change(self.stopped(attempt))
+
+    def requeue(self) -> None:
+        attempt = self.pick(lambda one: one.state is not AttemptState.STOPPING)
+        if attempt is None:
+            return
+        self.lines.append(f"requeue {attempt.job_id}")
+        requeue_job(user=self.world.user, job=Job.objects.get(pk=attempt.job_id))
+        self.will_wait_again.add(attempt.job_id)
+        self.change(self.stopped(attempt))
+
+    def cordon(self) -> None:
+        self.set_schedulable(False)
+
+    def resume(self) -> None:
+        self.set_schedulable(True)
+
+    def set_schedulable(self, schedulable: bool) -> None:
+        nodes = [node for node in self.told.nodes if node.schedulable is not schedulable]
+        if not nodes:
+            return
+        node = self.random.choice(nodes)
+        self.lines.append(f"{node.name} schedulable: {schedulable}")
+        row = next(one for one in self.world.nodes if one.pk == node.id)
+        (resume_node if schedulable else cordon_node)(node=row, reason="fan", actor="op")
+        why_not = "" if schedulable else "cordoned: fan"
+        new = replace(node, schedulable=schedulable, why_not=why_not, version=node.version + 1)
+        self.told = replace(self.told, nodes=tuple(new if one.id == new.id else one for one in self.told.nodes))
+
+    def pick(self, suits: Any) -> model.Running | None:
+        found = [attempt for attempt in self.told.running if suits(attempt)]
+        return self.random.choice(found) if found else None
+
+    def unclaimed(self, attempt: model.Running) -> list[int]:
+        return sorted(ranks_of(attempt) - self.claimed.get(attempt.job_id, set()))
+
+    def starting(self, attempt: model.Running) -> list[int]:
+        claimed = self.claimed.get(attempt.job_id, set())
+        return sorted((claimed & ranks_of(attempt)) - self.ran.get(attempt.job_id, set()))
+
+    def row(self, attempt: model.Running, rank: int) -> Any:
+        return next(one for one in held(live_attempt(Job.objects.get(pk=attempt.job_id))) if one.rank == rank)
+
+    def note_that_it_ran(self, attempt: model.Running, rank: int) -> model.Running:
+        ran = self.ran.setdefault(attempt.job_id, set())
+        ran.add(rank)
+        if attempt.state is AttemptState.STARTING and len(ran) == self.jobs[attempt.job_id].nodes:
+            attempt = replace(attempt, state=AttemptState.RUNNING)
+        self.change(attempt)
+        return attempt
+
+    def stopped(self, attempt: model.Running) -> model.Running:
+        """The attempt once it stops: what nobody has claimed is free."""
+        claimed = self.claimed.get(attempt.job_id, set())
+        kept = tuple(one for one in attempt.allocations if one.rank in claimed)
+        return replace(attempt, state=AttemptState.STOPPING, allocations=kept)
+
+    def change(self, attempt: model.Running) -> None:
+        others = [one for one in self.told.running if one.job_id != attempt.job_id]
+        if attempt.allocations:
+            running = sorted([*others, attempt], key=lambda one: one.attempt_id)
+            self.told = replace(self.told, running=tuple(running))
+            return
+        self.told = replace(self.told, running=tuple(others))
+        self.claimed.pop(attempt.job_id, None)
+        self.ran.pop(attempt.job_id, None)
+        if attempt.job_id in self.will_wait_again:
+            self.will_wait_again.discard(attempt.job_id)
+            row = Job.objects.get(pk=attempt.job_id)
+            self.wait(replace(self.jobs[attempt.job_id], eligible_at=row.eligible_at.timestamp()))
+
+    def wait(self, job: model.Job) -> None:
+        waiting = sorted([*self.told.waiting, job], key=lambda one: one.id)
+        self.told = replace(self.told, waiting=tuple(waiting))
+
+
+def ranks_of(attempt: model.Running) -> set[int]:
+    return {share.rank for share in attempt.allocations}
+
+
+def normal(snapshot: model.Snapshot) -> model.Snapshot:
+    """The snapshot without what the model cannot know: the database's clock and ids of attempts."""
+    return replace(
+        snapshot,
+        now=0.0,
+        seed=0,
+        waiting=tuple(replace(job, attained_gpu_s=0.0) for job in snapshot.waiting),
+        running=tuple(
+            sorted(
+                (replace(one, attempt_id=-one.job_id, placed_at=0.0) for one in snapshot.running),
+                key=lambda one: one.attempt_id,
+            )
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("skip_blocked", [True, False])
+def test_postgres_and_the_model_tell_the_same_story(seed: int, skip_blocked: bool) -> None:
+    world = make_world(nodes=2, gpus=4, quota=6, policy_params={"skip_blocked": skip_blocked})
+    world.nodes.append(make_node(world.pool, gpus=3, gpu_type="V100", cpus=32))
+    other = make_vc(world.tenant, world.pool, quotas={"A100": 3, "V100": 2})
+    history = History(
+        random=random.Random(seed),
+        world=world,
+        vcs=[world.vc.name, other.name],
+        told=pool_snapshot(world.pool, seed=0),
+    )
+    for _ in range(STEPS):
+        history.step()
+    assert any(line.startswith("end") for line in history.lines)
+
+
+def test_the_history_reaches_every_kind_of_step() -> None:
+    world = make_world(nodes=2, gpus=4)
+    history = History(random.Random(1), world, [world.vc.name], pool_snapshot(world.pool, seed=0))
+    for happen in (history.submit, history.cycle, history.claim, history.run, history.end):
+        happen()
+    assert [line.split()[0] for line in history.lines] == ["submit", "cycle", "claim", "run", "end"]
