@@ -131,7 +131,6 @@ class HoldReason(StrEnum):
     FRAGMENTED = "fragmented"
     BEHIND_HEAD = "behind_head"
     CPU_OR_MEMORY = "cpu_or_memory"
-    RESERVED = "reserved"
     BACK_OFF = "back_off"
     STILL_STOPPING = "still_stopping"
     CYCLE_LIMIT = "cycle_limit"

@@ -108,7 +108,7 @@ class Migration(migrations.Migration):
                 ('state', models.CharField(choices=[('queued', 'queued'), ('active', 'active'), ('succeeded', 'succeeded'), ('failed', 'failed'), ('cancelled', 'cancelled')], default=scheduler.lifecycle.JobState['QUEUED'], max_length=10)),
                 ('desired', models.CharField(choices=[('run', 'run'), ('stop', 'stop')], default=scheduler.lifecycle.Desired['RUN'], max_length=4)),
                 ('stage', models.CharField(choices=[('screening', 'screening'), ('full', 'full')], default=scheduler.lifecycle.Stage['FULL'], max_length=10)),
-                ('hold_reason', models.CharField(blank=True, choices=[('quota', 'quota'), ('quota_too_small', 'quota_too_small'), ('infeasible', 'infeasible'), ('no_free_gpus', 'no_free_gpus'), ('fragmented', 'fragmented'), ('behind_head', 'behind_head'), ('cpu_or_memory', 'cpu_or_memory'), ('reserved', 'reserved'), ('back_off', 'back_off'), ('still_stopping', 'still_stopping'), ('cycle_limit', 'cycle_limit'), ('refused', 'refused')], default='', max_length=20)),
+                ('hold_reason', models.CharField(blank=True, choices=[('quota', 'quota'), ('quota_too_small', 'quota_too_small'), ('infeasible', 'infeasible'), ('no_free_gpus', 'no_free_gpus'), ('fragmented', 'fragmented'), ('behind_head', 'behind_head'), ('cpu_or_memory', 'cpu_or_memory'), ('back_off', 'back_off'), ('still_stopping', 'still_stopping'), ('cycle_limit', 'cycle_limit'), ('refused', 'refused')], default='', max_length=20)),
                 ('hold', models.JSONField(null=True)),
                 ('gpu_type', models.CharField(blank=True, default='', max_length=63)),
                 ('gpus', models.PositiveIntegerField(help_text='GPUs on each node.')),
