@@ -32,6 +32,7 @@ from nodeagent.workpool import WorkPool
 _log = logging.getLogger("nodeagent")
 
 _LAUNCH_THREADS = 4
+_END_THREADS = 2
 _LOG_THREADS = 3
 _FINISH_S = 2.0
 
@@ -118,6 +119,8 @@ def _serve(
     something_runs = threading.Event()
     renewed(session.registered_at, session.timers)
     launches = WorkPool("launch", _LAUNCH_THREADS, failed)
+    ends = WorkPool("end", _END_THREADS, failed)
+    cleaning = WorkPool("clean", 1, failed)
     logs = WorkPool("log", _LOG_THREADS, failed)
     shipper = Shipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
     launcher = Launcher(
@@ -126,7 +129,8 @@ def _serve(
         runtime=runtime,
         sampler=sampler,
         session=session,
-        pool=launches,
+        launches=launches,
+        ends=ends,
         post=inbox.put,
         wait=stopping.wait,
     )
@@ -138,7 +142,7 @@ def _serve(
         session=session,
         launcher=launcher,
         shipper=shipper,
-        pool=launches,
+        cleaning=cleaning,
         inbox=inbox,
         report_soon=something_runs.set,
     )
@@ -160,8 +164,8 @@ def _serve(
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
     stopping.set()
-    launches.close(_FINISH_S)
-    logs.close(_FINISH_S)
+    for pool in (launches, ends, logs):
+        pool.close(_FINISH_S)
     return quit_message.status
 
 

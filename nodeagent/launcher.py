@@ -47,7 +47,8 @@ class Launcher:
         runtime: Runtime,
         sampler: Sampler,
         session: Session,
-        pool: WorkPool,
+        launches: WorkPool,
+        ends: WorkPool,
         post: Post,
         wait: Callable[[float], bool],
     ) -> None:
@@ -56,7 +57,8 @@ class Launcher:
         self._runtime = runtime
         self._sampler = sampler
         self._session = session
-        self._pool = pool
+        self._launches = launches
+        self._ends = ends  # apart, so that no end waits for a launch that is slow
         self._post = post
         self._wait = wait
         self._abandoned: Set[int] = set()
@@ -65,7 +67,7 @@ class Launcher:
         """Claim an allocation and start it."""
         self._abandoned.discard(allocation_id)
         backoff = Backoff()
-        self._pool.submit(lambda: self._claim(allocation_id, fence, backoff))
+        self._launches.submit(lambda: self._claim(allocation_id, fence, backoff))
 
     def abandon(self, allocation_id: int) -> None:
         """Do not start an allocation if that is still possible."""
@@ -88,12 +90,12 @@ class Launcher:
         )
         backoff = Backoff()
         until = clock.boottime() + _GPU_WAIT_S
-        self._pool.submit(lambda: self._end(allocation_id, request, backoff, uuids, until))
+        self._ends.submit(lambda: self._end(allocation_id, request, backoff, uuids, until))
 
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
         """Give an allocation that nobody watches an exit status."""
         status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
-        self._pool.submit(lambda: self._settle(allocation_id, status))
+        self._ends.submit(lambda: self._settle(allocation_id, status))
 
     def _claim(self, allocation_id: int, fence: int, backoff: Backoff) -> None:
         if allocation_id in self._abandoned:
@@ -105,7 +107,7 @@ class Launcher:
         except Unreachable as error:
             wait_s = backoff.wait_s()
             _log.warning("allocation %d: cannot claim, trying again in %.1f s: %s", allocation_id, wait_s, error)
-            self._pool.submit(lambda: self._claim(allocation_id, fence, backoff), wait_s)
+            self._launches.submit(lambda: self._claim(allocation_id, fence, backoff), wait_s)
         except Unauthorized as error:
             self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
         except Refused as error:
@@ -160,7 +162,7 @@ class Launcher:
         if uuids and self._sampler.busy(uuids):
             if clock.boottime() < gpu_wait_until:
                 again = partial(self._end, allocation_id, request, backoff, uuids, gpu_wait_until)
-                self._pool.submit(again, _GPU_LOOK_EVERY_S)
+                self._ends.submit(again, _GPU_LOOK_EVERY_S)
                 return
             detail = "a process that is not of allocation {} holds its GPU".format(allocation_id)
             self._sampler.report(HealthEvent("other", uuids[0], detail))
@@ -169,7 +171,7 @@ class Launcher:
         except Unreachable as error:
             wait_s = backoff.wait_s()
             _log.warning("allocation %d: cannot tell its end, trying again in %.1f s: %s", allocation_id, wait_s, error)
-            self._pool.submit(lambda: self._end(allocation_id, request, backoff, (), gpu_wait_until), wait_s)
+            self._ends.submit(lambda: self._end(allocation_id, request, backoff, (), gpu_wait_until), wait_s)
             return
         except Unauthorized as error:
             self._post(Quit(EXIT_UNAUTHORIZED, str(error)))

@@ -58,7 +58,7 @@ class Loop:
         session: Session,
         launcher: Launcher,
         shipper: Shipper,
-        pool: WorkPool,
+        cleaning: WorkPool,
         inbox: "queue.SimpleQueue[Message]",
         report_soon: Callable[[], None],
     ) -> None:
@@ -69,7 +69,7 @@ class Loop:
         self._session = session
         self._launcher = launcher
         self._shipper = shipper
-        self._pool = pool
+        self._cleaning = cleaning
         self._inbox = inbox
         self._report_soon = report_soon
         self._held: Dict[int, Held] = {}
@@ -320,7 +320,7 @@ class Loop:
         self._sampler.assign(allocation_id, ())
         self._journal.forget(allocation_id)
         if any(allocation_id in facts for facts in known):
-            self._pool.submit(lambda: self._runtime.remove(allocation_id))
+            self._cleaning.submit(lambda: self._runtime.remove(allocation_id))
         self._specs.pop(allocation_id, None)
         self._statuses.pop(allocation_id, None)
         self._launched_at.pop(allocation_id, None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+
 from nodeagent.gpu.emulated import EmulatedGpus, parse_models
-from nodeagent.gpu.nvml import NvmlGpus
 from nodeagent.gpu.port import GpuDriver, GpuUnavailable, NoGpus
 
 
@@ -12,13 +13,19 @@ def open_gpus(spec: str, identity: str, fault_path: str) -> GpuDriver:
     if spec == "none":
         return NoGpus()
     if spec == "nvml":
-        return NvmlGpus()
+        return _nvml()
     if spec == "auto":
         try:
-            return NvmlGpus()
+            return _nvml()
         except GpuUnavailable:
             return NoGpus()
     kind, _, models = spec.partition(":")
     if kind == "emulated" and models:
         return EmulatedGpus(parse_models(models), identity, fault_path)
     raise GpuUnavailable("{!r} is not one of auto, nvml, none, emulated:MODEL:COUNT,...".format(spec))
+
+
+def _nvml() -> GpuDriver:
+    """NVML's module is large, so it is loaded only where it is wanted."""
+    driver: GpuDriver = importlib.import_module("nodeagent.gpu.nvml").NvmlGpus()
+    return driver

@@ -343,7 +343,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         platform = self.server.platform
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # the agent was killed, or the platform is going down
+            self.close_connection = True
+            return
         fault = platform.take_fault(f"{self.command} {self.path}")
         if fault == "cut":
             self.close_connection = True

@@ -122,6 +122,7 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         return _messages(hint)
     plain: dict[Any, st.SearchStrategy[Any]] = {
         int: st.integers(-(1 << 63), (1 << 63) - 1),
+        bool: st.booleans(),
         float: st.floats(-1e15, 1e15),
         str: st.text("ab\n\u20ac\U0001f600", max_size=5),
     }
