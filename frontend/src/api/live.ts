@@ -1,0 +1,154 @@
+/** The one stream of changes of the application, and what each message makes stale. */
+import type { QueryClient } from "@tanstack/react-query";
+
+import { streamUrl } from "./client";
+import { streamStatus } from "./connectivity";
+import { EventStream } from "./sse";
+
+const TOPICS = ["jobs", "nodes"] as const;
+
+/** A hidden page gives its connection back after this long: browsers allow six to one server, for all tabs together. */
+const HIDDEN_PAUSE_MS = 30_000;
+
+export interface Change {
+  topic: string;
+  job: number | null;
+}
+
+/** What one message of the stream is about, or null when it is not for us. */
+export function changeFrom(data: string): Change | null {
+  let body: unknown;
+  try {
+    body = JSON.parse(data);
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+  if (typeof body !== "object" || body === null) return null;
+  const { topic, job } = body as { topic?: unknown; job?: unknown };
+  if (typeof topic !== "string") return null;
+  const named = /^job:(\d+)$/.exec(topic)?.[1];
+  const id = typeof job === "number" ? job : Number(named ?? job);
+  return { topic, job: Number.isInteger(id) && id > 0 ? id : null };
+}
+
+/** Runs a task at once, and then at most every `everyMs` however often it is asked for; the last ask is never lost. */
+export class Throttle {
+  #timer: number | undefined;
+  #again = false;
+  readonly #task: () => void;
+  readonly #everyMs: number;
+
+  constructor(task: () => void, everyMs: number) {
+    this.#task = task;
+    this.#everyMs = everyMs;
+  }
+
+  ask(): void {
+    if (this.#timer !== undefined) {
+      this.#again = true;
+      return;
+    }
+    this.#task();
+    this.#timer = window.setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#again) {
+        this.#again = false;
+        this.ask();
+      }
+    }, this.#everyMs);
+  }
+
+  stop(): void {
+    window.clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#again = false;
+  }
+}
+
+/** Keeps what the pages show fresh until the returned function is called. */
+export function followChanges(client: QueryClient, onSignedOut: () => void): () => void {
+  const refresh = (key: readonly unknown[]) => void client.invalidateQueries({ queryKey: key });
+  const lists = new Throttle(() => refresh(["jobs"]), 1000);
+  const usage = new Throttle(() => {
+    refresh(["vcs"]);
+    refresh(["pools"]);
+  }, 2000);
+  const nodes = new Throttle(() => refresh(["nodes"]), 2000);
+  const jobs = new Map<number, Throttle>();
+
+  let stream: EventStream | null = null;
+  let hiddenTimer: number | undefined;
+  let wasLive = false;
+
+  const onChange = (change: Change) => {
+    if (change.topic.startsWith("job")) {
+      if (change.job !== null) {
+        const id = change.job;
+        // Only a job that somebody looked at is kept; for the others there is nothing to refresh.
+        if (client.getQueryCache().find({ queryKey: ["job", id, "self"] }) !== undefined) {
+          let throttle = jobs.get(id);
+          if (throttle === undefined) {
+            throttle = new Throttle(() => refresh(["job", id]), 250);
+            jobs.set(id, throttle);
+          }
+          throttle.ask();
+        }
+      }
+      lists.ask();
+      usage.ask();
+      nodes.ask();
+    } else if (change.topic.startsWith("node")) {
+      nodes.ask();
+      usage.ask();
+    }
+  };
+
+  const open = () => {
+    if (stream !== null) return;
+    streamStatus.set(wasLive ? "reconnecting" : "connecting");
+    stream = new EventStream(streamUrl(TOPICS), {
+      onOpen: () => {
+        streamStatus.set("live");
+        // What happened while we were away was told to nobody.
+        if (wasLive) void client.invalidateQueries();
+        wasLive = true;
+      },
+      onEvent: (event) => {
+        const change = changeFrom(event.data);
+        if (change !== null) onChange(change);
+      },
+      onBreak: () => streamStatus.set("reconnecting"),
+      onRefused: (status) => {
+        streamStatus.set("reconnecting");
+        if (status === 401) onSignedOut();
+      },
+    });
+  };
+
+  const close = () => {
+    stream?.close();
+    stream = null;
+  };
+
+  const onVisibility = () => {
+    window.clearTimeout(hiddenTimer);
+    if (document.hidden) {
+      hiddenTimer = window.setTimeout(() => {
+        close();
+        streamStatus.set("paused");
+      }, HIDDEN_PAUSE_MS);
+    } else {
+      open();
+    }
+  };
+
+  document.addEventListener("visibilitychange", onVisibility);
+  open();
+  return () => {
+    document.removeEventListener("visibilitychange", onVisibility);
+    window.clearTimeout(hiddenTimer);
+    close();
+    for (const throttle of [lists, usage, nodes, ...jobs.values()]) throttle.stop();
+  };
+}

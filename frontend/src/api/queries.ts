@@ -1,0 +1,75 @@
+/** What the pages read, with the keys under which it is kept. */
+import { infiniteQueryOptions, QueryClient, queryOptions, type QueryCache } from "@tanstack/react-query";
+
+import * as api from "./client";
+import { streamStatus, useObservable } from "./connectivity";
+import { isTransient, Problem } from "./problem";
+
+/** Network trouble is retried a few times; a plain no is not. */
+export function makeQueryClient(queryCache?: QueryCache): QueryClient {
+  return new QueryClient({
+    ...(queryCache && { queryCache }),
+    defaultOptions: {
+      queries: {
+        retry: (failures, error) => isTransient(error) && failures < 2,
+        retryDelay: (failures) => Math.min(4000, 400 * 2 ** failures),
+        staleTime: 2000,
+        refetchOnWindowFocus: true,
+      },
+    },
+  });
+}
+
+export const isSignedOut = (error: unknown): boolean => error instanceof Problem && error.status === 401;
+export const isMissing = (error: unknown): boolean => error instanceof Problem && error.status === 404;
+
+/** While the stream of changes is down, pages ask again by themselves. */
+export function useFallbackInterval(intervalMs = 5000): number | false {
+  return useObservable(streamStatus) === "live" ? false : intervalMs;
+}
+
+export const meQuery = queryOptions({ queryKey: ["me"], queryFn: api.getMe, staleTime: 60_000 });
+
+export const JOBS_PAGE = 100;
+
+export const jobsQuery = (filter: api.JobFilter) =>
+  infiniteQueryOptions({
+    queryKey: ["jobs", "list", filter],
+    queryFn: ({ pageParam, signal }) => api.listJobs({ limit: JOBS_PAGE, ...filter }, pageParam, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+
+export const someJobsQuery = (filter: api.JobFilter) =>
+  queryOptions({
+    queryKey: ["jobs", "some", filter],
+    queryFn: ({ signal }) => api.listJobs(filter, undefined, signal),
+  });
+
+export const jobQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "self"], queryFn: () => api.getJob(id) });
+
+export const whyQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "why"], queryFn: () => api.getWhy(id), staleTime: 0 });
+
+export const attemptsQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "attempts"], queryFn: () => api.listAttempts(id) });
+
+export const jobEventsQuery = (id: number) =>
+  infiniteQueryOptions({
+    queryKey: ["job", id, "events"],
+    queryFn: ({ pageParam }) => api.listJobEvents(id, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+
+export const vcsQuery = queryOptions({ queryKey: ["vcs"], queryFn: api.listVcs });
+export const poolsQuery = queryOptions({ queryKey: ["pools"], queryFn: api.listPools });
+export const nodesQuery = queryOptions({ queryKey: ["nodes"], queryFn: api.listNodes });
+export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: api.listTokens });
+
+export const specSchemaQuery = queryOptions({
+  queryKey: ["spec-schema"],
+  queryFn: api.specSchema,
+  staleTime: Infinity,
+});

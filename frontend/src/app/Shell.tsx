@@ -1,0 +1,107 @@
+import {
+  IconAdjustmentsHorizontal,
+  IconCirclePlus,
+  IconGridDots,
+  IconLayoutDashboard,
+  IconListDetails,
+  IconShieldCog,
+} from "@tabler/icons-react";
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { useEffect } from "react";
+
+import { followChanges } from "../api/live";
+import { Wordmark } from "../components/Logo";
+import { AwayBanner, LiveDot } from "./Connection";
+import { useMe } from "./me";
+import classes from "./Shell.module.css";
+import { UserMenu } from "./UserMenu";
+
+const PAGES = [
+  { to: "/", label: "Overview", icon: IconLayoutDashboard },
+  { to: "/jobs", label: "Jobs", icon: IconListDetails },
+  { to: "/submit", label: "Submit", icon: IconCirclePlus },
+  { to: "/cluster", label: "Cluster", icon: IconGridDots },
+  { to: "/settings", label: "Settings", icon: IconAdjustmentsHorizontal },
+] as const;
+
+function Navigation({
+  className,
+  linkClass,
+}: {
+  className: string | undefined;
+  linkClass: string | undefined;
+}) {
+  return (
+    <nav className={className} aria-label="Main">
+      {PAGES.map(({ to, label, icon: Icon }) => (
+        <Link
+          key={to}
+          to={to}
+          className={linkClass}
+          activeOptions={{ exact: to === "/", includeSearch: false }}
+          activeProps={{ "data-current": true }}
+        >
+          <Icon size={18} stroke={1.7} aria-hidden="true" />
+          {label}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+/** The frame around every page: navigation, who is signed in, and whether what is shown is live. */
+export function Shell() {
+  const client = useQueryClient();
+  const navigate = useNavigate();
+  const me = useMe();
+
+  useEffect(
+    () =>
+      followChanges(client, () => {
+        client.clear();
+        void navigate({ to: "/signin" });
+      }),
+    [client, navigate],
+  );
+
+  return (
+    <div className={classes.shell}>
+      <a href="#content" className={classes.skip}>
+        Skip to the content
+      </a>
+      <aside className={classes.side}>
+        <Link to="/" className={classes.brand} aria-label="Muster, overview">
+          <Wordmark />
+        </Link>
+        <Navigation className={classes.nav} linkClass={classes.link} />
+        <div className={classes.foot}>
+          {me.is_operator ? (
+            <a href="/admin/" className={classes.link}>
+              <IconShieldCog size={18} stroke={1.7} aria-hidden="true" />
+              Admin
+            </a>
+          ) : null}
+          <div className={classes.live}>
+            <LiveDot />
+          </div>
+          <UserMenu wide />
+        </div>
+      </aside>
+      <header className={classes.top}>
+        <Link to="/" aria-label="Muster, overview">
+          <Wordmark />
+        </Link>
+        <div className={classes.topRight}>
+          <LiveDot short />
+          <UserMenu />
+        </div>
+      </header>
+      <main id="content" className={classes.main} tabIndex={-1}>
+        <AwayBanner />
+        <Outlet />
+      </main>
+      <Navigation className={classes.tabs} linkClass={classes.tab} />
+    </div>
+  );
+}

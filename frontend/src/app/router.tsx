@@ -1,0 +1,117 @@
+import type { QueryClient } from "@tanstack/react-query";
+import {
+  createRootRouteWithContext,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
+
+import { Problem } from "../api/problem";
+import { meQuery } from "../api/queries";
+import { Toasts } from "../components/Toasts";
+import { CannotStart, NotFound, PageBroken } from "./Fallbacks";
+import { parseSearch, pick, safeNext, stringifySearch } from "./search";
+import { Shell } from "./Shell";
+
+interface Context {
+  client: QueryClient;
+}
+
+const root = createRootRouteWithContext<Context>()({
+  component: () => (
+    <>
+      <Outlet />
+      <Toasts />
+    </>
+  ),
+  notFoundComponent: NotFound,
+});
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/signin",
+  validateSearch: (search) => pick(search, "next"),
+  component: lazyRouteComponent(() => import("../pages/signin/SignInPage"), "SignInPage"),
+});
+
+/** Everything that needs a session; who is not signed in is sent to sign in and comes back after. */
+const app = createRoute({
+  getParentRoute: () => root,
+  id: "app",
+  beforeLoad: async ({ context, location }) => {
+    try {
+      return { me: await context.client.query({ ...meQuery, staleTime: "static" }) };
+    } catch (error) {
+      if (error instanceof Problem && (error.status === 401 || error.status === 403)) {
+        const next = safeNext(location.href);
+        // eslint-disable-next-line @typescript-eslint/only-throw-error -- how this router redirects
+        throw redirect({ to: "/signin", search: next === "/" ? {} : { next } });
+      }
+      throw error;
+    }
+  },
+  component: Shell,
+  errorComponent: CannotStart,
+});
+
+const overview = createRoute({
+  getParentRoute: () => app,
+  path: "/",
+  component: lazyRouteComponent(() => import("../pages/overview/OverviewPage"), "OverviewPage"),
+});
+
+const jobs = createRoute({
+  getParentRoute: () => app,
+  path: "/jobs",
+  validateSearch: (search) => pick(search, "state", "vc", "tenant", "owner", "mine", "search"),
+  component: lazyRouteComponent(() => import("../pages/jobs/JobsPage"), "JobsPage"),
+});
+
+const job = createRoute({
+  getParentRoute: () => app,
+  path: "/jobs/$jobId",
+  validateSearch: (search) => pick(search, "tab", "attempt", "rank"),
+  component: lazyRouteComponent(() => import("../pages/job/JobPage"), "JobPage"),
+});
+
+const submit = createRoute({
+  getParentRoute: () => app,
+  path: "/submit",
+  validateSearch: (search) => pick(search, "clone"),
+  component: lazyRouteComponent(() => import("../pages/submit/SubmitPage"), "SubmitPage"),
+});
+
+const cluster = createRoute({
+  getParentRoute: () => app,
+  path: "/cluster",
+  validateSearch: (search) => pick(search, "color", "pool", "node"),
+  component: lazyRouteComponent(() => import("../pages/cluster/ClusterPage"), "ClusterPage"),
+});
+
+const settings = createRoute({
+  getParentRoute: () => app,
+  path: "/settings",
+  component: lazyRouteComponent(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
+});
+
+const tree = root.addChildren([signIn, app.addChildren([overview, jobs, job, submit, cluster, settings])]);
+
+export function makeRouter(client: QueryClient) {
+  return createRouter({
+    routeTree: tree,
+    context: { client },
+    parseSearch,
+    stringifySearch,
+    defaultPreload: "intent",
+    defaultErrorComponent: PageBroken,
+    scrollRestoration: true,
+  });
+}
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: ReturnType<typeof makeRouter>;
+  }
+}

@@ -1,0 +1,15 @@
+import type { Job } from "../api/types";
+import { holdWords, reasonWords } from "../format/words";
+
+/** Why a job is in the state it is in, in a few words, where the state alone does not say it. */
+export function causeOf(job: Job): string | null {
+  if (job.state === "queued") return job.hold === null ? null : holdWords(job.hold.reason);
+  if (job.state === "failed") {
+    if (job.reason === "exit_nonzero" && job.exit_code !== null) return `Exit ${job.exit_code}`;
+    if (job.reason !== null && job.reason !== "") return reasonWords(job.reason);
+    return job.exit_code === null ? null : `Exit ${job.exit_code}`;
+  }
+  return null;
+}
+
+export const isOpen = (job: Job): boolean => job.state === "queued" || job.state === "active";

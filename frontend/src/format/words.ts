@@ -1,0 +1,57 @@
+/** Words for the names that the scheduler and the life cycle use. */
+
+const HOLDS: Record<string, string> = {
+  quota: "Quota in use",
+  quota_too_small: "More than the quota",
+  infeasible: "Fits no node",
+  no_free_gpus: "No free GPUs",
+  fragmented: "GPUs are scattered",
+  behind_head: "Behind another job",
+  cpu_or_memory: "CPU or memory short",
+  reserved: "GPUs reserved",
+  back_off: "Waiting to retry",
+  still_stopping: "Last try still stopping",
+  cycle_limit: "Next in the cycle",
+  refused: "Placement refused",
+};
+
+const REASONS: Record<string, string> = {
+  completed: "Completed",
+  exit_nonzero: "Exited with an error",
+  killed_by_signal: "Killed by a signal",
+  command_not_found: "Command not found",
+  launch_failed: "Could not be started",
+  code_unavailable: "Code not available",
+  time_limit: "Time limit reached",
+  cancelled_by_user: "Cancelled",
+  preempted: "Preempted",
+  not_claimed: "Not picked up by the node",
+  never_started: "Never started",
+  node_lost: "Node lost",
+  node_rebooted: "Node rebooted",
+  agent_stopped: "Agent stopped",
+  unknown: "Unknown",
+  infeasible: "Fits no node",
+};
+
+const ACRONYMS: Record<string, string> = {
+  cpu: "CPU",
+  cpus: "CPUs",
+  gpu: "GPU",
+  gpus: "GPUs",
+  mib: "MiB",
+  uuid: "UUID",
+};
+
+/** A snake_case or dotted name as a sentence's first word: `node_lost` gives `Node lost`. */
+export function humanize(name: string): string {
+  const words = name.replaceAll(/[_.:-]+/g, " ").trim();
+  const spelt = words.replaceAll(
+    /\b(?:cpus?|gpus?|mib|uuid)\b/gi,
+    (word) => ACRONYMS[word.toLowerCase()] ?? word,
+  );
+  return spelt.charAt(0).toUpperCase() + spelt.slice(1);
+}
+
+export const holdWords = (reason: string): string => HOLDS[reason] ?? humanize(reason);
+export const reasonWords = (reason: string): string => REASONS[reason] ?? humanize(reason);

@@ -1,0 +1,149 @@
+import { SegmentedControl, Select, Skeleton } from "@mantine/core";
+import { IconServer } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useMemo } from "react";
+
+import { nodesQuery } from "../../api/queries";
+import type { Node } from "../../api/types";
+import { Empty, Failed } from "../../components/Notice";
+import { Page, PageHeader } from "../../components/Page";
+import { percent, plural } from "../../format/amount";
+import classes from "./ClusterPage.module.css";
+import { gpusByType, meanUtilization } from "./figures";
+import { GpuCardHost } from "./GpuCard";
+import { Legend } from "./Legend";
+import { NodeCard } from "./NodeCard";
+import { NodeDrawer } from "./NodeDrawer";
+import { COLOURINGS, type Colouring } from "./colouring";
+
+const route = getRouteApi("/app/cluster");
+
+/** Utilisation changes without an event, so the page asks for it. */
+const READING_INTERVAL_MS = 5000;
+
+interface Group {
+  name: string;
+  nodes: Node[];
+}
+
+/** Nodes side by side that stand side by side: by rack where racks are known, else by pool. */
+function groupsOf(nodes: readonly Node[]): Group[] {
+  const racked = nodes.some((node) => node.rack !== "");
+  const groups = new Map<string, Node[]>();
+  for (const node of nodes) {
+    const name = racked ? (node.rack === "" ? "No rack" : `Rack ${node.rack}`) : `Pool ${node.pool}`;
+    groups.set(name, [...(groups.get(name) ?? []), node]);
+  }
+  return [...groups]
+    .map(([name, members]) => ({ name, nodes: members }))
+    .sort((one, other) => one.name.localeCompare(other.name, undefined, { numeric: true }));
+}
+
+function summary(nodes: readonly Node[]): string {
+  const gpus = nodes.flatMap((node) => node.gpus);
+  const used = gpusByType(nodes).reduce((sum, type) => sum + type.used, 0);
+  const mean = meanUtilization(gpus.filter((gpu) => gpu.busy));
+  const parts = [
+    `${plural(gpus.length, "GPU")} on ${plural(nodes.length, "node")}`,
+    `${used} in use (${percent(used, gpus.length)}%)`,
+  ];
+  if (mean !== null) parts.push(`busy ones at ${mean}% on average`);
+  return parts.join(" · ");
+}
+
+export function ClusterPage() {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const query = useQuery({ ...nodesQuery, refetchInterval: READING_INTERVAL_MS });
+  const all = useMemo(() => query.data?.results ?? [], [query.data]);
+  const colouring: Colouring = COLOURINGS.find((each) => each === search.color) ?? "state";
+  const pools = [...new Set(all.map((node) => node.pool))].sort();
+  const pool = search.pool !== undefined && pools.includes(search.pool) ? search.pool : undefined;
+  const nodes = useMemo(() => all.filter((node) => pool === undefined || node.pool === pool), [all, pool]);
+  const groups = useMemo(() => groupsOf(nodes), [nodes]);
+  const chosen = all.find((node) => node.name === search.node);
+
+  return (
+    <Page title="Cluster">
+      <PageHeader
+        title="Cluster"
+        sub={all.length === 0 ? undefined : summary(nodes)}
+        actions={
+          <>
+            {pools.length > 1 ? (
+              <Select
+                aria-label="Pool"
+                w={150}
+                data={[{ value: "", label: "All pools" }, ...pools]}
+                value={pool ?? ""}
+                onChange={(value) =>
+                  void navigate({
+                    search: (old) => ({ ...old, pool: value === "" ? undefined : (value ?? undefined) }),
+                  })
+                }
+              />
+            ) : null}
+            <SegmentedControl
+              aria-label="Colour by"
+              data={[
+                { value: "state", label: "State" },
+                { value: "job", label: "Job" },
+                { value: "utilisation", label: "Utilisation" },
+              ]}
+              value={colouring}
+              onChange={(value) =>
+                void navigate({
+                  search: (old) => ({ ...old, color: value === "state" ? undefined : value }),
+                  replace: true,
+                })
+              }
+            />
+          </>
+        }
+      />
+      {query.isPending ? (
+        <div className={classes.grid} aria-busy="true" aria-label="Loading nodes">
+          {Array.from({ length: 6 }, (_, index) => (
+            <Skeleton key={index} height={158} radius={12} />
+          ))}
+        </div>
+      ) : query.data === undefined ? (
+        <div className="card">
+          <Failed error={query.error} onRetry={() => void query.refetch()} />
+        </div>
+      ) : all.length === 0 ? (
+        <div className="card">
+          <Empty icon={<IconServer size={20} />} title="No node has joined yet">
+            Nodes appear here as soon as their agent registers.
+          </Empty>
+        </div>
+      ) : (
+        <GpuCardHost>
+          <Legend colouring={colouring} />
+          {groups.map((group) => (
+            <section key={group.name} aria-label={group.name} className={classes.group}>
+              {groups.length > 1 || group.name.startsWith("Rack") ? (
+                <h2 className={classes.groupName}>{group.name}</h2>
+              ) : null}
+              <div className={classes.grid}>
+                {group.nodes.map((node) => (
+                  <NodeCard
+                    key={node.name}
+                    node={node}
+                    colouring={colouring}
+                    onOpen={() => void navigate({ search: (old) => ({ ...old, node: node.name }) })}
+                  />
+                ))}
+              </div>
+            </section>
+          ))}
+        </GpuCardHost>
+      )}
+      <NodeDrawer
+        node={chosen}
+        onClose={() => void navigate({ search: (old) => ({ ...old, node: undefined }) })}
+      />
+    </Page>
+  );
+}

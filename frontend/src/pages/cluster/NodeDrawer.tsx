@@ -1,0 +1,171 @@
+import { Button, Drawer, TextInput } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { changeNode } from "../../api/client";
+import { messageOf } from "../../api/problem";
+import { nodesQuery } from "../../api/queries";
+import type { Gpu, Node, NodeAction } from "../../api/types";
+import { useMe } from "../../app/me";
+import { Fact, Facts } from "../../components/Fact";
+import { Meter } from "../../components/Meter";
+import { Label } from "../../components/StateChip";
+import { Ago } from "../../components/Time";
+import { toast } from "../../components/toast";
+import { mebibytes } from "../../format/amount";
+import { gpuWords, NodeChips } from "./NodeCard";
+import classes from "./NodeDrawer.module.css";
+
+const DONE: Record<NodeAction, string> = {
+  cordon: "takes no new jobs",
+  drain: "is being drained",
+  resume: "is back in service",
+};
+
+/** Everything there is to know of one node, and for operators what can be done with it. */
+export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose: () => void }) {
+  const { is_operator: isOperator } = useMe();
+  // While the drawer slides away it still shows the node it was opened for.
+  const [last, setLast] = useState(node);
+  if (node !== undefined && node !== last) setLast(node);
+  const shown = node ?? last;
+  return (
+    <Drawer
+      opened={node !== undefined}
+      onClose={onClose}
+      title={<span className="mono">{shown?.name}</span>}
+      size={460}
+      closeButtonProps={{ "aria-label": "Close" }}
+    >
+      {shown === undefined ? null : (
+        <div className={classes.body}>
+          <div className={classes.chips}>
+            <NodeChips node={shown} always />
+            {Object.entries(shown.labels).map(([key, value]) => (
+              <Label key={key}>
+                {key}={value}
+              </Label>
+            ))}
+          </div>
+          {shown.reason === null || shown.reason === "" ? null : (
+            <p className={classes.reason}>{shown.reason}</p>
+          )}
+          <Facts>
+            <Fact name="GPUs">{gpuWords(shown)}</Fact>
+            <Fact name="Pool">{shown.pool}</Fact>
+            {shown.rack === "" ? null : <Fact name="Rack">{shown.rack}</Fact>}
+            {shown.address === "" ? null : (
+              <Fact name="Address">
+                <span className="mono">{shown.address}</span>
+              </Fact>
+            )}
+            <Fact name="Last heard of">
+              {shown.last_seen_at === null ? "never" : <Ago at={shown.last_seen_at} />}
+            </Fact>
+          </Facts>
+          <div className={classes.meters}>
+            <Meter label="CPUs" name="CPUs in use" used={shown.cpus_used} total={shown.cpus} />
+            <Meter
+              label="Memory"
+              name="Memory in use"
+              used={shown.memory_used_mib}
+              total={shown.memory_mib}
+              figures={`${mebibytes(shown.memory_used_mib)} / ${mebibytes(shown.memory_mib)}`}
+            />
+          </div>
+          <ul className={classes.gpus}>
+            {shown.gpus.map((gpu) => (
+              <GpuRow key={gpu.uuid} gpu={gpu} />
+            ))}
+          </ul>
+          {isOperator ? <NodeActions key={shown.name} node={shown} /> : null}
+        </div>
+      )}
+    </Drawer>
+  );
+}
+
+function GpuRow({ gpu }: { gpu: Gpu }) {
+  return (
+    <li className={classes.gpu}>
+      <span className="mono">{gpu.index}</span>
+      <span className="truncate">
+        {gpu.job !== null ? (
+          <Link to="/jobs/$jobId" params={{ jobId: String(gpu.job.id) }} className="link">
+            {gpu.job.name}
+          </Link>
+        ) : (
+          <span className={classes.faint}>{gpu.healthy ? (gpu.busy ? "In use" : "Free") : "Unhealthy"}</span>
+        )}
+      </span>
+      <span className={`${classes.faint} tabular`}>
+        {[
+          gpu.utilization === null ? null : `${Math.round(gpu.utilization)}%`,
+          gpu.memory_used_mib === null ? null : mebibytes(gpu.memory_used_mib),
+          gpu.temperature_c === null ? null : `${Math.round(gpu.temperature_c)} °C`,
+        ]
+          .filter((part) => part !== null)
+          .join(" · ")}
+      </span>
+    </li>
+  );
+}
+
+function NodeActions({ node }: { node: Node }) {
+  const client = useQueryClient();
+  const [reason, setReason] = useState("");
+  const [busy, setBusy] = useState<NodeAction | null>(null);
+
+  const act = async (action: NodeAction) => {
+    setBusy(action);
+    try {
+      await changeNode(node.name, action, reason.trim());
+      toast("done", `${node.name} ${DONE[action]}`);
+      setReason("");
+      await client.invalidateQueries({ queryKey: nodesQuery.queryKey });
+    } catch (error) {
+      toast("failed", messageOf(error));
+    } finally {
+      setBusy(null);
+    }
+  };
+
+  const actions: { action: NodeAction; label: string; hint: string }[] =
+    node.admin === "active"
+      ? [
+          { action: "cordon", label: "Cordon", hint: "No new jobs; running ones stay." },
+          { action: "drain", label: "Drain", hint: "No new jobs, and running ones are moved away." },
+        ]
+      : [
+          { action: "resume", label: "Resume", hint: "Takes jobs again." },
+          ...(node.admin === "cordoned"
+            ? [{ action: "drain" as const, label: "Drain", hint: "Running jobs are moved away." }]
+            : []),
+        ];
+  return (
+    <section className={classes.actions} aria-label="Operator actions">
+      <TextInput
+        label="Reason"
+        description="Shown to everybody who looks at the node."
+        placeholder="fan replacement"
+        value={reason}
+        onChange={(event) => setReason(event.currentTarget.value)}
+      />
+      <div className={classes.buttons}>
+        {actions.map(({ action, label, hint }) => (
+          <Button
+            key={action}
+            variant="default"
+            title={hint}
+            loading={busy === action}
+            disabled={(busy !== null && busy !== action) || reason.trim() === ""}
+            onClick={() => void act(action)}
+          >
+            {label}
+          </Button>
+        ))}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,43 @@
+import type { CSSProperties } from "react";
+
+import type { Gpu } from "../../api/types";
+import { colourIndex, rampStep, type GpuLook } from "./figures";
+
+export const COLOURINGS = ["state", "job", "utilisation"] as const;
+export type Colouring = (typeof COLOURINGS)[number];
+
+/** Colours that are told apart on both themes; jobs share one only when there are more jobs than colours. */
+export const JOB_COLOURS = [
+  "#4a6de8",
+  "#d9822b",
+  "#1e9c8c",
+  "#c2479a",
+  "#7d9a24",
+  "#8f63e6",
+  "#d4573f",
+  "#2c8fc4",
+  "#b48a1c",
+  "#5f8f6b",
+  "#a0627d",
+  "#6b7fa6",
+] as const;
+
+export const LOOK_WORDS: Record<GpuLook, string> = {
+  free: "Free",
+  mine: "Mine",
+  busy: "In use",
+  unhealthy: "Unhealthy",
+  closed: "Not schedulable",
+};
+
+/** The fill of a square, or nothing where its look decides. */
+export function fillOf(gpu: Gpu, look: GpuLook, colouring: Colouring): CSSProperties | undefined {
+  if (look === "unhealthy") return undefined;
+  if (colouring === "job" && gpu.job !== null) {
+    return { background: JOB_COLOURS[colourIndex(gpu.job.id, JOB_COLOURS.length)] };
+  }
+  if (colouring === "utilisation" && gpu.utilization !== null) {
+    return { background: `var(--ramp-${rampStep(gpu.utilization)})` };
+  }
+  return undefined;
+}

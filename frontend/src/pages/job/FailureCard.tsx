@@ -1,0 +1,41 @@
+import { IconAlertOctagon } from "@tabler/icons-react";
+
+import type { Job } from "../../api/types";
+import { humanize, reasonWords } from "../../format/words";
+import classes from "./FailureCard.module.css";
+
+const BLAME: Record<string, string> = {
+  user: "The job itself",
+  infrastructure: "The infrastructure",
+  platform: "The platform",
+};
+
+/** Why a job failed, and what to do about it. */
+export function FailureCard({ job }: { job: Job }) {
+  const { failure } = job;
+  const reason = failure?.class ?? job.reason;
+  const hint = failure?.hint ?? job.reason_detail;
+  const line = failure?.line ?? null;
+  if (reason === null && hint === null) return null;
+  return (
+    <section className={`card ${classes.card}`} aria-label="Why did it fail?">
+      <span className={classes.icon} aria-hidden="true">
+        <IconAlertOctagon size={18} stroke={1.8} />
+      </span>
+      <div className={classes.words}>
+        <h2 className={classes.title}>
+          {reason === null ? "Failed" : reasonWords(reason)}
+          {job.exit_code === null ? "" : `, exit code ${job.exit_code}`}
+        </h2>
+        {hint === null || hint === "" ? null : <p className={classes.hint}>{hint}</p>}
+        {line === null || line === "" ? null : <pre className={classes.line}>{line}</pre>}
+        {failure === null ? null : (
+          <p className={classes.small}>
+            Caused by: {BLAME[failure.category] ?? humanize(failure.category)}
+            {failure.reaction === "retry" ? " · it was tried again" : ""}
+          </p>
+        )}
+      </div>
+    </section>
+  );
+}

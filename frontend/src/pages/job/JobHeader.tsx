@@ -1,0 +1,130 @@
+import { Button } from "@mantine/core";
+import { IconCopyPlus, IconPlayerStop, IconRefresh } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+
+import type { JobWithSpec } from "../../api/types";
+import { Confirm } from "../../components/Confirm";
+import { causeOf, isOpen } from "../../components/cause";
+import { Fact, Facts } from "../../components/Fact";
+import { useJobActions } from "../../components/jobActions";
+import { Chip, JobStateChip } from "../../components/StateChip";
+import { Ago, Elapsed } from "../../components/Time";
+import { humanize } from "../../format/words";
+import classes from "./JobPage.module.css";
+
+function gpuWords(job: JobWithSpec): string {
+  const { gpus_total: total, gpus, nodes, gpu_type: type } = job;
+  if (total === 0) return nodes > 1 ? `none, on ${nodes} nodes` : "none";
+  const kind = type === null ? "" : ` ${type}`;
+  return nodes > 1 ? `${total}${kind} (${nodes} nodes of ${gpus})` : `${total}${kind}`;
+}
+
+/** What the job is and what can be done with it. */
+export function JobHeader({ job }: { job: JobWithSpec }) {
+  const { cancel, requeue } = useJobActions();
+  const [asking, setAsking] = useState<"cancel" | "requeue" | null>(null);
+  const cause = causeOf(job);
+  const stopping = job.desired === "stop";
+
+  return (
+    <header>
+      <div className={classes.header}>
+        <div className={classes.titleRow}>
+          <h1 className={classes.title}>{job.name}</h1>
+          <JobStateChip state={job.state} desired={job.desired} />
+          {cause === null ? null : (
+            <Chip tone={job.state === "failed" ? "failed" : "cancelled"}>{cause}</Chip>
+          )}
+        </div>
+        <div className={classes.actions}>
+          {job.state === "active" && !stopping ? (
+            <Button
+              variant="default"
+              leftSection={<IconRefresh size={16} />}
+              onClick={() => setAsking("requeue")}
+            >
+              Requeue
+            </Button>
+          ) : null}
+          <Button
+            variant="default"
+            leftSection={<IconCopyPlus size={16} />}
+            renderRoot={(props) => <Link to="/submit" search={{ clone: String(job.id) }} {...props} />}
+          >
+            Clone
+          </Button>
+          {isOpen(job) ? (
+            <Button
+              variant="default"
+              className={classes.danger}
+              disabled={stopping}
+              leftSection={<IconPlayerStop size={16} />}
+              onClick={() => setAsking("cancel")}
+            >
+              Cancel
+            </Button>
+          ) : null}
+        </div>
+      </div>
+      <div className={classes.facts}>
+        <Facts>
+          <Fact name="Job">
+            <span className="mono">#{job.id}</span>
+          </Fact>
+          <Fact name="Virtual cluster">
+            <Link to="/jobs" search={{ vc: job.vc, tenant: job.tenant }} className="link">
+              {job.tenant} / {job.vc}
+            </Link>
+          </Fact>
+          <Fact name="Owner">{job.owner}</Fact>
+          <Fact name="GPUs">{gpuWords(job)}</Fact>
+          <Fact name="Priority">{humanize(job.priority)}</Fact>
+          <Fact name="Submitted">
+            <Ago at={job.submitted_at} />
+          </Fact>
+          <Fact name="Run time">
+            {job.started_at === null || job.state === "queued" ? (
+              "–"
+            ) : (
+              <Elapsed from={job.started_at} to={job.ended_at} />
+            )}
+          </Fact>
+          {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
+          {job.cloned_from === null ? null : (
+            <Fact name="Clone of">
+              <Link to="/jobs/$jobId" params={{ jobId: String(job.cloned_from) }} className="link mono">
+                #{job.cloned_from}
+              </Link>
+            </Fact>
+          )}
+          {Object.entries(job.tags).map(([key, value]) => (
+            <Fact key={key} name={key}>
+              {value}
+            </Fact>
+          ))}
+        </Facts>
+      </div>
+      <Confirm
+        opened={asking === "cancel"}
+        title={`Cancel ${job.name}?`}
+        yes="Cancel job"
+        onClose={() => setAsking(null)}
+        onYes={() => cancel([job.id])}
+      >
+        {job.state === "active"
+          ? "It is told to stop, gets its grace period to save a checkpoint, and is ended then."
+          : "It leaves the queue. It can be cloned later."}
+      </Confirm>
+      <Confirm
+        opened={asking === "requeue"}
+        title={`Requeue ${job.name}?`}
+        yes="Requeue job"
+        onClose={() => setAsking(null)}
+        onYes={() => requeue(job.id)}
+      >
+        It is stopped here, after its grace period, and waits for a place again.
+      </Confirm>
+    </header>
+  );
+}

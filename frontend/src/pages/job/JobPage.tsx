@@ -1,0 +1,150 @@
+import { Button, Skeleton, Tabs } from "@mantine/core";
+import { IconFileText, IconChevronLeft } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
+
+import { attemptsQuery, isMissing, jobQuery, useFallbackInterval } from "../../api/queries";
+import type { Attempt, JobWithSpec } from "../../api/types";
+import { Empty, Failed } from "../../components/Notice";
+import { Page } from "../../components/Page";
+import { AttemptsTab } from "./AttemptsTab";
+import { EventsTab } from "./EventsTab";
+import { FailureCard } from "./FailureCard";
+import { JobHeader } from "./JobHeader";
+import classes from "./JobPage.module.css";
+import { LogView } from "./logs/LogView";
+import { TimelineCard } from "./TimelineCard";
+import { WhyCard } from "./WhyCard";
+
+const route = getRouteApi("/app/jobs/$jobId");
+
+// The YAML writer is only needed by who opens this tab.
+const SpecTab = lazy(() => import("./SpecTab"));
+
+export function JobPage() {
+  const { jobId } = route.useParams();
+  const id = /^\d{1,15}$/.test(jobId) ? Number(jobId) : 0;
+  const query = useQuery({ ...jobQuery(id), enabled: id > 0, refetchInterval: useFallbackInterval() });
+  const job = query.data;
+
+  if (id === 0 || (isMissing(query.error) && job === undefined)) {
+    return (
+      <Page title="Job">
+        <Empty
+          icon={<IconFileText size={20} />}
+          title={`There is no job ${jobId}`}
+          action={
+            <Button variant="default" renderRoot={(props) => <Link to="/jobs" {...props} />}>
+              To the jobs
+            </Button>
+          }
+        >
+          It does not exist, or it belongs to somebody else.
+        </Empty>
+      </Page>
+    );
+  }
+  return (
+    <Page title={job === undefined ? `Job ${jobId}` : job.name}>
+      <Link to="/jobs" className={classes.back}>
+        <IconChevronLeft size={15} aria-hidden="true" />
+        Jobs
+      </Link>
+      {job !== undefined ? (
+        <JobBody key={job.id} job={job} />
+      ) : query.isError ? (
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      ) : (
+        <div aria-busy="true" aria-label="Loading the job">
+          <Skeleton width="40%" height={28} mb={14} />
+          <Skeleton width="70%" height={40} mb={22} />
+          <Skeleton height={92} radius={12} mb={20} />
+          <Skeleton height={320} radius={12} />
+        </div>
+      )}
+    </Page>
+  );
+}
+
+function JobBody({ job }: { job: JobWithSpec }) {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const attempts = useQuery({ ...attemptsQuery(job.id), refetchInterval: useFallbackInterval() });
+  const tab = search.tab ?? "logs";
+  const tries = attempts.data?.results ?? [];
+
+  const openTab = (value: string | null) =>
+    void navigate({ search: value === null || value === "logs" ? {} : { tab: value }, replace: true });
+
+  return (
+    <>
+      <JobHeader job={job} />
+      <div className={classes.cards}>
+        <TimelineCard job={job} attempts={tries} />
+        {job.state === "queued" ? <WhyCard job={job} /> : null}
+        {job.state === "failed" ? <FailureCard job={job} /> : null}
+      </div>
+      <Tabs value={tab} onChange={openTab} keepMounted={false}>
+        <Tabs.List className={classes.tabs}>
+          <Tabs.Tab value="logs">Logs</Tabs.Tab>
+          <Tabs.Tab value="attempts">
+            Attempts {job.attempts > 0 ? <span className={classes.count}>{job.attempts}</span> : null}
+          </Tabs.Tab>
+          <Tabs.Tab value="events">Events</Tabs.Tab>
+          <Tabs.Tab value="spec">Spec</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="logs">
+          <Logs job={job} attempts={tries} />
+        </Tabs.Panel>
+        <Tabs.Panel value="attempts">
+          <AttemptsTab jobId={String(job.id)} query={attempts} />
+        </Tabs.Panel>
+        <Tabs.Panel value="events">
+          <EventsTab jobId={job.id} />
+        </Tabs.Panel>
+        <Tabs.Panel value="spec">
+          <Suspense fallback={<Skeleton height={240} radius={12} />}>
+            <SpecTab spec={job.spec} />
+          </Suspense>
+        </Tabs.Panel>
+      </Tabs>
+    </>
+  );
+}
+
+function Logs({ job, attempts }: { job: JobWithSpec; attempts: readonly Attempt[] }) {
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  if (job.attempts === 0) {
+    return (
+      <div className="card">
+        <Empty icon={<IconFileText size={20} />} title="No output yet">
+          {job.state === "queued"
+            ? "What the job writes appears here as soon as it starts."
+            : "The job ended before it was started."}
+        </Empty>
+      </div>
+    );
+  }
+  const asked = Number(search.attempt);
+  const attempt = Number.isInteger(asked) && asked >= 1 && asked <= job.attempts ? asked : job.attempts;
+  const placed = attempts.find((each) => each.number === attempt)?.allocations.length;
+  const rank = search.rank !== undefined && /^\d+$/.test(search.rank) ? Number(search.rank) : undefined;
+  return (
+    <LogView
+      jobId={job.id}
+      attempt={attempt}
+      attempts={job.attempts}
+      ranks={placed ?? 1}
+      rank={rank}
+      onAttempt={(value) => void navigate({ search: { attempt: String(value) }, replace: true })}
+      onRank={(value) =>
+        void navigate({
+          search: (old) => ({ ...old, rank: value === undefined ? undefined : String(value) }),
+          replace: true,
+        })
+      }
+    />
+  );
+}

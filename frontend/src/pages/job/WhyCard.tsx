@@ -1,0 +1,117 @@
+import { Skeleton } from "@mantine/core";
+import { IconBulb, IconHourglassHigh } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+
+import { useFallbackInterval, whyQuery } from "../../api/queries";
+import type { Job } from "../../api/types";
+import { Fact, Facts } from "../../components/Fact";
+import { Meter } from "../../components/Meter";
+import { Failed } from "../../components/Notice";
+import { mebibytes, ordinal } from "../../format/amount";
+import { holdWords, humanize } from "../../format/words";
+import classes from "./WhyCard.module.css";
+
+interface Reading {
+  name: string;
+  value: string;
+}
+
+function shown(key: string, value: unknown): string {
+  if (typeof value === "number" && key.includes("mib")) return mebibytes(value);
+  if (typeof value === "string" || typeof value === "number" || typeof value === "boolean")
+    return String(value);
+  return JSON.stringify(value);
+}
+
+/** The evidence as names and values; what the meter shows already, and what is empty, is left out. */
+export function readings(evidence: Record<string, unknown>): Reading[] {
+  const metered = quotaOf(evidence) === null ? [] : ["used", "quota"];
+  return Object.entries(evidence)
+    .filter(([key, value]) => !metered.includes(key) && value !== "" && value !== null)
+    .map(([key, value]) => ({
+      name: key === "vc" ? "Virtual cluster" : humanize(key.replace("_mib", "")),
+      value: shown(key, value),
+    }));
+}
+
+/** The two figures of a quota, where the evidence is of one. */
+export function quotaOf(evidence: Record<string, unknown>): { used: number; quota: number } | null {
+  const { used, quota } = evidence;
+  return typeof used === "number" && typeof quota === "number" ? { used, quota } : null;
+}
+
+/** Why a queued job waits: one reason, what it was seen by, and what would help. */
+export function WhyCard({ job }: { job: Job }) {
+  const query = useQuery({ ...whyQuery(job.id), refetchInterval: useFallbackInterval() });
+  const why = query.data;
+  if (query.isPending) return <Skeleton height={132} radius={12} />;
+  if (why === undefined) {
+    return (
+      <div className="card">
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      </div>
+    );
+  }
+  const quota = quotaOf(why.evidence);
+  const facts = readings(why.evidence);
+  const position = why.position ?? job.position;
+  return (
+    <section className={`card ${classes.card}`} aria-label="Why is it waiting?">
+      <div className={classes.head}>
+        <span className={classes.icon} aria-hidden="true">
+          <IconHourglassHigh size={18} stroke={1.8} />
+        </span>
+        <div className={classes.words}>
+          <h2 className={classes.title}>
+            <span className={classes.question}>Why is it waiting?</span>{" "}
+            {why.reason === null ? "It was not looked at yet" : holdWords(why.reason)}
+          </h2>
+          <p className={classes.detail}>
+            {why.detail === "" ? "The next scheduling cycle decides within a few seconds." : why.detail}
+          </p>
+        </div>
+        {position === null ? null : (
+          <div className={classes.place}>
+            <strong>{ordinal(position)}</strong>
+            <span>in {job.vc}</span>
+          </div>
+        )}
+      </div>
+      {quota === null && facts.length === 0 ? null : (
+        <div className={classes.evidence}>
+          {quota === null ? null : (
+            <div className={classes.meter}>
+              <Meter
+                label="Quota in use"
+                name="Quota in use"
+                used={quota.used}
+                total={quota.quota}
+                warnFull
+              />
+            </div>
+          )}
+          <Facts>
+            {facts.map((fact) => (
+              <Fact key={fact.name} name={fact.name}>
+                <span className="tabular">{fact.value}</span>
+              </Fact>
+            ))}
+          </Facts>
+        </div>
+      )}
+      {why.helps.length === 0 ? null : (
+        <div className={classes.helps}>
+          <IconBulb size={17} stroke={1.8} aria-hidden="true" />
+          <div>
+            <h3 className={classes.helpsTitle}>What would help</h3>
+            <ul>
+              {why.helps.map((help) => (
+                <li key={help}>{help}</li>
+              ))}
+            </ul>
+          </div>
+        </div>
+      )}
+    </section>
+  );
+}

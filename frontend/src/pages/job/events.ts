@@ -1,0 +1,41 @@
+import { humanize, reasonWords } from "../../format/words";
+import type { JobEvent } from "../../api/types";
+
+const WORDS: Record<string, string> = {
+  "job.submitted": "Submitted",
+  "job.queued": "Queued again",
+  "job.active": "Placed",
+  "job.succeeded": "Succeeded",
+  "job.failed": "Failed",
+  "job.cancelled": "Cancelled",
+  "job.cancel_asked": "Cancellation asked for",
+  "job.requeue_asked": "Requeue asked for",
+  "job.edited": "Edited",
+  "job.held": "Held back",
+  "attempt.placed": "Attempt placed",
+  "attempt.starting": "Attempt starting",
+  "attempt.running": "Attempt running",
+  "attempt.stopping": "Attempt stopping",
+  "attempt.succeeded": "Attempt succeeded",
+  "attempt.failed": "Attempt failed",
+  "attempt.cancelled": "Attempt cancelled",
+  "attempt.preempted": "Attempt preempted",
+  "attempt.lost": "Attempt lost",
+};
+
+/** These repeat what the name of the event says already. */
+const SAID = new Set(["from", "state"]);
+
+export const eventWords = (kind: string): string => WORDS[kind] ?? humanize(kind);
+
+function valueWords(key: string, value: unknown): string {
+  if (typeof value === "string") return key === "reason" ? reasonWords(value) : value;
+  return JSON.stringify(value);
+}
+
+/** What an event carries beside its name, as short pairs. */
+export function eventFacts(event: JobEvent): { name: string; value: string }[] {
+  return Object.entries(event.data)
+    .filter(([key, value]) => !SAID.has(key) && value !== null && value !== "")
+    .map(([key, value]) => ({ name: humanize(key).toLowerCase(), value: valueWords(key, value) }));
+}

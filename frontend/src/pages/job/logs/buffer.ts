@@ -1,0 +1,113 @@
+import { plainText } from "./ansi";
+
+/** One line of a job's output. */
+export interface LogLine {
+  /** Counted from 1 over everything that was received. */
+  readonly number: number;
+  readonly rank: number;
+  /** As it came, with colour sequences. */
+  readonly raw: string;
+  /** As it reads. */
+  readonly text: string;
+}
+
+interface Open {
+  number: number;
+  raw: string;
+}
+
+/** A page keeps this many lines; the whole log is one click away as a download. */
+export const MOST_LINES = 100_000;
+/** A line without an end is cut here, or a progress bar of a day would become one line of a gigabyte. */
+const LONGEST_LINE = 8192;
+
+/** What a terminal shows of a line in which a carriage return starts it over. */
+function overwritten(raw: string): string {
+  const body = raw.replace(/\r+$/, "");
+  const last = body.lastIndexOf("\r");
+  return last < 0 ? raw : raw.slice(last + 1);
+}
+
+/** The lines of an attempt as they arrive: text cut anywhere, from several ranks in turn. */
+export class LogBuffer {
+  #lines: LogLine[] = [];
+  #dropped = 0;
+  #count = 0;
+  #version = 0;
+  readonly #open = new Map<number, Open>();
+  readonly #watchers = new Set<() => void>();
+  #announcing = false;
+
+  /** The lines that are kept; the array is replaced, never changed, once somebody was told of it. */
+  get lines(): readonly LogLine[] {
+    return this.#lines;
+  }
+
+  /** How many of the oldest lines were let go. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  readonly version = (): number => this.#version;
+
+  readonly subscribe = (watcher: () => void): (() => void) => {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  };
+
+  append(rank: number, text: string): void {
+    let start = 0;
+    while (start < text.length) {
+      const end = text.indexOf("\n", start);
+      const complete = end >= 0;
+      this.#extend(rank, text.slice(start, complete ? end : text.length), complete);
+      start = complete ? end + 1 : text.length;
+    }
+    this.#announce();
+  }
+
+  /** Starts over, for another attempt or rank. */
+  clear(): void {
+    this.#lines = [];
+    this.#dropped = 0;
+    this.#count = 0;
+    this.#open.clear();
+    this.#announce();
+  }
+
+  #extend(rank: number, part: string, complete: boolean): void {
+    const open = this.#open.get(rank);
+    const raw = overwritten((open?.raw ?? "") + part);
+    const shown = raw.replace(/\r+$/, "");
+    const line = { rank, raw: shown, text: plainText(shown) };
+    if (open === undefined) {
+      this.#count += 1;
+      this.#lines.push({ ...line, number: this.#count });
+      if (this.#lines.length > MOST_LINES + MOST_LINES / 10) this.#trim();
+    } else {
+      const index = open.number - this.#dropped - 1;
+      // The line may have been let go already, when other ranks wrote a great deal since it began.
+      if (index >= 0) this.#lines[index] = { ...line, number: open.number };
+    }
+    if (complete || raw.length > LONGEST_LINE) this.#open.delete(rank);
+    else this.#open.set(rank, { number: open?.number ?? this.#count, raw });
+  }
+
+  #trim(): void {
+    const excess = this.#lines.length - MOST_LINES;
+    this.#lines = this.#lines.slice(excess);
+    this.#dropped += excess;
+  }
+
+  /** Tells watchers at most once a frame, however fast the text comes. */
+  #announce(): void {
+    if (this.#announcing) return;
+    this.#announcing = true;
+    window.requestAnimationFrame(() => {
+      this.#announcing = false;
+      this.#lines = this.#lines.slice();
+      this.#version += 1;
+      for (const watcher of this.#watchers) watcher();
+    });
+  }
+}

@@ -1,0 +1,62 @@
+import { Button, Skeleton } from "@mantine/core";
+import { IconBolt } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+
+import { someJobsQuery, useFallbackInterval } from "../../api/queries";
+import { Empty, Failed } from "../../components/Notice";
+import { SectionHead } from "../../components/Page";
+import { toneOf, toneStyle } from "../../components/StateChip";
+import { Ago } from "../../components/Time";
+import { happenings } from "./activity";
+import classes from "./OverviewPage.module.css";
+
+const SHOWN = 12;
+
+/** What happened last to the caller's jobs. */
+export function ActivityCard() {
+  const query = useQuery({
+    ...someJobsQuery({ mine: true, limit: 50 }),
+    refetchInterval: useFallbackInterval(),
+  });
+  const items = query.data === undefined ? [] : happenings(query.data.results, SHOWN);
+  return (
+    <section className={`card ${classes.card}`} aria-label="Recent activity">
+      <SectionHead title="Recent activity">
+        <Link to="/jobs" search={{ mine: "1" }} className="link">
+          All my jobs
+        </Link>
+      </SectionHead>
+      {query.isPending ? (
+        Array.from({ length: 6 }, (_, index) => <Skeleton key={index} height={16} my={18} />)
+      ) : query.data === undefined ? (
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      ) : items.length === 0 ? (
+        <Empty
+          icon={<IconBolt size={20} />}
+          title="Nothing has happened yet"
+          action={<Button renderRoot={(props) => <Link to="/submit" {...props} />}>Submit a job</Button>}
+        >
+          Starts, ends and failures of your jobs are listed here.
+        </Empty>
+      ) : (
+        <ul className={classes.list}>
+          {items.map(({ job, at, verb, detail }) => (
+            <li key={job.id} className={classes.item}>
+              <Link to="/jobs/$jobId" params={{ jobId: String(job.id) }} className={classes.itemLink}>
+                <span className={classes.itemDot} style={toneStyle(toneOf(job.state))} aria-hidden="true" />
+                <span className={`${classes.what} truncate`}>
+                  <strong>{job.name}</strong> <span className={classes.verb}>{verb}</span>
+                </span>
+                <span className={classes.when}>
+                  <Ago at={at} />
+                </span>
+                <span className={classes.detail}>{detail}</span>
+              </Link>
+            </li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,47 @@
+import type { Job } from "../../api/types";
+import { causeOf } from "../../components/cause";
+import { plural } from "../../format/amount";
+
+/** The last thing that happened to a job, as a sentence about it. */
+export interface Happening {
+  job: Job;
+  at: string;
+  verb: string;
+  detail: string;
+}
+
+function endOf(job: Job): string {
+  const cause = causeOf(job);
+  if (job.state === "failed") return cause === null ? "failed" : `failed: ${cause.toLowerCase()}`;
+  return job.state === "cancelled" ? "was cancelled" : "succeeded";
+}
+
+export function happeningOf(job: Job): Happening {
+  const size = job.gpus_total === 0 ? "no GPU" : plural(job.gpus_total, "GPU");
+  const detail = `#${job.id} · ${job.vc} · ${size}`;
+  if (job.ended_at !== null) return { job, at: job.ended_at, verb: endOf(job), detail };
+  if (job.state === "active") {
+    return {
+      job,
+      at: job.started_at ?? job.submitted_at,
+      verb: job.started_at === null ? "is starting" : "started",
+      detail,
+    };
+  }
+  const cause = causeOf(job);
+  const place = job.position === null ? "" : ` · place ${job.position}`;
+  return {
+    job,
+    at: job.submitted_at,
+    verb: cause === null ? "was queued" : `waits: ${cause.toLowerCase()}`,
+    detail: detail + place,
+  };
+}
+
+/** The newest happenings first. */
+export function happenings(jobs: readonly Job[], limit: number): Happening[] {
+  return jobs
+    .map(happeningOf)
+    .sort((one, other) => Date.parse(other.at) - Date.parse(one.at))
+    .slice(0, limit);
+}

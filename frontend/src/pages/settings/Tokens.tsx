@@ -1,0 +1,201 @@
+import { Button, Modal, Select, Skeleton, TextInput } from "@mantine/core";
+import { IconKey, IconPlus } from "@tabler/icons-react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState, type SubmitEvent } from "react";
+
+import { createToken, revokeToken } from "../../api/client";
+import { messageOf } from "../../api/problem";
+import { tokensQuery } from "../../api/queries";
+import type { NewToken, Token } from "../../api/types";
+import { Confirm } from "../../components/Confirm";
+import { CopyButton } from "../../components/CopyButton";
+import { Empty, Failed } from "../../components/Notice";
+import { useNow } from "../../components/now";
+import { SectionHead } from "../../components/Page";
+import { Ago } from "../../components/Time";
+import { toast } from "../../components/toast";
+import { dateOnly } from "../../format/time";
+import classes from "./SettingsPage.module.css";
+
+const LIFETIMES = [
+  { value: "7d", label: "7 days" },
+  { value: "30d", label: "30 days" },
+  { value: "90d", label: "90 days" },
+  { value: "365d", label: "1 year" },
+];
+
+/** The caller's API tokens: made here, shown once, revoked here. */
+export function Tokens() {
+  const client = useQueryClient();
+  const query = useQuery(tokensQuery);
+  const [creating, setCreating] = useState(false);
+  const [revoking, setRevoking] = useState<Token | null>(null);
+  const refresh = () => client.invalidateQueries({ queryKey: tokensQuery.queryKey });
+  const tokens = query.data?.results ?? [];
+
+  const revoke = async (token: Token) => {
+    try {
+      await revokeToken(token.id);
+      toast("done", `Token ${token.name} is revoked`);
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await refresh();
+  };
+
+  return (
+    <section className={`card ${classes.card}`} aria-label="API tokens">
+      <SectionHead title="API tokens">
+        <Button
+          size="xs"
+          variant="default"
+          leftSection={<IconPlus size={14} />}
+          onClick={() => setCreating(true)}
+        >
+          New token
+        </Button>
+      </SectionHead>
+      <p className={classes.sub}>For the muster command and for scripts. A token can do what you can do.</p>
+      {query.isPending ? (
+        <Skeleton height={54} />
+      ) : query.data === undefined ? (
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      ) : tokens.length === 0 ? (
+        <Empty icon={<IconKey size={20} />} title="No tokens">
+          Make one to use the command line or the REST API.
+        </Empty>
+      ) : (
+        <ul className={classes.list}>
+          {tokens.map((token) => (
+            <TokenRow key={token.id} token={token} onRevoke={() => setRevoking(token)} />
+          ))}
+        </ul>
+      )}
+      <CreateToken opened={creating} onClose={() => setCreating(false)} onCreated={refresh} />
+      <Confirm
+        opened={revoking !== null}
+        title={`Revoke ${revoking?.name ?? ""}?`}
+        yes="Revoke token"
+        onClose={() => setRevoking(null)}
+        onYes={async () => {
+          if (revoking !== null) await revoke(revoking);
+        }}
+      >
+        Whatever uses it is refused from now on.
+      </Confirm>
+    </section>
+  );
+}
+
+function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
+  const now = useNow();
+  const expired = token.expires_at !== null && new Date(token.expires_at).getTime() < now;
+  return (
+    <li className={classes.token}>
+      <div style={{ minWidth: 0 }}>
+        <p className={`${classes.tokenName} truncate`}>{token.name}</p>
+        <p className={classes.meta}>
+          <span className="mono">{token.prefix}…</span>
+          {token.expires_at === null ? (
+            <span>never expires</span>
+          ) : (
+            <span className={expired ? classes.expired : undefined}>
+              {expired ? "expired" : "expires"} {dateOnly(token.expires_at)}
+            </span>
+          )}
+          <span>
+            {token.last_used_at === null ? "never used" : <>used {<Ago at={token.last_used_at} />}</>}
+          </span>
+        </p>
+      </div>
+      <Button size="xs" variant="default" onClick={onRevoke} aria-label={`Revoke ${token.name}`}>
+        Revoke
+      </Button>
+    </li>
+  );
+}
+
+interface CreateProps {
+  opened: boolean;
+  onClose: () => void;
+  onCreated: () => Promise<void>;
+}
+
+function CreateToken({ opened, onClose, onCreated }: CreateProps) {
+  const [name, setName] = useState("");
+  const [lifetime, setLifetime] = useState("30d");
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState("");
+  const [made, setMade] = useState<NewToken | null>(null);
+
+  const close = () => {
+    onClose();
+    setName("");
+    setRefusal("");
+    setMade(null);
+  };
+  const create = async (event: SubmitEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    setRefusal("");
+    try {
+      setMade(await createToken(name.trim(), lifetime));
+      await onCreated();
+    } catch (error) {
+      setRefusal(messageOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  return (
+    <Modal
+      opened={opened}
+      onClose={close}
+      title={made === null ? "New API token" : "Your new token"}
+      closeOnClickOutside={made === null}
+      closeButtonProps={{ "aria-label": "Close" }}
+    >
+      {made === null ? (
+        <form className={classes.form} onSubmit={(event) => void create(event)}>
+          <TextInput
+            label="Name"
+            placeholder="laptop"
+            data-autofocus
+            required
+            withAsterisk={false}
+            maxLength={100}
+            value={name}
+            error={refusal === "" ? undefined : refusal}
+            onChange={(event) => setName(event.currentTarget.value)}
+          />
+          <Select
+            label="Expires after"
+            data={LIFETIMES}
+            value={lifetime}
+            onChange={(value) => setLifetime(value ?? "30d")}
+          />
+          <div className={classes.buttons}>
+            <Button variant="default" onClick={close}>
+              Back
+            </Button>
+            <Button type="submit" loading={busy} disabled={name.trim() === ""}>
+              Create token
+            </Button>
+          </div>
+        </form>
+      ) : (
+        <div className={classes.form}>
+          <p className={classes.note}>Copy it now: it is not shown again.</p>
+          <div className={classes.secret}>
+            <code aria-label="Token">{made.token}</code>
+            <CopyButton text={made.token} label="Copy token" />
+          </div>
+          <div className={classes.buttons}>
+            <Button onClick={close}>Done</Button>
+          </div>
+        </div>
+      )}
+    </Modal>
+  );
+}

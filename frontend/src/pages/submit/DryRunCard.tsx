@@ -1,0 +1,106 @@
+import { Loader } from "@mantine/core";
+import { IconBulb, IconCheck, IconClock, IconX } from "@tabler/icons-react";
+import type { ReactNode } from "react";
+
+import { Unreachable, type FieldError } from "../../api/problem";
+import type { DryRun } from "../../api/types";
+import { ordinal, plural } from "../../format/amount";
+import { holdWords } from "../../format/words";
+import classes from "./DryRunCard.module.css";
+
+interface Props {
+  result: DryRun | undefined;
+  /** What is wrong with the text or with fields; nothing else is worth saying then. */
+  errors: readonly FieldError[];
+  failure: Error | null;
+  busy: boolean;
+  children: ReactNode;
+}
+
+type Mood = "yes" | "no" | "wait";
+
+function Line({ mood, children }: { mood: Mood; children: ReactNode }) {
+  const Icon = mood === "yes" ? IconCheck : mood === "no" ? IconX : IconClock;
+  return (
+    <li className={classes.line}>
+      <span className={classes.icon} data-mood={mood} aria-hidden="true">
+        <Icon size={13} stroke={2.6} />
+      </span>
+      <span>{children}</span>
+    </li>
+  );
+}
+
+function Verdict({ result }: { result: DryRun }) {
+  const { hold } = result;
+  return (
+    <>
+      <ul className={classes.lines}>
+        <Line mood="yes">
+          The spec is valid: {result.gpus_total === 0 ? "no GPU" : plural(result.gpus_total, "GPU")} in total
+        </Line>
+        <Line mood={result.feasible ? "yes" : "no"}>
+          {result.feasible ? "The cluster can run it" : "No node of the cluster can run it"}
+        </Line>
+        <Line mood={result.fits_quota ? "yes" : "no"}>
+          {result.fits_quota ? "It fits the quota" : "It does not fit the quota now"}
+        </Line>
+        {result.starts_now ? (
+          <Line mood="yes">It would start now</Line>
+        ) : (
+          <Line mood="wait">
+            It would wait
+            {result.position === null ? "" : `, ${ordinal(result.position)} in the queue`}
+            {hold === null ? "" : `: ${holdWords(hold.reason).toLowerCase()}`}
+          </Line>
+        )}
+      </ul>
+      {hold === null ? null : (
+        <div className={classes.hold}>
+          <p>{hold.detail}</p>
+          {hold.helps.map((help) => (
+            <p key={help} className={classes.help}>
+              <IconBulb size={15} aria-hidden="true" />
+              {help}
+            </p>
+          ))}
+        </div>
+      )}
+    </>
+  );
+}
+
+/** What would become of the job if it was submitted now. */
+export function DryRunCard({ result, errors, failure, busy, children }: Props) {
+  return (
+    <section className={`card ${classes.card}`} aria-label="Dry run">
+      <h2 className={classes.title}>
+        Dry run
+        {busy ? <Loader size={13} color="gray" aria-label="Checking" /> : null}
+      </h2>
+      <div aria-live="polite">
+        {errors.length > 0 ? (
+          <ul className={classes.lines}>
+            {errors.map((error) => (
+              <Line key={error.field + error.message} mood="no">
+                {error.field === "" ? null : <code className={classes.field}>{error.field}</code>}{" "}
+                {error.message}
+              </Line>
+            ))}
+          </ul>
+        ) : failure !== null ? (
+          <p className={classes.note}>
+            {failure instanceof Unreachable
+              ? "Muster does not answer; nothing could be checked."
+              : failure.message}
+          </p>
+        ) : result === undefined ? (
+          <p className={classes.note}>Checking whether it fits…</p>
+        ) : (
+          <Verdict result={result} />
+        )}
+      </div>
+      {children}
+    </section>
+  );
+}

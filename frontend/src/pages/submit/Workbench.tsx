@@ -1,0 +1,115 @@
+import { Button, Skeleton } from "@mantine/core";
+import { IconSend } from "@tabler/icons-react";
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { lazy, Suspense, useMemo, useRef, useState } from "react";
+
+import { randomId, submitJob } from "../../api/client";
+import { messageOf, Problem, type FieldError } from "../../api/problem";
+import { jobQuery } from "../../api/queries";
+import type { Spec } from "../../api/types";
+import { CopyButton } from "../../components/CopyButton";
+import { toast } from "../../components/toast";
+import { DryRunCard } from "./DryRunCard";
+import type { Mark } from "./SpecEditor";
+import { SpecForm } from "./SpecForm";
+import { parseSpec, rangeOf, setField } from "./specText";
+import classes from "./SubmitPage.module.css";
+import { useDryRun } from "./useDryRun";
+
+const SpecEditor = lazy(() => import("./SpecEditor"));
+
+const NONE: readonly FieldError[] = [];
+
+interface Props {
+  initial: string;
+  schema: Spec | undefined;
+  side: "both" | "form" | "yaml";
+}
+
+/** Form, YAML and dry run over one text. */
+export function Workbench({ initial, schema, side }: Props) {
+  const navigate = useNavigate();
+  const client = useQueryClient();
+  const [text, setText] = useState(initial);
+  const [sending, setSending] = useState(false);
+  const [refused, setRefused] = useState<{ text: string; fields: readonly FieldError[] } | null>(null);
+  // One key for one spec: a second click, or a retry after a lost answer, cannot make a second job.
+  const key = useRef({ spec: "", value: "" });
+
+  const parsed = useMemo(() => parseSpec(text), [text]);
+  const check = useDryRun(parsed.spec);
+  const fields = refused?.text === text ? refused.fields : parsed.error === null ? check.fields : NONE;
+  const errors = parsed.error === null ? fields : [{ field: "", message: parsed.error.message }];
+
+  const marks = useMemo<Mark[]>(() => {
+    if (parsed.error !== null) return [parsed.error];
+    return fields.map((field) => ({
+      ...(rangeOf(text, field.field) ?? { from: 0, to: 0 }),
+      message: field.message,
+    }));
+  }, [parsed, fields, text]);
+
+  const errorOf = (field: string): string | undefined =>
+    fields.find(
+      (each) =>
+        each.field === field ||
+        (!["retry", "checkpoint"].includes(field) && each.field.startsWith(`${field}.`)),
+    )?.message;
+
+  const submit = async () => {
+    if (parsed.spec === null) return;
+    const spec = JSON.stringify(parsed.spec);
+    if (key.current.spec !== spec) key.current = { spec, value: randomId() };
+    setSending(true);
+    try {
+      const job = await submitJob(parsed.spec, key.current.value);
+      client.setQueryData(jobQuery(job.id).queryKey, job);
+      void client.invalidateQueries({ queryKey: ["jobs"] });
+      toast("done", `Job #${job.id} is submitted`);
+      await navigate({ to: "/jobs/$jobId", params: { jobId: String(job.id) } });
+    } catch (error) {
+      if (error instanceof Problem && error.fields.length > 0) setRefused({ text, fields: error.fields });
+      else toast("failed", messageOf(error));
+    } finally {
+      setSending(false);
+    }
+  };
+
+  return (
+    <div className={classes.columns}>
+      {side === "yaml" ? null : (
+        <SpecForm
+          spec={parsed.spec}
+          errorOf={errorOf}
+          onChange={(path, value) => setText((old) => setField(old, path, value))}
+        />
+      )}
+      <div className={classes.right}>
+        {side === "form" ? null : (
+          <section className={`card ${classes.editor}`} aria-label="YAML">
+            <header className={classes.editorHead}>
+              <span className="mono">job.yaml</span>
+              <CopyButton text={text} label="Copy the YAML" />
+            </header>
+            <Suspense fallback={<Skeleton height="100%" radius={12} />}>
+              <SpecEditor value={text} marks={marks} schema={schema} onChange={setText} />
+            </Suspense>
+          </section>
+        )}
+        <DryRunCard result={check.result} errors={errors} failure={check.failure} busy={check.busy}>
+          <Button
+            size="md"
+            fullWidth
+            leftSection={<IconSend size={16} />}
+            loading={sending}
+            disabled={errors.length > 0}
+            onClick={() => void submit()}
+          >
+            Submit job
+          </Button>
+        </DryRunCard>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,28 @@
+import { cleanup } from "@testing-library/react";
+import { afterEach } from "vitest";
+
+afterEach(cleanup);
+
+// jsdom knows neither of these, and Mantine asks for both when it mounts.
+window.matchMedia = (query: string) =>
+  ({
+    matches: false,
+    media: query,
+    onchange: null,
+    addEventListener: () => undefined,
+    removeEventListener: () => undefined,
+    dispatchEvent: () => false,
+  }) as unknown as MediaQueryList;
+
+class NoResizeObserver implements ResizeObserver {
+  observe(): void {
+    /* jsdom has no layout, so nothing is ever resized */
+  }
+  unobserve(): void {
+    /* see observe */
+  }
+  disconnect(): void {
+    /* see observe */
+  }
+}
+window.ResizeObserver = NoResizeObserver;

@@ -1,0 +1,26 @@
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vitest/config";
+
+// `npm run dev` works against a Muster that runs elsewhere: MUSTER_URL says where.
+const server = process.env.MUSTER_URL ?? "http://127.0.0.1:8000";
+const serverPaths = ["/api", "/admin", "/static", "/healthz", "/readyz"];
+
+export default defineConfig({
+  plugins: [react()],
+  build: {
+    target: "es2023",
+    assetsDir: "assets",
+    // Log and spec text is rendered by us; a source map of it helps nobody who only runs the platform.
+    sourcemap: false,
+    chunkSizeWarningLimit: 700,
+  },
+  server: {
+    proxy: Object.fromEntries(serverPaths.map((path) => [path, { target: server }])),
+  },
+  test: {
+    environment: "jsdom",
+    setupFiles: ["./src/testing/setup.ts"],
+    include: ["src/**/*.test.{ts,tsx}"],
+    css: false,
+  },
+});
