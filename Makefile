@@ -48,7 +48,7 @@ up: setup ## the platform alone on this machine: web, workers, Postgres and Valk
 setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web pages (a second run takes no time)
 
 test: setup ## run the tests (Postgres and Valkey are started for them)
-	@$(PY) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test

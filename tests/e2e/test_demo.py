@@ -24,8 +24,8 @@ from muster_client.client import Client
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("ada", "grace", "otto")
 
-# One worker of a parallel run has them all: the runs follow one another on one state folder.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("demo")]
+# The tests follow one another on one state folder, so a parallel run must give them all to one worker (`--dist loadfile`).
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(frozen=True, slots=True)
