@@ -4,7 +4,7 @@
 2. Ship what is there in chunks that end at line ends where they can. A chunk whose answer was lost is sent again as it
    was, so that the platform never sees one that straddles its size.
 3. Where bytes are no longer in the spool, state the hole with the next chunk.
-4. Beyond the cap ship nothing while the job runs, and its newest part when it is over.
+4. Beyond the cap ship slowly, and what is newest if that is not enough; when the job is over, its newest part.
 5. When everything is shipped, tell size, holes and SHA-256.
 """
 
@@ -24,6 +24,8 @@ _log = logging.getLogger("nodeagent.logs")
 
 CHUNK_BYTES = 64 << 10
 BACKLOG_CHUNK_BYTES = 512 << 10
+PACE_BYTES_PER_S = 64 << 10
+"""How fast a log beyond its cap is shipped: a page still shows the newest, and a flood hurts nobody else."""
 _BACKLOG_BYTES = 1 << 20
 _LARGEST_TAIL_BYTES = 32 << 20
 _TOO_LARGE, _NOT_FOUND, _CONFLICT = 413, 404, 409
@@ -126,12 +128,15 @@ class LogStream:
 
     def _windows(self) -> List[Range]:
         """The ranges (ends excluded) that may be shipped now."""
-        head = self._cap - self._tail
-        if self._final is None:
-            return [(0, head)]
-        if self._final <= self._cap:
-            return [(0, self._final)]
-        return [(0, head), (self._final - self._tail, self._final)]
+        if self._final is not None:
+            if self._final <= self._cap:
+                return [(0, self._final)]
+            return [(0, self._cap), (max(self._cap, self._final - self._tail), self._final)]
+        if self._position < self._cap:
+            return [(0, self._cap)]
+        end = self._source.end()
+        behind = end - self._position > self._tail
+        return [(end - BACKLOG_CHUNK_BYTES if behind else 0, end)]
 
     def _read_chunk(self, position: int, until: int) -> Optional[_Chunk]:
         """The next bytes at or after `position` and before `until`, with the hole before them."""
@@ -172,7 +177,8 @@ class LogStream:
             self._gaps = 0
             if size > end:
                 self._skip_to(size)
-            return 0.0
+            paced = self._final is None and end > self._cap
+            return len(chunk.data) / PACE_BYTES_PER_S if paced else 0.0
         # The platform has less than we thought: go back to where it is. If that does not help, do not hurry.
         self._position = size
         self._gaps += 1

@@ -15,8 +15,8 @@ What the wire format leaves open is settled here:
 - Bytes given up after the last chunk are stated by `LogFinishRequest.holes` only, and `size` counts them. Holes are
   sorted and do not touch. `sha256` is that of all bytes outside the holes, in order; it is empty when the agent was
   restarted in the middle of a log that is larger than its spool (then only size and holes can be compared).
-- The agent keeps to `LaunchSpec.log_cap_bytes`: it ships the beginning live, and when the job is over the newest part,
-  with the hole between them stated.
+- Up to `LaunchSpec.log_cap_bytes` the agent ships everything, beyond it 64 KiB/s of what is newest, and when the job is
+  over its newest part (an eighth of the cap, at most 32 MiB), with holes between. The receiver chooses what to keep.
 - Signs of life are registrations and beats, nothing else. A job stops itself when the last answered one was sent
   longer ago than the larger of `LaunchSpec.stop_after_s` and the newest `Timers.stop_after_s`; SIGKILL follows after
   its grace.

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.client import Client
-from nodeagent.logstream import LogStream
+from nodeagent.logstream import BACKLOG_CHUNK_BYTES, PACE_BYTES_PER_S, LogStream
 from nodeagent.runtime.process.spool import SpoolReader, SpoolWriter
 from tests.agent.fake_platform import Allocation, FakePlatform
 
@@ -180,17 +180,28 @@ def test_after_a_restart_a_hash_that_cannot_be_known_is_left_out(platform: FakeP
     assert (log.allocation.finish.sha256, log.allocation.finish.holes) == ("", ())
 
 
-def test_beyond_the_cap_the_beginning_and_the_newest_part_are_kept(platform: FakePlatform, tmp_path: Path) -> None:
+def test_beyond_the_cap_it_goes_slowly(platform: FakePlatform, tmp_path: Path) -> None:
     log = Log(platform, tmp_path, cap=8000)
-    log.writer.append(lines(1000))
+    log.writer.append(lines(400))
+    assert log.stream.step() == 0.0
+    assert log.stream.step() == (len(lines(400)) - 8000) / PACE_BYTES_PER_S
     log.ship()
-    assert bytes(log.allocation.log) == lines(1000)[:7000]
-    log.writer.append(lines(1000, first=1000))
+    assert bytes(log.allocation.log) == lines(400)
+
+
+def test_a_flood_beyond_the_cap_is_shipped_from_its_newest_bytes(platform: FakePlatform, tmp_path: Path) -> None:
+    log = Log(platform, tmp_path, cap=800_000, spool_bytes=8 << 20)
+    log.writer.append(lines(30_000))
+    for _ in range(40):
+        log.stream.step()
+    assert bytes(log.allocation.log[:800_000]) == lines(30_000)[:800_000]
+    log.writer.append(lines(100_000, first=30_000))
     log.ship()
     log.finish()
-    whole = lines(2000)
-    assert log.allocation.kept() == whole[:7000] + whole[-1000:]
-    assert log.allocation.holes == [(7000, len(whole) - 1001)]
+    whole = lines(130_000)
+    assert len(log.allocation.log) == len(whole)
+    assert len(log.allocation.kept()) < 2_500_000
+    assert whole.endswith(bytes(log.allocation.log[-BACKLOG_CHUNK_BYTES:]))
 
 
 def test_bytes_that_are_lost_at_the_very_end_are_stated_when_it_is_finished(log: Log) -> None:
