@@ -102,7 +102,12 @@ class Job(models.Model):
             models.Index(fields=["pool", "id"], name="job_queued", condition=Q(state=JobState.QUEUED)),
             models.Index(fields=["pool", "id"], name="job_active", condition=Q(state=JobState.ACTIVE)),
             models.Index(
-                "vc", F("priority") * -1, "submitted_at", "id", name="job_queue_order", condition=Q(state=JobState.QUEUED)
+                "vc",
+                F("priority") * -1,
+                "submitted_at",
+                "id",
+                name="job_queue_order",
+                condition=Q(state=JobState.QUEUED),
             ),
             models.Index(fields=["tenant", "-id"], name="job_of_tenant"),
             models.Index(fields=["tenant", "state", "-id"], name="job_of_tenant_by_state"),

@@ -1,0 +1,131 @@
+"""Who may do what: every path against every part a caller can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import get_resolver
+
+from muster.accounts.models import User
+from muster.api.urls import v1
+from tests.api.asking import problem_of, require_described, send
+from tests.api.conftest import World
+
+SPEC = {"command": "true", "gpus": 1}
+ROLES = ("anonymous", "owner", "peer", "manager", "operator", "stranger")
+
+# method, path, body, then the status for each of ROLES. {job} is olivia's, in tenant vision; stan is a stranger to it.
+TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
+    ("GET", "/me", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/logout", None, (401, 204, 204, 204, 204, 204)),
+    ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),
+    ("DELETE", "/tokens/{token}", None, (401, 204, 404, 404, 404, 404)),
+    ("GET", "/jobs", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/jobs", SPEC, (401, 201, 201, 201, 422, 201)),
+    ("POST", "/jobs", {**SPEC, "vc": "vision-vc"}, (401, 201, 201, 201, 201, 422)),
+    ("POST", "/jobs", {**SPEC, "priority": "high"}, (401, 422, 422, 201, 422, 422)),
+    ("POST", "/jobs:batch", {"jobs": [SPEC]}, (401, 201, 201, 201, 201, 201)),
+    ("POST", "/jobs:dry-run", {**SPEC, "vc": "vision-vc"}, (401, 200, 200, 200, 200, 422)),
+    ("GET", "/jobs/{job}", None, (401, 200, 200, 200, 200, 404)),
+    ("PATCH", "/jobs/{job}", {"name": "better"}, (401, 200, 403, 200, 200, 404)),
+    ("POST", "/jobs/{job}:cancel", None, (401, 202, 403, 202, 202, 404)),
+    ("POST", "/jobs/{job}:requeue", None, (401, 202, 403, 202, 202, 404)),
+    ("POST", "/jobs/{job}:clone", None, (401, 201, 201, 201, 201, 404)),
+    ("GET", "/jobs/{job}/why", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/jobs/{job}/attempts", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/jobs/{job}/events", None, (401, 200, 200, 200, 200, 404)),
+    ("GET", "/vcs", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/pools", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/nodes", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/nodes/gpu01", None, (401, 200, 200, 200, 200, 200)),
+    ("PATCH", "/nodes/gpu01", {"action": "drain", "reason": "fans"}, (401, 403, 403, 403, 200, 403)),
+    ("GET", "/gpus", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/spec/schema", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/jobs/999999999", None, (401, 404, 404, 404, 404, 404)),
+    ("GET", "/nodes/gpu99", None, (401, 404, 404, 404, 404, 404)),
+]
+CASES = [
+    pytest.param((method, path, body), role, status, id=f"{role} {method} {path} {body or ''}")
+    for method, path, body, statuses in TABLE
+    for role, status in zip(ROLES, statuses, strict=True)
+]
+WITHOUT_LOGIN = {"/api/v1/login"}
+
+
+@pytest.mark.parametrize(("call", "role", "status"), CASES)
+def test_each_path_answers_each_caller_as_the_table_says(
+    call: tuple[str, str, Any], role: str, status: int, world: World, api: Callable[[User | None], Client]
+) -> None:
+    method, path, body = call
+    client = api(None if role == "anonymous" else world.user(role))
+    # The owner's client makes the token, so that there is one to revoke.
+    token = api(world.owner).get("/api/v1/tokens").json()["results"][0]["id"]
+    path = "/api/v1" + path.format(job=world.waiting.pk, token=token)
+    answer = send(client, method, path, body)
+    assert answer.status_code == status, answer.content
+    require_described(method, path, answer)
+    if status >= 400:
+        assert problem_of(answer)["detail"]
+
+
+def test_the_table_names_every_path_of_the_api() -> None:
+    named = {path.split("?")[0].split("{")[0] for _, path, _, _ in TABLE}
+    routes = {f"/{pattern.pattern}".split("<")[0] for pattern in v1}
+    assert routes - {"/login"} <= named | {"/nodes/"}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/nodes"])
+@pytest.mark.parametrize(
+    "authorization",
+    ["Bearer", "Bearer ", "Bearer wrong", "Bearer mst_" + "x" * 300, "bearer mst_\u00e9", "Bearer \x00", "Token x"],
+)
+def test_a_wrong_token_is_refused(path: str, authorization: str, world: World, client: Client) -> None:
+    answer = client.get(path, headers={"Authorization": authorization})
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert problem_of(answer)["type"] == "about:blank#unauthenticated"
+
+
+def test_a_wrong_token_is_refused_even_with_a_good_session(world: World, client: Client) -> None:
+    client.force_login(world.owner)
+    assert client.get("/api/v1/me").status_code == 200
+    assert client.get("/api/v1/me", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?tenant=vision", "?vc=vision-vc", "?owner=olivia", "?search=waiting", "?tag=project:seg"]
+)
+def test_no_filter_shows_another_tenants_jobs(query: str, world: World, api: Callable[[User | None], Client]) -> None:
+    results = api(world.stranger).get(f"/api/v1/jobs{query}").json()["results"]
+    assert {job["tenant"] for job in results} <= {"speech"}
+
+
+def test_a_job_is_not_found_by_its_number_in_another_tenant(world: World, api: Callable[[User | None], Client]) -> None:
+    found = api(world.stranger).get(f"/api/v1/jobs?search={world.waiting.pk}").json()["results"]
+    assert found == []
+
+
+def test_an_inactive_user_is_nobody(world: World, api: Callable[[User | None], Client], client: Client) -> None:
+    by_token = api(world.owner)
+    client.force_login(world.owner)
+    User.objects.filter(pk=world.owner.pk).update(is_active=False)
+    assert by_token.get("/api/v1/me").status_code == 401
+    assert client.get("/api/v1/me").status_code == 401
+
+
+def test_every_route_of_the_api_wants_a_login(client: Client, db: None) -> None:
+    open_routes = []
+    for pattern in get_resolver().url_patterns:
+        if str(pattern.pattern) != "api/v1/":
+            continue
+        for route in pattern.url_patterns:
+            path = "/api/v1/" + str(route.pattern).replace("<id:job_id>", "1").replace("<id:token_id>", "1")
+            path = path.replace("<name:name>", "gpu01")
+            answers = [client.generic(method, path).status_code for method in ("GET", "POST", "PATCH", "DELETE")]
+            if not set(answers) <= {401, 405}:
+                open_routes.append(path)
+    assert set(open_routes) == WITHOUT_LOGIN

@@ -1,0 +1,140 @@
+"""Pools, nodes, GPUs and virtual clusters, as those see them who share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from muster.accounts.models import User
+from muster.events.models import AuditEntry
+from muster.fleet.models import Gpu, GpuReading, Node
+from scheduler.lifecycle import NodeAdmin, NodeHealth
+from tests.api.asking import fields_of, require_described, send
+from tests.api.conftest import World
+from tests.factories import make_attempt, make_job, make_node
+
+Api = Callable[[User | None], Client]
+NODE = "/api/v1/nodes/gpu01"
+
+
+@pytest.mark.parametrize(("role", "sees"), [("peer", True), ("operator", True), ("stranger", False)])
+def test_whose_job_holds_a_gpu_is_told_to_its_tenant_only(role: str, sees: bool, world: World, api: Api) -> None:
+    client = api(world.user(role))
+    gpus = client.get("/api/v1/gpus").json()["results"]
+    assert [gpu["busy"] for gpu in gpus] == [True, True, False, False]
+    job = {"id": world.running.pk, "name": "running", "owner": "olivia", "tenant": "vision"}
+    assert [gpu["job"] for gpu in gpus] == [job if sees else None] * 2 + [None, None]
+    assert client.get(NODE).json()["gpus"] == gpus
+    if not sees:
+        everything = b"".join(client.get(f"/api/v1/{path}").content for path in ("nodes", "gpus", "pools", "vcs"))
+        assert b"olivia" not in everything
+        assert b"vision" not in everything
+
+
+def test_a_node_tells_what_is_used_of_it(world: World, api: Api) -> None:
+    answer = api(world.owner).get(NODE)
+    node = answer.json()
+    assert (node["cpus"], node["cpus_used"]) == (64, world.running.cpus)
+    assert (node["memory_mib"], node["memory_used_mib"]) == (262_144, 1024)
+    assert (node["admin"], node["health"], node["reason"]) == ("active", "ready", None)
+    assert node["last_seen_at"] is not None
+
+
+def test_a_node_that_no_agent_has_joined_was_never_seen(world: World, api: Api) -> None:
+    make_node(world.pool, "gpu02", health=NodeHealth.PENDING)
+    assert api(world.owner).get("/api/v1/nodes/gpu02").json()["last_seen_at"] is None
+
+
+def test_the_newest_reading_of_a_gpu_is_told(world: World, api: Api) -> None:
+    gpu = Gpu.objects.get(uuid="GPU-gpu01-0")
+    GpuReading.objects.create(gpu=gpu, utilization=93.5, memory_used_mib=2048, power_w=250, temperature_c=61)
+    answer = api(world.owner).get("/api/v1/gpus")
+    require_described("GET", "/api/v1/gpus", answer)
+    first, second = answer.json()["results"][:2]
+    keys = ("utilization", "memory_used_mib", "power_w", "temperature_c")
+    assert [first[key] for key in keys] == [93.5, 2048, 250, 61]
+    assert [second[key] for key in keys] == [None] * 4
+
+
+def test_a_retired_node_is_in_no_list(world: World, api: Api) -> None:
+    make_node(world.pool, "gpu09", admin=NodeAdmin.RETIRED)
+    client = api(world.owner)
+    assert [node["name"] for node in client.get("/api/v1/nodes").json()["results"]] == ["gpu01"]
+    assert {gpu["node"] for gpu in client.get("/api/v1/gpus").json()["results"]} == {"gpu01"}
+    assert client.get("/api/v1/pools").json()["results"][0]["nodes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "free"),
+    [
+        ({}, 2),
+        ({"admin": NodeAdmin.CORDONED}, 0),
+        ({"health": NodeHealth.DOWN}, 0),
+    ],
+)
+def test_free_gpus_are_those_that_a_job_could_get(change: dict[str, Any], free: int, world: World, api: Api) -> None:
+    Node.objects.filter(pk=world.node.pk).update(**change)
+    (pool,) = api(world.owner).get("/api/v1/pools").json()["results"]
+    assert pool["gpus"] == [{"type": "A100", "total": 4, "used": 2, "free": free}]
+
+
+def test_a_virtual_cluster_tells_what_it_holds_and_waits_for(world: World, api: Api) -> None:
+    make_job(world.vc, world.peer)
+    (vc,) = api(world.peer).get("/api/v1/vcs").json()["results"]
+    assert vc == {
+        "name": "vision-vc",
+        "tenant": "vision",
+        "pool": "main",
+        "quotas": [{"gpu_type": "A100", "gpus": 8, "used": 2}],
+        "waiting": 2,
+        "active": 1,
+    }
+
+
+def test_what_is_held_beyond_any_quota_stays_visible(world: World, api: Api) -> None:
+    node = make_node(world.pool, "gpu02", gpus=1, gpu_type="V100")
+    make_attempt(make_job(world.vc, world.owner), [node])
+    (vc,) = api(world.owner).get("/api/v1/vcs").json()["results"]
+    assert {"gpu_type": "V100", "gpus": 0, "used": 1} in vc["quotas"]
+
+
+@pytest.mark.parametrize(
+    ("action", "start", "end"),
+    [("cordon", "active", "cordoned"), ("drain", "active", "draining"), ("resume", "draining", "active")],
+)
+def test_an_operator_changes_a_node_with_a_reason(action: str, start: str, end: str, world: World, api: Api) -> None:
+    Node.objects.filter(pk=world.node.pk).update(admin=start)
+    answer = send(api(world.operator), "PATCH", NODE, {"action": action, "reason": "new fans"})
+    require_described("PATCH", NODE, answer)
+    assert (answer.json()["admin"], answer.json()["reason"]) == (end, "new fans")
+    assert AuditEntry.objects.filter(actor="oscar", object_type="node", object_id="gpu01").exists()
+
+
+def test_a_change_that_the_state_does_not_allow_is_a_conflict(world: World, api: Api) -> None:
+    answer = send(api(world.operator), "PATCH", NODE, {"action": "resume", "reason": "why not"})
+    assert answer.status_code == 409
+    require_described("PATCH", NODE, answer)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"action": "explode", "reason": "x"}, "action"),
+        ({"action": "cordon"}, "reason"),
+        ({"action": "cordon", "reason": " "}, "reason"),
+        ({"action": "cordon", "reason": "a\nb"}, "reason"),
+        ({"action": "cordon", "reason": "x" * 501}, "reason"),
+        ({"reason": "x"}, "action"),
+    ],
+)
+def test_a_change_of_the_wrong_shape_is_refused_by_field(
+    body: dict[str, Any], field: str, world: World, api: Api
+) -> None:
+    answer = send(api(world.operator), "PATCH", NODE, body)
+    assert answer.status_code == 422
+    assert fields_of(answer) == [field]
+    world.node.refresh_from_db()
+    assert world.node.admin == NodeAdmin.ACTIVE

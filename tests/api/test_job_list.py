@@ -1,0 +1,205 @@
+"""The list of jobs: filters, pages, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from muster.accounts.models import User
+from muster.jobs.models import Job
+from scheduler.lifecycle import HoldReason, JobState, Reason
+from tests.api.asking import fields_of, require_described
+from tests.api.conftest import World
+from tests.factories import job_fields, make_attempt, make_job, make_node
+
+Api = Callable[[User | None], Client]
+
+COUNTS = Path(__file__).with_name("query_counts.json")
+
+
+def names(answer: Any) -> list[str]:
+    return [job["name"] for job in answer.json()["results"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["fourth", "third", "running", "waiting"]),
+        ("state=queued", ["third", "waiting"]),
+        ("state=queued,failed", ["fourth", "third", "waiting"]),
+        ("state=queued&state=active", ["third", "running", "waiting"]),
+        ("vc=vision-vc", ["fourth", "third", "running", "waiting"]),
+        ("vc=nowhere", []),
+        ("tenant=speech", []),
+        ("owner=pete", ["third"]),
+        ("mine=1", ["fourth", "running", "waiting"]),
+        ("mine=0", ["fourth", "third", "running", "waiting"]),
+        ("tag=project:seg", ["third", "waiting"]),
+        ("tag=project:seg&tag=stage:2", ["third"]),
+        ("tag=project:other", []),
+        ("search=RUN", ["running"]),
+        ("search=%25", []),
+        ("search=nothing", []),
+        ("limit=2", ["fourth", "third"]),
+        ("owner=pete&state=failed", []),
+    ],
+)
+def test_each_filter_narrows_the_list(query: str, expected: list[str], world: World, api: Api) -> None:
+    make_job(world.vc, world.peer, name="third", tags={"project": "seg", "stage": "2"})
+    make_job(world.vc, world.owner, name="fourth", state=JobState.FAILED)
+    assert names(api(world.owner).get(f"/api/v1/jobs?{query}")) == expected
+
+
+def test_a_number_finds_the_job_with_it(world: World, api: Api) -> None:
+    assert names(api(world.owner).get(f"/api/v1/jobs?search={world.running.pk}")) == ["running"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("state=waiting", "state.0"),
+        ("limit=0", "limit"),
+        ("limit=201", "limit"),
+        ("limit=many", "limit"),
+        ("limit=" + "9" * 5000, "limit"),
+        ("mine=perhaps", "mine"),
+        ("tag=nocolon", "tag.0"),
+        ("tag=a:%00", "tag.0"),
+        ("search=%00", "search"),
+        ("owner=" + "x" * 151, "owner"),
+        ("cursor=AAAA", "cursor"),
+        ("cursor=%00", "cursor"),
+        ("cursor=MS0y", "cursor"),
+        ("cursor=OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk", "cursor"),
+        ("cursor=%C3%A4", "cursor"),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused_by_name(query: str, field: str, world: World, api: Api) -> None:
+    answer = api(world.owner).get(f"/api/v1/jobs?{query}")
+    assert answer.status_code == 422
+    assert fields_of(answer) == [field]
+
+
+@pytest.mark.parametrize("search", ["9" * 40, "%F0%9F%98%80", "%", "\\", "'; DROP TABLE jobs_job; --", "%ED%A0%80"])
+def test_strange_searches_find_nothing(search: str, world: World, api: Api) -> None:
+    answer = api(world.owner).get("/api/v1/jobs", {"search": search})
+    assert answer.status_code == 200
+    assert names(answer) == []
+
+
+def test_pages_show_every_job_once_even_while_new_ones_come(world: World, api: Api) -> None:
+    for number in range(7):
+        make_job(world.vc, world.owner, name=f"job {number}")
+    client, seen, cursor = api(world.owner), [], ""
+    while True:
+        page = client.get(f"/api/v1/jobs?limit=2{cursor}").json()
+        seen += [job["name"] for job in page["results"]]
+        make_job(world.vc, world.owner, name="newcomer")
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert seen == [*(f"job {number}" for number in reversed(range(7))), "running", "waiting"]
+
+
+def test_the_last_full_page_has_no_next(world: World, api: Api) -> None:
+    assert api(world.owner).get("/api/v1/jobs?limit=2").json()["next"] is None
+
+
+def test_a_job_reads_as_the_contract_says(world: World, api: Api) -> None:
+    Job.objects.filter(pk=world.waiting.pk).update(
+        hold_reason=HoldReason.QUOTA, hold={"reason": "quota", "detail": "8 of 8", "helps": ["wait"], "evidence": {}}
+    )
+    answer = api(world.owner).get(f"/api/v1/jobs/{world.waiting.pk}")
+    require_described("GET", f"/api/v1/jobs/{world.waiting.pk}", answer)
+    job = answer.json()
+    assert job["hold"] == {"reason": "quota", "detail": "8 of 8", "helps": ["wait"]}
+    assert job["position"] == 1
+    assert job["failure"] is None
+    assert job["array"] is None
+    assert job["spec"]["command"] == "true"
+    assert job["links"]["logs"] == f"/api/v1/jobs/{world.waiting.pk}/logs"
+    assert job["submitted_at"].endswith("Z")
+    in_list = next(one for one in api(world.owner).get("/api/v1/jobs").json()["results"] if one["id"] == job["id"])
+    assert in_list == {key: value for key, value in job.items() if key not in {"spec", "cloned_from"}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "retries", "expected"),
+    [
+        (Reason.EXIT_NONZERO, 0, ("user", "none")),
+        (Reason.COMMAND_NOT_FOUND, 0, ("user", "none")),
+        (Reason.NODE_LOST, 3, ("infrastructure", "retry")),
+        (Reason.PREEMPTED, 0, ("platform", "none")),
+    ],
+)
+def test_a_failed_job_says_what_failed(
+    reason: Reason, retries: int, expected: tuple[str, str], world: World, api: Api
+) -> None:
+    job = make_job(
+        world.vc,
+        world.owner,
+        state=JobState.FAILED,
+        reason=reason,
+        reason_detail="as the agent put it",
+        retries_used=retries,
+        exit_code=1,
+    )
+    answer = api(world.owner).get(f"/api/v1/jobs/{job.pk}")
+    require_described("GET", f"/api/v1/jobs/{job.pk}", answer)
+    assert answer.json()["failure"] == {
+        "class": reason.value,
+        "category": expected[0],
+        "line": None,
+        "hint": "as the agent put it",
+        "reaction": expected[1],
+    }
+
+
+def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World, api: Api) -> None:
+    client = api(world.owner)
+    client.get("/api/v1/me")  # notes the token's use, once a minute
+    paths = ["jobs?limit=100", f"jobs/{world.running.pk}/attempts", "vcs", "pools", "nodes", "gpus", "tokens", "me"]
+
+    def counts() -> dict[str, int]:
+        found = {}
+        for path in paths:
+            with CaptureQueriesContext(
+                connection,
+            ) as queries:
+                assert client.get(f"/api/v1/{path}").status_code == 200
+            found[path.partition("?")[0].replace(str(world.running.pk), "{id}")] = len(queries)
+        return found
+
+    few = counts()
+    for number in range(30):
+        make_job(world.vc, world.owner, name=f"job {number}", state="failed" if number % 2 else "queued")
+    for _ in range(3):
+        node = make_node(world.pool, gpus=2)
+        make_attempt(make_job(world.vc, world.peer, gpus=2), [node])
+    assert counts() == few
+    assert few == json.loads(COUNTS.read_text())
+
+
+def test_a_hundred_jobs_of_a_hundred_thousand_come_without_reading_the_rest(world: World, api: Api) -> None:
+    rows = (
+        Job(**job_fields(world.vc, world.owner, state="succeeded" if number % 100 else "queued"))
+        for number in range(20_000)
+    )
+    Job.objects.bulk_create(rows, batch_size=2000)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE jobs_job")
+        cursor.execute(
+            "EXPLAIN (FORMAT JSON) SELECT id FROM jobs_job WHERE tenant_id = %s ORDER BY id DESC LIMIT 100",
+            [world.vision.pk],
+        )
+        plan = cursor.fetchone()[0][0]["Plan"]
+    assert "Index" in plan["Plans"][0]["Node Type"]
+    page = api(world.owner).get("/api/v1/jobs?limit=100").json()
+    assert len(page["results"]) == 100
