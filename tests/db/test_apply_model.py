@@ -27,7 +27,7 @@ from tests.factories import make_node, make_vc
 
 pytestmark = pytest.mark.django_db
 
-STEPS = 45
+STEPS = 90
 
 
 @dataclass
@@ -47,21 +47,21 @@ class History:
 
     def step(self) -> None:
         """One thing that happens, in both tellings."""
-        happen = self.random.choice(
-            [self.submit] * 5 + [self.cycle] * 4 + [self.claim] * 5 + [self.run] * 4 + [self.end] * 4
-            + [self.cancel, self.requeue, self.cordon, self.resume]
-        )  # fmt: skip
-        happen()
+        before = len(self.lines)
+        often = [self.submit] * 3 + [self.cycle] * 4 + [self.claim] * 6 + [self.run] * 5 + [self.end] * 5
+        self.random.choice([*often, self.cancel, self.requeue, self.cordon, self.resume, self.resume])()
+        if len(self.lines) == before:
+            return  # there was nobody to whom this could happen
         assert normal(pool_snapshot(self.world.pool, seed=0)) == normal(self.told), "\n".join(self.lines)
         assert unsound() == [], "\n".join(self.lines)
 
     def submit(self) -> None:
         gpu_type = self.random.choice(["", "A100:", "V100:"])
-        gpus, nodes = self.random.choice([0, 1, 1, 2, 3, 4]), self.random.choice([1, 1, 1, 2, 3])
+        gpus, nodes = self.random.choice([0, 1, 1, 2, 2, 3]), self.random.choice([1, 1, 1, 1, 2, 3])
         spec: dict[str, Any] = {
             "gpus": f"{gpu_type}{gpus}",
             "nodes": nodes,
-            "cpus": self.random.choice([1, 4, 20]),
+            "cpus": self.random.choice([1, 4, 25]),
             "memory": "1GiB",
             "vc": self.random.choice(self.vcs),
             "priority": self.random.choice(["low", "normal"]),
@@ -247,7 +247,7 @@ def normal(snapshot: model.Snapshot) -> model.Snapshot:
     )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("skip_blocked", [True, False])
 def test_postgres_and_the_model_tell_the_same_story(seed: int, skip_blocked: bool) -> None:
     world = make_world(nodes=2, gpus=4, quota=6, policy_params={"skip_blocked": skip_blocked})
@@ -261,7 +261,7 @@ def test_postgres_and_the_model_tell_the_same_story(seed: int, skip_blocked: boo
     )
     for _ in range(STEPS):
         history.step()
-    assert any(line.startswith("end") for line in history.lines)
+    assert any("Place(" in line for line in history.lines)
 
 
 def test_the_history_reaches_every_kind_of_step() -> None:
