@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -139,3 +140,17 @@ def test_only_whose_token_was_revoked_gets_a_new_one(cluster: Path, tmp_path: Pa
     revoke_token(user=grace, token_id=grace.tokens.get().pk)
     _, renewed = prepare_people(path, url=URL, tenants=prepare_tenants())
     assert renewed == ["grace"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's agents change the user of a job")
+@pytest.mark.parametrize("python_is_there", [True, False])
+def test_jobs_get_a_user_of_their_own_if_it_can_run_python(
+    cluster: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch, python_is_there: bool
+) -> None:
+    if python_is_there:
+        (open_folder / "python3").write_text("#!/bin/sh\n")
+        (open_folder / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(open_folder))
+    prepare_people(open_folder / "demo.json", url=URL, tenants=prepare_tenants())
+    uids = set(User.objects.values_list("uid", flat=True))
+    assert (None not in uids and len(uids) == 3) if python_is_there else uids == {None}

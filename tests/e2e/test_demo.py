@@ -24,7 +24,7 @@ from muster_client.client import Client
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("ada", "grace", "otto")
 
-# The tests follow one another on one state folder, so a parallel run must give them all to one worker (`--dist loadfile`).
+# They follow one another on one state folder: a parallel run has to give them all to one worker (`--dist loadfile`).
 pytestmark = pytest.mark.timeout(300)
 
 

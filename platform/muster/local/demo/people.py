@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import secrets
+import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -67,7 +68,7 @@ def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tu
             or user_of_token(access.token) != user
             or not user.check_password(access.password)
         ):
-            user, access = _renew(person, user, uid=_free_uid(_FIRST_UID + 100 * number))
+            user, access = _renew(person, user, uid=_job_uid(_FIRST_UID + 100 * number))
             renewed.append(person.name)
         if person.role is not None and not Membership.objects.filter(user=user, tenant__name=person.tenant).exists():
             add_member(tenant=tenants[person.tenant], user=user, role=person.role, actor=ACTOR)
@@ -85,7 +86,7 @@ def read_people(path: Path) -> dict[str, Access]:
         return {}
 
 
-def _renew(person: Person, user: User | None, *, uid: int) -> tuple[User, Access]:
+def _renew(person: Person, user: User | None, *, uid: int | None) -> tuple[User, Access]:
     password = secrets.token_urlsafe(12)
     if user is None:
         user = create_user(username=person.name, password=password, operator=person.role is None, uid=uid, actor=ACTOR)
@@ -98,14 +99,40 @@ def _renew(person: Person, user: User | None, *, uid: int) -> tuple[User, Access
     return user, Access(password=password, token=secret, tenant=person.tenant)
 
 
-def _free_uid(uid: int) -> int:
-    """A Unix identity that no account of this machine has: agents that run as root start the user's jobs under it."""
-    while True:
-        try:
-            pwd.getpwuid(uid)
-        except KeyError:
-            return uid
+def _job_uid(uid: int) -> int | None:
+    """A Unix identity that no account of this machine has: agents that run as root start the user's jobs under it.
+
+    None where such a user could not run the examples, because the only Python lies in root's own folder.
+    """
+    while _is_taken(uid):
         uid += 1
+    return uid if os.geteuid() != 0 or _runs_python(uid) else None
+
+
+def _is_taken(uid: int) -> bool:
+    try:
+        pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    return True
+
+
+def _runs_python(uid: int) -> bool:
+    quiet = subprocess.DEVNULL
+    try:
+        tried = subprocess.run(
+            ["python3", "--version"],
+            user=uid,
+            group=uid,
+            extra_groups=[],
+            cwd="/",
+            stdout=quiet,
+            stderr=quiet,
+            check=False,
+        )
+    except OSError:
+        return False
+    return tried.returncode == 0
 
 
 def _write(path: Path, document: object) -> None:
