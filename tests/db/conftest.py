@@ -67,7 +67,15 @@ def server(_no_connection_stays: None, transactional_db: None) -> Iterator[str]:
     from muster.asgi import application
 
     config = uvicorn.Config(
-        application, host="127.0.0.1", port=0, log_config=None, lifespan="on", ws="none", timeout_graceful_shutdown=1
+        application,
+        host="127.0.0.1",
+        port=0,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        timeout_graceful_shutdown=1,
     )
     running = _Server(config)
     socket = config.bind_socket()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import F
 
-from muster.common.errors import Conflict
+from muster.common.errors import Conflict, Invalid
 from muster.fleet.models import Gpu, GpuReading, Node
 
 _BRANDS = {"nvidia", "tesla", "quadro", "geforce"}
@@ -69,13 +69,17 @@ def store_inventory(node: Node, reported: Reported) -> bool:
 
 def _store_gpus(node: Node, gpus: Iterable[ReportedGpu]) -> bool:
     reported = {gpu.uuid: gpu for gpu in gpus}
+    if len({gpu.index for gpu in reported.values()}) < len(reported):
+        raise Invalid.field("inventory.gpus", "two GPUs have the same index")
     elsewhere = Gpu.objects.filter(uuid__in=reported, present=True).exclude(node=node).select_related("node").first()
     if elsewhere:
         raise Conflict(f"GPU {elsewhere.uuid} belongs to node {elsewhere.node.name}, which still has it")
     known = {gpu.uuid: gpu for gpu in Gpu.objects.filter(uuid__in=reported) | Gpu.objects.filter(node=node)}
     gone = [gpu.pk for uuid, gpu in known.items() if uuid not in reported and gpu.present]
-    # First those that went, so that their indexes are free for those that came.
+    # First those that went, and those that moved, so that their indexes are free for those that come.
     changed = bool(Gpu.objects.filter(pk__in=gone).update(present=False))
+    moved = [gpu.pk for uuid, gpu in known.items() if uuid in reported and gpu.index != reported[uuid].index]
+    Gpu.objects.filter(pk__in=moved).update(present=False)
     for uuid, gpu in reported.items():
         fields = {
             "node_id": node.pk,

@@ -64,6 +64,9 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
             _require_same(allocation, log, chunk)
             if chunk.end <= log.size:
                 return log.size
+        if log.finished_at is not None:
+            raise Conflict("the log is finished: its digest has been compared, and it grows no more")
+        if chunk.offset < log.size:
             rest = chunk.body[log.size - chunk.offset :]
             chunk = Chunk(log.size, rest, crc32(rest))
         holes = [tuple(hole) for hole in log.holes]
