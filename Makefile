@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test bench check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -49,6 +49,9 @@ setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web
 
 test: setup ## run the tests (Postgres and Valkey are started for them)
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
+	@$(PY) -m bench $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test

@@ -1,0 +1,135 @@
+"""`python -m bench`: measures the platform on this machine, beside Slurm where it is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from bench import cycle, limits, report
+from bench.figures import CYCLE, FIGURES, ITEMS, JOB_LIST, Series, figures_of
+from bench.home import own_home
+from bench.memory import PeakMemory
+from bench.plan import GPUS_PER_NODE, NODES, Plan, quick
+from bench.report import MUSTER, System
+from bench.slurm.cluster import missing, running_slurm
+from bench.slurm.config import PROFILES, Profile
+from bench.slurm.measure import measure as measure_slurm
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "build" / "bench"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measures, prints and stores; the exit status is 1 if `--check` finds a figure past its limit."""
+    signal.signal(signal.SIGTERM, _leave)
+    options = _options(argv)
+    plan = quick(options.only) if options.quick else Plan(items=options.only)
+    bounds = limits.read_limits(limits.PATH.read_text(), FIGURES)
+    console = Console()
+    started_at = datetime.now(UTC)
+    peers = [] if options.no_peer else _measure_peers(plan, console)
+    muster = _measure_muster(plan, console)
+    figures = figures_of(plan.items)
+    console.print()
+    console.print(report.figures_table(figures, muster, peers))
+    systems = [system for system in (muster, *peers) if system.series]
+    console.print(report.memory_table([system for system in systems if system.memory]))
+    for system in (muster, *peers):
+        console.print(f"{system.name}: {system.note}; load average at its start {system.load:.1f}", highlight=False)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{started_at:%Y-%m-%dT%H%M%SZ}.json"
+    document = report.as_json(figures, systems, plan, started_at=started_at, root=ROOT)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    console.print(f"All samples are in {path.relative_to(ROOT)}.", highlight=False)
+    if not options.check:
+        return 0
+    found = limits.excesses(figures, muster.values(figures), bounds)
+    for excess in found:
+        console.print(f"[red]✗[/] {excess}", highlight=False)
+    if not found:
+        console.print("[green]✓[/] every figure is within its limit", highlight=False)
+    return 1 if found else 0
+
+
+def _measure_peers(plan: Plan, console: Console) -> list[System]:
+    if not plan.needs_peer:
+        return []
+    reason = missing()
+    if reason:
+        return [System("Slurm", load=_load(), note=reason)]
+    return [_measure_slurm(profile, plan, console) for profile in PROFILES]
+
+
+def _measure_slurm(profile: Profile, plan: Plan, console: Console) -> System:
+    console.print(f"Measuring {profile.name} …", highlight=False)
+    load = _load()
+    slurm = running_slurm(profile, nodes=NODES, gpus_per_node=GPUS_PER_NODE)
+    with slurm as cluster, PeakMemory(cluster.groups) as memory:
+        series = measure_slurm(cluster, plan)
+    return System(profile.name, series, memory.peaks, load, profile.why)
+
+
+def _measure_muster(plan: Plan, console: Console) -> System:
+    console.print(f"Measuring {MUSTER} …", highlight=False)
+    load = _load()
+    series: Series = {}
+    peaks = {}
+    if CYCLE in plan.items:
+        series |= cycle.measure(samples=plan.cycles)
+    if plan.needs_platform:
+        with own_home() as home:
+            # These need Django's settings, which need the home.
+            from bench.live import jobs, listing  # noqa: PLC0415
+            from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
+
+            with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
+                series |= jobs.measure(stack, plan)
+                peaks = memory.peaks  # the peer has no list of old jobs, so what that costs is not compared
+                if JOB_LIST in plan.items:
+                    series |= listing.measure(stack, plan)
+    return System(MUSTER, series, peaks, load, "as `manage.py up` starts it, with two agents")
+
+
+def _options(argv: Sequence[str]) -> Namespace:
+    described = "\n".join(f"  {name:12} {text}" for name, text in ITEMS.items())
+    parser = ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        epilog=f"items:\n{described}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", type=_items, default=tuple(ITEMS), metavar="ITEM,…", help="measure only these")
+    parser.add_argument("--quick", action="store_true", help="few samples: to try a change, not to publish")
+    parser.add_argument("--no-peer", action="store_true", help="leave Slurm out")
+    parser.add_argument("--check", action="store_true", help=f"fail if a limit in {limits.PATH.name} is passed")
+    return parser.parse_args(argv)
+
+
+def _items(text: str) -> tuple[str, ...]:
+    wanted = text.split(",")
+    unknown = sorted(set(wanted) - set(ITEMS))
+    if unknown:
+        raise ArgumentTypeError(f"there is no item {unknown[0]!r}; there are {', '.join(ITEMS)}")
+    return tuple(item for item in ITEMS if item in wanted)
+
+
+def _load() -> float:
+    return os.getloadavg()[0]
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """Ends as the signal should, but past every `finally`: what was started is stopped in one."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

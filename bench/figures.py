@@ -1,0 +1,83 @@
+"""The figures that the bench reports: which series each is made of, its goal, and which way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.samples import median, p95
+
+# What a system's measurements come in: a name and the values, in the order in which they were measured.
+Series = dict[str, list[float]]
+
+FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
+JOB_LIST, CYCLE = "job-list", "cycle"
+ITEMS: Mapping[str, str] = {
+    FIRST_LINE: "from submitting a job to its first line at the client",
+    SUBMIT: "how long the call that submits a job takes",
+    THROUGHPUT: "many one-GPU jobs that do nothing, from the first submit to the last end",
+    LOG_LINE: "from a job's print to the client that follows its log",
+    JOB_LIST: "a page of 100 jobs out of 100,000",
+    CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of the report, made of one series."""
+
+    key: str
+    title: str
+    unit: str
+    series: str
+    statistic: Callable[[Sequence[float]], float]
+    goal: float | None = None
+    higher_is_better: bool = False
+
+    @property
+    def item(self) -> str:
+        """The item that measures it."""
+        return self.key.partition(".")[0]
+
+    def of(self, series: Mapping[str, Sequence[float]]) -> float | None:
+        """The number for one system; None if the system was not measured."""
+        values = series.get(self.series)
+        return self.statistic(values) if values else None
+
+    def meets(self, value: float, bound: float) -> bool:
+        """Whether a value is on the good side of a bound."""
+        return value >= bound if self.higher_is_better else value <= bound
+
+
+def _times(stem: str, series: str, title: str, goals: tuple[float | None, float | None]) -> tuple[Figure, Figure]:
+    dot = "-" if "." in stem else "."
+    return (
+        Figure(f"{stem}{dot}p50", f"{title}, p50", "ms", series, median, goals[0]),
+        Figure(f"{stem}{dot}p95", f"{title}, p95", "ms", series, p95, goals[1]),
+    )
+
+
+FIGURES: tuple[Figure, ...] = (
+    *_times(FIRST_LINE, "first_line_ms", "submit to first line", (500, 1000)),
+    *_times(SUBMIT, "submit_ms", "submit call", (30, None)),
+    Figure("throughput.single", "jobs submitted one by one", "jobs/s", "throughput_single", median, 20, True),
+    Figure("throughput.batch", "jobs submitted at once", "jobs/s", "throughput_batch", median, None, True),
+    *_times("throughput.submit", "throughput_submit_ms", "submit call in that burst", (None, None)),
+    *_times(LOG_LINE, "log_line_ms", "log line to client", (None, 200)),
+    *_times(JOB_LIST, "job_list_ms", "100 jobs of 100,000", (None, 50)),
+    *_times("job-list.tenant", "job_list_tenant_ms", "100 jobs of one tenant", (None, 50)),
+    Figure("job-list.queries", "queries for 100 jobs", "queries", "job_list_queries", max),
+    Figure("job-list.queries-small", "queries for 10 jobs", "queries", "job_list_queries_small", max),
+    *_times("cycle.full", "cycle_full_ms", "decide, every GPU taken", (500, None)),
+    *_times("cycle.half", "cycle_half_ms", "decide, half of them free", (500, None)),
+    *_times("cycle.empty", "cycle_empty_ms", "decide, all of them free", (500, None)),
+    # On a machine with other work the clock says little; the processor's time hardly changes with it.
+    Figure("cycle.full-cpu", "decide, every GPU taken, CPU", "ms", "cycle_full_cpu_ms", median),
+    Figure("cycle.half-cpu", "decide, half of them free, CPU", "ms", "cycle_half_cpu_ms", median),
+    Figure("cycle.empty-cpu", "decide, all of them free, CPU", "ms", "cycle_empty_cpu_ms", median),
+)
+
+
+def figures_of(items: Sequence[str]) -> list[Figure]:
+    """The figures of these items, in the order of the report."""
+    return [figure for figure in FIGURES if figure.item in items]

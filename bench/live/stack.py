@@ -1,0 +1,136 @@
+"""The real processes of the platform, and agents with emulated GPUs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.plan import GPUS_PER_NODE, NODES
+from muster.accounts.models import User
+from muster.accounts.services import create_token, create_user
+from muster.fleet.models import Node, Pool
+from muster.fleet.selectors import gpus_by_type
+from muster.fleet.services import create_node, create_pool
+from muster.local import children, processes
+from muster.local.children import Site
+from muster.local.places import agents_folder
+from muster.local.stack import running_stack
+from muster.local.supervisor import Supervisor
+from muster.tenants.roles import Role
+from muster.tenants.services import add_member, create_tenant, create_virtual_cluster, set_quota
+from scheduler.lifecycle import NodeHealth
+
+ACTOR = NAME = "bench"
+GPU_TYPE = "A100"
+_CPUS, _MEMORY_MIB = 64, 524_288
+_NODES_TIMEOUT_S = 60.0
+_POLL_S = 0.1
+_FIRST_UID = 47_900
+# The first of these words that a command line has names the group of a process.
+_GROUPS = {
+    "postgres": "Postgres",
+    "valkey-server": "Valkey",
+    "uvicorn": "web",
+    "beat": "beat",
+    "schedule": "worker schedule",
+    "default": "worker default",
+}
+_AGENTS = "agents, shims and jobs"
+_FIRST_WORD = re.compile(r"[ :]")
+
+
+class StackError(RuntimeError):
+    """The bench's own platform does not work here; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A platform with ready nodes, and the token of a user who may use all their GPUs."""
+
+    url: str
+    token: str
+
+
+@contextmanager
+def running_platform(home: Path, console: Console) -> Iterator[Stack]:
+    """The whole platform, which is gone when the block ends."""
+    with running_stack(home, port=_free_port(), console=console) as (site, supervisor):
+        pool = create_pool(name=NAME, actor=ACTOR)
+        _start_nodes(pool, site, supervisor)
+        yield Stack(site.local_url, _prepare_user(pool))
+
+
+def process_groups() -> dict[str, list[int]]:
+    """Every process below this one by what it is."""
+    found: dict[str, list[int]] = {name: [] for name in (*_GROUPS.values(), _AGENTS)}
+    for pid in processes.descendants(os.getpid()):
+        # Servers tell more in their first word: "postgres: muster muster [local] idle".
+        words = [Path(_FIRST_WORD.split(word, maxsplit=1)[0]).name for word in processes.command_line(pid)]
+        found[next((name for word, name in _GROUPS.items() if word in words), _AGENTS)].append(pid)
+    return found
+
+
+def new_user(name: str, *, operator: bool = False) -> User:
+    """A user with a password that nobody knows, and a Unix identity that no account of this machine has."""
+    password = secrets.token_urlsafe(24)
+    return create_user(username=name, password=password, operator=operator, uid=_free_uid(), actor=ACTOR)
+
+
+def new_token(user: User) -> str:
+    """A token of the user's."""
+    return create_token(user=user, name=NAME, expires_in=timedelta(days=1))[1]
+
+
+def _start_nodes(pool: Pool, site: Site, supervisor: Supervisor) -> None:
+    """Starts the agents, and returns when all nodes are ready and have reported their GPUs."""
+    folder = agents_folder(site.home)
+    for number in range(1, NODES + 1):
+        node, join_token = create_node(pool=pool, name=f"bench{number}", actor=ACTOR)
+        options = children.AgentOptions(
+            name=node.name,
+            gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
+            cpus=_CPUS,
+            memory_mib=_MEMORY_MIB,
+            join_token=join_token,
+        )
+        supervisor.start(children.agent(site, options, folder=folder))
+    end = time.monotonic() + _NODES_TIMEOUT_S
+    while (
+        Node.objects.filter(pool=pool).exclude(health=NodeHealth.READY).exists()
+        or gpus_by_type(pool.pk).get(GPU_TYPE, 0) < NODES * GPUS_PER_NODE
+    ):
+        if time.monotonic() >= end:
+            raise StackError(f"the nodes are not ready after {_NODES_TIMEOUT_S:.0f} s")
+        time.sleep(_POLL_S)
+
+
+def _prepare_user(pool: Pool) -> str:
+    tenant = create_tenant(name=NAME, actor=ACTOR)
+    vc = create_virtual_cluster(tenant=tenant, pool=pool, name=NAME, actor=ACTOR)
+    set_quota(vc=vc, gpu_type=GPU_TYPE, gpus=NODES * GPUS_PER_NODE, actor=ACTOR)
+    user = new_user(NAME)
+    add_member(tenant=tenant, user=user, role=Role.MEMBER, actor=ACTOR)
+    return new_token(user)
+
+
+def _free_uid() -> int:
+    taken = {entry.pw_uid for entry in pwd.getpwall()} | set(User.objects.values_list("uid", flat=True))
+    return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 1000) if uid not in taken)
+
+
+def _free_port() -> int:
+    with socket.socket() as door:
+        door.bind((children.HOST, 0))
+        port: int = door.getsockname()[1]
+        return port

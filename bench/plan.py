@@ -1,0 +1,51 @@
+"""How much is measured: the same for every system of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.figures import CYCLE, ITEMS, JOB_LIST
+
+NODES, GPUS_PER_NODE = 2, 8
+# Writes $1 lines with the time at which each was written, 20 a second.
+LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sleep 0.05; done'
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The items to measure and the number of samples of each."""
+
+    items: tuple[str, ...] = tuple(ITEMS)
+    warm_ups: int = 3
+    first_lines: int = 40
+    submits: int = 100
+    submit_pause_s: float = 0.1
+    jobs: int = 300
+    bursts: int = 3
+    talks: int = 2
+    lines: int = 150
+    listed_jobs: int = 100_000
+    lists: int = 60
+    cycles: int = 15
+
+    @property
+    def needs_platform(self) -> bool:
+        """Whether any item needs the platform to run."""
+        return bool(set(self.items) - {CYCLE})
+
+    @property
+    def needs_peer(self) -> bool:
+        """Whether any item can be measured on a peer too."""
+        return bool(set(self.items) - {CYCLE, JOB_LIST})
+
+
+def quick(items: tuple[str, ...]) -> Plan:
+    """A plan that takes a minute or two: for trying a change, not for figures to publish."""
+    return Plan(
+        items=items, warm_ups=1, first_lines=8, submits=20, jobs=100, bursts=1, talks=1, lines=60, lists=15, cycles=3
+    )
+
+
+def read_line_time(line: str) -> float:
+    """The time that a line of the talking job names."""
+    return float(line.removeprefix("at "))
