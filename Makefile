@@ -37,10 +37,11 @@ endif
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nARGS="…" passes options on, e.g. make demo ARGS="--once", make test ARGS="tests/unit -x".\n'
+	@printf '\nmake demo ONCE=1 ends when the jobs have, PORT=9000 chooses the port.\n'
+	@printf 'ARGS="…" passes options on, e.g. make test ARGS="tests/unit -x".\n'
 
 demo: setup ## a whole cluster on this machine: two emulated GPU nodes, three jobs, the web page
-	@$(PY) manage.py demo $(ARGS)
+	@$(PY) manage.py demo $(if $(ONCE),--once) $(ARGS)
 
 up: setup ## the platform alone on this machine: web, workers, Postgres and Valkey
 	@$(PY) manage.py up $(ARGS)
@@ -115,6 +116,6 @@ $(INSTALLED): frontend/package.json frontend/package-lock.json | $(SYNCED)
 
 $(BUILT): $(INSTALLED) $(FRONTEND_SOURCES)
 	@echo "Building the web pages"
-	@$(NPM) run --silent build
+	@$(NPM) run --silent build -- --logLevel warn
 	@touch $@
 endif
