@@ -19,7 +19,6 @@ from muster.common.errors import Invalid, MusterError
 from muster.events.hub import hub
 from muster.events.redis import node_channel
 from muster.fleet.leases import Unauthorized, node_of_credential
-from muster.fleet.models import Node
 from muster.jobs.uploads import open_code
 from muster.logs.store import Chunk, Gap, append, finish
 from nodeagent.protocol import (
@@ -65,7 +64,7 @@ async def beat(request: Request) -> Response:
 async def sync(request: Request) -> Response:
     """Exchange what runs for what should run; wait for news if there is none."""
     message = await _message(request, SyncRequest)
-    node = await _node(request)
+    node = await in_thread(node_of_credential, _secret(request))
     loop = asyncio.get_running_loop()
     until = loop.time() + min(max(message.wait_s, 0.0), services.SYNC_WAIT_S)
     with hub.waiter(node_channel(node.pk)) as waiter:
@@ -101,9 +100,7 @@ async def log(request: Request) -> Response:
     chunk = _chunk(request, body)
     fence = _number(request, FENCE_HEADER)
     try:
-        size = await in_thread(
-            lambda: append(services.allocation_of(node_of_credential(secret), allocation_id, fence), chunk)
-        )
+        size = await in_thread(lambda: append(services.allocation_of(secret, allocation_id, fence), chunk))
     except Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
     return JSONResponse({"size": size}, status_code=202)
@@ -115,7 +112,7 @@ async def log_finish(request: Request) -> Response:
     secret, allocation_id = _secret(request), _id(request)
     await in_thread(
         lambda: finish(
-            services.allocation_of(node_of_credential(secret), allocation_id, message.fence),
+            services.allocation_of(secret, allocation_id, message.fence),
             size=message.size,
             sha256=message.sha256,
             holes=[(start, last + 1) for start, last in message.holes],
@@ -129,10 +126,6 @@ async def code(request: Request) -> Response:
     secret, sha256 = _secret(request), request.path_params["sha256"]
     await in_thread(lambda: services.require_code_of(node_of_credential(secret), sha256))
     return FileResponse(await in_thread(open_code, sha256), media_type="application/gzip")
-
-
-async def _node(request: Request) -> Node:
-    return await in_thread(node_of_credential, _secret(request))
 
 
 async def _message(request: Request, kind: type[M]) -> M:

@@ -12,9 +12,10 @@ from muster.agents.desired import DesiredSet, desired_set
 from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, NotFound
 from muster.common.models import DatabaseNow
+from muster.common.secrets import digest
 from muster.events.services import record, wake_pool
 from muster.fleet.inventory import Reported, ReportedGpu
-from muster.fleet.leases import register, renew, require_epoch
+from muster.fleet.leases import node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Gpu, GpuReading, Node, Pool
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, report_running
 from muster.jobs.models import Allocation
@@ -133,11 +134,16 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
     )
 
 
-def allocation_of(node: Node, allocation_id: int, fence: int) -> Allocation:
-    """The node's allocation under this fence, whatever its state: logs may come after the end."""
-    allocation = Allocation.objects.select_related("attempt__job__pool").filter(pk=allocation_id, node=node).first()
+def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
+    """The allocation of the secret's node under this fence, whatever its state: logs may come after the end."""
+    allocation = (
+        Allocation.objects.select_related("attempt__job__pool")
+        .filter(pk=allocation_id, node__credential_digest=digest(secret))
+        .first()
+    )
     if allocation is None:
-        raise NotFound("this node has no such allocation")
+        node = node_of_credential(secret)
+        raise NotFound(f"node {node.name} has no such allocation")
     if allocation.attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
     return allocation

@@ -14,7 +14,7 @@ from psycopg2.extras import NumericRange
 
 from muster.common.clock import database_now
 from muster.dispatch.snapshot import locked_snapshot
-from muster.events.services import record, wake_node
+from muster.events.services import record, recorded_together, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, Job
 from muster.jobs.transitions import move_job
@@ -49,7 +49,7 @@ def apply_place(pool: Pool, place: Place, config: CycleConfig, versions: dict[in
     taken in the documented order: virtual cluster, job, nodes by id; the claims lock themselves by their index.
     """
     try:
-        with transaction.atomic():
+        with transaction.atomic(), recorded_together():
             _apply(pool, place, config, versions)
     except _Refused as refusal:
         return Refusal(place.job_id, str(refusal))

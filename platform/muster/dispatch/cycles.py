@@ -64,7 +64,8 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     1. The lock of the pool is waited for; correctness does not depend on it, only the number of refusals does.
     2. The hint is deleted before the snapshot is taken, so that what changes afterwards sends a new one.
     3. The plan is carried out gang by gang; holds are written where they changed.
-    4. A cycle that was full asks for another one.
+    4. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
+       them does not: whatever refuses it would refuse the next one too, and the sweep comes back to it.
     """
     with _pool_lock(pool_id):
         pool = Pool.objects.get(pk=pool_id)
@@ -94,7 +95,7 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
                 "apply_ms": (applied - decided) * 1000,
             },
         )
-    if len(plan.places) >= MOST_PLACES or refusals:
+    if len(plan.places) >= MOST_PLACES or 0 < len(refusals) < len(plan.places):
         wake_pool(pool_id)
     return result
 
@@ -160,11 +161,12 @@ def _pool_lock(pool_id: int) -> Iterator[None]:
     The lock belongs to the database connection, so that a worker that dies lets go of it.
     """
     with connection.cursor() as cursor:
-        while True:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id])
+        locked: bool = cursor.fetchone()[0]
+        while not locked:
             holder = _holder(cursor, pool_id)
-            if _lock(cursor, pool_id):
-                break
-            if holder is not None and _holder(cursor, pool_id) == holder:
+            locked = _lock(cursor, pool_id)
+            if not locked and holder is not None and _holder(cursor, pool_id) == holder:
                 log.error("cycle_hangs pool=%s backend=%s: ended", pool_id, holder)
                 cursor.execute("SELECT pg_terminate_backend(%s)", [holder])
     try:
@@ -193,7 +195,8 @@ def _lock(cursor: CursorWrapper, pool_id: int) -> bool:
 def _holder(cursor: CursorWrapper, pool_id: int) -> int | None:
     """The database backend that has the pool's lock."""
     cursor.execute(
-        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted",
+        "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()"
+        " WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted",
         [_LOCK_SPACE, pool_id],
     )
     row = cursor.fetchone()
