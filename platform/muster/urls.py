@@ -28,7 +28,7 @@ urlpatterns = [
     re_path(r"^(?:api|agent)(?:/.*)?$", nowhere),
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
-    path("assets/<path:name>", site.asset),
+    re_path(r"^assets/(?P<name>.*)$", site.asset),
     re_path(r"^static(?:/.*)?$", nowhere),
     path("", site.page),
     path("<path:path>", site.page),

@@ -73,6 +73,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("a grace beyond the pool's", {"command": "x", "checkpoint": {"grace": "9999s"}}, "checkpoint.grace"),
     ("an unknown key inside", {"command": "x", "retry": {"maxx": 1}}, "retry.maxx"),
     ("an archive that was not uploaded", {"command": "x", "code": {"upload": "0" * 64}}, "code.upload"),
+    ("a screening that is a mapping", {"command": "x", "screening": {}}, "screening"),
     ("a feature that is not there yet", {"command": "x", "image": "busybox"}, "image"),
     ("a list", ["command"], ""),
     ("a number", 7, ""),

@@ -29,7 +29,7 @@ class ContentSecurityPolicy:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
-        if request.path.startswith("/admin"):
+        if request.path.startswith("/admin/"):
             policy = ADMIN
         elif request.path.startswith(_DATA_PATHS):
             policy = DATA

@@ -114,7 +114,7 @@ def _workdir(text: str) -> str:
 
 
 def _screening(value: object) -> object:
-    if value in {"auto", "always"}:
+    if value in ("auto", "always"):  # not a set: the value may be a mapping, which has no hash
         raise ValueError(f"not supported yet: {value}; write never")
     return value
 

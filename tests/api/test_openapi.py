@@ -1,0 +1,116 @@
+"""The OpenAPI document: valid, complete, and kept by the answers to hundreds of made-up requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+import schemathesis.openapi
+from django.core.management import call_command
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
+from django.test import Client
+from django.urls import URLPattern, get_resolver
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from muster.accounts.models import User
+from muster.jobs.spec import json_schema
+from muster.wsgi import application
+from tests.api.asking import openapi
+from tests.api.conftest import World
+from tests.factories import make_token
+
+Api = Callable[[User | None], Client]
+
+# These answer outside Django's handler and have tests of their own.
+STREAMS = r"/(logs|stream|uploads)"
+
+
+def test_the_document_is_valid_and_made_without_a_warning(tmp_path: Any) -> None:
+    call_command("spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yml"))
+    assert (tmp_path / "schema.yml").stat().st_size > 10_000
+
+
+def test_every_path_of_the_api_is_described() -> None:
+    described = {path.replace("{", "<").replace("}", ">") for path in openapi()["paths"]}
+    for pattern in get_resolver().url_patterns:
+        if str(pattern.pattern) == "api/v1/":
+            for route in pattern.url_patterns:
+                assert isinstance(route, URLPattern)
+                path = f"/api/v1/{route.pattern}".replace("<id:", "<").replace("<name:", "<")
+                assert path in described
+
+
+def test_each_operation_has_a_name_of_its_own_and_tells_its_problems() -> None:
+    operations = [(path, one) for path, verbs in openapi()["paths"].items() for one in verbs.values()]
+    names = [operation["operationId"] for _, operation in operations]
+    assert len(names) == len(set(names))
+    for path, operation in operations:
+        if operation.get("security") != [{}] and path.startswith("/api"):
+            assert {"400", "503"} <= operation["responses"].keys(), operation["operationId"]
+
+
+def test_nothing_in_an_answer_is_left_to_guess() -> None:
+    """Every property of an answer is required: what may be missing is null instead."""
+    requests = {"JobSpec", "JobSpecCode", "JobSpecRetry", "JobSpecCheckpoint", "JobEdit"}
+    for name, schema in openapi()["components"]["schemas"].items():
+        if "properties" in schema and name not in requests and not name.endswith("Request"):
+            assert set(schema.get("required", [])) == set(schema["properties"]), name
+
+
+def test_the_schema_of_the_spec_is_a_json_schema(world: World, api: Api) -> None:
+    schema = api(world.owner).get("/api/v1/spec/schema").json()
+    assert schema == json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate({"command": "true", "gpus": "A100:4"}, schema)
+
+
+def test_the_document_is_served_as_yaml_and_as_json(db: None, client: Client) -> None:
+    yaml = client.get("/api/schema")
+    assert yaml.content.startswith(b"openapi: 3.1.0")
+    assert client.get("/api/schema?format=json").json()["info"]["title"] == "Muster"
+
+
+schema = schemathesis.openapi.from_wsgi("/api/schema?format=json", application).exclude(path_regex=STREAMS)
+
+
+@pytest.fixture
+def one_connection() -> Iterator[None]:
+    """Keeps the connection between requests, as Django's own test client does: it holds the test's transaction."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.mark.django_db
+@schema.parametrize()
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+def test_made_up_requests_get_answers_that_are_described(
+    case: schemathesis.Case, world: World, one_connection: None
+) -> None:
+    """No request breaks the server, and each answer has a status, a type and a shape that the document knows."""
+    headers = {"Authorization": f"Bearer {make_token(world.operator)}"}
+    case.call_and_validate(
+        headers=headers,
+        checks=[
+            schemathesis.checks.not_a_server_error,
+            status_code_conformance,
+            content_type_conformance,
+            response_schema_conformance,
+        ],
+    )
