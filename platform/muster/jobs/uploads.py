@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import tarfile
@@ -76,12 +77,13 @@ def check_archive(path: Path) -> None:
     """Refuse what is not a plain folder of files: links, devices, absolute paths, `..`, or far too much."""
     total = 0
     try:
-        with tarfile.open(path, "r|gz") as archive:
+        with gzip.open(path) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as archive:
             for count, member in enumerate(archive, start=1):
                 _check_member(member)
                 total += member.size
                 if count > MOST_FILES or total > LARGEST_UNPACKED:
                     raise TooLarge(f"more than {MOST_FILES} files or {LARGEST_UNPACKED >> 20} MiB when unpacked")
+            _read_to_the_end(unpacked)
     except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
         raise Invalid.field("code", f"not a tar.gz archive: {error}") from error
 
@@ -93,6 +95,15 @@ def _check_member(member: tarfile.TarInfo) -> None:
     parts = PurePosixPath(member.name).parts
     if member.name.startswith("/") or ".." in parts or not member.name.isprintable():
         raise Invalid.field("code", f"the path {name!r} is absolute, leaves the folder, or is not printable")
+
+
+def _read_to_the_end(unpacked: gzip.GzipFile) -> None:
+    """Read what follows the last file, so that gzip's own checksum is compared: half an archive is none."""
+    size = 0
+    while part := unpacked.read(1 << 20):
+        size += len(part)
+        if size > LARGEST_UNPACKED:
+            raise TooLarge(f"more than {LARGEST_UNPACKED >> 20} MiB when unpacked")
 
 
 def _digest(path: Path) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -17,7 +17,7 @@ from muster.api.streams import sse
 from muster.api.streams.callers import caller
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, MusterError
-from muster.events.hub import hub
+from muster.events.hub import Waiter, hub
 from muster.events.models import Event
 from muster.events.redis import EVENTS_CHANNEL
 from muster.events.selectors import EventCursor, after, newest
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 READ_AGAIN_AFTER_S = 5.0
 # Under load, events are read in handfuls; a page does not see the difference, and the database does.
 GATHER_S = 0.03
+UNSETTLED_AGAIN_AFTER_S = 0.1
 MOST_AT_ONCE = 500
 MOST_WAITING = 2000
 ALLOWED_AGAIN_EVERY_S = 30.0
@@ -56,41 +57,55 @@ class Feed:
 
     def __init__(self) -> None:
         self._listeners: set[_Listener] = set()
+        self._place: EventCursor | None = None
+        self._waiter: Waiter | None = None
 
-    @contextlib.contextmanager
-    def listener(self) -> Iterator[_Listener]:
-        """A listener for as long as the stream is open."""
+    @contextlib.asynccontextmanager
+    async def listener(self) -> AsyncIterator[_Listener]:
+        """A listener for as long as the stream is open: it is given everything that is stored from now on."""
         listener = _Listener()
         self._listeners.add(listener)
         try:
+            if self._place is None:
+                place = await in_thread(newest)
+                # Another stream may have opened meanwhile.
+                self._place = self._place or place
+                self._look_again()
             yield listener
         finally:
             self._listeners.discard(listener)
 
     async def run(self) -> None:
-        """Read until cancelled. Nobody is listening: nothing is read, and reading starts anew at the newest event."""
-        cursor: EventCursor | None = None
-        with hub.waiter(EVENTS_CHANNEL) as waiter:
+        """Read until cancelled; while nobody listens, nothing is read."""
+        self._place = None
+        with hub.waiter(EVENTS_CHANNEL) as self._waiter:
             while True:
-                await waiter.wait(READ_AGAIN_AFTER_S)
+                await self._waiter.wait(READ_AGAIN_AFTER_S)
                 await asyncio.sleep(GATHER_S)
                 try:
-                    cursor = await self._read(cursor) if self._listeners else None
+                    await self._read()
                 except MusterError as error:
                     log.warning("event_feed_waits error=%s", error)
 
-    async def _read(self, cursor: EventCursor | None) -> EventCursor:
-        if cursor is None:
-            cursor = await in_thread(_before_newest)
-        while True:
-            events = await in_thread(lambda place: list(after(place)[:MOST_AT_ONCE]), cursor)
+    async def _read(self) -> None:
+        if not self._listeners:
+            self._place = None
+        while self._place is not None:
+            events, unsettled = await in_thread(_behind, self._place)
             for event in events:
                 for listener in self._listeners:
                     listener.give(event)
             if events:
-                cursor = EventCursor(events[-1].tx, events[-1].pk)
+                self._place = EventCursor(events[-1].tx, events[-1].pk)
             if len(events) < MOST_AT_ONCE:
-                return cursor
+                if unsettled:
+                    # They were announced already, so nobody will wake us for them.
+                    asyncio.get_running_loop().call_later(UNSETTLED_AGAIN_AFTER_S, self._look_again)
+                return
+
+    def _look_again(self) -> None:
+        if self._waiter is not None:
+            self._waiter.wake()
 
 
 feed = Feed()
@@ -113,7 +128,7 @@ async def _events(user: User, topics: frozenset[str], job_ids: set[int]) -> Asyn
     names = await in_thread(_node_names)
     allowed = await in_thread(_tenant_ids, user)
     allowed_until = loop.time() + ALLOWED_AGAIN_EVERY_S
-    with feed.listener() as listener:
+    async with feed.listener() as listener:
         yield sse.event({"topic": "stream", "kind": "open", "job": None, "node": None, "at": None, "data": {}})
         while True:
             if loop.time() > allowed_until:
@@ -158,10 +173,11 @@ def _data(event: Event, topic: str, names: dict[int, str]) -> dict[str, object]:
     }
 
 
-def _before_newest() -> EventCursor:
-    # The event that woke us may be the newest one: start just before it rather than miss it.
-    place = newest()
-    return EventCursor(place.tx, place.id - 1)
+def _behind(place: EventCursor) -> tuple[list[Event], bool]:
+    """The next events, and whether more are stored that a running transaction could still slip in front of."""
+    events = list(after(place)[:MOST_AT_ONCE])
+    last = events[-1].tx if events else place.tx
+    return events, Event.objects.filter(tx__gt=last).exists()
 
 
 def _tenant_ids(user: User) -> frozenset[int] | None:

@@ -23,7 +23,7 @@ from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import get_job
 from muster.logs.selectors import Piece, attempt_of, is_over, log_file, pieces, rank_of
 from muster.logs.store import read_to_hole
-from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
 DEFAULT_READ, LARGEST_READ = 256 << 10, 4 << 20
 PIECES_AT_ONCE = 512 << 10
@@ -86,7 +86,7 @@ async def _download(attempt: Attempt, rank: int) -> AsyncIterator[bytes]:
 
 @dataclass(slots=True)
 class _Look:
-    """What one look at the job found."""
+    """What one look at the job found; `over` when nothing more is to be expected of the attempt."""
 
     job_state: str
     exit_code: int | None
@@ -117,40 +117,45 @@ class _Follower:
         while True:
             channels = [EVENTS_CHANNEL] + ([log_channel(self.attempt.pk)] if self.attempt else [])
             with hub.waiter(*channels) as waiter:
-                look = await in_thread(self._look)
+                given_up = ended_at is not None and loop.time() - ended_at > LAST_BYTES_WAIT_S
+                look = await in_thread(self._look, given_up)
                 for message in self._messages(look):
                     yield message
                 if look.found:
                     continue
-                if look.job_state in JOB_TERMINAL or (self.only is not None and look.over):
-                    ended_at = ended_at or loop.time()
-                    if look.over or loop.time() - ended_at > LAST_BYTES_WAIT_S:
-                        yield sse.event(
-                            {"state": look.job_state, "exit_code": look.exit_code}, name="end", event_id=self._id()
-                        )
-                        return
                 if look.attempt is not self.attempt:
                     self._turn_to(look.attempt)
+                    ended_at = None
                     continue
+                if look.over and (look.job_state in JOB_TERMINAL or self.only is not None):
+                    yield sse.event(
+                        {"state": look.job_state, "exit_code": look.exit_code}, name="end", event_id=self._id()
+                    )
+                    return
+                if self.attempt is not None and self.attempt.state in ATTEMPT_TERMINAL:
+                    ended_at = ended_at or loop.time()
                 if loop.time() > allowed_until:
                     await in_thread(get_job, self.user, self.job.pk)
                     allowed_until = loop.time() + ALLOWED_AGAIN_EVERY_S
                 await asyncio.sleep(LOOK_EVERY_S)
-                if not await waiter.wait(sse.KEEP_ALIVE_AFTER_S):
+                wait_s = sse.KEEP_ALIVE_AFTER_S
+                if ended_at is not None and not look.over:
+                    wait_s = min(wait_s, max(ended_at + LAST_BYTES_WAIT_S - loop.time(), 0))
+                if not await waiter.wait(wait_s):
                     yield sse.KEEP_ALIVE
 
-    def _look(self) -> _Look:
+    def _look(self, given_up: bool) -> _Look:
         # The state is read before the bytes: an end that is seen here has all its bytes in front of it.
         state, exit_code = Job.objects.values_list("state", "exit_code").get(pk=self.job.pk)
         newest = self.attempt
-        over = self.attempt is not None and is_over(self.attempt)
+        over = self.attempt is None or given_up or is_over(self.attempt)
         if self.attempt is not None:
             self.attempt.refresh_from_db(fields=["state"])
         found = pieces(self.attempt, cursor=self.cursor, rank=self.rank, largest=PIECES_AT_ONCE) if self.attempt else []
-        if not found and (self.attempt is None or over) and self.only is None:
+        if not found and over and self.only is None:
             after = self.attempt.number if self.attempt else 0
             newest = Attempt.objects.filter(job=self.job, number__gt=after).order_by("number").first() or self.attempt
-        return _Look(state, exit_code, newest, found, over or self.attempt is None)
+        return _Look(state, exit_code, newest, found, over)
 
     def _messages(self, look: _Look) -> list[bytes]:
         messages = []

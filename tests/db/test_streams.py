@@ -1,0 +1,597 @@
+"""What streams over HTTP: logs as they grow, events as they happen, uploads as they come."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from django.conf import settings
+from django.db import transaction
+from django.test import Client
+
+from muster.api.streams import logs as log_stream
+from muster.api.streams import uploads as upload_stream
+from muster.common.errors import Invalid
+from muster.events.services import record
+from muster.fleet.services import cordon_node
+from muster.jobs.attempts import lose_allocations
+from muster.jobs.models import Allocation, Attempt, CodeArchive
+from muster.jobs.services import cancel_job, requeue_job
+from muster.logs.store import Chunk, append, finish
+from scheduler.lifecycle import Reason
+from tests.db.stories import (
+    WAIT_S,
+    Other,
+    World,
+    claim,
+    cycle,
+    end,
+    let_pass,
+    live_attempt,
+    make_world,
+    place,
+    ranks,
+    run,
+    start,
+    submit,
+)
+from tests.factories import make_token, make_user
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+
+Say = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    name: str
+    id: str
+    data: Say
+
+
+@contextmanager
+def following(http: httpx.Client, path: str, **headers: str) -> Iterator[Iterator[Event]]:
+    """The events of a stream, one at a time."""
+    with http.stream("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}) as answer:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield _events(answer)
+
+
+def _events(answer: httpx.Response) -> Iterator[Event]:
+    fields: dict[str, str] = {}
+    for line in answer.iter_lines():
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif not line and fields:
+            yield Event(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"]))
+            fields = {}
+
+
+def until(events: Iterator[Event], name: str) -> Event:
+    """The next event of this name; what comes before it is passed over."""
+    return next(event for event in events if event.name == name)
+
+
+def client(server: str, user: Any) -> httpx.Client:
+    return httpx.Client(base_url=server, timeout=WAIT_S, headers={"Authorization": f"Bearer {make_token(user)}"})
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world(nodes=2)
+
+
+@pytest.fixture
+def http(server: str, world: World) -> Iterator[httpx.Client]:
+    with client(server, world.user) as http:
+        yield http
+
+
+@pytest.fixture
+def stranger(server: str) -> Iterator[httpx.Client]:
+    with client(server, make_world().user) as http:
+        yield http
+
+
+def say(allocation: Allocation, *texts: str | bytes) -> None:
+    """The rank prints each of the texts as one chunk."""
+    for text in texts:
+        body = text.encode() if isinstance(text, str) else text
+        offset = sum(allocation.log_chunks.values_list("size", flat=True))
+        append(allocation, Chunk(offset, body, 0))
+
+
+def all_is_said(attempt: Attempt) -> None:
+    """The agents close the attempt's logs."""
+    for allocation in ranks(attempt):
+        size = sum(allocation.log_chunks.values_list("size", flat=True))
+        finish(allocation, size=size, sha256="", holes=[])
+
+
+def succeed(attempt: Attempt) -> None:
+    for allocation in ranks(attempt):
+        end(allocation)
+    all_is_said(attempt)
+
+
+def log_path(of: Attempt, **query: object) -> str:
+    return f"/api/v1/jobs/{of.job_id}/logs?" + "&".join(f"{name}={value}" for name, value in query.items())
+
+
+class TestReading:
+    def test_a_job_that_has_not_started_has_an_empty_log(self, http: httpx.Client, world: World) -> None:
+        answer = http.get(f"/api/v1/jobs/{submit(world).pk}/logs")
+        assert (answer.status_code, answer.content, answer.headers["X-Muster-Size"]) == (200, b"", "0")
+
+    def test_bytes_are_read_from_an_offset_and_up_to_a_limit(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        say(ranks(attempt)[0], "0123456789", "abcdefghij")
+        answer = http.get(log_path(attempt, offset=5, limit=8))
+        assert answer.content == b"56789abc"
+        assert [answer.headers[f"X-Muster-{name}"] for name in ("Attempt", "Size", "Offset", "Next-Offset")] == [
+            "1",
+            "20",
+            "5",
+            "13",
+        ]
+        assert http.get(log_path(attempt, offset=20)).content == b""
+        assert http.get(log_path(attempt, offset=999)).headers["X-Muster-Next-Offset"] == "999"
+
+    def test_what_the_job_wrote_comes_byte_by_byte_as_plain_text(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        body = bytes(range(256)) + b"<script>alert(1)</script>\x1b]8;;x\x07"
+        say(ranks(attempt)[0], body)
+        answer = http.get(log_path(attempt))
+        assert answer.content == body
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+    def test_each_rank_and_each_attempt_has_its_own_log(self, http: httpx.Client, world: World) -> None:
+        first = start(world, nodes=2)
+        say(ranks(first)[0], "rank 0")
+        say(ranks(first)[1], "rank 1")
+        requeue_job(user=world.user, job=first.job)
+        for allocation in ranks(first):
+            end(allocation, Reason.KILLED_BY_SIGNAL)
+        cycle(world)
+        second = live_attempt(first.job)
+        claim(ranks(second)[0])
+        say(ranks(second)[0], "again")
+        assert http.get(log_path(first)).content == b"again"
+        assert http.get(log_path(first, attempt=1)).content == b"rank 0"
+        assert http.get(log_path(first, attempt=1, rank=1)).content == b"rank 1"
+        assert http.get(log_path(first, attempt=3)).status_code == 404
+        assert http.get(log_path(first, rank=2)).status_code == 404
+
+    def test_a_hole_is_stepped_over_and_shows_in_the_offsets(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        allocation = ranks(attempt)[0]
+        say(allocation, "before")
+        append(allocation, Chunk(100, b"after", 0, dropped=(6, 100)))
+        first = http.get(log_path(attempt))
+        assert (first.content, first.headers["X-Muster-Next-Offset"]) == (b"before", "6")
+        second = http.get(log_path(attempt, offset=6))
+        assert (second.content, second.headers["X-Muster-Offset"]) == (b"after", "100")
+        assert http.get(log_path(attempt, download=1)).content == b"beforeafter"
+
+    def test_a_download_is_an_attachment_of_every_byte(
+        self, http: httpx.Client, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log_stream, "LARGEST_READ", 7)
+        attempt = start(world)
+        body = bytes(range(100))
+        say(ranks(attempt)[0], body[:40], body[40:])
+        answer = http.get(log_path(attempt, download=1))
+        assert answer.content == body
+        name = f"job-{attempt.job_id}-attempt-1-rank-0.log"
+        assert answer.headers["content-disposition"] == f'attachment; filename="{name}"'
+
+    @pytest.mark.parametrize("query", ["offset=-1", "offset=x", "limit=1e9", "rank=%D9%A3", "attempt=0", "follow=yes"])
+    def test_a_wrong_number_is_named(self, http: httpx.Client, world: World, query: str) -> None:
+        answer = http.get(f"/api/v1/jobs/{submit(world).pk}/logs?{query}")
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
+
+    @pytest.mark.parametrize("query", [{}, {"follow": 1}, {"download": 1}])
+    def test_another_tenants_log_is_not_there(
+        self, stranger: httpx.Client, world: World, query: dict[str, object]
+    ) -> None:
+        assert stranger.get(log_path(start(world), **query)).status_code == 404
+
+    def test_without_a_token_nothing_is_read(self, server: str, world: World) -> None:
+        attempt = start(world)
+        assert httpx.get(server + log_path(attempt)).status_code == 401
+        wrong = httpx.get(server + log_path(attempt), headers={"Authorization": "Bearer mst_wrong"})
+        assert wrong.status_code == 401
+
+
+class TestFollowing:
+    def test_a_job_is_followed_from_the_queue_to_its_end(self, http: httpx.Client, world: World) -> None:
+        job = submit(world)
+        with following(http, f"/api/v1/jobs/{job.pk}/logs?follow=1") as events:
+            assert next(events) == Event("state", "", {"attempt": 0, "state": "queued", "job": "queued"})
+            cycle(world)
+            attempt = live_attempt(job)
+            (allocation,) = ranks(attempt)
+            claim(allocation)
+            run(allocation)
+            say(allocation, "hello\n")
+            first = until(events, "log")
+            assert (first.id, first.data) == ("1:6", {"attempt": 1, "offset": 0, "rank": 0, "text": "hello\n"})
+            say(allocation, "world\n")
+            assert until(events, "log").data == {"attempt": 1, "offset": 6, "rank": 0, "text": "world\n"}
+            end(allocation, Reason.EXIT_NONZERO, exit_code=3)
+            all_is_said(attempt)
+            last = until(events, "end")
+            assert (last.id, last.data) == ("1:12", {"state": "failed", "exit_code": 3})
+            assert list(events) == []
+
+    def test_bytes_that_come_after_the_end_of_the_job_are_followed_too(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        with following(http, log_path(attempt, follow=1)) as events:
+            until(events, "state")
+            end(ranks(attempt)[0])
+            say(ranks(attempt)[0], "late\n")
+            all_is_said(attempt)
+            assert until(events, "log").data["text"] == "late\n"
+            assert until(events, "end").data == {"state": "succeeded", "exit_code": 0}
+
+    def test_a_log_that_its_agent_never_closes_ends_after_a_while(
+        self, http: httpx.Client, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log_stream, "LAST_BYTES_WAIT_S", 0.1)
+        attempt = start(world)
+        say(ranks(attempt)[0], "hello\n")
+        end(ranks(attempt)[0])
+        with following(http, log_path(attempt, follow=1)) as events:
+            assert [event.name for event in events] == ["log", "state", "end"]
+
+    def test_a_reader_who_comes_back_misses_nothing_and_reads_nothing_twice(
+        self, http: httpx.Client, world: World
+    ) -> None:
+        attempt = start(world)
+        (allocation,) = ranks(attempt)
+        lines = [f"line {number}\n" for number in range(20)]
+        say(allocation, *lines[:10])
+        read: list[str] = []
+        last = ""
+        for _ in range(4):
+            with following(http, log_path(attempt, follow=1), **({"Last_Event_ID": last} if last else {})) as events:
+                for _ in range(3):
+                    event = until(events, "log")
+                    read.append(event.data["text"])
+                    last = event.id
+            if len(read) == 6:
+                say(allocation, *lines[10:])
+        succeed(attempt)
+        with following(http, log_path(attempt, follow=1), Last_Event_ID=last) as events:
+            read += [event.data["text"] for event in events if event.name == "log"]
+        assert read == lines
+
+    def test_a_reader_may_come_back_to_the_middle_of_a_chunk(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        say(ranks(attempt)[0], "0123456789")
+        succeed(attempt)
+        with following(http, log_path(attempt, follow=1), Last_Event_ID="1:4") as events:
+            assert until(events, "log").data == {"attempt": 1, "offset": 4, "rank": 0, "text": "456789"}
+
+    def test_all_ranks_come_in_the_order_in_which_they_spoke(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world, nodes=2)
+        first, second = ranks(attempt)
+        say(first, "a")
+        say(second, "b")
+        say(first, "c")
+        succeed(attempt)
+        with following(http, log_path(attempt, follow=1)) as events:
+            found = [(event.data["rank"], event.data["text"]) for event in events if event.name == "log"]
+        assert found == [(0, "a"), (1, "b"), (0, "c")]
+
+    def test_one_rank_can_be_followed_alone_and_come_back_to(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world, nodes=2)
+        first, second = ranks(attempt)
+        say(first, "a")
+        say(second, "bb")
+        say(first, "c")
+        say(second, "dd")
+        succeed(attempt)
+        with following(http, log_path(attempt, follow=1, rank=1)) as events:
+            found = [(event.id, event.data["text"]) for event in events if event.name == "log"]
+        assert found == [("1:2", "bb"), ("1:4", "dd")]
+        with following(http, log_path(attempt, follow=1, rank=1), Last_Event_ID="1:2") as events:
+            assert [event.data["text"] for event in events if event.name == "log"] == ["dd"]
+
+    def test_a_character_that_two_chunks_share_is_one_character(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        snow = "☃".encode()
+        say(ranks(attempt)[0], b"a" + snow[:1], snow[1:] + b"b", b"\xff")
+        succeed(attempt)
+        with following(http, log_path(attempt, follow=1)) as events:
+            text = "".join(event.data["text"] for event in events if event.name == "log")
+        assert text == "a☃b\ufffd"
+
+    def test_the_next_try_of_a_job_is_followed_without_asking(self, http: httpx.Client, world: World) -> None:
+        first = start(world)
+        with following(http, log_path(first, follow=1)) as events:
+            say(ranks(first)[0], "one\n")
+            assert until(events, "log").data["attempt"] == 1
+            requeue_job(user=world.user, job=first.job)
+            end(ranks(first)[0], Reason.KILLED_BY_SIGNAL)
+            all_is_said(first)
+            cycle(world)
+            second = live_attempt(first.job)
+            claim(ranks(second)[0])
+            say(ranks(second)[0], "two\n")
+            event = until(events, "log")
+            assert (event.id, event.data["attempt"], event.data["text"]) == ("2:4", 2, "two\n")
+            succeed(second)
+            assert until(events, "end").data["state"] == "succeeded"
+
+    def test_the_next_try_is_followed_though_the_log_of_a_lost_one_was_never_closed(
+        self, http: httpx.Client, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log_stream, "LAST_BYTES_WAIT_S", 0.1)
+        first = start(world)
+        with following(http, log_path(first, follow=1)) as events:
+            say(ranks(first)[0], "one\n")
+            until(events, "log")
+            node_id = ranks(first)[0].node_id
+            lose_allocations(
+                attempt_id=first.pk, node_id=node_id, reason=Reason.NODE_LOST, detail="gone", actor="platform"
+            )
+            cycle(world)
+            second = live_attempt(first.job)
+            claim(ranks(second)[0])
+            say(ranks(second)[0], "two\n")
+            assert until(events, "log").data["text"] == "two\n"
+
+    def test_a_reader_who_comes_back_to_the_first_try_of_a_finished_job_reads_the_second_too(
+        self, http: httpx.Client, world: World
+    ) -> None:
+        first = start(world)
+        say(ranks(first)[0], "one\n")
+        requeue_job(user=world.user, job=first.job)
+        end(ranks(first)[0], Reason.KILLED_BY_SIGNAL)
+        all_is_said(first)
+        cycle(world)
+        second = live_attempt(first.job)
+        claim(ranks(second)[0])
+        say(ranks(second)[0], "two\n")
+        succeed(second)
+        with following(http, log_path(first, follow=1), Last_Event_ID="1:4") as events:
+            assert [event.data.get("text", event.name) for event in events] == ["state", "two\n", "state", "end"]
+
+    def test_a_try_that_was_asked_for_by_number_is_followed_alone(self, http: httpx.Client, world: World) -> None:
+        first = start(world)
+        say(ranks(first)[0], "one\n")
+        requeue_job(user=world.user, job=first.job)
+        end(ranks(first)[0], Reason.KILLED_BY_SIGNAL)
+        all_is_said(first)
+        cycle(world)
+        with following(http, log_path(first, follow=1, attempt=1)) as events:
+            assert [event.data.get("text", event.name) for event in events] == ["one\n", "state", "end"]
+
+    def test_a_place_that_no_stream_gave_is_refused(self, http: httpx.Client, world: World) -> None:
+        answer = http.get(log_path(start(world), follow=1), headers={"Last-Event-ID": "nowhere"})
+        assert answer.status_code == 422
+
+
+class TestEvents:
+    def test_every_event_of_the_users_jobs_arrives_and_no_other_tenants(
+        self, http: httpx.Client, world: World, stranger: httpx.Client
+    ) -> None:
+        with following(http, "/api/v1/stream?topics=jobs") as events:
+            assert next(events).data["kind"] == "open"
+            other = make_world()
+            submit(other)
+            job = submit(world)
+            told = next(events).data
+            assert (told["topic"], told["kind"], told["job"]) == ("jobs", "job.submitted", job.pk)
+            submit(other)
+            cancel_job(user=world.user, job=job)
+            # Both are of one transaction, and the stream was quiet before.
+            assert [next(events).data["kind"] for _ in range(2)] == ["job.cancel_asked", "job.cancelled"]
+
+    def test_the_first_transaction_after_the_opening_arrives_whole(self, http: httpx.Client, world: World) -> None:
+        job = submit(world)
+        with following(http, "/api/v1/stream") as events:
+            next(events)
+            cancel_job(user=world.user, job=job)
+            assert [next(events).data["kind"] for _ in range(2)] == ["job.cancel_asked", "job.cancelled"]
+
+    def test_what_happened_before_the_opening_is_not_told(self, http: httpx.Client, world: World) -> None:
+        submit(world, name="before")
+        with following(http, "/api/v1/stream") as events:
+            next(events)
+            submit(world, name="after")
+            assert next(events).data["data"]["name"] == "after"
+
+    def test_events_come_in_the_order_in_which_they_can_be_seen_and_a_late_commit_is_not_lost(
+        self, http: httpx.Client, world: World
+    ) -> None:
+        job = submit(world)
+        written, may_commit = threading.Event(), threading.Event()
+
+        def write_and_wait() -> None:
+            with transaction.atomic():
+                record("job.late", actor="x", tenant_id=world.tenant.pk, job_id=job.pk)
+                written.set()
+                assert may_commit.wait(WAIT_S)
+
+        with following(http, "/api/v1/stream") as events:
+            next(events)
+            late = Other(write_and_wait)
+            assert written.wait(WAIT_S)
+            record("job.early", actor="x", tenant_id=world.tenant.pk, job_id=job.pk)
+            may_commit.set()
+            late.result()
+            assert [next(events).data["kind"] for _ in range(2)] == ["job.late", "job.early"]
+
+    def test_one_job_can_be_watched(self, http: httpx.Client, world: World) -> None:
+        watched, other = submit(world), submit(world)
+        with following(http, f"/api/v1/stream?topics=job:{watched.pk}") as events:
+            next(events)
+            cancel_job(user=world.user, job=other)
+            cancel_job(user=world.user, job=watched)
+            told = next(events).data
+            assert (told["topic"], told["job"]) == (f"job:{watched.pk}", watched.pk)
+
+    def test_nodes_are_told_by_name(self, http: httpx.Client, world: World) -> None:
+        with following(http, "/api/v1/stream?topics=nodes") as events:
+            next(events)
+            submit(world)
+            cordon_node(node=world.nodes[0], reason="fan", actor="op")
+            told = next(events).data
+            assert (told["topic"], told["kind"], told["node"]) == ("nodes", "node.cordoned", world.nodes[0].name)
+
+    def test_operators_see_every_tenants_jobs(self, server: str, world: World) -> None:
+        with client(server, make_user(operator=True)) as http, following(http, "/api/v1/stream") as events:
+            next(events)
+            job = submit(world)
+            assert next(events).data["job"] == job.pk
+
+    def test_a_placed_job_is_told_with_its_nodes(self, http: httpx.Client, world: World) -> None:
+        with following(http, "/api/v1/stream") as events:
+            next(events)
+            attempt = place(world)
+            told = [next(events).data for _ in range(3)]
+            assert [one["kind"] for one in told] == ["job.submitted", "job.active", "attempt.placed"]
+            assert told[2]["data"]["nodes"] == [ranks(attempt)[0].node.name]
+
+    @pytest.mark.parametrize("topics", ["tenants", "job:x", "job:1:2", ",".join(["jobs"] * 51)])
+    def test_an_unknown_topic_is_refused(self, http: httpx.Client, topics: str) -> None:
+        assert http.get(f"/api/v1/stream?topics={topics}").status_code == 422
+
+    def test_another_tenants_job_cannot_be_watched(self, stranger: httpx.Client, world: World) -> None:
+        assert stranger.get(f"/api/v1/stream?topics=job:{submit(world).pk}").status_code == 404
+
+    def test_without_a_token_nothing_is_told(self, server: str) -> None:
+        assert httpx.get(f"{server}/api/v1/stream").status_code == 401
+
+
+def archive_of(*members: tarfile.TarInfo | tuple[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for member in members:
+            if isinstance(member, tuple):
+                info, body = tarfile.TarInfo(member[0]), member[1]
+                info.size = len(body)
+                archive.addfile(info, io.BytesIO(body))
+            else:
+                archive.addfile(member)
+    return buffer.getvalue()
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def send(http: httpx.Client, body: bytes, sha256: str | None = None, **headers: str) -> httpx.Response:
+    named = hashlib.sha256(body).hexdigest() if sha256 is None else sha256
+    return http.post("/api/v1/uploads", content=body, headers={"X-Content-SHA256": named, **headers})
+
+
+def stored_files() -> list[Path]:
+    folder = Path(settings.STATE_FOLDER) / "code"
+    return [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
+
+
+GOOD = (("train.py", b"print('hello')"), ("src/model.py", b""))
+
+
+class TestUploads:
+    @pytest.fixture(autouse=True)
+    def _an_empty_store(self, tmp_path: Path, settings: Any) -> None:
+        settings.STATE_FOLDER = tmp_path
+
+    def test_an_archive_is_stored_once_by_its_digest(self, http: httpx.Client) -> None:
+        body = archive_of(*GOOD)
+        sha256 = hashlib.sha256(body).hexdigest()
+        first, second = send(http, body), send(http, body)
+        assert (first.status_code, first.json()) == (201, {"sha256": sha256, "size": len(body)})
+        assert second.status_code == 200
+        assert [path.read_bytes() for path in stored_files()] == [body]
+        assert http.head(f"/api/v1/uploads/{sha256}").status_code == 200
+
+    def test_what_only_others_have_uploaded_is_not_there(
+        self, http: httpx.Client, stranger: httpx.Client, world: World
+    ) -> None:
+        body = archive_of(*GOOD)
+        sha256 = send(stranger, body).json()["sha256"]
+        assert http.head(f"/api/v1/uploads/{sha256}").status_code == 404
+        with pytest.raises(Invalid, match="not uploaded"):
+            submit(world, code={"upload": sha256})
+        send(http, body)
+        assert http.head(f"/api/v1/uploads/{sha256}").status_code == 200
+        assert submit(world, code={"upload": sha256}).code_id == sha256
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param(archive_of(special("link", tarfile.SYMTYPE, "/etc/passwd")), id="a symbolic link"),
+            pytest.param(archive_of(special("link", tarfile.LNKTYPE, "train.py")), id="a hard link"),
+            pytest.param(archive_of(special("device", tarfile.CHRTYPE)), id="a device"),
+            pytest.param(archive_of(special("pipe", tarfile.FIFOTYPE)), id="a pipe"),
+            pytest.param(archive_of(("../evil", b"")), id="a way out"),
+            pytest.param(archive_of(("a/../../evil", b"")), id="a hidden way out"),
+            pytest.param(archive_of(("/etc/cron.d/evil", b"")), id="an absolute path"),
+            pytest.param(archive_of(("a\nb", b"")), id="a name with a line break"),
+            pytest.param(archive_of(*GOOD)[:-20], id="half an archive"),
+            pytest.param(b"not an archive", id="no archive"),
+            pytest.param(b"", id="nothing"),
+        ],
+    )
+    def test_what_is_no_plain_folder_of_files_is_refused_and_not_stored(self, http: httpx.Client, body: bytes) -> None:
+        answer = send(http, body)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "code")
+        assert not CodeArchive.objects.exists()
+        assert stored_files() == []
+
+    def test_a_body_with_another_digest_is_refused_and_not_stored(self, http: httpx.Client) -> None:
+        assert send(http, archive_of(*GOOD), sha256="0" * 64).status_code == 422
+        assert send(http, archive_of(*GOOD), sha256="none").status_code == 422
+        assert not CodeArchive.objects.exists()
+        assert stored_files() == []
+
+    def test_a_body_that_is_too_large_is_refused_and_not_stored(
+        self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(upload_stream, "LARGEST_ARCHIVE", 50)
+        assert send(http, archive_of(*GOOD)).status_code == 413
+        assert stored_files() == []
+
+    def test_a_session_must_show_its_csrf_token(self, server: str, world: World) -> None:
+        browser = Client()
+        browser.force_login(world.user)
+        cookies = {"sessionid": browser.cookies["sessionid"].value, "csrftoken": "t" * 32}
+        with httpx.Client(base_url=server, cookies=cookies) as http:
+            assert send(http, archive_of(*GOOD)).status_code == 403
+            assert send(http, archive_of(*GOOD), **{"X-CSRFToken": "u" * 32}).status_code == 403
+            assert stored_files() == []
+            assert send(http, archive_of(*GOOD), **{"X-CSRFToken": "t" * 32}).status_code == 201
+
+    def test_without_a_session_or_a_token_nothing_is_stored(self, server: str) -> None:
+        with httpx.Client(base_url=server) as http:
+            assert send(http, archive_of(*GOOD)).status_code == 401
+        assert stored_files() == []
+
+
+def test_a_user_who_is_no_longer_active_reads_nothing(server: str, world: World) -> None:
+    attempt = start(world)
+    let_pass(0, attempt, "placed_at")
+    with client(server, world.user) as http:
+        type(world.user).objects.filter(pk=world.user.pk).update(is_active=False)
+        assert http.get(log_path(attempt)).status_code == 401
