@@ -15,6 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
 django.setup()
 
 from a2wsgi import WSGIMiddleware  # noqa: E402  (Django must be set up before anything of ours is imported)
+from django.db import DatabaseError  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
@@ -52,7 +53,7 @@ async def _tick() -> None:
     while True:
         try:
             await in_thread(tick, "web")
-        except MusterError as error:
+        except (MusterError, DatabaseError) as error:  # the latter before the database is migrated
             log.warning("tick_failed error=%s", error)
         await asyncio.sleep(TICK_EVERY_S)
 

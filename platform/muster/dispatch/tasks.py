@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from celery import shared_task
 from celery.signals import worker_ready, worker_shutting_down
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.db.models import Sum
 from django.db.models.functions import Length
 from django.utils import timezone
@@ -75,7 +75,7 @@ class SweepTimer(threading.Thread):
             try:
                 reap()
                 sweep()
-            except DatabaseError as error:
+            except (DatabaseError, InterfaceError) as error:
                 log.warning("sweep_failed error=%s", error)
             finally:
                 close_old_connections()

@@ -1,0 +1,173 @@
+"""What a user does with jobs, over real processes: web, worker, agents, shims, and the `muster` command."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from muster_client.pack import pack_folder
+from tests.faults.cluster import FIRST_USER, ROOT, Cluster, processes_with, until
+
+NOISE_BYTES, NOISE_SEED = 3 << 20, 7
+# It stays until somebody ends it by force: its children inherit that they ignore SIGTERM.
+STUBBORN = "trap '' TERM; setsid sleep 1000 & echo stubborn; while true; do sleep 0.2; done"
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def upload(cluster: Cluster, folder: Path) -> str:
+    with pack_folder(folder) as archive:
+        return cluster.client().upload(archive)["sha256"]
+
+
+def muster(cluster: Cluster, folder: Path, *words: str) -> subprocess.Popen[str]:
+    """The command as a user starts it."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+    own = {"MUSTER_URL": cluster.url, "MUSTER_TOKEN": cluster.tokens[FIRST_USER], "MUSTER_CONFIG": str(folder / "conf")}
+    return subprocess.Popen(
+        [str(Path(sys.executable).with_name("muster")), *words],
+        env=env | own,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_job_is_submitted_prints_and_succeeds(cluster: Cluster) -> None:
+    job = cluster.wait(cluster.submit("echo hello; echo error >&2"))
+    assert (job["state"], job["exit_code"], job["reason"]) == ("succeeded", 0, "completed")
+    assert cluster.whole_log(job) == b"hello\nerror\n"
+    assert cluster.attempts(job) == [("succeeded", "completed")]
+
+
+def test_three_megabytes_of_any_bytes_come_back_exactly(cluster: Cluster) -> None:
+    code = f"import random, sys; sys.stdout.buffer.write(random.Random({NOISE_SEED}).randbytes({NOISE_BYTES}))"
+    job = cluster.wait(cluster.submit(f"python3 -c '{code}'"))
+    cluster.whole_log(job)
+    written = random.Random(NOISE_SEED).randbytes(NOISE_BYTES)
+    assert b"\0" in written
+    answer = httpx.get(
+        f"{cluster.url}/api/v1/jobs/{job['id']}/logs?download=1",
+        headers={"Authorization": f"Bearer {cluster.tokens[FIRST_USER]}"},
+        trust_env=False,
+    )
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert hashlib.sha256(answer.content).hexdigest() == hashlib.sha256(written).hexdigest()
+
+
+def test_the_ranks_of_a_gang_find_each_other_over_tcp(cluster: Cluster) -> None:
+    code = upload(cluster, ROOT / "examples" / "gang")
+    job = cluster.submit("python3 -u train.py", gpus=2, nodes=2, memory="256MiB", code={"upload": code})
+    job = cluster.wait(job, within_s=60)
+    assert job["state"] == "succeeded", cluster.story(job)
+    cluster.whole_log(job)
+    for rank in (0, 1):
+        shown = cluster.log(job, rank=rank).decode()
+        assert f"rank {rank} of 2: 2 GPUs" in shown
+        assert "ranks agree: yes" in shown
+    [attempt] = cluster.client().attempts(job["id"])
+    assert {allocation["node"] for allocation in attempt["allocations"]} == {"n1", "n2"}
+
+
+def test_a_job_that_fails_shows_its_traceback_and_its_exit_code(cluster: Cluster) -> None:
+    job = cluster.wait(cluster.submit("""python3 -c 'import sys; [][3 if sys.path else 0]'"""))
+    assert (job["state"], job["exit_code"], job["reason"]) == ("failed", 1, "exit_nonzero")
+    shown = cluster.whole_log(job).decode()
+    assert shown.startswith("Traceback (most recent call last):")
+    assert shown.endswith("IndexError: list index out of range\n")
+
+
+def test_a_command_that_does_not_exist_is_named(cluster: Cluster) -> None:
+    job = cluster.wait(cluster.submit("no-such-program --epochs 3"))
+    assert (job["state"], job["exit_code"], job["reason"]) == ("failed", 127, "command_not_found")
+    assert "no-such-program" in job["reason_detail"]
+
+
+def test_a_cancelled_job_leaves_no_process_even_if_it_ignores_signals_and_hides(cluster: Cluster) -> None:
+    job = cluster.submit(STUBBORN, gpus=2)
+    cluster.until_attempt_runs(job)
+    until(lambda: b"stubborn" in cluster.log(job), "it prints")
+    assert len(processes_with(cluster.mark(job))) >= 2
+    cluster.client().cancel(job["id"])
+    job = cluster.wait(job)
+    assert (job["state"], job["reason"]) == ("cancelled", "cancelled_by_user")
+    assert processes_with(cluster.mark(job)) == set()
+    assert not any(gpu["busy"] for gpu in cluster.client().gpus())
+
+
+def test_a_requeued_job_stops_and_runs_again(cluster: Cluster) -> None:
+    job = cluster.submit('echo "attempt $MUSTER_ATTEMPT"; if [ "$MUSTER_ATTEMPT" = 1 ]; then sleep 1000; fi')
+    cluster.until_attempt_runs(job)
+    cluster.client().requeue(job["id"])
+    job = cluster.wait(job)
+    assert job["state"] == "succeeded"
+    assert cluster.attempts(job) == [("preempted", "requeued_by_user"), ("succeeded", "completed")]
+    assert cluster.log(job, attempt=1) + cluster.whole_log(job) == b"attempt 1\nattempt 2\n"
+
+
+def test_a_job_is_stopped_at_its_time_limit(cluster: Cluster) -> None:
+    job = cluster.wait(cluster.submit("echo begun; sleep 1000", time="1s"))
+    assert (job["state"], job["reason"]) == ("failed", "time_limit")
+    assert cluster.whole_log(job) == b"begun\n"
+    [(ran_s,)] = cluster.sql(
+        "SELECT extract(epoch FROM ended_at - starting_at) FROM jobs_attempt WHERE job_id = %s", job["id"]
+    )
+    assert 1 <= ran_s < 10
+
+
+def test_a_job_sees_its_own_gpus_only_and_nothing_of_the_platforms_environment(cluster: Cluster) -> None:
+    jobs = [cluster.submit("env", gpus=2, env={"GREETING": "hello"}) for _ in range(2)]
+    seen = set()
+    for job in jobs:
+        shown = cluster.whole_log(cluster.wait(job)).decode()
+        variables = dict(line.partition("=")[::2] for line in shown.splitlines())
+        [attempt] = cluster.client().attempts(job["id"])
+        own = attempt["allocations"][0]["gpus"]
+        assert variables["CUDA_VISIBLE_DEVICES"].split(",") == own
+        assert variables["NVIDIA_VISIBLE_DEVICES"].split(",") == own
+        assert len(own) == 2
+        assert variables["GREETING"] == "hello"
+        assert not {"DATABASE_URL", "REDIS_URL", "MUSTER_HOME", "MUSTER_JOIN_TOKEN", "DJANGO_SETTINGS_MODULE"} & {
+            *variables
+        }
+        seen.add(variables["MUSTER_JOB_ID"])
+    assert seen == {str(job["id"]) for job in jobs}
+
+
+def test_uploaded_code_is_there_when_the_job_starts(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "part.txt").write_text("from the archive\n")
+    (tmp_path / "run.sh").write_text("cat package/part.txt; pwd\n")
+    code = upload(cluster, tmp_path)
+    job = cluster.wait(cluster.submit("sh run.sh && echo $MUSTER_WORKDIR", code={"upload": code}))
+    first, where, named = cluster.whole_log(job).decode().splitlines()
+    assert first == "from the archive"
+    assert where == named
+
+
+def test_the_command_ends_as_the_job_that_it_follows(cluster: Cluster, tmp_path: Path) -> None:
+    ends = {"fine": "echo out", "seven": "echo out; exit 7", "endless": "echo out; sleep 1000"}
+    (tmp_path / "code").mkdir()
+    started = {}
+    for name, command in ends.items():
+        spec = f"name: {name}\nvc: {FIRST_USER}\ngpus: 1\ncode: code\ncheckpoint: {{grace: 1s}}\ncommand: {command}\n"
+        (tmp_path / f"{name}.yaml").write_text(spec)
+        started[name] = muster(cluster, tmp_path, "submit", "--follow", f"{name}.yaml")
+    endless = until(
+        lambda: cluster.client().jobs(search="endless", state=["active"])["results"], "it was submitted", 60
+    )
+    cluster.until_attempt_runs(endless[0])
+    cluster.client().cancel(endless[0]["id"])
+    shown = {name: process.communicate(timeout=60) for name, process in started.items()}
+    statuses = {name: process.returncode for name, process in started.items()}
+    assert statuses == {"fine": 0, "seven": 7, "endless": 130}, shown
+    assert {name: out for name, (out, _) in shown.items()} == dict.fromkeys(ends, "out\n")

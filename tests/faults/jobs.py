@@ -1,0 +1,47 @@
+"""The jobs of these tests, and what they leave behind for them."""
+
+from __future__ import annotations
+
+from tests.faults.cluster import Cluster
+
+# Each attempt leaves a line when it starts, and a stamp and a line of output twenty times a second for as long as it
+# lives: until the test says that it may end, and two minutes at most.
+BEATING = """
+exec python3 -u - <<'END'
+import os, time
+path = os.environ["SCRATCH"] + "/" + os.environ["MUSTER_JOB_ID"]
+with open(path + ".starts", "a") as starts:
+    starts.write(os.environ["MUSTER_ATTEMPT"] + "\\n")
+number, end = 0, time.time() + 120
+with open(path + "." + os.environ["MUSTER_ATTEMPT"] + "." + os.environ["MUSTER_RANK"], "a", buffering=1) as stamps:
+    while time.time() < end and not os.path.exists(path + ".end"):
+        stamps.write("%.6f\\n" % time.time())
+        print("line", number)
+        number += 1
+        time.sleep(0.05)
+END
+"""
+
+
+def let_end(cluster: Cluster, job_id: int) -> None:
+    """Lets a beating job end with success."""
+    (cluster.scratch / f"{job_id}.end").touch()
+
+
+def starts_of(cluster: Cluster, job_id: int) -> list[str]:
+    """The attempt of each start of a rank, in the order in which they happened."""
+    return (cluster.scratch / f"{job_id}.starts").read_text().split()
+
+
+def stamps_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0) -> list[float]:
+    """When a rank of a beating job was alive."""
+    path = cluster.scratch / f"{job_id}.{attempt}.{rank}"
+    # The last line may be half written.
+    return [float(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def output_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0) -> bytes:
+    """What a beating job that has ended by itself must have printed."""
+    return b"".join(
+        b"line %d\n" % number for number in range(len(stamps_of(cluster, job_id, attempt=attempt, rank=rank)))
+    )

@@ -1,0 +1,153 @@
+"""An agent that is killed, frozen, superseded, or deaf: what its jobs do, and what the platform makes of it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+
+import httpx
+import pytest
+
+from nodeagent.protocol import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
+from tests.faults.cluster import Cluster, processes_with, until
+from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of
+from tests.faults.layout import HASTY, NODES, PATIENT
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def credential_of(cluster: Cluster, node: str) -> str:
+    return (cluster.state_of(node) / "credential").read_text()
+
+
+def register_as(cluster: Cluster, node: str, boot_id: str) -> None:
+    """What a second agent of the node does first, with the same GPUs as the first one."""
+    gpus = cluster.sql(
+        "SELECT g.index, g.uuid, g.model, g.memory_mib FROM fleet_gpu g JOIN fleet_node n ON n.id = g.node_id"
+        " WHERE n.name = %s ORDER BY g.index",
+        node,
+    )
+    inventory = Inventory(
+        hostname=node,
+        address="127.0.0.1",
+        cpus=16,
+        memory_mib=65_536,
+        gpus=tuple(GpuInfo(*row, pci_bus_id="", numa_node=0) for row in gpus),
+    )
+    credential = credential_of(cluster, node)
+    request = RegisterRequest(PROTOCOL_VERSION, boot_id, "test", credential, inventory)
+    answer = post(cluster, "register", credential, request.to_dict())
+    assert answer.status_code == 200, answer.text
+
+
+def post(cluster: Cluster, path: str, credential: str, body: object) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {credential}"}
+    return httpx.post(f"{cluster.url}/agent/v1/{path}", json=body, headers=headers, trust_env=False)
+
+
+def test_a_job_does_not_notice_that_its_agent_was_killed_and_started_again(cluster: Cluster) -> None:
+    job = cluster.submit(BEATING)
+    node = cluster.until_attempt_runs(job)
+    until(lambda: b"line 3\n" in cluster.log(job), "its output arrives")
+    cluster.kill(node)
+    cluster.start(node)
+    let_end(cluster, job["id"])
+    job = cluster.wait(job)
+    assert job["state"] == "succeeded", cluster.story(job)
+    assert cluster.attempts(job) == [("succeeded", "completed")]
+    assert starts_of(cluster, job["id"]) == ["1"]
+    assert cluster.whole_log(job) == output_of(cluster, job["id"])
+
+
+def test_an_agent_killed_at_any_moment_of_a_launch_starts_nothing_twice(cluster: Cluster) -> None:
+    chance = random.Random(4)
+    command = 'echo "$MUSTER_ATTEMPT" >> "$SCRATCH/$MUSTER_JOB_ID.starts"'
+    jobs = []
+    for _ in range(5):
+        jobs += [cluster.submit(command, user=user) for user in ("red", "red", "blue")]
+        threading.Event().wait(chance.uniform(0, 0.3))
+        for node in NODES:
+            cluster.kill(node)
+        for node in NODES:
+            cluster.start(node)
+    for job in jobs:
+        assert cluster.wait(job, within_s=60)["state"] == "succeeded", cluster.story(job)
+        attempts = cluster.attempts(job)
+        # What the agent had not started when it was killed is said to be so, and tried again; nothing ran twice.
+        assert attempts[-1] == ("succeeded", "completed")
+        assert set(attempts[:-1]) <= {("failed", "never_started")}, cluster.story(job)
+        assert starts_of(cluster, job["id"]) == [str(len(attempts))]
+
+
+def test_a_frozen_agents_job_ends_before_the_fence_and_then_runs_elsewhere(cluster: Cluster) -> None:
+    with cluster.timers(HASTY):
+        job = cluster.submit(BEATING)
+        node = cluster.until_attempt_runs(job)
+        until(lambda: len(stamps_of(cluster, job["id"], attempt=1)) > 5, "it lives")
+        cluster.kill(node, signal.SIGSTOP)
+        query = (
+            "SELECT extract(epoch FROM fence_at)::float FROM jobs_attempt WHERE job_id = %s AND fence_at IS NOT NULL"
+        )
+        [(fence_at,)] = until(lambda: cluster.sql(query, job["id"]), "its attempt is marked unreachable")
+        assert cluster.until_attempt_runs(job, number=2) != node
+        assert cluster.attempts(job)[0] == ("lost", "node_lost")
+        first, second = stamps_of(cluster, job["id"], attempt=1), stamps_of(cluster, job["id"], attempt=2)
+        assert max(first) < fence_at < min(second)
+        # The agent comes back with what it knew: it may clean up, and change nothing.
+        before = cluster.sql("SELECT * FROM jobs_attempt WHERE job_id = %s ORDER BY number", job["id"])
+        cluster.kill(node, signal.SIGCONT)
+        cluster.until_whole()
+        until(lambda: len(stamps_of(cluster, job["id"], attempt=2)) > len(second) + 20, "the second attempt lives on")
+        assert cluster.sql("SELECT * FROM jobs_attempt WHERE job_id = %s ORDER BY number", job["id"]) == before
+        assert stamps_of(cluster, job["id"], attempt=1) == first
+        assert starts_of(cluster, job["id"]) == ["1", "2"]
+
+
+def test_a_superseded_agent_leaves_its_jobs_alone_and_is_refused(cluster: Cluster) -> None:
+    job = cluster.submit(BEATING)
+    node = cluster.until_attempt_runs(job)
+    [(allocation_id, fence, boot_id, epoch)] = cluster.sql(
+        "SELECT a.id, t.id, a.boot_id, l.epoch FROM jobs_allocation a JOIN jobs_attempt t ON t.id = a.attempt_id"
+        " JOIN fleet_nodelease l ON l.node_id = a.node_id WHERE t.job_id = %s",
+        job["id"],
+    )
+    credential = credential_of(cluster, node)
+    register_as(cluster, node, boot_id)
+    until(lambda: not cluster.runs(node), "the older agent ends")
+    assert cluster.exit_status(node) == 3
+    assert processes_with(cluster.mark(job))
+    # A stale caller, and one with another fence, change nothing.
+    end = {"boot_id": boot_id, "exit_code": 0, "signal": None, "reason": "completed", "detail": "", "started": True}
+    rest = {"started_at": None, "ended_at": None, "log_size": 0, "seq": 1}
+    for path, body in (
+        ("beat", {"epoch": epoch, "seq": 10_000, "boot_id": boot_id}),
+        (f"allocations/{allocation_id}/claim", {"fence": fence, "boot_id": boot_id, "epoch": epoch}),
+        (f"allocations/{allocation_id}/end", {**end, **rest, "fence": fence - 1}),
+    ):
+        answer = post(cluster, path, credential, body)
+        assert answer.status_code == 409, (path, answer.text)
+    cluster.start(node)
+    let_end(cluster, job["id"])
+    job = cluster.wait(job)
+    assert job["state"] == "succeeded", cluster.story(job)
+    assert cluster.attempts(job) == [("succeeded", "completed")]
+    assert cluster.whole_log(job) == output_of(cluster, job["id"])
+
+
+def test_what_nobody_claims_is_taken_back_and_runs_elsewhere(cluster: Cluster) -> None:
+    # The node's silence must not be noticed first: that would be another story.
+    with cluster.timers({**PATIENT, "claim_timeout_s": 2, "suspect_after_s": 25, "unreachable_after_s": 28}):
+        full = cluster.submit("sleep 1000", gpus=4)
+        busy = cluster.until_attempt_runs(full)
+        idle = next(name for name in NODES if name != busy)
+        cluster.kill(idle)
+        job = cluster.submit("echo done", user="blue", gpus=2)
+        until(lambda: cluster.attempts(job)[:1] == [("failed", "not_claimed")], "it is taken back")
+        assert cluster.client("blue").job(job["id"])["state"] == "queued"
+        cluster.client().cancel(full["id"])
+        job = cluster.wait(job)
+        assert job["state"] == "succeeded", cluster.story(job)
+        assert cluster.attempts(job)[-1] == ("succeeded", "completed")
+        assert cluster.client("blue").attempts(job["id"])[-1]["allocations"][0]["node"] == busy
+        cluster.start(idle)
