@@ -3,85 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
 
-from muster.local import processes
-from muster.local.services import stop_services
-from muster_client.client import Client
+from tests.e2e.demo import Demo, new_demo, read_until
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("ada", "grace", "otto")
 
 # They follow one another on one state folder: a parallel run has to give them all to one worker (`--dist loadfile`).
 pytestmark = pytest.mark.timeout(300)
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
-    """How to start the demonstration on one state folder and port."""
-
-    home: Path
-    port: int
-
-    def start(self, *options: str) -> subprocess.Popen[str]:
-        """The command, in a session of its own as in a terminal of its own."""
-        ours = {"DATABASE_URL", "REDIS_URL", "MUSTER_TESTING", "MUSTER_URL", "PYTEST_CURRENT_TEST"}
-        env = {name: value for name, value in os.environ.items() if name not in ours}
-        return subprocess.Popen(
-            [sys.executable, "manage.py", "demo", "--port", str(self.port), *options],
-            cwd=ROOT,
-            env={**env, "MUSTER_HOME": str(self.home), "COLUMNS": "200"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def processes(self) -> list[str]:
-        """What runs on this machine and names the state folder or is below something that does."""
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        lines = {pid: " ".join(processes.command_line(pid)) for pid in pids}
-        return [line for pid, line in lines.items() if str(self.home) in line + environment(pid)]
-
-
-def environment(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def read_until(process: subprocess.Popen[str], end: str) -> str:
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if end in line:
-            return "".join(lines)
-    raise AssertionError(f"it ended before it said {end!r}:\n{''.join(lines)}")
-
-
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Demo]:
-    folder = Path(tempfile.mkdtemp(prefix="muster-e2e-"))
-    folder.chmod(0o711)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = int(door.getsockname()[1])
-    yield Demo(folder / "home", port)
-    stop_services(folder / "home")
-    shutil.rmtree(folder, ignore_errors=True)
+    """Its state folder, which all tests here share."""
+    with new_demo() as demo:
+        yield demo
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +58,7 @@ def test_the_passwords_that_it_prints_sign_in(demo: Demo, first_run: tuple[subpr
     passwords = {words[0]: words[1] for line in shown.splitlines() if (words := line.split()) and words[0] in NAMES}
     assert set(passwords) == set(NAMES)
     for name, password in passwords.items():
-        with httpx.Client(base_url=f"http://127.0.0.1:{demo.port}", trust_env=False) as browser:
+        with httpx.Client(base_url=demo.url, trust_env=False) as browser:
             browser.get("/api/v1/login")
             token = browser.cookies["csrftoken"]
             answer = browser.post(
@@ -129,10 +70,10 @@ def test_the_passwords_that_it_prints_sign_in(demo: Demo, first_run: tuple[subpr
 def test_the_tokens_of_its_file_work_and_tenants_are_apart(
     demo: Demo, first_run: tuple[subprocess.Popen[str], str]
 ) -> None:
-    stored = json.loads((demo.home / "demo.json").read_text())
+    assert json.loads((demo.home / "demo.json").read_text())["url"] == demo.url
     seen = {}
-    for name, access in stored["users"].items():
-        with Client(stored["url"], access["token"]) as client:
+    for name in NAMES:
+        with demo.client(name) as client:
             seen[name] = sorted(job["name"] for job in client.jobs()["results"])
     assert seen == {"ada": ["failing", "hello"], "grace": ["gang"], "otto": ["failing", "gang", "hello"]}
 
@@ -149,8 +90,7 @@ def test_an_interrupt_ends_everything_also_a_job_that_hides(
     demo: Demo, first_run: tuple[subprocess.Popen[str], str]
 ) -> None:
     process, _ = first_run
-    access = json.loads((demo.home / "demo.json").read_text())["users"]["ada"]
-    with Client(f"http://127.0.0.1:{demo.port}", access["token"]) as client:
+    with demo.client("ada") as client:
         job = client.submit({"name": "hidden", "command": "setsid sleep 1000 & echo here; sleep 1000", "gpus": 1})
         assert any(getattr(event, "text", "").startswith("here") for event in client.follow_logs(job["id"]))
     process.send_signal(signal.SIGINT)

@@ -1,0 +1,198 @@
+"""The researchers' pages in a real browser, on a cluster that runs real jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from muster_client.shapes import Job
+from tests.e2e.demo import ROOT, Demo, new_demo, running
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATHS = ("/", "/jobs", "/submit", "/cluster", "/settings")
+PATIENCE_MS = 30_000
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.skipif(not (ROOT / "frontend/dist/index.html").is_file(), reason="the pages are not built: make setup"),
+]
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Demo]:
+    with new_demo() as demo, running(demo):
+        yield demo
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # As root Chromium refuses to run with its own sandbox.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new browser profile; the test fails if a script of the page did."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+        yield page
+        assert problems == []
+
+
+@pytest.fixture
+def ada(page: Page, demo: Demo) -> Page:
+    """The page of somebody who has signed in."""
+    page.goto(demo.url)
+    sign_in(page, demo, "ada")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    return page
+
+
+def sign_in(page: Page, demo: Demo, name: str) -> None:
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password", exact=True).fill(demo.password(name))
+    page.get_by_role("button", name="Sign in").click()
+
+
+def job_named(demo: Demo, owner: str, name: str) -> Job:
+    with demo.client(owner) as client:
+        return next(job for job in client.jobs()["results"] if job["name"] == name)
+
+
+def submit(demo: Demo, **spec: object) -> Job:
+    with demo.client("ada") as client:
+        return client.submit({"gpus": 0, "cpus": 1, **spec})
+
+
+def expect_state(page: Page, state: str) -> None:
+    expect(page.get_by_role("main").get_by_text(state, exact=True).first).to_be_visible(timeout=PATIENCE_MS)
+
+
+def test_who_is_not_signed_in_comes_back_to_the_page_they_wanted(page: Page, demo: Demo) -> None:
+    job = job_named(demo, "ada", "failing")
+    page.goto(f"{demo.url}/jobs/{job['id']}")
+    sign_in(page, demo, "ada")
+    page.wait_for_url(f"{demo.url}/jobs/{job['id']}")
+    expect(page.get_by_role("heading", name="failing")).to_be_visible()
+    expect(page.get_by_text("IndexError: list index out of range").first).to_be_visible()
+
+
+def test_a_wrong_password_is_told_and_signs_nobody_in(page: Page, demo: Demo) -> None:
+    page.goto(demo.url)
+    page.get_by_label("User name").fill("ada")
+    page.get_by_label("Password", exact=True).fill("not it")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert "/signin" in page.url
+
+
+def test_a_log_and_a_state_appear_without_a_reload(ada: Page, demo: Demo) -> None:
+    flag = demo.home.parent / "go-on"
+    job = submit(
+        demo, name="live", command=f"echo first line; until [ -e {flag} ]; do sleep 0.1; done; echo second line"
+    )
+    ada.goto(f"{demo.url}/jobs/{job['id']}")
+    expect(ada.get_by_text("first line", exact=True)).to_be_visible()
+    expect_state(ada, "Running")
+    expect(ada.get_by_text("second line", exact=True)).to_have_count(0)
+    flag.touch()
+    expect(ada.get_by_text("second line", exact=True)).to_be_visible()
+    expect_state(ada, "Succeeded")
+
+
+def test_a_job_submitted_in_the_page_runs(ada: Page, demo: Demo) -> None:
+    ada.get_by_role("link", name="Submit", exact=True).click()
+    ada.get_by_label("Name", exact=True).fill("from-the-page")
+    ada.get_by_label("Command", exact=True).fill("echo hello from a form")
+    ada.get_by_label("GPUs", exact=True).fill("2")
+    expect(ada.get_by_text("The spec is valid: 2 GPUs in total")).to_be_visible()
+    ada.get_by_role("main").get_by_role("button", name="Submit job").click()
+    ada.wait_for_url(re.compile(r"/jobs/\d+"))
+    expect(ada.get_by_role("heading", name="from-the-page")).to_be_visible()
+    expect(ada.get_by_text("hello from a form", exact=True)).to_be_visible()
+    expect_state(ada, "Succeeded")
+
+
+def test_a_waiting_job_says_why_and_can_be_cancelled(ada: Page, demo: Demo) -> None:
+    job = submit(demo, name="too-many", gpus=4, nodes=2, command="sleep 600")
+    ada.goto(f"{demo.url}/jobs/{job['id']}")
+    expect_state(ada, "Queued")
+    with demo.client("ada") as client:
+        why = client.why(job["id"])
+    assert why["detail"]
+    expect(ada.get_by_text(why["detail"]).first).to_be_visible()
+    ada.get_by_role("button", name="Cancel").click()
+    ada.get_by_role("dialog").get_by_role("button", name=re.compile("^Cancel")).click()
+    expect_state(ada, "Cancelled")
+
+
+def test_another_tenants_job_looks_as_if_it_did_not_exist(ada: Page, demo: Demo) -> None:
+    theirs = job_named(demo, "grace", "gang")
+    ada.goto(f"{demo.url}/jobs/{theirs['id']}")
+    expect(ada.get_by_text(re.compile("not found|no such job|does not exist", re.IGNORECASE)).first).to_be_visible()
+    expect(ada.get_by_text("gang", exact=True)).to_have_count(0)
+
+
+def test_what_a_job_writes_is_text_and_nothing_else(ada: Page, demo: Demo) -> None:
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    job = submit(
+        demo,
+        name="hostile",
+        command=f"printf '%s\\n' '{hostile}'; printf '\\033]8;;http://x\\007link\\033]8;;\\007\\n'",
+    )
+    ada.goto(f"{demo.url}/jobs/{job['id']}")
+    expect(ada.get_by_text(hostile).first).to_be_visible()
+    expect_state(ada, "Succeeded")
+    expect(ada.locator("img[src=x]")).to_have_count(0)
+    expect(ada.locator("a[href='http://x']")).to_have_count(0)
+
+
+def test_the_cluster_page_shows_every_node_with_its_gpus(ada: Page) -> None:
+    ada.get_by_role("link", name="Cluster", exact=True).click()
+    for name in ("gpu01", "gpu02"):
+        expect(ada.get_by_text(name, exact=True).first).to_be_visible()
+    expect(ada.get_by_text("8 GPUs on 2 nodes").first).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_page_is_wider_than_the_screen(ada: Page, demo: Demo, width: int) -> None:
+    ada.set_viewport_size({"width": width, "height": 844})
+    job = job_named(demo, "ada", "hello")
+    for path in (*PATHS, f"/jobs/{job['id']}"):
+        ada.goto(f"{demo.url}{path}")
+        expect(ada.get_by_role("heading").first).to_be_visible()
+        assert ada.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_the_operator_reaches_the_admin_and_a_member_does_not(page: Page, demo: Demo) -> None:
+    page.goto(demo.url)
+    sign_in(page, demo, "otto")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.goto(f"{demo.url}/admin/fleet/node/")
+    expect(page.get_by_text("gpu01").first).to_be_visible()
+    page.context.clear_cookies()
+    page.goto(demo.url)
+    sign_in(page, demo, "ada")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    page.goto(f"{demo.url}/admin/fleet/node/")
+    expect(page.get_by_text("gpu01")).to_have_count(0)
+
+
+def test_signing_out_ends_the_session(ada: Page, demo: Demo) -> None:
+    ada.get_by_role("button", name=re.compile("ada")).click()
+    ada.get_by_role("menuitem", name="Sign out").click()
+    expect(ada.get_by_label("User name")).to_be_visible()
+    ada.goto(f"{demo.url}/jobs")
+    expect(ada.get_by_label("User name")).to_be_visible()
