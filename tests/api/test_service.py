@@ -18,7 +18,8 @@ from pytest_django import Settings
 
 from muster.accounts.models import User
 from muster.api import limits
-from muster.api.views import fleet, service
+from muster.api.render import fleet as render
+from muster.api.views import service
 from muster.dispatch.models import Cycle
 from tests.api.asking import problem_of, require_described, send, submit
 from tests.api.conftest import World
@@ -113,7 +114,7 @@ def test_what_breaks_inside_is_logged_and_not_told(
     def broken(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(fleet.render, "pool_list", broken)
+    monkeypatch.setattr(render, "pool_list", broken)
     with caplog.at_level(logging.ERROR):
         answer = api(world.owner).get("/api/v1/pools")
     assert answer.status_code == 500

@@ -149,6 +149,13 @@ def test_a_body_of_another_kind_is_refused(content_type: str, world: World, api:
     assert problem_of(answer)["type"] == "about:blank#unsupported-media-type"
 
 
+def test_a_body_in_chunks_is_told_to_come_with_its_length(world: World, api: Api) -> None:
+    answer = api(world.owner).generic("POST", JOBS, b"", headers={"Transfer-Encoding": "chunked"})
+    assert answer.status_code == 411
+    require_described("POST", JOBS, answer)
+    assert problem_of(answer)["type"] == "about:blank#length-required"
+
+
 def test_the_same_key_and_spec_are_the_same_job(world: World, api: Api) -> None:
     client = api(world.owner)
     first = submit(client, {"command": "x", "gpus": 1}, Idempotency_Key="k1")

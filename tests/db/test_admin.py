@@ -223,8 +223,9 @@ class TestQuotas:
 
 def pool_form(**changes: Any) -> dict[str, Any]:
     text = "policy policy_params placement placement_params guard guard_params name id"
-    numbers = [field.name for field in Pool._meta.concrete_fields if field.name not in text.split()]
-    defaults = {name: Pool._meta.get_field(name).get_default() for name in numbers}
+    defaults = {
+        field.name: field.get_default() for field in Pool._meta.concrete_fields if field.name not in text.split()
+    }
     plugins = {"policy": "fifo", "placement": "consolidate", "guard": "quota"}
     params = {f"{kind}_params": "{}" for kind in plugins}
     return {"name": "main", **defaults, **plugins, **params, **changes}

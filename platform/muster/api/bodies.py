@@ -9,11 +9,25 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from muster.common.errors import TooLarge
+from muster.common.errors import MusterError, TooLarge
 from muster.jobs.documents import read_json, read_yaml
 
 MOST_BYTES = 1 << 20
 MOST_BATCH_BYTES = 8 << 20
+
+
+class LengthRequired(MusterError):
+    """The body comes in chunks, without a length. WSGI would read it as an empty one."""
+
+    status = 411
+    code = "length-required"
+    title = "Send the length of the body"
+
+
+def require_length(request: Request) -> None:
+    """Return if the length of the body is known, and raise `LengthRequired` if not."""
+    if request.META.get("HTTP_TRANSFER_ENCODING") and not request.META.get("CONTENT_LENGTH"):
+        raise LengthRequired("send the body with a Content-Length, not in chunks")
 
 
 class _Parser(BaseParser):

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from muster.accounts.models import User
-from muster.api.bodies import AlwaysJson, JsonParser
+from muster.api.bodies import AlwaysJson, JsonParser, require_length
 from muster.api.problems import CONTENT_TYPE
 from muster.api.shapes.common import Problem, Shape
 from muster.common.errors import Invalid
@@ -25,6 +25,11 @@ class ApiView(APIView):
     content_negotiation_class = AlwaysJson
     # No answer to OPTIONS: it would describe the views in a format of DRF's own, and the OpenAPI document does it.
     metadata_class = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Checks what every request must fulfil before its method is called."""
+        super().initial(request, *args, **kwargs)
+        require_length(request)
 
 
 def caller(request: Request) -> User:
@@ -69,7 +74,8 @@ def describe(
             responses[status, JSON] = shape
     # 400 and 503 can come from anywhere: a broken request, and a database that is away.
     always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 503)
-    for status in sorted({*problems, *always} - set(answers)):
+    with_body: tuple[int, ...] = (411,) if 413 in problems else ()
+    for status in sorted({*problems, *always, *with_body} - set(answers)):
         responses[status, CONTENT_TYPE] = Problem
     if anonymous:
         options["auth"] = []
