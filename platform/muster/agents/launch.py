@@ -34,7 +34,7 @@ def launch_spec(node: Node, allocation_id: int) -> LaunchSpec:
         time_limit_s=job.time_limit_s,
         stop_signal=spec["checkpoint"]["signal"],
         grace_s=job.grace_s,
-        stop_after_s=job.pool.stop_after_s,
+        stop_after_s=attempt.stop_after_s,
         on_disconnect=OnDisconnect(spec["on_disconnect"]),
         code=CodeRef(sha256=job.code.sha256, size=job.code.size) if job.code else None,
         log_cap_bytes=job.pool.log_max_bytes_per_job,

@@ -95,10 +95,10 @@ def _apply(pool: Pool, place: Place, config: CycleConfig, versions: dict[int, in
     violations = check(snapshot, Plan(places=(place,), holds=()), compose(config).guard)
     if violations:
         raise _Refused(violations[0].message)
-    _insert(job, place, {node.pk: node for node in nodes})
+    _insert(pool, job, place, {node.pk: node for node in nodes})
 
 
-def _insert(job: Job, place: Place, nodes: dict[int, Node]) -> None:
+def _insert(pool: Pool, job: Job, place: Place, nodes: dict[int, Node]) -> None:
     number = job.attempt_count + 1
     shares = sorted(place.allocations, key=lambda share: share.rank)
     first = nodes[shares[0].node_id]
@@ -109,6 +109,7 @@ def _insert(job: Job, place: Place, nodes: dict[int, Node]) -> None:
         stage=job.stage,
         master_addr=address,
         master_port=_free_port(address, job.pk),
+        stop_after_s=pool.stop_after_s,
     )
     allocations = Allocation.objects.bulk_create(
         [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Q
 
@@ -28,38 +28,46 @@ def reap(pool: Pool) -> None:
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
     """
     down = judge_nodes(pool)
-    _mark_unreachable(pool, down)
+    since = answering_since(database_now())
+    _mark_unreachable(pool, down, since)
     _let_go_past_fence(pool)
-    _stop_unclaimed(pool)
+    _stop_unclaimed(pool, since)
     _stop_overdue(pool)
 
 
-def _mark_unreachable(pool: Pool, down: list[Node]) -> None:
+def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:
     """Set and clear `unreachable_since`, and the fence that goes with it.
 
     The fence counts from when the node was last heard of, or from when the platform was back, whichever is later:
     the agent counts from the request that it knows was answered, so it always stops first.
     """
-    since = answering_since(database_now())
     live = Attempt.objects.filter(job__pool=pool, state__in=ATTEMPT_LIVE)
     for node in down:
-        heard = max(node.lease.seen_at, since)
-        for attempt in (
-            live.filter(unreachable_since__isnull=True, allocations__node=node)
-            .exclude(allocations__state=AllocationState.RELEASED, allocations__node=node)
-            .select_related("job")
-            .distinct()
-        ):
-            fence_s = pool.stop_after_s + min(attempt.job.grace_s, pool.max_grace_s) + pool.fence_margin_s
-            Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE).update(
-                unreachable_since=heard, fence_at=heard + timedelta(seconds=fence_s)
-            )
+        heard_at = node.lease.seen_at
+        held = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED)
+        for attempt in live.filter(pk__in=held.values("attempt_id")).select_related("job"):
+            this = Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE)
+            fence = timedelta(seconds=_fence_s(pool, attempt))
+            if attempt.fence_at is None:
+                away_since = max(heard_at, since)
+                this.update(unreachable_since=away_since, fence_at=away_since + fence)
+            elif attempt.fence_at < heard_at + fence:
+                # Another node of the gang fell silent after the first: its own agent stops it later, too.
+                this.update(fence_at=heard_at + fence)
     reachable = live.filter(unreachable_since__isnull=False).exclude(
         pk__in=Allocation.objects.filter(node__health=NodeHealth.DOWN)
         .exclude(state=AllocationState.RELEASED)
         .values("attempt_id")
     )
     reachable.update(unreachable_since=None, fence_at=None)
+
+
+def _fence_s(pool: Pool, attempt: Attempt) -> float:
+    """How long after its last answered request no process of the attempt can be left on a node.
+
+    The agent goes by the grace of the launch, and by the longer of what it was told at the launch and what last.
+    """
+    return max(attempt.stop_after_s, pool.stop_after_s) + attempt.job.grace_s + pool.fence_margin_s
 
 
 def _let_go_past_fence(pool: Pool) -> None:
@@ -86,14 +94,15 @@ def _let_go_past_fence(pool: Pool) -> None:
         )
 
 
-def _stop_unclaimed(pool: Pool) -> None:
+def _stop_unclaimed(pool: Pool, since: datetime) -> None:
     """Stop attempts of which a rank was not claimed in time; a claim that comes now finds the attempt stopping."""
     limit = database_now() - timedelta(seconds=pool.claim_timeout_s)
+    if since > limit:
+        return  # nobody could have claimed anything for so long
     overdue = Attempt.objects.filter(
         Q(state=AttemptState.PLACED) | Q(state=AttemptState.STARTING),
         job__pool=pool,
         placed_at__lt=limit,
-        unreachable_since__isnull=True,
         allocations__state=AllocationState.RESERVED,
     )
     for attempt_id in overdue.distinct().order_by("pk").values_list("pk", flat=True):

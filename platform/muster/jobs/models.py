@@ -142,6 +142,7 @@ class Attempt(models.Model):
     exit_code = models.IntegerField(null=True)
     master_addr = models.CharField(max_length=255)
     master_port = models.PositiveIntegerField()
+    stop_after_s = models.FloatField(default=600, help_text="The pool's, as the agents are told at the launch.")
     placed_at = models.DateTimeField(db_default=DatabaseNow())
     starting_at = models.DateTimeField(null=True)
     running_at = models.DateTimeField(null=True)
