@@ -1,7 +1,7 @@
 import "./styles/layers.css";
 import "@fontsource-variable/geist/wght.css";
 import "@fontsource-variable/geist-mono/wght.css";
-import "@mantine/core/styles.layer.css";
+import "./styles/mantine.css";
 import "./styles/tokens.css";
 import "./styles/global.css";
 

@@ -1,11 +1,15 @@
 /** Every call that the pages make to the server, one function each. */
-import { API, problemOf, randomId, send } from "./http";
-import { Problem, Unreachable } from "./problem";
+import createClient from "openapi-fetch";
+
+import { send } from "./http";
+import { problemFrom, Unreachable } from "./problem";
+import type { paths } from "./schema";
 import type {
   Attempt,
   DryRun,
   Job,
   JobEvent,
+  JobState,
   JobWithSpec,
   Me,
   NewToken,
@@ -13,51 +17,31 @@ import type {
   NodeAction,
   Page,
   Pool,
+  ServerSpec,
+  Spec,
   Token,
   Upload,
   Vc,
   Why,
 } from "./types";
 
-type Query = Record<string, string | number | undefined>;
+const http = createClient<paths>({ baseUrl: window.location.origin, fetch: send });
 
-interface Options {
-  method?: string;
-  query?: Query;
-  json?: unknown;
-  headers?: Record<string, string>;
-  signal?: AbortSignal;
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
 }
 
-function url(path: string, query: Query = {}): string {
-  const params = new URLSearchParams();
-  for (const [key, value] of Object.entries(query)) {
-    if (value !== undefined && value !== "") params.set(key, String(value));
-  }
-  const text = params.toString();
-  return text === "" ? `${API}${path}` : `${API}${path}?${text}`;
-}
-
-async function call(path: string, options: Options = {}): Promise<Response> {
-  const headers = new Headers({ Accept: "application/json", ...options.headers });
-  const init: RequestInit = { method: options.method ?? "GET", headers };
-  if (options.signal !== undefined) init.signal = options.signal;
-  if (options.json !== undefined) {
-    headers.set("Content-Type", "application/json");
-    init.body = JSON.stringify(options.json);
-  }
-  const response = await send(new Request(new URL(url(path, options.query), window.location.origin), init));
-  if (response.status >= 400) throw await problemOf(response);
-  return response;
-}
-
-async function read<T>(path: string, options: Options = {}): Promise<T> {
-  const response = await call(path, options);
-  return (await response.json()) as T;
+/** What was answered; a refusal is thrown as the problem that it describes. */
+async function read<T>(answer: Promise<Answer<T>>): Promise<T> {
+  const { data, error, response } = await answer;
+  if (!response.ok) throw problemFrom(response.status, response.statusText, error);
+  return data as T;
 }
 
 export interface JobFilter {
-  state?: string | undefined;
+  state?: JobState | undefined;
   vc?: string | undefined;
   tenant?: string | undefined;
   owner?: string | undefined;
@@ -67,92 +51,106 @@ export interface JobFilter {
 }
 
 export function listJobs(filter: JobFilter, cursor?: string, signal?: AbortSignal): Promise<Page<Job>> {
-  const { mine, ...rest } = filter;
-  return read("/jobs", { query: { ...rest, mine: mine ? 1 : undefined, cursor }, ...(signal && { signal }) });
+  const { mine, state, ...rest } = filter;
+  const query = {
+    ...rest,
+    cursor,
+    ...(mine === true && { mine }),
+    ...(state !== undefined && { state: [state] }),
+  };
+  return read(http.GET("/api/v1/jobs", { params: { query }, signal: signal ?? null }));
 }
 
-export const getJob = (id: number): Promise<JobWithSpec> => read(`/jobs/${id}`);
-export const getWhy = (id: number): Promise<Why> => read(`/jobs/${id}/why`);
-export const listAttempts = (id: number): Promise<Page<Attempt>> => read(`/jobs/${id}/attempts`);
+const ofJob = (id: number) => ({ params: { path: { job_id: String(id) } } });
+
+export const getJob = (id: number): Promise<JobWithSpec> =>
+  read(http.GET("/api/v1/jobs/{job_id}", ofJob(id)));
+export const getWhy = (id: number): Promise<Why> => read(http.GET("/api/v1/jobs/{job_id}/why", ofJob(id)));
+
+export function listAttempts(id: number): Promise<Page<Attempt>> {
+  return read(http.GET("/api/v1/jobs/{job_id}/attempts", ofJob(id)));
+}
 
 export function listJobEvents(id: number, cursor?: string): Promise<Page<JobEvent>> {
-  return read(`/jobs/${id}/events`, { query: { cursor } });
+  const query = cursor === undefined ? {} : { cursor };
+  return read(http.GET("/api/v1/jobs/{job_id}/events", { params: { path: { job_id: String(id) }, query } }));
 }
 
-export const cancelJob = (id: number): Promise<Job> => read(`/jobs/${id}:cancel`, { method: "POST" });
-export const requeueJob = (id: number): Promise<Job> => read(`/jobs/${id}:requeue`, { method: "POST" });
+export const cancelJob = (id: number): Promise<Job> =>
+  read(http.POST("/api/v1/jobs/{job_id}:cancel", ofJob(id)));
+
+export const requeueJob = (id: number): Promise<Job> =>
+  read(http.POST("/api/v1/jobs/{job_id}:requeue", ofJob(id)));
 
 /** Submits one job; the same `key` with the same spec gives the same job, so a retry is harmless. */
-export function submitJob(spec: unknown, key: string): Promise<JobWithSpec> {
-  return read("/jobs", { method: "POST", json: spec, headers: { "Idempotency-Key": key } });
+export function submitJob(spec: Spec, key: string): Promise<JobWithSpec> {
+  const params = { header: { "Idempotency-Key": key } };
+  return read(http.POST("/api/v1/jobs", { params, body: spec as unknown as ServerSpec }));
 }
 
-export function dryRun(spec: unknown, signal?: AbortSignal): Promise<DryRun> {
-  return read("/jobs:dry-run", { method: "POST", json: spec, ...(signal && { signal }) });
+export function dryRun(spec: Spec, signal?: AbortSignal): Promise<DryRun> {
+  return read(
+    http.POST("/api/v1/jobs:dry-run", { body: spec as unknown as ServerSpec, signal: signal ?? null }),
+  );
 }
 
-export const specSchema = (): Promise<Record<string, unknown>> => read("/spec/schema");
+export const specSchema = (): Promise<Spec> => read(http.GET("/api/v1/spec/schema"));
 
-export async function logSize(id: number, attempt?: number, rank?: number): Promise<number | null> {
-  const response = await call(`/jobs/${id}/logs`, {
-    query: { attempt, rank, offset: 0, limit: 1 },
-    headers: { Accept: "text/plain" },
-  });
-  const size = response.headers.get("X-Muster-Size");
-  return size === null ? null : Number(size);
+export interface LogAddress {
+  attempt?: number | undefined;
+  rank?: number | undefined;
+  /** Where a reader begins who does not want everything. */
+  offset?: number | undefined;
+  follow?: 1;
+  download?: 1;
 }
 
-export function logUrl(
-  id: number,
-  options: { attempt?: number | undefined; rank?: number | undefined; follow?: boolean; download?: boolean },
-): string {
-  return url(`/jobs/${id}/logs`, {
-    attempt: options.attempt,
-    rank: options.rank,
-    follow: options.follow ? 1 : undefined,
-    download: options.download ? 1 : undefined,
-  });
+export function logUrl(id: number, address: LogAddress): string {
+  const params = new URLSearchParams();
+  for (const [name, value] of Object.entries(address)) {
+    if (value !== undefined) params.set(name, String(value));
+  }
+  return `/api/v1/jobs/${id}/logs?${params.toString()}`;
 }
 
-export const streamUrl = (topics: readonly string[]): string => url("/stream", { topics: topics.join(",") });
+export const streamUrl = (topics: readonly string[]): string => `/api/v1/stream?topics=${topics.join(",")}`;
 
-export const listVcs = (): Promise<Page<Vc>> => read("/vcs");
-export const listPools = (): Promise<Page<Pool>> => read("/pools");
-export const listNodes = (): Promise<Page<Node>> => read("/nodes");
+export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
+export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));
+export const listNodes = (): Promise<Page<Node>> => read(http.GET("/api/v1/nodes"));
 
 export function changeNode(name: string, action: NodeAction, reason: string): Promise<Node> {
-  return read(`/nodes/${encodeURIComponent(name)}`, { method: "PATCH", json: { action, reason } });
+  return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { action, reason } }));
 }
 
-export const getMe = (): Promise<Me> => read("/me");
+export const getMe = (): Promise<Me> => read(http.GET("/api/v1/me"));
 
 /** Starts a session; the GET before it makes the server hand out the CSRF cookie. */
 export async function signIn(username: string, password: string): Promise<Me> {
-  await call("/login");
-  return read("/login", { method: "POST", json: { username, password } });
+  await read(http.GET("/api/v1/login"));
+  return read(http.POST("/api/v1/login", { body: { username, password } }));
 }
 
 export async function signOut(): Promise<void> {
-  await call("/logout", { method: "POST" });
+  await read(http.POST("/api/v1/logout"));
 }
 
-export const listTokens = (): Promise<Page<Token>> => read("/tokens");
+export const listTokens = (): Promise<Page<Token>> => read(http.GET("/api/v1/tokens"));
 
-export function createToken(name: string, expiresIn: string | null): Promise<NewToken> {
-  return read("/tokens", { method: "POST", json: { name, expires_in: expiresIn } });
+export function createToken(name: string, expiresIn: string): Promise<NewToken> {
+  return read(http.POST("/api/v1/tokens", { body: { name, expires_in: expiresIn } }));
 }
 
 export async function revokeToken(id: number): Promise<void> {
-  await call(`/tokens/${id}`, { method: "DELETE" });
+  await read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
 }
 
 /** Whether the server already keeps this archive. */
 export async function isUploaded(sha256: string): Promise<boolean> {
-  const request = new Request(new URL(url(`/uploads/${sha256}`), window.location.origin), { method: "HEAD" });
-  const response = await send(request);
+  const { response } = await http.HEAD("/api/v1/uploads/{sha256}", { params: { path: { sha256 } } });
   if (response.ok) return true;
   if (response.status === 404) return false;
-  throw await problemOf(response);
+  throw problemFrom(response.status, response.statusText, null);
 }
 
 /** Sends a code archive; XMLHttpRequest because fetch tells nothing of the progress of a request body. */
@@ -164,7 +162,7 @@ export function upload(
 ): Promise<Upload> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", url("/uploads"));
+    request.open("POST", "/api/v1/uploads");
     request.responseType = "json";
     request.setRequestHeader("Content-Type", "application/gzip");
     request.setRequestHeader("X-Content-SHA256", sha256);
@@ -174,16 +172,9 @@ export function upload(
     };
     request.onerror = () => reject(new Unreachable("upload"));
     request.onload = () => {
-      if (request.status < 300) {
-        resolve(request.response as Upload);
-        return;
-      }
-      const body = request.response as { title?: string; detail?: string } | null;
-      const title = body?.title ?? request.statusText;
-      reject(new Problem(request.status, title, body?.detail ?? "", "", []));
+      if (request.status < 300) resolve(request.response as Upload);
+      else reject(problemFrom(request.status, request.statusText, request.response));
     };
     request.send(file);
   });
 }
-
-export { randomId };

@@ -1,7 +1,5 @@
 import { reachable } from "./connectivity";
-import { problemFrom, Unreachable, type Problem } from "./problem";
-
-export const API = "/api/v1";
+import { Unreachable } from "./problem";
 
 /** Answers by which a proxy says that nobody is behind it. */
 const NOBODY_HOME = new Set([502, 503, 504]);
@@ -17,18 +15,7 @@ export function randomId(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-async function bodyOf(response: Response): Promise<unknown> {
-  const type = response.headers.get("content-type") ?? "";
-  if (!type.includes("json")) return null;
-  try {
-    return await response.json();
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
-  }
-}
-
-/** Sends one request with the session's cookie; resolves to any answer below 400, else throws. */
+/** Sends one request with the session's cookie; an answer of whatever status is an answer, none at all is thrown. */
 export async function send(request: Request): Promise<Response> {
   if (request.method !== "GET" && request.method !== "HEAD") {
     request.headers.set("X-CSRFToken", csrfToken());
@@ -47,8 +34,4 @@ export async function send(request: Request): Promise<Response> {
   }
   reachable.set(true);
   return response;
-}
-
-export async function problemOf(response: Response): Promise<Problem> {
-  return problemFrom(response.status, response.statusText, await bodyOf(response.clone()));
 }

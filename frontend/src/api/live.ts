@@ -12,6 +12,7 @@ const HIDDEN_PAUSE_MS = 30_000;
 
 export interface Change {
   topic: string;
+  kind: string;
   job: number | null;
 }
 
@@ -25,11 +26,15 @@ export function changeFrom(data: string): Change | null {
     throw error;
   }
   if (typeof body !== "object" || body === null) return null;
-  const { topic, job } = body as { topic?: unknown; job?: unknown };
+  const { topic, kind, job } = body as { topic?: unknown; kind?: unknown; job?: unknown };
   if (typeof topic !== "string") return null;
   const named = /^job:(\d+)$/.exec(topic)?.[1];
   const id = typeof job === "number" ? job : Number(named ?? job);
-  return { topic, job: Number.isInteger(id) && id > 0 ? id : null };
+  return {
+    topic,
+    kind: typeof kind === "string" ? kind : "",
+    job: Number.isInteger(id) && id > 0 ? id : null,
+  };
 }
 
 /** Runs a task at once, and then at most every `everyMs` however often it is asked for; the last ask is never lost. */
@@ -82,7 +87,10 @@ export function followChanges(client: QueryClient, onSignedOut: () => void): () 
   let wasLive = false;
 
   const onChange = (change: Change) => {
-    if (change.topic.startsWith("job")) {
+    if (change.topic === "stream") {
+      // The server had to leave out some changes, and does not know which we would have wanted.
+      if (change.kind === "missed") void client.invalidateQueries();
+    } else if (change.topic.startsWith("job")) {
       if (change.job !== null) {
         const id = change.job;
         // Only a job that somebody looked at is kept; for the others there is nothing to refresh.

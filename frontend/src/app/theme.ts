@@ -1,17 +1,6 @@
 import {
-  ActionIcon,
-  Button,
   createTheme,
-  Drawer,
-  Menu,
-  Modal,
-  NumberInput,
-  PasswordInput,
-  SegmentedControl,
-  Select,
-  Textarea,
-  TextInput,
-  Tooltip,
+  type ButtonProps,
   type CSSVariablesResolver,
   type MantineColorsTuple,
 } from "@mantine/core";
@@ -29,6 +18,36 @@ const cobalt: MantineColorsTuple = [
   "#162c7c",
 ];
 
+const BUTTON_SIZES: Record<string, Record<string, string>> = {
+  xs: { "--button-height": "28px", "--button-padding-x": "10px", "--button-fz": "12.5px" },
+  sm: { "--button-height": "34px", "--button-padding-x": "14px", "--button-fz": "13.5px" },
+  md: { "--button-height": "40px", "--button-padding-x": "16px", "--button-fz": "14.5px" },
+};
+
+const BUTTON_KINDS: Record<string, Record<string, string>> = {
+  ink: {
+    "--button-bg": "var(--ink)",
+    "--button-hover": "var(--ink-hover)",
+    "--button-color": "var(--on-ink)",
+  },
+  danger: {
+    "--button-bg": "var(--danger)",
+    "--button-hover": "var(--danger-hover)",
+    "--button-color": "#fff",
+  },
+  default: {
+    "--button-bg": "var(--surface)",
+    "--button-hover": "var(--hover)",
+    "--button-color": "var(--text)",
+    "--button-bd": "1px solid var(--line-strong)",
+  },
+};
+
+function buttonVars({ size = "sm", variant = "filled", color = "ink" }: ButtonProps): Record<string, string> {
+  const kind = variant === "filled" ? color : variant;
+  return { ...BUTTON_SIZES[size], ...BUTTON_KINDS[kind] };
+}
+
 /** The look of the component library; colours come from styles/tokens.css. */
 export const theme = createTheme({
   fontFamily: "var(--font-sans)",
@@ -39,63 +58,29 @@ export const theme = createTheme({
   defaultRadius: "7px",
   cursorType: "pointer",
   respectReducedMotion: true,
+  // Plain objects, not `Button.extend(…)`: naming a component here would load it before any page asks for it.
   components: {
-    Button: Button.extend({
+    Button: {
       defaultProps: { size: "sm" },
-      vars: (_, props) => {
-        const size = props.size ?? "sm";
-        const heights: Record<string, string> = { xs: "28px", sm: "34px", md: "40px" };
-        const filled = props.variant === undefined || props.variant === "filled";
-        const plain = filled && props.color === undefined;
-        const isDefault = props.variant === "default";
-        return {
-          root: {
-            "--button-height": heights[String(size)],
-            "--button-padding-x": size === "xs" ? "10px" : "14px",
-            "--button-fz": size === "xs" ? "12.5px" : size === "md" ? "14.5px" : "13.5px",
-            ...(plain
-              ? {
-                  "--button-bg": "var(--ink)",
-                  "--button-hover": "var(--ink-hover)",
-                  "--button-color": "var(--on-ink)",
-                }
-              : {}),
-            ...(props.color === "danger"
-              ? {
-                  "--button-bg": "var(--danger)",
-                  "--button-hover": "var(--danger-hover)",
-                  "--button-color": "#fff",
-                }
-              : {}),
-            ...(isDefault
-              ? {
-                  "--button-bg": "var(--surface)",
-                  "--button-hover": "var(--hover)",
-                  "--button-color": "var(--text)",
-                  "--button-bd": "1px solid var(--line-strong)",
-                }
-              : {}),
-          },
-        };
-      },
-    }),
-    ActionIcon: ActionIcon.extend({ defaultProps: { variant: "subtle", color: "gray" } }),
-    TextInput: TextInput.extend({ defaultProps: { size: "sm" } }),
-    PasswordInput: PasswordInput.extend({ defaultProps: { size: "sm" } }),
-    NumberInput: NumberInput.extend({ defaultProps: { size: "sm" } }),
-    Textarea: Textarea.extend({ defaultProps: { size: "sm" } }),
-    Select: Select.extend({
+      vars: (_: unknown, props: ButtonProps) => ({ root: buttonVars(props) }),
+    },
+    ActionIcon: { defaultProps: { variant: "subtle", color: "gray" } },
+    TextInput: { defaultProps: { size: "sm" } },
+    PasswordInput: { defaultProps: { size: "sm" } },
+    NumberInput: { defaultProps: { size: "sm" } },
+    Textarea: { defaultProps: { size: "sm" } },
+    Select: {
       defaultProps: { size: "sm", allowDeselect: false, checkIconPosition: "right" },
-    }),
-    SegmentedControl: SegmentedControl.extend({ defaultProps: { withItemsBorders: false } }),
-    Tooltip: Tooltip.extend({ defaultProps: { openDelay: 250, withArrow: false } }),
-    Menu: Menu.extend({ defaultProps: { shadow: "md", position: "bottom-end" } }),
-    Modal: Modal.extend({
+    },
+    SegmentedControl: { defaultProps: { withItemsBorders: false } },
+    Tooltip: { defaultProps: { openDelay: 250, withArrow: false } },
+    Menu: { defaultProps: { shadow: "md", position: "bottom-end" } },
+    Modal: {
       defaultProps: { centered: true, radius: "12px", overlayProps: { backgroundOpacity: 0.45, blur: 2 } },
-    }),
-    Drawer: Drawer.extend({
+    },
+    Drawer: {
       defaultProps: { position: "right", overlayProps: { backgroundOpacity: 0.35 } },
-    }),
+    },
   },
 });
 

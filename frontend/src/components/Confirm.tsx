@@ -1,7 +1,9 @@
-import { Button, Group, Modal } from "@mantine/core";
-import { useState, type ReactNode } from "react";
+import { lazy, Suspense, useState, type ReactNode } from "react";
 
-interface Props {
+// Dialogs are rare, and what they are made of is not small.
+const ConfirmDialog = lazy(() => import("./ConfirmDialog"));
+
+export interface ConfirmProps {
   opened: boolean;
   title: string;
   children: ReactNode;
@@ -11,28 +13,12 @@ interface Props {
 }
 
 /** Asks before something that cannot be taken back. */
-export function Confirm({ opened, title, children, yes, onYes, onClose }: Props) {
-  const [busy, setBusy] = useState(false);
-  const act = async () => {
-    setBusy(true);
-    try {
-      await onYes();
-    } finally {
-      setBusy(false);
-      onClose();
-    }
-  };
-  return (
-    <Modal opened={opened} onClose={onClose} title={title} closeButtonProps={{ "aria-label": "Close" }}>
-      <div style={{ fontSize: 14, color: "var(--text-2)" }}>{children}</div>
-      <Group justify="flex-end" gap={8} mt={20}>
-        <Button variant="default" onClick={onClose}>
-          Keep
-        </Button>
-        <Button color="danger" loading={busy} onClick={() => void act()} data-autofocus>
-          {yes}
-        </Button>
-      </Group>
-    </Modal>
-  );
+export function Confirm(props: ConfirmProps) {
+  const [wanted, setWanted] = useState(props.opened);
+  if (props.opened && !wanted) setWanted(true);
+  return wanted ? (
+    <Suspense fallback={null}>
+      <ConfirmDialog {...props} />
+    </Suspense>
+  ) : null;
 }

@@ -6,7 +6,7 @@ export function causeOf(job: Job): string | null {
   if (job.state === "queued") return job.hold === null ? null : holdWords(job.hold.reason);
   if (job.state === "failed") {
     if (job.reason === "exit_nonzero" && job.exit_code !== null) return `Exit ${job.exit_code}`;
-    if (job.reason !== null && job.reason !== "") return reasonWords(job.reason);
+    if (job.reason !== null) return reasonWords(job.reason);
     return job.exit_code === null ? null : `Exit ${job.exit_code}`;
   }
   return null;

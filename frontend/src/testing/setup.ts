@@ -26,3 +26,6 @@ class NoResizeObserver implements ResizeObserver {
   }
 }
 window.ResizeObserver = NoResizeObserver;
+
+// A text area that grows with its text measures it again when a font arrives.
+Object.defineProperty(document, "fonts", { value: new EventTarget() });

@@ -1,4 +1,4 @@
-import { SegmentedControl, Select, Skeleton } from "@mantine/core";
+import { NativeSelect, SegmentedControl, Skeleton } from "@mantine/core";
 import { IconServer } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
@@ -72,15 +72,13 @@ export function ClusterPage() {
         actions={
           <>
             {pools.length > 1 ? (
-              <Select
+              <NativeSelect
                 aria-label="Pool"
                 w={150}
                 data={[{ value: "", label: "All pools" }, ...pools]}
                 value={pool ?? ""}
-                onChange={(value) =>
-                  void navigate({
-                    search: (old) => ({ ...old, pool: value === "" ? undefined : (value ?? undefined) }),
-                  })
+                onChange={({ currentTarget: { value } }) =>
+                  void navigate({ search: (old) => ({ ...old, pool: value === "" ? undefined : value }) })
                 }
               />
             ) : null}

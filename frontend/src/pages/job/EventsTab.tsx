@@ -32,7 +32,7 @@ export function EventsTab({ jobId }: { jobId: number }) {
                 </span>
               ))}
             </span>
-            <span className={classes.actor}>{event.actor ?? ""}</span>
+            <span className={classes.actor}>{event.actor}</span>
             <time className={classes.at} dateTime={event.at}>
               {fullTime(event.at)}
             </time>

@@ -1,11 +1,11 @@
 import { Button, Skeleton, Tabs } from "@mantine/core";
 import { IconFileText, IconChevronLeft } from "@tabler/icons-react";
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 
 import { attemptsQuery, isMissing, jobQuery, useFallbackInterval } from "../../api/queries";
-import type { Attempt, JobWithSpec } from "../../api/types";
+import type { Attempt, JobWithSpec, Page as AnswerPage } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
 import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
@@ -95,7 +95,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
           <Tabs.Tab value="spec">Spec</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="logs">
-          <Logs job={job} attempts={tries} />
+          <Logs job={job} query={attempts} />
         </Tabs.Panel>
         <Tabs.Panel value="attempts">
           <AttemptsTab jobId={String(job.id)} query={attempts} />
@@ -113,7 +113,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
   );
 }
 
-function Logs({ job, attempts }: { job: JobWithSpec; attempts: readonly Attempt[] }) {
+function Logs({ job, query }: { job: JobWithSpec; query: UseQueryResult<AnswerPage<Attempt>> }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   if (job.attempts === 0) {
@@ -129,14 +129,18 @@ function Logs({ job, attempts }: { job: JobWithSpec; attempts: readonly Attempt[
   }
   const asked = Number(search.attempt);
   const attempt = Number.isInteger(asked) && asked >= 1 && asked <= job.attempts ? asked : job.attempts;
-  const placed = attempts.find((each) => each.number === attempt)?.allocations.length;
+  if (query.isPending) return <Skeleton height={360} radius={12} />;
+  const ranks = query.data?.results.find((each) => each.number === attempt)?.allocations ?? [];
   const rank = search.rank !== undefined && /^\d+$/.test(search.rank) ? Number(search.rank) : undefined;
   return (
     <LogView
       jobId={job.id}
       attempt={attempt}
       attempts={job.attempts}
-      ranks={placed ?? 1}
+      ranks={ranks.length}
+      size={ranks
+        .filter((each) => rank === undefined || each.rank === rank)
+        .reduce((sum, each) => sum + each.log_size, 0)}
       rank={rank}
       onAttempt={(value) => void navigate({ search: { attempt: String(value) }, replace: true })}
       onRank={(value) =>

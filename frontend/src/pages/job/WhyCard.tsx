@@ -7,38 +7,10 @@ import type { Job } from "../../api/types";
 import { Fact, Facts } from "../../components/Fact";
 import { Meter } from "../../components/Meter";
 import { Failed } from "../../components/Notice";
-import { mebibytes, ordinal } from "../../format/amount";
-import { holdWords, humanize } from "../../format/words";
+import { ordinal } from "../../format/amount";
+import { holdWords } from "../../format/words";
+import { quotaOf, readings } from "./evidence";
 import classes from "./WhyCard.module.css";
-
-interface Reading {
-  name: string;
-  value: string;
-}
-
-function shown(key: string, value: unknown): string {
-  if (typeof value === "number" && key.includes("mib")) return mebibytes(value);
-  if (typeof value === "string" || typeof value === "number" || typeof value === "boolean")
-    return String(value);
-  return JSON.stringify(value);
-}
-
-/** The evidence as names and values; what the meter shows already, and what is empty, is left out. */
-export function readings(evidence: Record<string, unknown>): Reading[] {
-  const metered = quotaOf(evidence) === null ? [] : ["used", "quota"];
-  return Object.entries(evidence)
-    .filter(([key, value]) => !metered.includes(key) && value !== "" && value !== null)
-    .map(([key, value]) => ({
-      name: key === "vc" ? "Virtual cluster" : humanize(key.replace("_mib", "")),
-      value: shown(key, value),
-    }));
-}
-
-/** The two figures of a quota, where the evidence is of one. */
-export function quotaOf(evidence: Record<string, unknown>): { used: number; quota: number } | null {
-  const { used, quota } = evidence;
-  return typeof used === "number" && typeof quota === "number" ? { used, quota } : null;
-}
 
 /** Why a queued job waits: one reason, what it was seen by, and what would help. */
 export function WhyCard({ job }: { job: Job }) {

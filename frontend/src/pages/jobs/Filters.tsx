@@ -1,4 +1,4 @@
-import { Select, TextInput } from "@mantine/core";
+import { NativeSelect, TextInput } from "@mantine/core";
 import { IconSearch, IconUser, IconX } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -32,8 +32,8 @@ export function Filters() {
     options.push({ value: vcValue, label: search.vc ?? "" });
   }
 
-  const chooseVc = (value: string | null) => {
-    const [tenant, vc] = value === null || value === "" ? [undefined, undefined] : value.split("/");
+  const chooseVc = (value: string) => {
+    const [tenant, vc] = value === "" ? [undefined, undefined] : value.split("/");
     void navigate({ search: (old) => ({ ...old, tenant: tenant === "" ? undefined : tenant, vc }) });
   };
 
@@ -67,12 +67,12 @@ export function Filters() {
           <IconUser size={15} stroke={1.8} />
           Mine
         </Link>
-        <Select
+        <NativeSelect
           aria-label="Virtual cluster"
           className={classes.vc}
           data={[{ value: "", label: "All virtual clusters" }, ...options]}
           value={vcValue}
-          onChange={chooseVc}
+          onChange={(event) => chooseVc(event.currentTarget.value)}
         />
         <SearchBox />
       </div>

@@ -17,10 +17,12 @@ import { JobTable, JobTableSkeleton } from "./JobTable";
 
 const route = getRouteApi("/app/jobs");
 
+const STATES = ["queued", "active", "succeeded", "failed", "cancelled"] as const;
+
 export function JobsPage() {
   const search = route.useSearch();
   const filter = {
-    state: search.state,
+    state: STATES.find((state) => state === search.state),
     vc: search.vc,
     tenant: search.tenant,
     owner: search.owner,

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { someJobsQuery, useFallbackInterval } from "../../api/queries";
-import type { Job, Page } from "../../api/types";
+import type { Job, JobState, Page } from "../../api/types";
 import { plural } from "../../format/amount";
 import { useNow } from "../../components/now";
 import classes from "./OverviewPage.module.css";
@@ -25,7 +25,7 @@ function tally(page: Page<Job> | undefined, keep: (job: Job) => boolean = () => 
 export function StateTiles() {
   const refetchInterval = useFallbackInterval();
   const minute = Math.floor(useNow() / 60_000) * 60_000;
-  const of = (state: string) => someJobsQuery({ state, mine: true, limit: MOST });
+  const of = (state: JobState) => someJobsQuery({ state, mine: true, limit: MOST });
   const active = useQuery({ ...of("active"), refetchInterval });
   const queued = useQuery({ ...of("queued"), refetchInterval });
   const succeeded = useQuery({ ...of("succeeded"), refetchInterval });

@@ -1,4 +1,4 @@
-import { Button, Modal, Select, Skeleton, TextInput } from "@mantine/core";
+import { Button, Modal, NativeSelect, Skeleton, TextInput } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type SubmitEvent } from "react";
@@ -89,20 +89,16 @@ export function Tokens() {
 
 function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
   const now = useNow();
-  const expired = token.expires_at !== null && new Date(token.expires_at).getTime() < now;
+  const expired = new Date(token.expires_at).getTime() < now;
   return (
     <li className={classes.token}>
       <div style={{ minWidth: 0 }}>
         <p className={`${classes.tokenName} truncate`}>{token.name}</p>
         <p className={classes.meta}>
           <span className="mono">{token.prefix}…</span>
-          {token.expires_at === null ? (
-            <span>never expires</span>
-          ) : (
-            <span className={expired ? classes.expired : undefined}>
-              {expired ? "expired" : "expires"} {dateOnly(token.expires_at)}
-            </span>
-          )}
+          <span className={expired ? classes.expired : undefined}>
+            {expired ? "expired" : "expires"} {dateOnly(token.expires_at)}
+          </span>
           <span>
             {token.last_used_at === null ? "never used" : <>used {<Ago at={token.last_used_at} />}</>}
           </span>
@@ -169,11 +165,11 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
             error={refusal === "" ? undefined : refusal}
             onChange={(event) => setName(event.currentTarget.value)}
           />
-          <Select
+          <NativeSelect
             label="Expires after"
             data={LIFETIMES}
             value={lifetime}
-            onChange={(value) => setLifetime(value ?? "30d")}
+            onChange={(event) => setLifetime(event.currentTarget.value)}
           />
           <div className={classes.buttons}>
             <Button variant="default" onClick={close}>

@@ -4,7 +4,8 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useRef, useState } from "react";
 
-import { randomId, submitJob } from "../../api/client";
+import { submitJob } from "../../api/client";
+import { randomId } from "../../api/http";
 import { messageOf, Problem, type FieldError } from "../../api/problem";
 import { jobQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";

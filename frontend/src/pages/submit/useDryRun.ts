@@ -18,7 +18,7 @@ export function useDryRun(spec: Spec | null) {
   const [settled] = useDebouncedValue(text, PAUSE_MS);
   const query = useQuery({
     queryKey: ["dry-run", settled],
-    queryFn: ({ signal }) => dryRun(JSON.parse(settled ?? "{}"), signal),
+    queryFn: ({ signal }) => dryRun(JSON.parse(settled ?? "{}") as Spec, signal),
     enabled: settled !== null,
     placeholderData: keepPreviousData,
     refetchInterval: REPEAT_MS,

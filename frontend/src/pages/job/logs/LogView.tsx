@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Select, TextInput, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, NativeSelect, TextInput, Tooltip } from "@mantine/core";
 import {
   IconArrowDown,
   IconChevronDown,
@@ -19,8 +19,7 @@ import {
 } from "react";
 
 import { logUrl } from "../../../api/client";
-import { plural } from "../../../format/amount";
-import { humanize } from "../../../format/words";
+import { bytes, plural } from "../../../format/amount";
 import { LogLineView } from "./LogLineView";
 import classes from "./LogView.module.css";
 import { useLogStream, type LogStatus } from "./useLogStream";
@@ -35,19 +34,23 @@ const STATUS: Record<LogStatus, string> = {
   refused: "Not available",
 };
 
+const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
+
 interface Props {
   jobId: number;
   attempt: number;
   attempts: number;
   ranks: number;
+  /** How much output there is already, in bytes. */
+  size: number;
   rank: number | undefined;
   onAttempt: (attempt: number) => void;
   onRank: (rank: number | undefined) => void;
 }
 
 /** The output of an attempt, live, as a terminal would show it. */
-export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRank }: Props) {
-  const { buffer, version, status, end } = useLogStream(jobId, attempt, rank);
+export function LogView({ jobId, attempt, attempts, ranks, size, rank, onAttempt, onRank }: Props) {
+  const { buffer, version, status, end, skipped, readAll } = useLogStream(jobId, attempt, rank, size);
   const lines = buffer.lines;
   const scroller = useRef<HTMLDivElement>(null);
   const lastTop = useRef(0);
@@ -156,7 +159,7 @@ export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRa
             </span>
           )}
           {attempts > 1 ? (
-            <Select
+            <NativeSelect
               aria-label="Attempt"
               size="xs"
               className={classes.choice}
@@ -165,11 +168,11 @@ export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRa
                 label: `Attempt ${index + 1}`,
               }))}
               value={String(attempt)}
-              onChange={(value) => onAttempt(Number(value))}
+              onChange={(event) => onAttempt(Number(event.currentTarget.value))}
             />
           ) : null}
           {ranks > 1 ? (
-            <Select
+            <NativeSelect
               aria-label="Rank"
               size="xs"
               className={classes.choice}
@@ -181,7 +184,7 @@ export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRa
                 })),
               ]}
               value={rank === undefined ? "" : String(rank)}
-              onChange={(value) => onRank(value === null || value === "" ? undefined : Number(value))}
+              onChange={({ currentTarget: { value } }) => onRank(value === "" ? undefined : Number(value))}
             />
           ) : null}
           <Tooltip label={wrap ? "Do not wrap long lines" : "Wrap long lines"}>
@@ -208,7 +211,7 @@ export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRa
             <ActionIcon
               size={28}
               component="a"
-              href={logUrl(jobId, { attempt, rank, download: true })}
+              href={logUrl(jobId, { attempt, rank, download: 1 })}
               download
               aria-label="Download the log"
             >
@@ -222,11 +225,20 @@ export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRa
         className={classes.scroller}
         data-testid="log-view"
         data-wrap={wrap || undefined}
+        data-inside={skipped > 0 || undefined}
         tabIndex={0}
         role="region"
         aria-label="Output"
         onScroll={onScroll}
       >
+        {skipped > 0 ? (
+          <p className={classes.note}>
+            The first {bytes(skipped)} are not shown.{" "}
+            <button type="button" className={classes.all} onClick={readAll}>
+              Read from the beginning
+            </button>
+          </p>
+        ) : null}
         {buffer.dropped > 0 ? (
           <p className={classes.note}>
             The first {plural(buffer.dropped, "line")} are not shown. The download has all of them.
@@ -265,8 +277,9 @@ export function LogView({ jobId, attempt, attempts, ranks, rank, onAttempt, onRa
         </div>
         {end === null ? null : (
           <p className={classes.end}>
-            {humanize(end.state)}
-            {end.exitCode === null ? "" : `, exit code ${end.exitCode}`}
+            {TERMINAL.has(end.state)
+              ? `Job ${end.state}${end.exitCode === null ? "" : `, exit code ${end.exitCode}`}`
+              : "This attempt has ended"}
           </p>
         )}
       </div>

@@ -37,6 +37,9 @@ export class LogBuffer {
   readonly #open = new Map<number, Open>();
   readonly #watchers = new Set<() => void>();
   #announcing = false;
+  #inside = false;
+  /** The ranks whose first whole line was seen. */
+  readonly #begun = new Set<number>();
 
   /** The lines that are kept; the array is replaced, never changed, once somebody was told of it. */
   get lines(): readonly LogLine[] {
@@ -57,17 +60,26 @@ export class LogBuffer {
 
   append(rank: number, text: string): void {
     let start = 0;
+    if (this.#inside && !this.#begun.has(rank)) {
+      const end = text.indexOf("\n");
+      if (end < 0) return;
+      this.#begun.add(rank);
+      start = end + 1;
+    }
     while (start < text.length) {
       const end = text.indexOf("\n", start);
-      const complete = end >= 0;
-      this.#extend(rank, text.slice(start, complete ? end : text.length), complete);
-      start = complete ? end + 1 : text.length;
+      const stop = Math.min(end < 0 ? text.length : end, start + LONGEST_LINE);
+      const complete = stop === end;
+      this.#extend(rank, text.slice(start, stop), complete);
+      start = complete ? stop + 1 : stop;
     }
     this.#announce();
   }
 
-  /** Starts over, for another attempt or rank. */
-  clear(): void {
+  /** Starts over. A reading that begins inside the log begins inside a line: its rest is left out. */
+  clear(inside = false): void {
+    this.#inside = inside;
+    this.#begun.clear();
     this.#lines = [];
     this.#dropped = 0;
     this.#count = 0;
@@ -89,7 +101,7 @@ export class LogBuffer {
       // The line may have been let go already, when other ranks wrote a great deal since it began.
       if (index >= 0) this.#lines[index] = { ...line, number: open.number };
     }
-    if (complete || raw.length > LONGEST_LINE) this.#open.delete(rank);
+    if (complete || raw.length >= LONGEST_LINE) this.#open.delete(rank);
     else this.#open.set(rank, { number: open?.number ?? this.#count, raw });
   }
 

@@ -1,9 +1,13 @@
-import { useEffect, useMemo, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
 
 import { logUrl } from "../../../api/client";
 import { Observable, useObservable } from "../../../api/connectivity";
 import { EventStream, type SseEvent } from "../../../api/sse";
 import { LogBuffer } from "./buffer";
+
+/** Of a log larger than this, only the end is read at first. */
+const LARGE_BYTES = 4 * 1024 * 1024;
+const TAIL_BYTES = 1024 * 1024;
 
 export type LogStatus = "connecting" | "streaming" | "reconnecting" | "ended" | "refused";
 
@@ -31,17 +35,28 @@ class LogReading {
   readonly buffer = new LogBuffer();
   readonly status = new Observable<LogStatus>("connecting");
   readonly end = new Observable<LogEnd | null>(null);
-  readonly #url: string;
+  /** How many bytes at the log's start were left out. */
+  readonly skipped = new Observable(0);
+  readonly #jobId: number;
+  readonly #attempt: number;
+  readonly #rank: number | undefined;
   #stream: EventStream | null = null;
 
-  constructor(url: string) {
-    this.#url = url;
+  constructor(jobId: number, attempt: number, rank: number | undefined) {
+    this.#jobId = jobId;
+    this.#attempt = attempt;
+    this.#rank = rank;
   }
 
-  start(): void {
-    this.buffer.clear();
+  start(offset: number): void {
+    this.stop();
+    this.buffer.clear(offset > 0);
+    this.skipped.set(offset);
+    this.end.set(null);
     this.status.set("connecting");
-    this.#stream = new EventStream(this.#url, {
+    const address = { attempt: this.#attempt, rank: this.#rank, follow: 1 as const };
+    const url = logUrl(this.#jobId, offset > 0 ? { ...address, offset } : address);
+    this.#stream = new EventStream(url, {
       onOpen: () => this.status.set("streaming"),
       onBreak: () => this.status.set("reconnecting"),
       onRefused: () => this.status.set("refused"),
@@ -65,14 +80,21 @@ class LogReading {
   }
 }
 
-/** Follows the output of one attempt, or of one rank of it. */
-export function useLogStream(jobId: number, attempt: number, rank: number | undefined) {
-  const reading = useMemo(
-    () => new LogReading(logUrl(jobId, { attempt, rank, follow: true })),
-    [jobId, attempt, rank],
-  );
+/** Where to begin in a log of this size. */
+export function startOf(size: number): number {
+  return size > LARGE_BYTES ? size - TAIL_BYTES : 0;
+}
+
+/** Follows the output of one attempt, or of one rank of it; of a large log only the end, unless all is asked for. */
+export function useLogStream(jobId: number, attempt: number, rank: number | undefined, size: number) {
+  const reading = useMemo(() => new LogReading(jobId, attempt, rank), [jobId, attempt, rank]);
+  // The size as it is when the reading begins: it grows, and must not begin again for that.
+  const latestSize = useRef(size);
   useEffect(() => {
-    reading.start();
+    latestSize.current = size;
+  });
+  useEffect(() => {
+    reading.start(startOf(latestSize.current));
     return reading.stop;
   }, [reading]);
   const version = useSyncExternalStore(reading.buffer.subscribe, reading.buffer.version);
@@ -81,5 +103,7 @@ export function useLogStream(jobId: number, attempt: number, rank: number | unde
     version,
     status: useObservable(reading.status),
     end: useObservable(reading.end),
+    skipped: useObservable(reading.skipped),
+    readAll: () => reading.start(0),
   };
 }

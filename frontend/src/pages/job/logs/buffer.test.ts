@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+
+import { LogBuffer, MOST_LINES } from "./buffer";
+
+function read(...parts: [rank: number, text: string][]): string[] {
+  const buffer = new LogBuffer();
+  for (const [rank, text] of parts) buffer.append(rank, text);
+  return buffer.lines.map((line) => (line.rank === 0 ? line.text : `${line.rank}>${line.text}`));
+}
+
+test("it joins a line that came in parts", () => {
+  expect(read([0, "hel"], [0, "lo\nwor"], [0, "ld\n"])).toEqual(["hello", "world"]);
+});
+
+test("it shows a line before its end has come", () => {
+  expect(read([0, "loading"])).toEqual(["loading"]);
+});
+
+test("it keeps the unfinished lines of ranks apart", () => {
+  expect(read([0, "a"], [1, "b"], [0, "A\n"], [1, "B\n"])).toEqual(["aA", "1>bB"]);
+});
+
+test("a carriage return starts the line over, as a progress bar wants it", () => {
+  expect(read([0, "10%\r20%"], [0, "\r30%"], [0, "\rdone\n"])).toEqual(["done"]);
+});
+
+test("a line end of two characters is one line end, also when it is cut", () => {
+  expect(read([0, "one\r\ntwo\r"], [0, "\nthree\r\n"])).toEqual(["one", "two", "three"]);
+});
+
+test("empty lines count", () => {
+  expect(read([0, "a\n\nb\n"])).toEqual(["a", "", "b"]);
+});
+
+test("a line without end is cut", () => {
+  const lines = read([0, "x".repeat(20_000)], [0, "yyy\n"]);
+  expect(lines.map((line) => line.length)).toEqual([8192, 8192, 20_000 - 2 * 8192 + 3]);
+});
+
+test("the oldest lines go when there are too many, and the numbers go on", () => {
+  const buffer = new LogBuffer();
+  buffer.append(0, "x\n".repeat(MOST_LINES * 1.2));
+  expect(buffer.lines.length).toBeLessThanOrEqual(MOST_LINES * 1.1);
+  expect(buffer.lines.length + buffer.dropped).toBe(MOST_LINES * 1.2);
+  expect(buffer.lines[0]?.number).toBe(buffer.dropped + 1);
+});
+
+test("a line that went away does not come back when its end arrives", () => {
+  const buffer = new LogBuffer();
+  buffer.append(1, "begun");
+  buffer.append(0, "x\n".repeat(MOST_LINES * 1.2));
+  buffer.append(1, " and ended\n");
+  expect(buffer.lines.some((line) => line.text.includes("begun"))).toBe(false);
+});
+
+test("a reading that begins inside the log leaves out the rest of the line it fell into", () => {
+  const buffer = new LogBuffer();
+  buffer.clear(true);
+  buffer.append(0, "f a line");
+  buffer.append(0, " that was cut\nwhole\n");
+  expect(buffer.lines.map((line) => line.text)).toEqual(["whole"]);
+});

@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+
+import { AT, makeJob } from "../../testing/makers";
+import { happeningOf, happenings } from "./activity";
+
+test("the newest happening comes first, whatever was submitted last", () => {
+  const ended = makeJob({ id: 1, state: "succeeded", started_at: AT(5), ended_at: AT(50) });
+  const waiting = makeJob({ id: 2, submitted_at: AT(20) });
+  expect(happenings([waiting, ended], 10).map((each) => each.job.id)).toEqual([1, 2]);
+  expect(happenings([waiting, ended], 1)).toHaveLength(1);
+});
+
+test("a failure says why", () => {
+  const job = makeJob({ state: "failed", ended_at: AT(9), reason: "exit_nonzero", exit_code: 3 });
+  expect(happeningOf(job).verb).toBe("failed: exit 3");
+});
+
+test("a waiting job says what for and where it stands", () => {
+  const hold = { reason: "quota" as const, detail: "", helps: [] };
+  expect(happeningOf(makeJob({ hold, position: 3 }))).toMatchObject({
+    verb: "waits: quota in use",
+    detail: "#7 · vision · 1 GPU · place 3",
+  });
+});
+
+test("a job that was placed and does not run yet is starting", () => {
+  expect(happeningOf(makeJob({ state: "active" })).verb).toBe("is starting");
+});

@@ -1,0 +1,90 @@
+/** Valid objects of the API for tests; a test states only what it is about. */
+import type { Attempt, Gpu, Job, Node } from "../api/types";
+
+export const AT = (seconds: number): string => new Date(Date.UTC(2026, 0, 1, 12, 0, seconds)).toISOString();
+
+export function makeJob(changes: Partial<Job> = {}): Job {
+  return {
+    id: 7,
+    name: "train",
+    vc: "vision",
+    tenant: "acme",
+    owner: "ada",
+    state: "queued",
+    stage: "full",
+    desired: "run",
+    hold: null,
+    priority: "normal",
+    tags: {},
+    gpu_type: null,
+    gpus: 1,
+    nodes: 1,
+    gpus_total: 1,
+    array: null,
+    submitted_at: AT(0),
+    started_at: null,
+    ended_at: null,
+    exit_code: null,
+    failure: null,
+    reason: null,
+    reason_detail: null,
+    attempts: 0,
+    position: null,
+    links: { self: "", logs: "", events: "", attempts: "", why: "", page: "" },
+    ...changes,
+  };
+}
+
+export function makeAttempt(changes: Partial<Attempt> = {}): Attempt {
+  return {
+    number: 1,
+    state: "running",
+    stage: "full",
+    allocations: [],
+    placed_at: AT(10),
+    started_at: AT(15),
+    ended_at: null,
+    exit_code: null,
+    reason: null,
+    reason_detail: null,
+    ...changes,
+  };
+}
+
+export function makeGpu(changes: Partial<Gpu> = {}): Gpu {
+  return {
+    uuid: "GPU-1",
+    index: 0,
+    node: "n1",
+    type: "A100",
+    memory_mib: 40960,
+    healthy: true,
+    utilization: null,
+    memory_used_mib: null,
+    temperature_c: null,
+    power_w: null,
+    job: null,
+    busy: false,
+    ...changes,
+  };
+}
+
+export function makeNode(changes: Partial<Node> = {}): Node {
+  return {
+    name: "n1",
+    pool: "main",
+    admin: "active",
+    health: "ready",
+    reason: null,
+    address: "",
+    cpus: 16,
+    cpus_used: 0,
+    memory_mib: 65536,
+    memory_used_mib: 0,
+    rack: "",
+    labels: {},
+    last_seen_at: null,
+    gpus: [],
+    ...changes,
+  };
+}
