@@ -114,14 +114,17 @@ def test_a_requeued_job_stops_and_runs_again(cluster: Cluster) -> None:
     assert cluster.log(job, attempt=1) + cluster.whole_log(job) == b"attempt 1\nattempt 2\n"
 
 
-def test_a_job_is_stopped_at_its_time_limit(cluster: Cluster) -> None:
-    job = cluster.wait(cluster.submit("echo begun; sleep 1000", time="1s"))
+def test_a_job_is_warned_before_its_time_limit_and_stopped_at_it(cluster: Cluster) -> None:
+    code = (
+        "import signal, time; signal.signal(15, lambda *_: print(2)); print(1); [time.sleep(0.1) for _ in range(999)]"
+    )
+    job = cluster.wait(cluster.submit(f"python3 -uc '{code}'", time="2s"))
     assert (job["state"], job["reason"]) == ("failed", "time_limit")
-    assert cluster.whole_log(job) == b"begun\n"
+    assert cluster.whole_log(job) == b"1\n2\n"
     [(ran_s,)] = cluster.sql(
         "SELECT extract(epoch FROM ended_at - starting_at) FROM jobs_attempt WHERE job_id = %s", job["id"]
     )
-    assert 1 <= ran_s < 10
+    assert 2 <= ran_s < 10
 
 
 def test_a_job_sees_its_own_gpus_only_and_nothing_of_the_platforms_environment(cluster: Cluster) -> None:

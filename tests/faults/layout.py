@@ -7,6 +7,7 @@ from collections.abc import Mapping
 GPU_TYPE = "A100"
 NODES = ("n1", "n2")
 GPUS_PER_NODE = 4
+LOG_CAP_BYTES = 8 << 20
 # Users, their tenants' virtual clusters, and how many GPUs those may use. The first one is the default.
 QUOTAS: Mapping[str, int] = {"red": 6, "blue": 2}
 

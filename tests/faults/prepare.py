@@ -27,7 +27,7 @@ from muster.fleet.services import create_node, create_pool  # noqa: E402
 from muster.tenants.models import VirtualCluster  # noqa: E402
 from muster.tenants.roles import Role  # noqa: E402
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster, set_quota  # noqa: E402
-from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, NODES, PATIENT, QUOTAS  # noqa: E402
+from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, LOG_CAP_BYTES, NODES, PATIENT, QUOTAS  # noqa: E402
 
 ACTOR = "tests"
 PASSWORD = "not a secret: this cluster lives for a minute"
@@ -38,7 +38,7 @@ PATIENCE_S = 60
 def main() -> int:
     """Prepares the cluster; 0 when it can be used."""
     call_command("migrate", interactive=False, verbosity=0)
-    pool = create_pool(name="pool", actor=ACTOR, log_max_bytes_per_job=8 << 20, **PATIENT)
+    pool = create_pool(name="pool", actor=ACTOR, log_max_bytes_per_job=LOG_CAP_BYTES, **PATIENT)
     joins = {name: create_node(pool=pool, name=name, actor=ACTOR)[1] for name in NODES}
     tokens = {}
     for place, name in enumerate(QUOTAS):

@@ -1,0 +1,88 @@
+"""Postgres crashes and comes back, Valkey vanishes and forgets: the platform goes on by itself."""
+
+from __future__ import annotations
+
+import threading
+
+import httpx
+import pytest
+import redis
+
+from tests.faults.cluster import FIRST_USER, WEB, WORKER, Cluster, until
+from tests.faults.jobs import BEATING, let_end, output_of
+
+pytestmark = pytest.mark.timeout(240)
+
+# Two sweeps of the worker's own timer; an agent that nobody wakes asks again after five seconds; and a busy machine.
+PLACED_WITHIN_S, DONE_WITHIN_S = 10, 30
+
+
+def submit_directly(cluster: Cluster) -> httpx.Response:
+    """One call and its answer, whatever that is; the client would try again."""
+    return httpx.post(
+        f"{cluster.url}/api/v1/jobs",
+        json={"vc": FIRST_USER, "command": "echo direct", "gpus": 1},
+        headers={"Authorization": f"Bearer {cluster.tokens[FIRST_USER]}"},
+        timeout=30,
+        trust_env=False,
+    )
+
+
+def test_postgres_crashes_and_everything_goes_on_where_it_was(cluster: Cluster) -> None:
+    running = cluster.submit(BEATING, gpus=4)
+    cluster.until_attempt_runs(running)
+    waiting = [cluster.submit("echo done", gpus=4) for _ in range(3)]
+    before = {name: cluster.pid(name) for name in (WEB, WORKER)}
+    for _ in range(2):
+        cluster.crash_postgres()
+        assert submit_directly(cluster).status_code == 503
+        assert cluster.services.revive() == ["Postgres"]
+        until(lambda: submit_directly(cluster).status_code == 201, "web has found Postgres again")
+    ids = {row[0] for row in cluster.sql("SELECT id FROM jobs_job")}
+    assert {job["id"] for job in (running, *waiting)} <= ids
+    assert cluster.attempts(running) == [("running", "")]
+    let_end(cluster, running["id"])
+    for job in (running, *waiting):
+        assert cluster.wait(job)["state"] == "succeeded", cluster.story(job)
+        assert cluster.attempts(job) == [("succeeded", "completed")]
+    assert cluster.whole_log(running) == output_of(cluster, running["id"])
+    assert all(cluster.runs(name) and cluster.pid(name) == pid for name, pid in before.items())
+
+
+def test_jobs_are_accepted_and_run_without_valkey(cluster: Cluster) -> None:
+    cluster.crash_valkey()
+    answers = [submit_directly(cluster) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201] * 3
+    for answer in answers:
+        job = cluster.wait(answer.json(), within_s=DONE_WITHIN_S)
+        assert job["state"] == "succeeded", cluster.story(job)
+        [(delay_s,)] = cluster.sql(
+            "SELECT extract(epoch FROM t.placed_at - j.submitted_at) FROM jobs_attempt t"
+            " JOIN jobs_job j ON j.id = t.job_id WHERE j.id = %s",
+            job["id"],
+        )
+        assert delay_s < PLACED_WITHIN_S
+        assert cluster.whole_log(job) == b"direct\n"
+    assert cluster.services.revive() == ["Valkey"]
+    job = cluster.wait(cluster.submit("echo with it again"))
+    assert job["state"] == "succeeded", cluster.story(job)
+
+
+def test_jobs_run_while_valkey_forgets_everything_all_the_time(cluster: Cluster) -> None:
+    enough = threading.Event()
+
+    def forget() -> None:
+        with redis.Redis.from_url(cluster.services.redis_url) as link:
+            while not enough.wait(0.01):
+                link.flushall()
+
+    thread = threading.Thread(target=forget)
+    thread.start()
+    try:
+        jobs = [cluster.submit("echo done", user=user) for user in ("red", "red", "blue") * 5]
+        for job in jobs:
+            assert cluster.wait(job, within_s=DONE_WITHIN_S)["state"] == "succeeded", cluster.story(job)
+            assert cluster.attempts(job) == [("succeeded", "completed")]
+    finally:
+        enough.set()
+        thread.join()
