@@ -127,8 +127,9 @@ def _record(
             "plan": _packed(plan_to_dict(plan)),
         }
     else:
-        last = Cycle.objects.filter(pool=pool).order_by("-pk").values("pk", "placed", "held", "snapshot").first()
-        if last and last["snapshot"] is None and last["held"] == len(plan.holds):
+        # A cycle that changed something keeps its configuration, also when its snapshot has been dropped.
+        last = Cycle.objects.filter(pool=pool).order_by("-pk").values("pk", "held", "config").first()
+        if last and last["config"] is None and last["held"] == len(plan.holds):
             # The same nothing again: one row counts for all of them.
             Cycle.objects.filter(pk=last["pk"]).update(repeats=F("repeats") + 1, **timings)
             return CycleResult(last["pk"], plan, refusals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 from celery import shared_task
@@ -37,15 +38,13 @@ def run_cycle(pool_id: int) -> None:
 @shared_task(name="dispatch.sweep")
 def sweep() -> None:
     """Run a cycle of every pool, for whatever asked in vain."""
-    for pool_id in Pool.objects.order_by("pk").values_list("pk", flat=True):
-        run_one_cycle(pool_id, trigger="sweep")
+    _for_each_pool(lambda pool: run_one_cycle(pool.pk, trigger="sweep"))
 
 
 @shared_task(name="dispatch.reap")
 def reap() -> None:
     """Look for lost nodes and overdue attempts in every pool."""
-    for pool in Pool.objects.order_by("pk"):
-        reap_pool(pool)
+    _for_each_pool(reap_pool)
 
 
 @shared_task(name="dispatch.forget_old_cycles")
@@ -83,6 +82,17 @@ class SweepTimer(threading.Thread):
     def stop(self) -> None:
         """End after the turn in hand."""
         self._stopped.set()
+
+
+def _for_each_pool(act: Callable[[Pool], object]) -> None:
+    """Do it for every pool; what is wrong with one of them, such as its settings, is logged and stops no other."""
+    for pool in Pool.objects.order_by("pk"):
+        try:
+            act(pool)
+        except (DatabaseError, InterfaceError):
+            raise
+        except Exception:
+            log.exception("pool_failed pool=%s", pool.name)
 
 
 _timers: list[SweepTimer] = []
