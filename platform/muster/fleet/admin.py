@@ -17,7 +17,7 @@ from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, TabularInline, actor
 from muster.events.services import wake_pool
 from muster.fleet.models import Gpu, Node
-from muster.fleet.services import cordon_node, create_node, drain_node, renew_join_token, resume_node
+from muster.fleet.services import cordon_node, create_node, drain_node, renew_join_token, resume_node, retire_node
 
 if TYPE_CHECKING:
     from django.forms import TextInput as UnfoldAdminTextInputWidget
@@ -64,7 +64,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     search_fields = ["name", "address", "rack"]
     ordering = ["name"]
     inlines = [GpuInline]
-    actions = ["cordon", "drain", "resume", "renew_join_token"]
+    actions = ["cordon", "drain", "resume", "retire", "renew_join_token"]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
         ("State", {"fields": ["admin", "reason", "health", "last_seen", "version"]}),
@@ -141,6 +141,13 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         """Give the nodes back to the scheduler."""
         return self._with_reason(request, queryset, resume_node, "resume", "Jobs will start there again.")
+
+    @admin.action(description="Retire: take out for good")
+    def retire(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Take the nodes out for good."""
+        return self._with_reason(
+            request, queryset, retire_node, "retire", "The nodes' agents are refused from now on; there is no way back."
+        )
 
     @admin.action(description="Renew the join token")
     def renew_join_token(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:

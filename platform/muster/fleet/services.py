@@ -74,6 +74,16 @@ def resume_node(*, node: Node, reason: str, actor: str) -> None:
         _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
 
 
+def retire_node(*, node: Node, reason: str, actor: str) -> None:
+    """Take a cordoned node out for good: its agent is refused from now on. What still runs there is a `Conflict`."""
+    with transaction.atomic():
+        _set_admin(node=node, target=NodeAdmin.RETIRED, reason=reason, actor=actor)
+        # The lock on the node that was just taken keeps the applier from placing anything there meanwhile.
+        if Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists():
+            raise Conflict(f"jobs still hold GPUs of node {node.name}: drain it first")
+        Node.objects.filter(pk=node.pk).update(credential_digest="", join_digest="", join_expires_at=None)
+
+
 def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str) -> None:
     reason = reason.strip()
     if not reason or len(reason) > 500 or not reason.isprintable():
