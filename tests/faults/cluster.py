@@ -328,7 +328,8 @@ class Cluster:
         query = (
             "SELECT 1 FROM jobs_attempt t JOIN jobs_allocation a ON a.attempt_id = t.id"
             " LEFT JOIN logs_logfile f ON f.allocation_id = a.id WHERE t.job_id = %s"
-            " AND t.number = (SELECT max(number) FROM jobs_attempt WHERE job_id = %s) HAVING bool_and(coalesce(f.complete, false))"
+            " AND t.number = (SELECT max(number) FROM jobs_attempt WHERE job_id = %s)"
+            " HAVING bool_and(coalesce(f.complete, false))"
         )
         try:
             until(lambda: self.sql(query, job["id"], job["id"]), f"the log of job {job['id']} is complete", within_s)
