@@ -42,10 +42,11 @@ def deliver_due(limit: int = 50) -> int:
 def _deliver(row: Outbox) -> bool:
     try:
         HANDLERS[row.topic](row.payload)
-    except (OSError, SMTPException) as error:
-        pause = timedelta(seconds=min(2 ** (row.tries + 1), LONGEST_PAUSE_S))
-        Outbox.objects.filter(pk=row.pk).update(due_at=timezone.now() + pause, last_error=str(error)[:2000])
-        log.warning("outbox_delivery_failed id=%s topic=%s error=%s", row.pk, row.topic, error)
+    except (OSError, SMTPException, LookupError, ValueError) as error:
+        # A topic that nobody knows and a payload that is no mail come here too: they must not stop the rows behind.
+        pause = timedelta(seconds=min(2 ** min(row.tries + 1, 12), LONGEST_PAUSE_S))
+        Outbox.objects.filter(pk=row.pk).update(due_at=timezone.now() + pause, last_error=repr(error)[:2000])
+        log.warning("outbox_delivery_failed id=%s topic=%s error=%r", row.pk, row.topic, error)
         return False
     Outbox.objects.filter(pk=row.pk).update(delivered_at=timezone.now(), last_error="")
     return True

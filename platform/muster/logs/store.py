@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -169,22 +170,48 @@ def _require_same(allocation: Allocation, log: LogFile, chunk: Chunk) -> None:
 
 def _give_up_oldest(allocation: Allocation, size: int, holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     cap = allocation.attempt.job.pool.log_max_bytes_per_job // max(1, allocation.attempt.job.nodes)
-    kept = size - sum(end - start for start, end in merged(holes))
+    kept = size - _total(holes)
     if kept <= cap:
         return holes
     head_segments = -(-(cap // 8) // SEGMENT_BYTES)
-    folder = _folder(allocation)
     last = size // SEGMENT_BYTES
-    for number in sorted(int(path.name) for path in folder.iterdir()):
+    for path in sorted(_folder(allocation).iterdir()):
+        number = int(path.name)
         if number < head_segments or number >= last or kept <= cap:
             continue
-        path = folder / f"{number:08d}"
-        kept -= path.stat().st_size
-        path.unlink()
         start, end = number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES
+        _leave_out(allocation, start, end)
         holes = merged([*holes, (start, end)])
-        LogChunk.objects.filter(allocation=allocation, offset__gte=start, offset__lt=end).delete()
+        kept = size - _total(holes)
+        # Not before the hole is stated for good.
+        transaction.on_commit(partial(path.unlink, missing_ok=True))
     return holes
+
+
+def _leave_out(allocation: Allocation, start: int, end: int) -> None:
+    """Take [start, end) out of the index. A chunk that reaches into it keeps what it has outside."""
+    chunks = LogChunk.objects.filter(allocation=allocation)
+    before = chunks.filter(offset__lt=start).order_by("-offset").first()
+    for chunk in [*([before] if before else []), *chunks.filter(offset__gte=start, offset__lt=end)]:
+        stop = chunk.offset + chunk.size
+        if stop > end:
+            LogChunk.objects.create(
+                attempt_id=chunk.attempt_id,
+                position=chunk.position + end - chunk.offset,
+                allocation=allocation,
+                offset=end,
+                size=stop - end,
+                crc32=crc32(read(allocation, start=end, end=stop)),
+            )
+        if chunk.offset >= start:
+            chunks.filter(pk=chunk.pk).delete()
+        elif stop > start:
+            rest = read(allocation, start=chunk.offset, end=start)
+            chunks.filter(pk=chunk.pk).update(size=len(rest), crc32=crc32(rest))
+
+
+def _total(holes: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in merged(holes))
 
 
 def _write(folder: Path, chunk: Chunk) -> None:
