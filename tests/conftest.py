@@ -7,10 +7,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 from django.conf import settings
+from xdist.scheduler import LoadFileScheduling
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +30,17 @@ def open_folder() -> Iterator[Path]:
     folder.chmod(0o711)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+class _FilesAndOneCluster(LoadFileScheduling):
+    """Whole files for each worker of a parallel run, and one worker for all tests that share the cluster under test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return "the cluster" if scope.startswith("tests/faults/") or scope.endswith("/test_lifecycle.py") else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Gives `--dist loadfile` the grouping above."""
+    return _FilesAndOneCluster(config, log) if config.getoption("dist") == "loadfile" else None

@@ -12,9 +12,9 @@ import pytest
 from nodeagent.protocol import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
 from tests.faults.cluster import Cluster, processes_with, until
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of
-from tests.faults.layout import HASTY, NODES, PATIENT
+from tests.faults.layout import HASTY, NODES, PATIENT, ROUNDS
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 
 def credential_of(cluster: Cluster, node: str) -> str:
@@ -64,7 +64,7 @@ def test_an_agent_killed_at_any_moment_of_a_launch_starts_nothing_twice(cluster:
     chance = random.Random(4)
     command = 'echo "$MUSTER_ATTEMPT" >> "$SCRATCH/$MUSTER_JOB_ID.starts"'
     jobs = []
-    for _ in range(5):
+    for _ in range(4 * ROUNDS):
         jobs += [cluster.submit(command, user=user) for user in ("red", "red", "blue")]
         threading.Event().wait(chance.uniform(0, 0.3))
         for node in NODES:

@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from tests.faults.cluster import FIRST_USER, Cluster
+from tests.faults.layout import ROUNDS
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 JSON, YAML = "application/json", "application/yaml"
 DEEP = 100_000

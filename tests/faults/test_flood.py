@@ -10,9 +10,9 @@ import pytest
 
 from muster_client.logs import LogText
 from tests.faults.cluster import Cluster, until
-from tests.faults.layout import LOG_CAP_BYTES
+from tests.faults.layout import LOG_CAP_BYTES, ROUNDS
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 FLOOD_BYTES = 200_000_000
 LINE = b"0123456789 this line says nothing at all, and says it very often indeed\n"

@@ -10,8 +10,9 @@ import redis
 
 from tests.faults.cluster import FIRST_USER, WEB, WORKER, Cluster, until
 from tests.faults.jobs import BEATING, let_end, output_of
+from tests.faults.layout import ROUNDS
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 # Two sweeps of the worker's own timer; an agent that nobody wakes asks again after five seconds; and a busy machine.
 PLACED_WITHIN_S, DONE_WITHIN_S = 10, 30

@@ -6,16 +6,16 @@ import pytest
 
 from tests.faults.cluster import WEB, WORKER, Cluster, until
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of
-from tests.faults.layout import HASTY
+from tests.faults.layout import HASTY, ROUNDS
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 
 def test_jobs_go_on_and_keep_every_line_while_web_is_killed(cluster: Cluster) -> None:
     jobs = [cluster.submit(BEATING, user=user) for user in ("red", "blue")]
     for job in jobs:
         cluster.until_attempt_runs(job)
-    for _ in range(2):
+    for _ in range(ROUNDS):
         shown = len(cluster.log(jobs[0]))
         until(lambda shown=shown: len(cluster.log(jobs[0])) > shown, "output arrives")
         cluster.kill(WEB)
