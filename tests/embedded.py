@@ -70,6 +70,8 @@ def _prepare(config: pytest.Config) -> None:
     folder.chmod(0o711)  # root's servers run under another account, which has to pass through
     home = folder / "home"
     os.environ.update(MUSTER_HOME=str(home), MUSTER_TESTING="1")
+    (home / "static").mkdir(parents=True)  # where WhiteNoise looks besides the finders
+    home.chmod(0o711)
     services: Services | None = None
     if os.environ.get("MUSTER_TEST_SERVICES", "1") != "0" and needs_services(
         options.file_or_dir, start=config.invocation_params.dir

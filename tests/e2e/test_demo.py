@@ -32,8 +32,10 @@ def first_run(demo: Demo) -> Iterator[tuple[subprocess.Popen[str], str]]:
         try:
             yield process, read_until(process, "Ctrl-C stops everything")
         finally:
+            # Not killed: what it started would stay.
             if process.poll() is None:
-                process.kill()
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=60)
 
 
 def test_three_jobs_end_as_they_should(first_run: tuple[subprocess.Popen[str], str]) -> None:

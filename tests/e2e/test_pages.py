@@ -35,6 +35,7 @@ def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         # As root Chromium refuses to run with its own sandbox.
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        expect.set_options(timeout=PATIENCE_MS)
         yield playwright.chromium.launch(executable_path=CHROMIUM, args=options)
 
 
@@ -77,7 +78,7 @@ def submit(demo: Demo, **spec: object) -> Job:
 
 
 def expect_state(page: Page, state: str) -> None:
-    expect(page.get_by_role("main").get_by_text(state, exact=True).first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_role("main").get_by_text(state, exact=True).first).to_be_visible()
 
 
 def test_who_is_not_signed_in_comes_back_to_the_page_they_wanted(page: Page, demo: Demo) -> None:
