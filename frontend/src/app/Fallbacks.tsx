@@ -15,6 +15,7 @@ export function NotFound() {
       <Empty
         icon={<IconCompass size={20} />}
         title="There is nothing here"
+        alone
         action={
           <Button renderRoot={(props) => <Link to="/" {...props} />} variant="default">
             To the overview

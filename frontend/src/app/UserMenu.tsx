@@ -44,10 +44,8 @@ export function UserMenu({ wide = false }: { wide?: boolean }) {
   return (
     <Menu position={wide ? "top-start" : "bottom-end"} width={204}>
       <Menu.Target>
-        <UnstyledButton
-          className={wide ? classes.wide : classes.small}
-          aria-label={`Account of ${me.username}`}
-        >
+        <UnstyledButton className={wide ? classes.wide : classes.small}>
+          <span className="sr-only">Account of {wide ? null : me.username}</span>
           <span className={classes.face} aria-hidden="true">
             {me.username.slice(0, 1).toUpperCase()}
           </span>

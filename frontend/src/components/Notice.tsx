@@ -8,16 +8,18 @@ import classes from "./Notice.module.css";
 interface EmptyProps {
   icon: ReactNode;
   title: string;
+  /** True where this is all that the page has. */
+  alone?: boolean;
   children?: ReactNode;
   action?: ReactNode;
 }
 
 /** Stands where a list would be when there is nothing in it. */
-export function Empty({ icon, title, children, action }: EmptyProps) {
+export function Empty({ icon, title, alone = false, children, action }: EmptyProps) {
   return (
     <div className={classes.empty}>
       <div className={classes.icon}>{icon}</div>
-      <p className={classes.title}>{title}</p>
+      {alone ? <h1 className={classes.title}>{title}</h1> : <p className={classes.title}>{title}</p>}
       {children === undefined ? null : <div className={classes.text}>{children}</div>}
       {action === undefined ? null : <div className={classes.action}>{action}</div>}
     </div>

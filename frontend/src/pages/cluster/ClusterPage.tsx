@@ -9,6 +9,7 @@ import type { Node } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
 import { percent, plural } from "../../format/amount";
+import { humanize } from "../../format/words";
 import classes from "./ClusterPage.module.css";
 import { gpusByType, meanUtilization } from "./figures";
 import { GpuCardHost } from "./GpuCard";
@@ -27,12 +28,17 @@ interface Group {
   nodes: Node[];
 }
 
+function rackWords(rack: string): string {
+  if (rack === "") return "No rack";
+  return /^rack\b/i.test(rack) ? humanize(rack) : `Rack ${rack}`;
+}
+
 /** Nodes side by side that stand side by side: by rack where racks are known, else by pool. */
 function groupsOf(nodes: readonly Node[]): Group[] {
   const racked = nodes.some((node) => node.rack !== "");
   const groups = new Map<string, Node[]>();
   for (const node of nodes) {
-    const name = racked ? (node.rack === "" ? "No rack" : `Rack ${node.rack}`) : `Pool ${node.pool}`;
+    const name = racked ? rackWords(node.rack) : `Pool ${node.pool}`;
     groups.set(name, [...(groups.get(name) ?? []), node]);
   }
   return [...groups]
@@ -121,9 +127,7 @@ export function ClusterPage() {
           <Legend colouring={colouring} />
           {groups.map((group) => (
             <section key={group.name} aria-label={group.name} className={classes.group}>
-              {groups.length > 1 || group.name.startsWith("Rack") ? (
-                <h2 className={classes.groupName}>{group.name}</h2>
-              ) : null}
+              {groups.length > 1 ? <h2 className={classes.groupName}>{group.name}</h2> : null}
               <div className={classes.grid}>
                 {group.nodes.map((node) => (
                   <NodeCard

@@ -52,9 +52,9 @@ function AllocationRow({
           params={{ jobId }}
           search={{ tab: "logs", attempt: String(attempt), rank: String(allocation.rank) }}
           className="link"
-          aria-label={`Log of rank ${allocation.rank}`}
         >
           {bytes(allocation.log_size)}
+          <span className="sr-only">, log of rank {allocation.rank}</span>
         </Link>
       </td>
     </tr>
@@ -65,7 +65,7 @@ function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
   return (
     <section className={`card ${classes.card}`} aria-label={`Attempt ${attempt.number}`}>
       <header className={classes.head}>
-        <h3 className={classes.title}>Attempt {attempt.number}</h3>
+        <h2 className={classes.title}>Attempt {attempt.number}</h2>
         <AttemptStateChip state={attempt.state} />
         <span className={classes.facts}>
           <span>

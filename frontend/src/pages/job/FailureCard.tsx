@@ -14,7 +14,9 @@ const BLAME: Record<string, string> = {
 export function FailureCard({ job }: { job: Job }) {
   const { failure } = job;
   const reason = failure?.class ?? job.reason;
-  const hint = failure?.hint ?? job.reason_detail;
+  const told = failure?.hint ?? job.reason_detail;
+  // The title says this already.
+  const hint = told !== null && /^exit (?:status|code) \d+$/.test(told) ? null : told;
   const line = failure?.line ?? null;
   if (reason === null && hint === null) return null;
   return (

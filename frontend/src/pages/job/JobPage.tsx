@@ -34,6 +34,7 @@ export function JobPage() {
         <Empty
           icon={<IconFileText size={20} />}
           title={`There is no job ${jobId}`}
+          alone
           action={
             <Button variant="default" renderRoot={(props) => <Link to="/jobs" {...props} />}>
               To the jobs

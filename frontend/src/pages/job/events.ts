@@ -29,6 +29,7 @@ const SAID = new Set(["from", "state"]);
 export const eventWords = (kind: string): string => WORDS[kind] ?? humanize(kind);
 
 function valueWords(key: string, value: unknown): string {
+  if (Array.isArray(value)) return value.map((each) => valueWords(key, each)).join(", ");
   if (typeof value === "string") return key === "reason" ? reasonWords(value) : value;
   return JSON.stringify(value);
 }

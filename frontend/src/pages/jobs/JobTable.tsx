@@ -66,48 +66,50 @@ export function JobTable({ jobs, selected, onSelect, hasMore, loadingMore, onMor
   };
 
   return (
-    <div
-      className={`card ${classes.table}`}
-      role="table"
-      aria-label="Jobs"
-      aria-rowcount={hasMore ? -1 : jobs.length}
-    >
-      <div role="rowgroup">
-        <div className={`${classes.row} ${classes.head}`} role="row">
-          <span role="columnheader" className={classes.pick}>
-            <Checkbox
-              size="xs"
-              aria-label="Select all jobs that can be cancelled"
-              disabled={open.length === 0}
-              checked={open.length > 0 && chosen === open.length}
-              indeterminate={chosen > 0 && chosen < open.length}
-              onChange={() =>
-                onSelect(chosen === open.length ? new Set() : new Set(open.map((job) => job.id)))
-              }
-            />
-          </span>
-          {COLUMNS.map((name) => (
-            <span key={name} role="columnheader" className={NUMERIC.has(name) ? classes.number : undefined}>
-              {name}
+    <div className={`card ${classes.table}`}>
+      <div role="table" aria-label="Jobs" aria-rowcount={hasMore ? -1 : jobs.length}>
+        <div role="rowgroup">
+          <div className={`${classes.row} ${classes.head}`} role="row">
+            <span role="columnheader" className={classes.pick}>
+              <Checkbox
+                size="xs"
+                aria-label="Select all jobs that can be cancelled"
+                disabled={open.length === 0}
+                checked={open.length > 0 && chosen === open.length}
+                indeterminate={chosen > 0 && chosen < open.length}
+                onChange={() =>
+                  onSelect(chosen === open.length ? new Set() : new Set(open.map((job) => job.id)))
+                }
+              />
             </span>
-          ))}
+            {COLUMNS.map((name) => (
+              <span key={name} role="columnheader" className={NUMERIC.has(name) ? classes.number : undefined}>
+                {name}
+              </span>
+            ))}
+          </div>
         </div>
-      </div>
-      <div ref={body} role="rowgroup" className={classes.body} style={{ height: virtualizer.getTotalSize() }}>
-        {rows.map((row) => {
-          const job = jobs[row.index];
-          if (job === undefined) return null;
-          return (
-            <JobRow
-              key={row.key}
-              job={job}
-              height={rowHeight}
-              offset={row.start - top}
-              selected={selected.has(job.id)}
-              onToggle={toggle}
-            />
-          );
-        })}
+        <div
+          ref={body}
+          role="rowgroup"
+          className={classes.body}
+          style={{ height: virtualizer.getTotalSize() }}
+        >
+          {rows.map((row) => {
+            const job = jobs[row.index];
+            if (job === undefined) return null;
+            return (
+              <JobRow
+                key={row.key}
+                job={job}
+                height={rowHeight}
+                offset={row.start - top}
+                selected={selected.has(job.id)}
+                onToggle={toggle}
+              />
+            );
+          })}
+        </div>
       </div>
       <div className={classes.foot} role="status">
         {loadingMore ? "Loading more…" : hasMore ? " " : plural(jobs.length, "job")}

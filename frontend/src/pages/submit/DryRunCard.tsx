@@ -47,6 +47,8 @@ function Verdict({ result }: { result: DryRun }) {
         </Line>
         {result.starts_now ? (
           <Line mood="yes">It would start now</Line>
+        ) : !result.feasible ? (
+          <Line mood="no">It would wait and never start</Line>
         ) : (
           <Line mood="wait">
             It would wait
@@ -61,7 +63,7 @@ function Verdict({ result }: { result: DryRun }) {
           {hold.helps.map((help) => (
             <p key={help} className={classes.help}>
               <IconBulb size={15} aria-hidden="true" />
-              {help}
+              <span>{help}</span>
             </p>
           ))}
         </div>
