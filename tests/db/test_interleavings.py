@@ -23,8 +23,8 @@ from muster.fleet.services import cordon_node
 from muster.jobs import services
 from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, GpuClaim, IdempotencyKey, Job
-from muster.jobs.services import cancel_job, submit_job
-from muster.tenants.models import Quota
+from muster.jobs.services import cancel_job, edit_job, submit_job
+from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
 from scheduler.lifecycle import Reason
 from scheduler.plan import Place
@@ -290,6 +290,17 @@ class TestTheWorldChangesAfterTheSnapshot:
         end(ranks(running)[0])
         assert apply(world, one, versions) is None
         assert live_attempt(job).number == 1
+
+
+class TestLockOrder:
+    def test_an_edit_of_a_job_waits_for_nobody_who_holds_its_virtual_cluster(self) -> None:
+        # An applier locks the virtual cluster first and then the job: an edit that took both would meet it half way.
+        world = make_world()
+        job = submit(world)
+        with transaction.atomic():
+            VirtualCluster.objects.select_for_update(no_key=True).get(pk=world.vc.pk)
+            Other(lambda: edit_job(user=world.user, job=job, changes={"name": "new"})).result()
+        assert now_of(job).name == "new"
 
 
 class TestTheSameKeyTwice:

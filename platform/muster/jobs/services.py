@@ -16,7 +16,7 @@ from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import move_job
-from muster.tenants.models import VirtualCluster
+from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
 from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
 
@@ -98,8 +98,7 @@ def draft_job(*, user: User, data: object) -> Job:
     gpus, pool = spec.gpus_per_node, vc.pool
     if spec.grace_s > pool.max_grace_s:
         raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
-    if spec.priority in {"high", "urgent"} and not is_manager(user, vc.tenant_id):
-        raise Invalid.field("priority", f"{spec.priority} is for managers of {vc.tenant.name}; write normal or low")
+    _require_priority(user, spec, vc.tenant)
     code = None
     if spec.code:
         code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()
@@ -179,17 +178,21 @@ def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
     if unknown:
         raise Invalid(f"only {', '.join(EDITABLE)} can be edited", errors=tuple(unknown))
     with transaction.atomic():
-        job = Job.objects.select_for_update(no_key=True).select_related("vc__pool", "tenant").get(pk=job.pk)
+        job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant").get(pk=job.pk)
         if job.state != JobState.QUEUED and {"priority", "time"} & set(changes):
             raise Conflict(f"job {job.pk} is {job.state}: priority and time can be edited while it is queued")
-        draft = draft_job(user=user, data=job.spec | changes)
+        # What stays was checked when it was submitted, and against whoever submitted it.
+        spec = parse_spec(job.spec | changes)
+        if "priority" in changes:
+            _require_priority(user, spec, job.tenant)
+        stored = spec.stored() | {"name": spec.label}
         before = {key: job.spec.get(key) for key in changes}
         Job.objects.filter(pk=job.pk).update(
-            name=draft.name,
-            priority=draft.priority,
-            time_limit_s=draft.time_limit_s,
-            tags=draft.tags,
-            spec=job.spec | {key: draft.spec.get(key) for key in changes},
+            name=spec.label,
+            priority=PRIORITIES[spec.priority],
+            time_limit_s=spec.time_s,
+            tags=spec.tags,
+            spec=job.spec | {key: stored.get(key) for key in changes},
         )
         record(
             "job.edited",
@@ -207,6 +210,11 @@ def require_may_act(user: User, job: Job) -> None:
     """Return if the user may change the job, and raise `Forbidden` with who may if not."""
     if job.owner_id != user.pk and not is_manager(user, job.tenant_id):
         raise Forbidden(f"job {job.pk} is {job.owner.username}'s: its owner and the tenant's managers may change it")
+
+
+def _require_priority(user: User, spec: JobSpec, tenant: Tenant) -> None:
+    if spec.priority in {"high", "urgent"} and not is_manager(user, tenant.pk):
+        raise Invalid.field("priority", f"{spec.priority} is for managers of {tenant.name}; write normal or low")
 
 
 def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:
