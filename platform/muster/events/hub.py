@@ -61,16 +61,18 @@ class Hub:
 
     async def listen(self) -> None:
         """Listen until cancelled, through every loss of the connection."""
-        pause_s = 0.1
+        failures = 0
         while True:
+            began = asyncio.get_running_loop().time()
             try:
                 await self._listen_once()
             except (RedisError, OSError) as error:
                 log.warning("hub_lost_redis error=%s", error)
             # Whoever waits may have missed a message: let everybody look for themselves.
             self._wake_all()
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            lasted_s = asyncio.get_running_loop().time() - began
+            failures = 0 if lasted_s > LONGEST_PAUSE_S else failures + 1
+            await asyncio.sleep(min(0.1 * 2**failures, LONGEST_PAUSE_S))
 
     async def _listen_once(self) -> None:
         client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, health_check_interval=10)

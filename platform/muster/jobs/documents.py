@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from muster.common.errors import MusterError
+from muster.common.errors import FieldError, MusterError
 
 DEEPEST = 32
 
@@ -115,29 +115,33 @@ def _refuse_constant(name: str) -> NoReturn:
     raise Unreadable(f"{name} is not a JSON value")
 
 
-def _require_plain(value: object, depth: int = 0) -> None:
+def _require_plain(value: object, path: tuple[str, ...] = ()) -> None:
     """Refuse what Postgres cannot store or people cannot tell apart: NUL, halves of surrogate pairs, infinities."""
-    if depth > DEEPEST:
+    if len(path) > DEEPEST:
         raise Unreadable(f"the document nests deeper than {DEEPEST} levels")
     if isinstance(value, str):
-        _require_text(value)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise Unreadable("a number in the document is too large, or not a number")
+        _require_text(value, path)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise _unusable(path, "the number is too large, or not a number")
     elif isinstance(value, dict):
         for key, item in value.items():
-            _require_text(key)
-            _require_plain(item, depth + 1)
+            _require_text(key, path)
+            _require_plain(item, (*path, key))
     elif isinstance(value, list):
-        for item in value:
-            _require_plain(item, depth + 1)
+        for index, item in enumerate(value):
+            _require_plain(item, (*path, str(index)))
 
 
-def _require_text(text: str) -> None:
+def _require_text(text: str, path: tuple[str, ...]) -> None:
     if "\0" in text:
-        raise Unreadable("the document contains a NUL character")
+        raise _unusable(path, "the text contains a NUL character")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise Unreadable("the document contains half a surrogate pair")
+        raise _unusable(path, "the text contains half a surrogate pair")
+
+
+def _unusable(path: tuple[str, ...], message: str) -> Unreadable:
+    field = ".".join(path)[:200]
+    return Unreadable(f"{field}: {message}" if field else message, errors=(FieldError(field, message),))
 
 
 def _where(error: yaml.YAMLError) -> str:
