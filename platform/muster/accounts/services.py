@@ -14,6 +14,7 @@ from django.utils import timezone
 from muster.accounts.models import ApiToken, User
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
+from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import invalid_from
 from muster.events.services import audit
@@ -80,10 +81,10 @@ def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None
 
 def user_of_token(secret: str) -> User | None:
     """The active user whose live token this is, or None."""
-    token = (
-        ApiToken.objects.select_related("user")
-        .filter(digest=digest(secret), revoked_at__isnull=True, expires_at__gt=DatabaseNow(), user__is_active=True)
-        .first()
+    token = first_of(
+        ApiToken.objects.select_related("user").filter(
+            digest=digest(secret), revoked_at__isnull=True, expires_at__gt=DatabaseNow(), user__is_active=True
+        )
     )
     if token is None:
         return None

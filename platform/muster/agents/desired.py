@@ -6,12 +6,23 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from muster.common.clock import database_now
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from nodeagent.protocol import Action, DesiredAllocation
 from scheduler.lifecycle import AllocationState
+
+_FIELDS = (
+    "state",
+    "observed",
+    "attempt__reason",
+    "attempt__running_at",
+    "attempt__job__spec",
+    "attempt__job__grace_s",
+    "attempt__job__time_limit_s",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +36,9 @@ class DesiredSet:
 
 def desired_set(node: Node) -> DesiredSet:
     """The node's desired set, read in one query."""
-    rows = list(
-        Allocation.objects.filter(node=node)
-        .exclude(state=AllocationState.RELEASED)
-        .select_related("attempt__job")
-        .order_by("pk")
-    )
+    # Every agent asks after every change, so only what the answer needs is read, and it is sorted here.
+    found = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED)
+    rows = sorted(found.select_related("attempt__job").only(*_FIELDS), key=attrgetter("pk"))
     now = database_now() if any(row.attempt.job.time_limit_s for row in rows) else None
     desired = tuple(_desired(row, now) for row in rows)
     # The time that is left runs down by itself and is no news; the limit would be.

@@ -6,12 +6,22 @@ from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
 
+_FIELDS = (
+    "rank",
+    "cpus",
+    "memory_mib",
+    *(f"attempt__{name}" for name in ("number", "master_addr", "master_port")),
+    *(f"attempt__job__{name}" for name in ("name", "spec", "gpus", "nodes", "time_limit_s", "grace_s")),
+    *(f"attempt__job__owner__{name}" for name in ("username", "uid", "gids")),
+    *(f"attempt__job__pool__{name}" for name in ("stop_after_s", "log_max_bytes_per_job")),
+    *(f"attempt__job__code__{name}" for name in ("sha256", "size")),
+)
+
 
 def launch_spec(node: Node, allocation_id: int) -> LaunchSpec:
     """The launch spec of an allocation that the node has claimed."""
-    allocation = Allocation.objects.select_related(
-        "attempt__job__owner", "attempt__job__pool", "attempt__job__code"
-    ).get(pk=allocation_id)
+    related = ("attempt__job__owner", "attempt__job__pool", "attempt__job__code")
+    allocation = Allocation.objects.select_related(*related).only(*_FIELDS).get(pk=allocation_id)
     attempt, job = allocation.attempt, allocation.attempt.job
     spec = job.spec
     uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if job.gpus else ()

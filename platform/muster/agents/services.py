@@ -12,6 +12,7 @@ from muster.agents.desired import DesiredSet, desired_set
 from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, NotFound
 from muster.common.models import DatabaseNow
+from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.events.services import record, wake_pool
 from muster.fleet.inventory import Reported, ReportedGpu
@@ -136,10 +137,10 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
 
 def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
     """The allocation of the secret's node under this fence, whatever its state: logs may come after the end."""
-    allocation = (
-        Allocation.objects.select_related("attempt__job__pool")
-        .filter(pk=allocation_id, node__credential_digest=digest(secret))
-        .first()
+    allocation = first_of(
+        Allocation.objects.filter(pk=allocation_id, node__credential_digest=digest(secret))
+        .select_related("attempt__job__pool")
+        .only("attempt_id", "rank", "attempt__job_id", "attempt__job__pool__log_max_bytes_per_job")
     )
     if allocation is None:
         node = node_of_credential(secret)

@@ -13,6 +13,7 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 from psycopg2.extras import NumericRange
 
 from muster.common.clock import database_now
+from muster.common.rows import first_of
 from muster.dispatch.snapshot import locked_snapshot
 from muster.events.services import record, recorded_together, wake_node
 from muster.fleet.models import Node, Pool
@@ -75,11 +76,10 @@ def apply_plan(pool: Pool, plan: Plan, config: CycleConfig, versions: dict[int, 
 
 def _apply(pool: Pool, place: Place, config: CycleConfig, versions: dict[int, int]) -> None:
     # The lock on the virtual cluster makes two cycles that both see the last of a quota take turns.
-    vc = (
+    vc = first_of(
         VirtualCluster.objects.select_for_update(no_key=True, of=("self",))
         .select_related("tenant")
         .filter(jobs=place.job_id)
-        .first()
     )
     if vc is None:
         raise _Refused("the job is gone")

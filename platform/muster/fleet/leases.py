@@ -11,6 +11,7 @@ from django.db.models import F
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, MusterError
 from muster.common.models import DatabaseNow
+from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.inventory import Reported, store_inventory
@@ -86,7 +87,7 @@ def require_epoch(*, node: Node, epoch: int) -> None:
 
 def node_of_credential(secret: str) -> Node:
     """The node whose agent has this credential."""
-    node = Node.objects.select_related("pool", "lease").filter(credential_digest=digest(secret)).first()
+    node = first_of(Node.objects.select_related("pool", "lease").filter(credential_digest=digest(secret)))
     if node is None:
         raise Unauthorized("the credential is not that of any node")
     return node

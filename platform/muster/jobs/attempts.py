@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 
 from django.db import transaction
 from django.db.models import F
@@ -168,14 +169,10 @@ def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: s
 
 
 def _locked_by_allocation(node_id: int, allocation_id: int, fence: int) -> tuple[_Gang, Allocation]:
-    row = (
-        Allocation.objects.filter(pk=allocation_id, node_id=node_id)
-        .values_list("attempt_id", "attempt__job_id")
-        .first()
-    )
-    if row is None:
+    found = Allocation.objects.filter(pk=allocation_id, node_id=node_id).values_list("attempt_id", "attempt__job_id")
+    if not found:
         raise NotFound("this node has no such allocation")
-    attempt_id, job_id = row
+    attempt_id, job_id = found[0]
     if attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
     gang = _locked(attempt_id, job_id)
@@ -188,7 +185,7 @@ def _locked(attempt_id: int, job_id: int | None = None) -> _Gang:
         job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
     job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
     attempt = Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
-    return _Gang(job, attempt, list(Allocation.objects.filter(attempt_id=attempt_id).order_by("pk")))
+    return _Gang(job, attempt, sorted(Allocation.objects.filter(attempt_id=attempt_id), key=attrgetter("pk")))
 
 
 def _set_observed(allocation: Allocation, observed: Observed) -> None:

@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import NotFound
+from muster.common.rows import first_of
 from muster.jobs.models import Job
 from muster.tenants.selectors import tenants_of
 from scheduler.lifecycle import JobState
@@ -47,7 +48,7 @@ def visible_jobs(user: User) -> QuerySet[Job]:
 
 def get_job(user: User, job_id: int) -> Job:
     """The job; `NotFound` if there is none or it is another tenant's."""
-    job = visible_jobs(user).select_related("vc__pool", "tenant", "owner", "code").filter(pk=job_id).first()
+    job = first_of(visible_jobs(user).select_related("vc__pool", "tenant", "owner", "code").filter(pk=job_id))
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job

@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, MusterError, NotFound
+from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
@@ -42,11 +43,10 @@ def submit_job(*, user: User, data: object, idempotency_key: str | None = None) 
     job = draft_job(user=user, data=data)
     try:
         with transaction.atomic():
-            if idempotency_key:
-                key = IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest)
             _store(job, user)
             if idempotency_key:
-                IdempotencyKey.objects.filter(pk=key.pk).update(job_ids=[job.pk])
+                # A second one of the same owner fails here, and takes its job with it.
+                IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest, job_ids=[job.pk])
     except IntegrityError:
         # The same request was sent twice at once, and the other one was first.
         known = _known_key(user, idempotency_key, digest) if idempotency_key else None
@@ -223,7 +223,7 @@ def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:
         if vc is None:
             raise Invalid.field("vc", "you belong to no tenant with a virtual cluster; name one")
         return vc
-    vc = virtual_clusters_of(user).select_related("tenant", "pool").filter(name=spec.vc).first()
+    vc = first_of(virtual_clusters_of(user).select_related("tenant", "pool").filter(name=spec.vc).order_by())
     if vc is None:
         raise Invalid.field("vc", f"there is no virtual cluster {spec.vc!r} that you may use")
     return vc
@@ -250,7 +250,7 @@ def _check_key(key: str | None, data: object) -> str:
 
 
 def _known_key(user: User, key: str, digest: str) -> IdempotencyKey | None:
-    known = IdempotencyKey.objects.filter(owner=user, key=key).first()
+    known = first_of(IdempotencyKey.objects.filter(owner=user, key=key))
     if known and known.body_digest != digest:
         raise Conflict("this Idempotency-Key was used with another body")
     return known
