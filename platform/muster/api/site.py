@@ -18,7 +18,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 _WORTH_PACKING = frozenset({"text/html", "text/css", "text/javascript", "application/json", "image/svg+xml"})
 _NOT_BUILT = (
     "The web pages of Muster are not built.\n\n"
-    "Run `make frontend`, or use the REST API under /api/v1, the `muster` command, or the admin under /admin/.\n"
+    "Run `make setup`, or use the REST API under /api/v1, the `muster` command, or the admin under /admin/.\n"
 )
 
 
