@@ -10,10 +10,10 @@ _FIELDS = (
     "rank",
     "cpus",
     "memory_mib",
-    *(f"attempt__{name}" for name in ("number", "master_addr", "master_port")),
+    *(f"attempt__{name}" for name in ("number", "master_addr", "master_port", "stop_after_s")),
     *(f"attempt__job__{name}" for name in ("name", "spec", "gpus", "nodes", "time_limit_s", "grace_s")),
     *(f"attempt__job__owner__{name}" for name in ("username", "uid", "gids")),
-    *(f"attempt__job__pool__{name}" for name in ("stop_after_s", "log_max_bytes_per_job")),
+    "attempt__job__pool__log_max_bytes_per_job",
     *(f"attempt__job__code__{name}" for name in ("sha256", "size")),
 )
 
