@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
@@ -19,6 +18,7 @@ from bench.figures import CYCLE, FIGURES, ITEMS, JOB_LIST, Series, figures_of
 from bench.home import own_home
 from bench.memory import PeakMemory
 from bench.plan import GPUS_PER_NODE, NODES, Plan, quick
+from bench.processor import read_processor
 from bench.report import MUSTER, System
 from bench.slurm.cluster import missing, running_slurm
 from bench.slurm.config import PROFILES, Profile
@@ -44,7 +44,9 @@ def main(argv: Sequence[str]) -> int:
     systems = [system for system in (muster, *peers) if system.series]
     console.print(report.memory_table([system for system in systems if system.memory]))
     for system in (muster, *peers):
-        console.print(f"{system.name}: {system.note}; load average at its start {system.load:.1f}", highlight=False)
+        console.print(f"{system.name}: {system.note}", highlight=False, soft_wrap=True)
+    shares = ", ".join(f"{system.others_share:.0%} beside {system.name}" for system in systems)
+    console.print(f"Others used this much of the processors: {shares}.", highlight=False, soft_wrap=True)
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{started_at:%Y-%m-%dT%H%M%SZ}.json"
     document = report.as_json(figures, systems, plan, started_at=started_at, root=ROOT)
@@ -65,22 +67,23 @@ def _measure_peers(plan: Plan, console: Console) -> list[System]:
         return []
     reason = missing()
     if reason:
-        return [System("Slurm", load=_load(), note=reason)]
+        return [System("Slurm", note=reason)]
     return [_measure_slurm(profile, plan, console) for profile in PROFILES]
 
 
 def _measure_slurm(profile: Profile, plan: Plan, console: Console) -> System:
     console.print(f"Measuring {profile.name} …", highlight=False)
-    load = _load()
+    before = read_processor()
     slurm = running_slurm(profile, nodes=NODES, gpus_per_node=GPUS_PER_NODE)
     with slurm as cluster, PeakMemory(cluster.groups) as memory:
         series = measure_slurm(cluster, plan)
-    return System(profile.name, series, memory.peaks, load, profile.why)
+    others_share = read_processor().since(before).others_share
+    return System(profile.name, series, memory.peaks, others_share, profile.why)
 
 
 def _measure_muster(plan: Plan, console: Console) -> System:
     console.print(f"Measuring {MUSTER} …", highlight=False)
-    load = _load()
+    before = read_processor()
     series: Series = {}
     peaks = {}
     if CYCLE in plan.items:
@@ -96,7 +99,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
                 peaks = memory.peaks  # the peer has no list of old jobs, so what that costs is not compared
                 if JOB_LIST in plan.items:
                     series |= listing.measure(stack, plan)
-    return System(MUSTER, series, peaks, load, "as `manage.py up` starts it, with two agents")
+    others_share = read_processor().since(before).others_share
+    return System(MUSTER, series, peaks, others_share, "as `manage.py up` starts it, with two agents")
 
 
 def _options(argv: Sequence[str]) -> Namespace:
@@ -120,10 +124,6 @@ def _items(text: str) -> tuple[str, ...]:
     if unknown:
         raise ArgumentTypeError(f"there is no item {unknown[0]!r}; there are {', '.join(ITEMS)}")
     return tuple(item for item in ITEMS if item in wanted)
-
-
-def _load() -> float:
-    return os.getloadavg()[0]
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

@@ -62,6 +62,7 @@ FIGURES: tuple[Figure, ...] = (
     *_times(SUBMIT, "submit_ms", "submit call", (30, None)),
     Figure("throughput.single", "jobs submitted one by one", "jobs/s", "throughput_single", median, 20, True),
     Figure("throughput.batch", "jobs submitted at once", "jobs/s", "throughput_batch", median, None, True),
+    Figure("throughput.cpu", "processor time a job, everything", "ms", "throughput_cpu_ms", median),
     *_times("throughput.submit", "throughput_submit_ms", "submit call in that burst", (None, None)),
     *_times(LOG_LINE, "log_line_ms", "log line to client", (None, 200)),
     *_times(JOB_LIST, "job_list_ms", "100 jobs of 100,000", (None, 50)),

@@ -24,12 +24,12 @@ MUSTER = "Muster"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """What one system has done: its series, its memory, and the machine's load when it began."""
+    """What one system has done: its series, its memory, and how much of the machine others used meanwhile."""
 
     name: str
     series: Series = field(default_factory=dict)
     memory: Mapping[str, Usage] = field(default_factory=dict)
-    load: float = 0.0
+    others_share: float = 0.0
     note: str = ""
 
     def values(self, figures: Sequence[Figure]) -> dict[str, float]:
@@ -103,7 +103,7 @@ def as_json(
         "systems": {
             system.name: {
                 "note": system.note,
-                "load_at_start": system.load,
+                "others_share_of_the_machine": round(system.others_share, 3),
                 "figures": system.values(figures),
                 "series": {
                     name: {"summary": asdict(summarise(values)), "samples": [round(value, 3) for value in values]}

@@ -12,6 +12,7 @@ from django.db.models import Max
 from bench.figures import FIRST_LINE, LOG_LINE, SUBMIT, THROUGHPUT, Series
 from bench.live.stack import NAME, Stack, StackError
 from bench.plan import LINE_COMMAND, Plan, read_line_time
+from bench.processor import read_processor
 from muster.jobs.models import Job
 from muster_client.client import Client
 from muster_client.logs import LogEnd, LogText
@@ -35,11 +36,14 @@ def measure(stack: Stack, plan: Plan) -> Series:
             series["submit_ms"] = [_paced_submit(client, plan) * 1000 for _ in range(plan.submits)]
             _await_all_ended()
         if THROUGHPUT in plan.items:
-            series["throughput_single"], series["throughput_submit_ms"] = [], []
+            series |= {"throughput_single": [], "throughput_submit_ms": [], "throughput_cpu_ms": []}
             for _ in range(plan.bursts):
+                before = read_processor()
                 rate, calls = _burst(client, plan.jobs)
+                spent = read_processor().since(before)
                 series["throughput_single"].append(rate)
                 series["throughput_submit_ms"] += [call * 1000 for call in calls]
+                series["throughput_cpu_ms"].append(spent.ours_s * 1000 / plan.jobs)
             series["throughput_batch"] = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
         if LOG_LINE in plan.items:
             series["log_line_ms"] = [delay * 1000 for _ in range(plan.talks) for delay in _talk(client, plan)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.figures import FIRST_LINE, LOG_LINE, SUBMIT, THROUGHPUT, Series
 from bench.plan import LINE_COMMAND, Plan, read_line_time
+from bench.processor import read_processor
 from bench.slurm.cluster import Cluster, SlurmError
 
 _LOOK_EVERY_S = 0.001
@@ -27,11 +28,14 @@ def measure(cluster: Cluster, plan: Plan) -> Series:
         series["submit_ms"] = [_paced_submit(cluster, plan) * 1000 for _ in range(plan.submits)]
         _await_empty(cluster)
     if THROUGHPUT in plan.items:
-        series["throughput_single"], series["throughput_submit_ms"] = [], []
+        series |= {"throughput_single": [], "throughput_submit_ms": [], "throughput_cpu_ms": []}
         for _ in range(plan.bursts):
+            before = read_processor()
             rate, calls = _burst(cluster, plan.jobs)
+            spent = read_processor().since(before)
             series["throughput_single"].append(rate)
             series["throughput_submit_ms"] += [call * 1000 for call in calls]
+            series["throughput_cpu_ms"].append(spent.ours_s * 1000 / plan.jobs)
         series["throughput_batch"] = [_array(cluster, plan.jobs) for _ in range(plan.bursts)]
     if LOG_LINE in plan.items:
         series["log_line_ms"] = [delay * 1000 for _ in range(plan.talks) for delay in _talk(cluster, plan)]
