@@ -11,7 +11,8 @@ from django.core.management.commands import flush
 from django.db import connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 
-from tests.db.stories import WAIT_S, unsound
+from tests.db.agent_calls import Agent, agent_of
+from tests.db.stories import WAIT_S, World, make_world, unsound
 
 
 @pytest.fixture
@@ -86,3 +87,15 @@ def server(_no_connection_stays: None, transactional_db: None) -> Iterator[str]:
     running.should_exit = True
     thread.join(WAIT_S)
     assert not thread.is_alive()
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world()
+
+
+@pytest.fixture
+def agent(server: str, world: World) -> Iterator[Agent]:
+    agent = agent_of(server, world.nodes[0])
+    with agent.http:
+        yield agent

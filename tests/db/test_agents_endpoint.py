@@ -2,63 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import tarfile
 import threading
 import time
-import zlib
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
-import httpx
 import pytest
 
 from muster.common.secrets import digest
 from muster.fleet.models import Gpu, Node, NodeLease
 from muster.fleet.services import create_node
-from muster.jobs.models import Allocation, Attempt
-from muster.jobs.services import cancel_job, clone_job
-from muster.jobs.uploads import new_draft, store_code
+from muster.jobs.services import cancel_job
 from muster.logs.models import LogFile
-from muster.logs.store import read
 from nodeagent.protocol import (
-    MAX_CHUNK_BYTES,
     AllocationReport,
     BeatRequest,
-    ClaimRequest,
-    DesiredAllocation,
     EndReason,
-    EndRequest,
     GpuInfo,
     GpuSample,
     HealthEvent,
     Inventory,
-    LaunchSpec,
-    LogFinishRequest,
     Observed,
-    RegisterRequest,
     RegisterResponse,
-    SyncRequest,
     SyncResponse,
     bearer,
-    claim_path,
-    code_path,
-    content_range,
-    crc32_hex,
-    end_path,
-    log_finish_path,
-    log_path,
 )
 from scheduler.lifecycle import NodeHealth
+from tests.db.agent_calls import CREDENTIAL, Agent, a100, agent_of, inventory
 from tests.db.stories import (
     BOOT,
     WAIT_S,
     World,
     cycle,
     let_pass,
-    make_world,
     now_of,
     place,
     ranks,
@@ -69,102 +44,6 @@ from tests.db.stories import (
 from tests.factories import make_node
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
-
-CREDENTIAL = "credential-of-the-agent-that-is-long-enough"
-
-
-class Agent:
-    """What an agent sends, with its node's credential."""
-
-    def __init__(self, url: str, secret: str) -> None:
-        self.http = httpx.Client(base_url=url, timeout=WAIT_S)
-        self.secret = secret
-        self.epoch = 0
-        self.boot_id = BOOT
-
-    def post(self, path: str, message: Any, *, secret: str | None = None) -> httpx.Response:
-        headers = {"Authorization": bearer(secret or self.secret)}
-        return self.http.post(path, json=message.to_dict(), headers=headers)
-
-    def register(self, *, secret: str | None = None, **fields: Any) -> httpx.Response:
-        request = RegisterRequest(
-            protocol=1,
-            boot_id=self.boot_id,
-            agent_version="1",
-            credential=self.secret,
-            inventory=inventory(),
-        )
-        answer = self.post("/agent/v1/register", replace(request, **fields), secret=secret)
-        if answer.status_code == 200:
-            self.epoch = RegisterResponse.from_dict(answer.json()).epoch
-        return answer
-
-    def beat(self, *, epoch: int | None = None) -> httpx.Response:
-        return self.post("/agent/v1/beat", BeatRequest(self.epoch if epoch is None else epoch, 1, self.boot_id))
-
-    def sync(self, *, generation: str = "", wait_s: float = 0, **fields: Any) -> httpx.Response:
-        request = SyncRequest(self.epoch, 1, self.boot_id, generation, wait_s)
-        return self.post("/agent/v1/sync", replace(request, **fields))
-
-    def desired(self) -> tuple[DesiredAllocation, ...]:
-        return SyncResponse.from_dict(self.sync().json()).desired
-
-    def claim(self, allocation: Allocation, **fields: Any) -> httpx.Response:
-        request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch)
-        return self.post(claim_path(allocation.pk), replace(request, **fields))
-
-    def launch(self, allocation: Allocation) -> LaunchSpec:
-        answer = self.claim(allocation)
-        assert answer.status_code == 200, answer.text
-        return LaunchSpec.from_dict(answer.json())
-
-    def end(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> httpx.Response:
-        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0)
-        return self.post(end_path(allocation.pk), replace(request, **fields))
-
-    def log(self, allocation: Allocation, offset: int, body: bytes, **headers: str | None) -> httpx.Response:
-        sent: dict[str, str | None] = {
-            "Authorization": bearer(self.secret),
-            "Content-Range": content_range(offset, len(body)),
-            "X-Muster-Crc32": crc32_hex(body),
-            "X-Muster-Fence": str(allocation.attempt_id),
-        }
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        kept = {name: value for name, value in sent.items() if value is not None}
-        return self.http.patch(log_path(allocation.pk), content=body, headers=kept)
-
-    def finish(self, allocation: Allocation, size: int, sha256: str, **fields: Any) -> httpx.Response:
-        request = LogFinishRequest(allocation.attempt_id, size, sha256)
-        return self.post(log_finish_path(allocation.pk), replace(request, **fields))
-
-
-def inventory(*gpus: GpuInfo, **fields: Any) -> Inventory:
-    found = Inventory(hostname="host", address="10.0.0.1", cpus=64, memory_mib=262_144, gpus=gpus)
-    return replace(found, **fields)
-
-
-def a100(index: int, uuid: str | None = None) -> GpuInfo:
-    return GpuInfo(index, uuid or f"GPU-new-{index}", "NVIDIA A100-SXM4-80GB", 81_920)
-
-
-def agent_of(server: str, node: Node) -> Agent:
-    """The agent of a node that registered long ago."""
-    agent = Agent(server, f"{CREDENTIAL}-{node.name}")
-    Node.objects.filter(pk=node.pk).update(credential_digest=digest(agent.secret), boot_id=BOOT)
-    agent.epoch = NodeLease.objects.get(pk=node.pk).epoch
-    return agent
-
-
-@pytest.fixture
-def world() -> World:
-    return make_world()
-
-
-@pytest.fixture
-def agent(server: str, world: World) -> Iterator[Agent]:
-    agent = agent_of(server, world.nodes[0])
-    with agent.http:
-        yield agent
 
 
 class TestRegister:
@@ -516,139 +395,3 @@ class TestEnd:
         assert agent.end(allocation, fence=allocation.attempt_id - 1).status_code == 409
         assert agent.end(allocation, boot_id="boot-2").status_code == 409
         assert states(allocation.attempt.job) == ("active", "running", ["active"])
-
-
-class TestLog:
-    @pytest.fixture
-    def allocation(self, world: World) -> Allocation:
-        return ranks(start(world))[0]
-
-    def test_chunks_are_stored_in_order_and_a_duplicate_is_fine(self, agent: Agent, allocation: Allocation) -> None:
-        for offset, body in ((0, b"hello\n"), (6, b"world\n"), (0, b"hello\n"), (6, b"world\n")):
-            answer = agent.log(allocation, offset, body)
-            assert answer.status_code == 202
-        assert answer.json() == {"size": 12}
-        assert read(allocation, start=0, end=12) == b"hello\nworld\n"
-
-    def test_a_rewrite_is_refused(self, agent: Agent, allocation: Allocation) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        assert agent.log(allocation, 0, b"jello\n").status_code == 409
-        assert read(allocation, start=0, end=6) == b"hello\n"
-
-    def test_a_gap_is_answered_with_the_size_that_is_stored(self, agent: Agent, allocation: Allocation) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        answer = agent.log(allocation, 9, b"world\n")
-        assert (answer.status_code, answer.json()) == (416, {"size": 6})
-
-    def test_bytes_that_were_given_up_are_a_hole_in_the_log(self, agent: Agent, allocation: Allocation) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        answer = agent.log(allocation, 100, b"world\n", X_Muster_Dropped="6-99")
-        assert (answer.status_code, answer.json()) == (202, {"size": 106})
-        assert LogFile.objects.get().holes == [[6, 100]]
-
-    @pytest.mark.parametrize("dropped", ["8-99", "6-98", "9", "99-6", "6-99-7"])
-    def test_a_hole_that_does_not_fit_is_refused(self, agent: Agent, allocation: Allocation, dropped: str) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        assert agent.log(allocation, 100, b"world\n", X_Muster_Dropped=dropped).status_code in {416, 422}
-        assert LogFile.objects.get().size == 6
-
-    def test_a_chunk_that_is_too_large_is_refused(self, agent: Agent, allocation: Allocation) -> None:
-        assert agent.log(allocation, 0, b"x" * (MAX_CHUNK_BYTES + 1)).status_code == 413
-        assert agent.log(allocation, 0, b"x" * MAX_CHUNK_BYTES).status_code == 202
-
-    def test_a_chunk_that_changed_on_the_way_is_refused(self, agent: Agent, allocation: Allocation) -> None:
-        wrong = f"{zlib.crc32(b'other'):08x}"
-        assert agent.log(allocation, 0, b"hello", X_Muster_Crc32=wrong).status_code == 422
-        assert agent.log(allocation, 0, b"hello", Content_Range="bytes 0-3/*").status_code == 422
-        assert agent.log(allocation, 0, b"hello", Content_Range=None).status_code == 422
-        assert not LogFile.objects.exists()
-
-    def test_an_old_fence_is_refused(self, agent: Agent, allocation: Allocation) -> None:
-        fence = str(allocation.attempt_id - 1)
-        assert agent.log(allocation, 0, b"hello", X_Muster_Fence=fence).status_code == 409
-        assert agent.log(allocation, 0, b"hello", X_Muster_Fence="x").status_code == 422
-
-    def test_a_log_may_come_after_the_end(self, agent: Agent, allocation: Allocation) -> None:
-        agent.end(allocation)
-        assert agent.log(allocation, 0, b"late\n").status_code == 202
-
-    def test_a_log_with_the_right_digest_is_complete(self, agent: Agent, allocation: Allocation) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        assert agent.finish(allocation, 6, hashlib.sha256(b"hello\n").hexdigest()).json() == {}
-        assert LogFile.objects.get().complete is True
-
-    def test_an_empty_log_can_be_complete(self, agent: Agent, allocation: Allocation) -> None:
-        agent.finish(allocation, 0, hashlib.sha256(b"").hexdigest())
-        assert LogFile.objects.get().complete is True
-
-    @pytest.mark.parametrize(
-        ("size", "body", "holes"),
-        [
-            pytest.param(6, b"jello\n", (), id="another digest"),
-            pytest.param(9, b"hello\nyou", (), id="bytes that never came"),
-            pytest.param(9, b"hello\n", ((6, 8),), id="a hole at the end"),
-        ],
-    )
-    def test_a_log_that_differs_says_so(
-        self, agent: Agent, allocation: Allocation, size: int, body: bytes, holes: tuple[tuple[int, int], ...]
-    ) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        assert agent.finish(allocation, size, hashlib.sha256(body).hexdigest(), holes=holes).status_code == 200
-        log = LogFile.objects.get()
-        assert (log.complete, log.size) == (False, size)
-        assert log.holes == ([[6, 9]] if size == 9 else [])
-
-    def test_a_second_finish_changes_nothing(self, agent: Agent, allocation: Allocation) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        agent.finish(allocation, 6, hashlib.sha256(b"hello\n").hexdigest())
-        assert agent.finish(allocation, 6, "0" * 64).status_code == 200
-        assert LogFile.objects.get().complete is True
-
-    def test_a_finished_log_grows_no_more(self, agent: Agent, allocation: Allocation) -> None:
-        agent.log(allocation, 0, b"hello\n")
-        agent.finish(allocation, 6, hashlib.sha256(b"hello\n").hexdigest())
-        assert agent.log(allocation, 0, b"hello\n").status_code == 202
-        assert agent.log(allocation, 6, b"more\n").status_code == 409
-        assert LogFile.objects.get().size == 6
-
-
-class TestCode:
-    @pytest.fixture
-    def sha256(self, world: World) -> str:
-        draft = new_draft()
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-            member = tarfile.TarInfo("train.py")
-            member.size = 5
-            archive.addfile(member, io.BytesIO(b"print"))
-        draft.write_bytes(buffer.getvalue())
-        name = hashlib.sha256(buffer.getvalue()).hexdigest()
-        store_code(user=world.user, draft=draft, sha256=name)
-        return name
-
-    def test_the_code_of_a_job_on_this_node_is_served(self, agent: Agent, world: World, sha256: str) -> None:
-        (allocation,) = ranks(place(world, code={"upload": sha256}))
-        code = agent.launch(allocation).code
-        answer = agent.http.get(code_path(sha256), headers={"Authorization": bearer(agent.secret)})
-        assert (answer.status_code, hashlib.sha256(answer.content).hexdigest()) == (200, sha256)
-        assert code is not None
-        assert code.size == len(answer.content)
-
-    def test_the_code_of_other_nodes_jobs_is_not_there(
-        self, agent: Agent, server: str, world: World, sha256: str
-    ) -> None:
-        place(world, code={"upload": sha256})
-        with (other := agent_of(server, make_node(world.pool))).http:
-            answer = other.http.get(code_path(sha256), headers={"Authorization": bearer(other.secret)})
-        assert answer.status_code == 404
-
-    def test_the_code_is_not_there_once_the_job_has_ended(self, agent: Agent, world: World, sha256: str) -> None:
-        (allocation,) = ranks(start(world, code={"upload": sha256}))
-        headers = {"Authorization": bearer(agent.secret)}
-        assert agent.http.get(code_path(sha256), headers=headers).status_code == 200
-        agent.end(allocation)
-        assert agent.http.get(code_path(sha256), headers=headers).status_code == 404
-        clone_job(user=world.user, job=allocation.attempt.job)
-        cycle(world)
-        assert Attempt.objects.count() == 2
-        assert agent.http.get(code_path(sha256), headers=headers).status_code == 200

@@ -434,3 +434,10 @@ class TestLoss:
         assert (attempt.number, again.number) == (1, 2)
         assert again.pk > attempt.pk
         assert now_of(attempt.job).eligible_at < database_now() + timedelta(seconds=1)
+
+
+def test_a_requeue_of_a_job_that_stops_already_says_so(world: World) -> None:
+    attempt = start(world)
+    requeue_job(user=world.user, job=attempt.job)
+    with pytest.raises(Conflict, match="stopping already"):
+        requeue_job(user=world.user, job=attempt.job)

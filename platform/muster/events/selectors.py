@@ -29,6 +29,14 @@ def after(cursor: EventCursor) -> QuerySet[Event]:
     return settled().filter(Q(tx__gt=cursor.tx) | Q(tx=cursor.tx, id__gt=cursor.id))
 
 
+def of_job(job_id: int, cursor: EventCursor) -> QuerySet[Event]:
+    """The job's events behind the reader's place, settled or not.
+
+    All of them are written under the lock of their job, so none appears in front of one that was read.
+    """
+    return Event.objects.filter(job_id=job_id, id__gt=cursor.id).order_by("id")
+
+
 def newest() -> EventCursor:
     """The place behind every settled event."""
     last = settled().reverse().values_list("tx", "id").first()

@@ -153,8 +153,10 @@ def requeue_job(*, user: User, job: Job) -> Job:
             raise Conflict(f"job {job.pk} has {job.state}: a finished job is run again with :clone")
         if job.desired == Desired.STOP:
             raise Conflict(f"job {job.pk} is being cancelled")
-        if job.state == JobState.ACTIVE:
-            _stop_live_attempt(job, AttemptState.PREEMPTED, Reason.REQUEUED_BY_USER, user)
+        if job.state == JobState.ACTIVE and not _stop_live_attempt(
+            job, AttemptState.PREEMPTED, Reason.REQUEUED_BY_USER, user
+        ):
+            raise Conflict(f"job {job.pk} is stopping already; what becomes of it shows when it has stopped")
     job.refresh_from_db()
     return job
 
@@ -236,10 +238,12 @@ def _store(job: Job, user: User) -> None:
     wake_pool(job.pool_id)
 
 
-def _stop_live_attempt(job: Job, outcome: AttemptState, reason: Reason, user: User) -> None:
+def _stop_live_attempt(job: Job, outcome: AttemptState, reason: Reason, user: User) -> bool:
+    """Whether there was an attempt to stop that nothing had begun to stop before."""
     attempt = Attempt.objects.filter(job=job, state__in=ATTEMPT_LIVE).first()
-    if attempt:
-        stop_attempt(attempt_id=attempt.pk, outcome=outcome, reason=reason, actor=user.username)
+    if attempt is None:
+        return False
+    return stop_attempt(attempt_id=attempt.pk, outcome=outcome, reason=reason, actor=user.username) is not None
 
 
 def _check_key(key: str | None, data: object) -> str:

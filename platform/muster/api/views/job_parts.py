@@ -9,7 +9,7 @@ from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.render import jobs as render
 from muster.api.shapes.jobs import AttemptList, JobEventPage, PageFilter
 from muster.api.views.base import ApiView, caller, describe, query_of
-from muster.events.selectors import EventCursor, after
+from muster.events.selectors import EventCursor, of_job
 from muster.jobs.models import Attempt
 from muster.jobs.selectors import get_job
 
@@ -40,7 +40,7 @@ class JobEvents(ApiView):
         job = get_job(caller(request), job_id)
         query = query_of(request, PageFilter)
         place = decode_cursor(query["cursor"], parts=2) if "cursor" in query else (0, 0)
-        rows = list(after(EventCursor(*place)).filter(job_id=job.pk)[: query["limit"] + 1])
+        rows = list(of_job(job.pk, EventCursor(*place))[: query["limit"] + 1])
         page = rows[: query["limit"]]
         following = encode_cursor(page[-1].tx, page[-1].pk) if len(rows) > len(page) else None
         return Response({"results": [render.event(row) for row in page], "next": following})

@@ -1,0 +1,122 @@
+"""An agent that speaks its protocol by hand, one call at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from muster.common.secrets import digest
+from muster.fleet.models import Node, NodeLease
+from muster.jobs.models import Allocation
+from nodeagent.protocol import (
+    BeatRequest,
+    ClaimRequest,
+    DesiredAllocation,
+    EndReason,
+    EndRequest,
+    GpuInfo,
+    Inventory,
+    LaunchSpec,
+    LogFinishRequest,
+    RegisterRequest,
+    RegisterResponse,
+    SyncRequest,
+    SyncResponse,
+    bearer,
+    claim_path,
+    content_range,
+    crc32_hex,
+    end_path,
+    log_finish_path,
+    log_path,
+)
+from tests.db.stories import (
+    BOOT,
+    WAIT_S,
+)
+
+CREDENTIAL = "credential-of-the-agent-that-is-long-enough"
+
+
+class Agent:
+    """What an agent sends, with its node's credential."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        self.http = httpx.Client(base_url=url, timeout=WAIT_S)
+        self.secret = secret
+        self.epoch = 0
+        self.boot_id = BOOT
+
+    def post(self, path: str, message: Any, *, secret: str | None = None) -> httpx.Response:
+        headers = {"Authorization": bearer(secret or self.secret)}
+        return self.http.post(path, json=message.to_dict(), headers=headers)
+
+    def register(self, *, secret: str | None = None, **fields: Any) -> httpx.Response:
+        request = RegisterRequest(
+            protocol=1,
+            boot_id=self.boot_id,
+            agent_version="1",
+            credential=self.secret,
+            inventory=inventory(),
+        )
+        answer = self.post("/agent/v1/register", replace(request, **fields), secret=secret)
+        if answer.status_code == 200:
+            self.epoch = RegisterResponse.from_dict(answer.json()).epoch
+        return answer
+
+    def beat(self, *, epoch: int | None = None) -> httpx.Response:
+        return self.post("/agent/v1/beat", BeatRequest(self.epoch if epoch is None else epoch, 1, self.boot_id))
+
+    def sync(self, *, generation: str = "", wait_s: float = 0, **fields: Any) -> httpx.Response:
+        request = SyncRequest(self.epoch, 1, self.boot_id, generation, wait_s)
+        return self.post("/agent/v1/sync", replace(request, **fields))
+
+    def desired(self) -> tuple[DesiredAllocation, ...]:
+        return SyncResponse.from_dict(self.sync().json()).desired
+
+    def claim(self, allocation: Allocation, **fields: Any) -> httpx.Response:
+        request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch)
+        return self.post(claim_path(allocation.pk), replace(request, **fields))
+
+    def launch(self, allocation: Allocation) -> LaunchSpec:
+        answer = self.claim(allocation)
+        assert answer.status_code == 200, answer.text
+        return LaunchSpec.from_dict(answer.json())
+
+    def end(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> httpx.Response:
+        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0)
+        return self.post(end_path(allocation.pk), replace(request, **fields))
+
+    def log(self, allocation: Allocation, offset: int, body: bytes, **headers: str | None) -> httpx.Response:
+        sent: dict[str, str | None] = {
+            "Authorization": bearer(self.secret),
+            "Content-Range": content_range(offset, len(body)),
+            "X-Muster-Crc32": crc32_hex(body),
+            "X-Muster-Fence": str(allocation.attempt_id),
+        }
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        kept = {name: value for name, value in sent.items() if value is not None}
+        return self.http.patch(log_path(allocation.pk), content=body, headers=kept)
+
+    def finish(self, allocation: Allocation, size: int, sha256: str, **fields: Any) -> httpx.Response:
+        request = LogFinishRequest(allocation.attempt_id, size, sha256)
+        return self.post(log_finish_path(allocation.pk), replace(request, **fields))
+
+
+def inventory(*gpus: GpuInfo, **fields: Any) -> Inventory:
+    found = Inventory(hostname="host", address="10.0.0.1", cpus=64, memory_mib=262_144, gpus=gpus)
+    return replace(found, **fields)
+
+
+def a100(index: int, uuid: str | None = None) -> GpuInfo:
+    return GpuInfo(index, uuid or f"GPU-new-{index}", "NVIDIA A100-SXM4-80GB", 81_920)
+
+
+def agent_of(server: str, node: Node) -> Agent:
+    """The agent of a node that registered long ago."""
+    agent = Agent(server, f"{CREDENTIAL}-{node.name}")
+    Node.objects.filter(pk=node.pk).update(credential_digest=digest(agent.secret), boot_id=BOOT)
+    agent.epoch = NodeLease.objects.get(pk=node.pk).epoch
+    return agent
