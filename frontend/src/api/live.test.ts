@@ -62,6 +62,23 @@ test("a change of a job makes that job and the lists stale, and no other job", a
   expect(stale(["job", 8, "self"])).toBe(false);
 });
 
+test("what was read before the server listened is read again", async () => {
+  const message = 'data: {"topic":"stream","kind":"open","job":null}\n\n';
+  const fetched = vi
+    .fn<typeof fetch>()
+    .mockResolvedValueOnce(new Response(message))
+    .mockReturnValue(new Promise(() => undefined));
+  vi.stubGlobal("fetch", fetched);
+  const client = new QueryClient();
+  for (const key of [["job", 7, "self"], ["nodes"], ["me"]]) client.setQueryData(key, {});
+  const stop = followChanges(client, () => undefined);
+  await vi.advanceTimersByTimeAsync(100);
+  stop();
+  expect(client.getQueryState(["job", 7, "self"])?.isInvalidated).toBe(true);
+  expect(client.getQueryState(["nodes"])?.isInvalidated).toBe(true);
+  expect(client.getQueryState(["me"])?.isInvalidated).toBe(false);
+});
+
 test("a session that ended is told once", async () => {
   vi.stubGlobal("fetch", vi.fn<typeof fetch>().mockResolvedValue(new Response("", { status: 401 })));
   const signedOut = vi.fn();

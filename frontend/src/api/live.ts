@@ -7,6 +7,9 @@ import { EventStream } from "./sse";
 
 const TOPICS = ["jobs", "nodes"] as const;
 
+/** What is kept fresh by the stream. */
+const LIVE_KEYS = [["job"], ["jobs"], ["vcs"], ["pools"], ["nodes"]] as const;
+
 /** A hidden page gives its connection back after this long: browsers allow six to one server, for all tabs together. */
 const HIDDEN_PAUSE_MS = 30_000;
 
@@ -88,8 +91,9 @@ export function followChanges(client: QueryClient, onSignedOut: () => void): () 
 
   const onChange = (change: Change) => {
     if (change.topic === "stream") {
-      // The server had to leave out some changes, and does not know which we would have wanted.
-      if (change.kind === "missed") void client.invalidateQueries();
+      // Said once the server listens for us, and when it had to leave something out: whatever was read before
+      // may have changed without our being told.
+      for (const key of LIVE_KEYS) refresh(key);
     } else if (change.topic.startsWith("job")) {
       if (change.job !== null) {
         const id = change.job;
@@ -118,8 +122,6 @@ export function followChanges(client: QueryClient, onSignedOut: () => void): () 
     stream = new EventStream(streamUrl(TOPICS), {
       onOpen: () => {
         streamStatus.set("live");
-        // What happened while we were away was told to nobody.
-        if (wasLive) void client.invalidateQueries();
         wasLive = true;
       },
       onEvent: (event) => {

@@ -23,9 +23,13 @@ export function makeQueryClient(queryCache?: QueryCache): QueryClient {
 export const isSignedOut = (error: unknown): boolean => error instanceof Problem && error.status === 401;
 export const isMissing = (error: unknown): boolean => error instanceof Problem && error.status === 404;
 
-/** While the stream of changes is down, pages ask again by themselves. */
-export function useFallbackInterval(intervalMs = 5000): number | false {
-  return useObservable(streamStatus) === "live" ? false : intervalMs;
+const POLL_MS = 5000;
+/** Even a live stream is not trusted for ever: a page that stays open must not stay wrong. */
+const LIVE_POLL_MS = 30_000;
+
+/** How often pages ask again by themselves: often while the stream of changes is down. */
+export function useFallbackInterval(): number {
+  return useObservable(streamStatus) === "live" ? LIVE_POLL_MS : POLL_MS;
 }
 
 export const meQuery = queryOptions({ queryKey: ["me"], queryFn: api.getMe, staleTime: 60_000 });

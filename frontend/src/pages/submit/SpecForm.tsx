@@ -10,8 +10,9 @@ import { numberOf, readGpus, readLines, recordOf, textOf, writeGpus, writeLines 
 import classes from "./SpecForm.module.css";
 
 interface Props {
-  /** Null while the YAML cannot be read: then the form waits. */
-  spec: Spec | null;
+  spec: Spec;
+  /** While the YAML cannot be read the form waits. */
+  disabled: boolean;
   /** What the server has against a field, by its name. */
   errorOf: (field: string) => string | undefined;
   onChange: (path: readonly string[], value: unknown) => void;
@@ -30,9 +31,8 @@ function useVirtualClusters(current: string) {
 }
 
 /** The fields that most jobs need; the YAML beside it has all of them. */
-export function SpecForm({ spec, errorOf, onChange }: Props) {
-  const off = spec === null;
-  const values = spec ?? {};
+export function SpecForm({ spec: values, disabled, errorOf, onChange }: Props) {
+  const off = disabled;
   const gpus = readGpus(values.gpus);
   const vc = textOf(values.vc);
   const clusters = useVirtualClusters(vc);

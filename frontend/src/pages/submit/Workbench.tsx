@@ -39,6 +39,9 @@ export function Workbench({ initial, schema, side }: Props) {
   const key = useRef({ spec: "", value: "" });
 
   const parsed = useMemo(() => parseSpec(text), [text]);
+  // While the YAML cannot be read the form keeps showing what it last said, instead of flashing empty.
+  const [readable, setReadable] = useState(parsed.spec ?? {});
+  if (parsed.spec !== null && parsed.spec !== readable) setReadable(parsed.spec);
   const check = useDryRun(parsed.spec);
   const fields = refused?.text === text ? refused.fields : parsed.error === null ? check.fields : NONE;
   const errors = parsed.error === null ? fields : [{ field: "", message: parsed.error.message }];
@@ -81,7 +84,8 @@ export function Workbench({ initial, schema, side }: Props) {
     <div className={classes.columns}>
       {side === "yaml" ? null : (
         <SpecForm
-          spec={parsed.spec}
+          spec={readable}
+          disabled={parsed.spec === null}
           errorOf={errorOf}
           onChange={(path, value) => setText((old) => setField(old, path, value))}
         />

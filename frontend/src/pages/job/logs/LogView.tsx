@@ -57,7 +57,8 @@ export function LogView({ jobId, attempt, attempts, ranks, size, rank, onAttempt
   const [wrap, setWrap] = useState(true);
   const [tail, setTail] = useState(true);
   const [query, setQuery] = useState("");
-  const [hit, setHit] = useState(0);
+  // None of the matches was gone to yet.
+  const [hit, setHit] = useState(-1);
   const needle = useDeferredValue(query.trim().toLowerCase());
 
   const virtualizer = useVirtualizer({
@@ -68,16 +69,14 @@ export function LogView({ jobId, attempt, attempts, ranks, size, rank, onAttempt
     getItemKey: (index) => lines[index]?.number ?? index,
   });
   const height = virtualizer.getTotalSize();
+  const ended = end !== null;
 
   useEffect(() => virtualizer.measure(), [virtualizer, wrap]);
 
   useLayoutEffect(() => {
-    const element = scroller.current;
-    if (tail && element !== null) {
-      element.scrollTop = element.scrollHeight;
-      lastTop.current = element.scrollTop;
-    }
-  }, [tail, height, version]);
+    // The virtualiser must do it: it would write its own idea of the position over one that we set.
+    if (tail) virtualizer.scrollToEnd();
+  }, [virtualizer, tail, height, version, ended]);
 
   const onScroll = () => {
     const element = scroller.current;
@@ -96,10 +95,10 @@ export function LogView({ jobId, attempt, attempts, ranks, size, rank, onAttempt
         : lines.flatMap((line, index) => (line.text.toLowerCase().includes(needle) ? [index] : [])),
     [lines, needle],
   );
-  const current = hits.length === 0 ? -1 : (hits[hit % hits.length] ?? -1);
+  const current = hit < 0 || hits.length === 0 ? -1 : (hits[hit % hits.length] ?? -1);
   const go = (step: number) => {
     if (hits.length === 0) return;
-    const next = (hit + step + hits.length) % hits.length;
+    const next = hit < 0 && step < 0 ? hits.length - 1 : (hit + step + hits.length) % hits.length;
     setHit(next);
     setTail(false);
     virtualizer.scrollToIndex(hits[next] ?? 0, { align: "center" });
@@ -131,14 +130,16 @@ export function LogView({ jobId, attempt, attempts, ranks, size, rank, onAttempt
             value={query}
             onChange={(event) => {
               setQuery(event.currentTarget.value);
-              setHit(0);
+              setHit(-1);
             }}
             onKeyDown={onSearchKey}
           />
           {needle === "" ? null : (
             <span className={classes.hits}>
               <span className="tabular" role="status">
-                {hits.length === 0 ? "No match" : `${(hit % hits.length) + 1} of ${hits.length}`}
+                {current < 0
+                  ? plural(hits.length, "match", "matches")
+                  : `${(hit % hits.length) + 1} of ${hits.length}`}
               </span>
               <ActionIcon
                 size={26}

@@ -1,6 +1,14 @@
-import { expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 
 import { LogBuffer, MOST_LINES } from "./buffer";
+
+// Lines are shown once a frame; here every frame comes at once.
+beforeEach(() => {
+  vi.stubGlobal("requestAnimationFrame", (callback: FrameRequestCallback) => {
+    callback(0);
+    return 0;
+  });
+});
 
 function read(...parts: [rank: number, text: string][]): string[] {
   const buffer = new LogBuffer();
@@ -59,4 +67,29 @@ test("a reading that begins inside the log leaves out the rest of the line it fe
   buffer.append(0, "f a line");
   buffer.append(0, " that was cut\nwhole\n");
   expect(buffer.lines.map((line) => line.text)).toEqual(["whole"]);
+});
+
+test("what was shown once does not change under who looks at it", () => {
+  const buffer = new LogBuffer();
+  buffer.append(0, "one\n");
+  const before = buffer.lines;
+  buffer.append(0, "two\n");
+  expect(before).toHaveLength(1);
+  expect(buffer.lines).toHaveLength(2);
+});
+
+test("watchers are told once for all that came within a frame", () => {
+  let frame: FrameRequestCallback = () => undefined;
+  vi.stubGlobal("requestAnimationFrame", (callback: FrameRequestCallback) => {
+    frame = callback;
+    return 0;
+  });
+  const buffer = new LogBuffer();
+  const watcher = vi.fn();
+  buffer.subscribe(watcher);
+  for (let line = 0; line < 100; line += 1) buffer.append(0, "x\n");
+  expect(watcher).not.toHaveBeenCalled();
+  frame(0);
+  expect(watcher).toHaveBeenCalledOnce();
+  expect(buffer.lines).toHaveLength(100);
 });

@@ -31,6 +31,8 @@ function overwritten(raw: string): string {
 /** The lines of an attempt as they arrive: text cut anywhere, from several ranks in turn. */
 export class LogBuffer {
   #lines: LogLine[] = [];
+  #shown: readonly LogLine[] = [];
+  #shownDropped = 0;
   #dropped = 0;
   #count = 0;
   #version = 0;
@@ -41,14 +43,14 @@ export class LogBuffer {
   /** The ranks whose first whole line was seen. */
   readonly #begun = new Set<number>();
 
-  /** The lines that are kept; the array is replaced, never changed, once somebody was told of it. */
+  /** The lines as of the last announcement: an array that is replaced and never changed. */
   get lines(): readonly LogLine[] {
-    return this.#lines;
+    return this.#shown;
   }
 
-  /** How many of the oldest lines were let go. */
+  /** How many of the oldest lines were let go, as of the last announcement. */
   get dropped(): number {
-    return this.#dropped;
+    return this.#shownDropped;
   }
 
   readonly version = (): number => this.#version;
@@ -117,7 +119,8 @@ export class LogBuffer {
     this.#announcing = true;
     window.requestAnimationFrame(() => {
       this.#announcing = false;
-      this.#lines = this.#lines.slice();
+      this.#shown = this.#lines.slice();
+      this.#shownDropped = this.#dropped;
       this.#version += 1;
       for (const watcher of this.#watchers) watcher();
     });

@@ -1,0 +1,86 @@
+"""What tests of the pages share: a cluster that runs jobs, a browser, and somebody who has signed in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from muster_client.shapes import Job
+from tests.e2e.demo import ROOT, Demo, new_demo, running
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATHS = ("/", "/jobs", "/submit", "/cluster", "/settings")
+PATIENCE_MS = 30_000
+
+NEEDS = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.skipif(not (ROOT / "frontend/dist/index.html").is_file(), reason="the pages are not built: make setup"),
+]
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Demo]:
+    """The demonstration, running."""
+    with new_demo() as demo, running(demo):
+        yield demo
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium."""
+    with sync_playwright() as playwright:
+        # As root Chromium refuses to run with its own sandbox.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        expect.set_options(timeout=PATIENCE_MS)
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new browser profile; the test fails if a script of the page did."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce") as context:
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
+        yield page
+        assert problems == []
+
+
+@pytest.fixture
+def ada(page: Page, demo: Demo) -> Page:
+    """The page of somebody who has signed in."""
+    page.goto(demo.url)
+    sign_in(page, demo, "ada")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    return page
+
+
+def sign_in(page: Page, demo: Demo, name: str) -> None:
+    """Fill in the form that is shown and send it."""
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password", exact=True).fill(demo.password(name))
+    page.get_by_role("button", name="Sign in").click()
+
+
+def job_named(demo: Demo, owner: str, name: str) -> Job:
+    """The newest job of that name."""
+    with demo.client(owner) as client:
+        return next(job for job in client.jobs()["results"] if job["name"] == name)
+
+
+def submit(demo: Demo, **spec: object) -> Job:
+    """A new job of ada's."""
+    with demo.client("ada") as client:
+        return client.submit({"gpus": 0, "cpus": 1, **spec})
+
+
+def expect_state(page: Page, state: str) -> None:
+    """Wait until the page says that its job is in this state."""
+    expect(page.get_by_role("main").get_by_text(state, exact=True).first).to_be_visible()
