@@ -209,7 +209,7 @@ class TestUnreachable:
         Pool.objects.filter(pk=world.pool.pk).update(stop_after_s=7200)
         attempt = start(world, checkpoint={"grace": "300s"})
         Pool.objects.filter(pk=world.pool.pk).update(stop_after_s=600, max_grace_s=60)
-        assert launch_spec(node_of(attempt), ranks(attempt)[0].pk).stop_after_s == 7200
+        assert launch_spec(node_of(attempt), ranks(attempt)[0]).stop_after_s == 7200
         silent(node_of(attempt), 60)
         reap(now_of(world.pool))
         assert fence_in_s(attempt) == pytest.approx(7200 + 300 + 30 - 60, abs=10)

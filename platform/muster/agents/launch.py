@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
+from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
 
-_FIELDS = (
-    "rank",
-    "cpus",
-    "memory_mib",
-    *(f"attempt__{name}" for name in ("number", "master_addr", "master_port", "stop_after_s")),
-    *(f"attempt__job__{name}" for name in ("name", "spec", "gpus", "nodes", "time_limit_s", "grace_s")),
-    *(f"attempt__job__owner__{name}" for name in ("username", "uid", "gids")),
-    "attempt__job__pool__log_max_bytes_per_job",
-    *(f"attempt__job__code__{name}" for name in ("sha256", "size")),
-)
 
-
-def launch_spec(node: Node, allocation_id: int) -> LaunchSpec:
+def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
     """The launch spec of an allocation that the node has claimed."""
-    related = ("attempt__job__owner", "attempt__job__pool", "attempt__job__code")
-    allocation = Allocation.objects.select_related(*related).only(*_FIELDS).get(pk=allocation_id)
     attempt, job = allocation.attempt, allocation.attempt.job
+    owner = User.objects.only("username", "uid", "gids").get(pk=job.owner_id)
     spec = job.spec
     uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if job.gpus else ()
     return LaunchSpec(
@@ -32,10 +21,10 @@ def launch_spec(node: Node, allocation_id: int) -> LaunchSpec:
         rank=allocation.rank,
         fence=attempt.pk,
         name=job.name,
-        owner=job.owner.username,
+        owner=owner.username,
         command=spec["command"],
-        uid=job.owner.uid,
-        gids=tuple(job.owner.gids),
+        uid=owner.uid,
+        gids=tuple(owner.gids),
         workdir=spec["workdir"],
         env={**spec["env"], **gang_environment(node, allocation)},
         gpu_uuids=tuple(uuids),
@@ -47,7 +36,7 @@ def launch_spec(node: Node, allocation_id: int) -> LaunchSpec:
         stop_after_s=attempt.stop_after_s,
         on_disconnect=OnDisconnect(spec["on_disconnect"]),
         code=CodeRef(sha256=job.code.sha256, size=job.code.size) if job.code else None,
-        log_cap_bytes=job.pool.log_max_bytes_per_job,
+        log_cap_bytes=node.pool.log_max_bytes_per_job,
     )
 
 

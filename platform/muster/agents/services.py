@@ -114,8 +114,10 @@ def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
 def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
     """The launch spec of an allocation that is now this boot's."""
     require_epoch(node=node, epoch=request.epoch)
-    claim_allocation(node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id)
-    return launch_spec(node, allocation_id)
+    allocation = claim_allocation(
+        node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id
+    )
+    return launch_spec(node, allocation)
 
 
 def end(node: Node, allocation_id: int, request: EndRequest) -> None:

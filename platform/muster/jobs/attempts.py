@@ -185,7 +185,11 @@ def _locked(attempt_id: int, job_id: int | None = None) -> _Gang:
         job_id = Attempt.objects.values_list("job_id", flat=True).get(pk=attempt_id)
     job = Job.objects.select_for_update(no_key=True).get(pk=job_id)
     attempt = Attempt.objects.select_for_update(no_key=True).get(pk=attempt_id)
-    return _Gang(job, attempt, sorted(Allocation.objects.filter(attempt_id=attempt_id), key=attrgetter("pk")))
+    allocations = sorted(Allocation.objects.filter(attempt_id=attempt_id), key=attrgetter("pk"))
+    attempt.job = job
+    for allocation in allocations:
+        allocation.attempt = attempt
+    return _Gang(job, attempt, allocations)
 
 
 def _set_observed(allocation: Allocation, observed: Observed) -> None:
