@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +17,7 @@ from muster.accounts.models import User
 from muster.dispatch.cycles import CycleResult, config_of, run_cycle
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
+from muster.events.selectors import EventCursor, newest
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import End, claim_allocation, end_allocation, report_running
 from muster.jobs.models import Allocation, Attempt, Job
@@ -260,3 +262,11 @@ _NEVER = {
         WHERE claim.released_at IS NULL GROUP BY vc.id, vc.name, gpu.type
         HAVING count(*) > coalesce(max(quota.gpus), 0)""",
 }
+
+
+def until_settled() -> None:
+    """Returns once every event so far can be told: a transaction in any database of the server holds them back."""
+    deadline = time.monotonic() + WAIT_S
+    newest_event = Event.objects.order_by("tx", "id").values_list("tx", "id").last()
+    while newest_event and EventCursor(*newest_event) > newest():
+        assert time.monotonic() < deadline, "another transaction goes on for ever"

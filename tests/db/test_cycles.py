@@ -29,6 +29,7 @@ from tests.db.stories import (
     World,
     cycle,
     end,
+    kinds,
     let_pass,
     make_world,
     now_of,
@@ -103,6 +104,14 @@ class TestWhatACycleWrites:
         tasks.forget_old_cycles()
         cycle(world)
         assert list(Cycle.objects.order_by("pk").values_list("repeats", flat=True)) == [0, 0]
+
+    def test_a_job_that_begins_to_wait_for_a_reason_has_an_event_of_it_once(self, world: World) -> None:
+        too_many = submit(world, gpus=5)
+        cycle(world)
+        assert kinds(too_many) == ["job.submitted", "job.held"]
+        submit(world)
+        cycle(world)
+        assert kinds(too_many) == ["job.submitted", "job.held"]
 
     def test_a_hold_is_gone_once_the_job_has_its_gpus(self, world: World) -> None:
         running = start(world, gpus=4)

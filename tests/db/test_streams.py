@@ -44,6 +44,7 @@ from tests.db.stories import (
     run,
     start,
     submit,
+    until_settled,
 )
 from tests.factories import make_token, make_user
 
@@ -62,6 +63,7 @@ class Event:
 @contextmanager
 def following(http: httpx.Client, path: str, **headers: str) -> Iterator[Iterator[Event]]:
     """The events of a stream, one at a time."""
+    until_settled()
     with http.stream("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")

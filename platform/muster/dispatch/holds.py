@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db import transaction
 from django.db.models import Case, JSONField, Value, When
 
+from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
 from scheduler.lifecycle import HoldReason, JobState
 from scheduler.plan import Hold
@@ -34,13 +36,24 @@ def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) ->
             "evidence": {},
             "helps": ["the next cycle tries again"],
         }
-    old = dict(Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED).values_list("pk", "hold"))
-    changed = {pk: data for pk, data in new.items() if pk in old and old[pk] != data}
+    queued = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED)
+    old = {row["pk"]: row for row in queued.values("pk", "tenant_id", "hold", "hold_reason")}
+    changed = {pk: data for pk, data in new.items() if pk in old and old[pk]["hold"] != data}
     ids = sorted(changed)
     for start in range(0, len(ids), BATCH):
         some = ids[start : start + BATCH]
-        Job.objects.filter(pk__in=some, state=JobState.QUEUED).update(
-            hold=Case(*(When(pk=pk, then=Value(changed[pk], JSONField())) for pk in some)),
-            hold_reason=Case(*(When(pk=pk, then=Value(changed[pk]["reason"])) for pk in some)),
-        )
+        with transaction.atomic(), recorded_together():
+            Job.objects.filter(pk__in=some, state=JobState.QUEUED).update(
+                hold=Case(*(When(pk=pk, then=Value(changed[pk], JSONField())) for pk in some)),
+                hold_reason=Case(*(When(pk=pk, then=Value(changed[pk]["reason"])) for pk in some)),
+            )
+            for pk in some:
+                _tell_if_new(pk, old[pk], changed[pk])
     return len(changed)
+
+
+def _tell_if_new(job_id: int, before: Mapping[str, Any], hold: dict[str, Any]) -> None:
+    """An event for a job that waits for another reason than before; numbers that move are no news."""
+    if before["hold_reason"] != hold["reason"]:
+        data = {"state": str(JobState.QUEUED), "reason": hold["reason"], "detail": hold["detail"]}
+        record("job.held", actor="scheduler", tenant_id=before["tenant_id"], job_id=job_id, data=data)
