@@ -17,7 +17,7 @@ from bench import cycle, limits, report
 from bench.figures import CYCLE, FIGURES, ITEMS, JOB_LIST, Series, figures_of
 from bench.home import own_home
 from bench.memory import PeakMemory
-from bench.plan import GPUS_PER_NODE, NODES, Plan, quick
+from bench.plan import GPUS_PER_NODE, NODES, Plan, quick, shortened
 from bench.processor import read_processor
 from bench.report import MUSTER, System
 from bench.slurm.cluster import missing, running_slurm
@@ -76,7 +76,7 @@ def _measure_slurm(profile: Profile, plan: Plan, console: Console) -> System:
     before = read_processor()
     slurm = running_slurm(profile, nodes=NODES, gpus_per_node=GPUS_PER_NODE)
     with slurm as cluster, PeakMemory(cluster.groups) as memory:
-        series = measure_slurm(cluster, plan)
+        series = measure_slurm(cluster, shortened(plan) if profile.slow else plan)
     others_share = read_processor().since(before).others_share
     return System(profile.name, series, memory.peaks, others_share, profile.why)
 

@@ -12,15 +12,16 @@ CPUS_PER_NODE, MEMORY_MIB_PER_NODE = 16, 131_072
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A way to run Slurm, and why it is measured."""
+    """A way to run Slurm, and why it is measured; a slow one is measured with fewer samples."""
 
     name: str
     why: str
     settings: Mapping[str, str]
+    slow: bool = False
 
 
 PROFILES = (
-    Profile("Slurm, defaults", "every scheduling parameter as it is shipped", {}),
+    Profile("Slurm, defaults", "every scheduling parameter as it is shipped; fewer samples", {}, slow=True),
     Profile(
         "Slurm, tuned",
         "no delays before and between scheduling runs, no waits at a job's end: what its documentation names for "
