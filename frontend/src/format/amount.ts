@@ -14,9 +14,12 @@ export function bytes(size: number): string {
 
 export const mebibytes = (mib: number): string => bytes(mib * 1024 * 1024);
 
+/** `12,345`. */
+export const count = (value: number): string => value.toLocaleString("en");
+
 /** `1 GPU`, `8 GPUs`. */
-export function plural(count: number, one: string, many = `${one}s`): string {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
 }
 
 /** A part of a whole in whole per cent, 0 when there is no whole. */

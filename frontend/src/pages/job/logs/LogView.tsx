@@ -19,7 +19,7 @@ import {
 } from "react";
 
 import { logUrl } from "../../../api/client";
-import { bytes, plural } from "../../../format/amount";
+import { bytes, count, plural } from "../../../format/amount";
 import { LogLineView } from "./LogLineView";
 import classes from "./LogView.module.css";
 import { useLogStream, type LogStatus } from "./useLogStream";
@@ -139,7 +139,7 @@ export function LogView({ jobId, attempt, attempts, ranks, size, rank, onAttempt
               <span className="tabular" role="status">
                 {current < 0
                   ? plural(hits.length, "match", "matches")
-                  : `${(hit % hits.length) + 1} of ${hits.length}`}
+                  : `${count((hit % hits.length) + 1)} of ${count(hits.length)}`}
               </span>
               <ActionIcon
                 size={26}
