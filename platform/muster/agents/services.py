@@ -142,7 +142,7 @@ def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
     allocation = first_of(
         Allocation.objects.filter(pk=allocation_id, node__credential_digest=digest(secret))
         .select_related("attempt__job__pool")
-        .only("attempt_id", "rank", "attempt__job_id", "attempt__job__pool__log_max_bytes_per_job")
+        .only("attempt_id", "rank", "attempt__job__nodes", "attempt__job__pool__log_max_bytes_per_job")
     )
     if allocation is None:
         node = node_of_credential(secret)

@@ -12,6 +12,9 @@ from muster.logs.models import LogChunk, LogFile
 from muster.logs.store import read
 from scheduler.lifecycle import ATTEMPT_TERMINAL
 
+MOST_PIECES = 200
+_FIELDS = ("position", "offset", "size", "allocation__attempt_id", "allocation__rank")
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -50,37 +53,35 @@ def log_file(allocation: Allocation) -> LogFile:
     return found or LogFile(allocation=allocation)
 
 
-def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int) -> list[Piece]:
+def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_border: bool = False) -> list[Piece]:
     """What was stored behind the cursor, in order, up to about `largest` bytes.
 
-    The cursor counts accepted bytes of all ranks, or with a rank that rank's own bytes.
+    The cursor counts accepted bytes of all ranks, or with a rank that rank's own bytes. A reader who goes on from the
+    cursor of the last piece is `at_border`; any other may come back to a place in the middle of a chunk.
     """
-    chunks: QuerySet[LogChunk] = LogChunk.objects.filter(attempt=attempt).select_related("allocation__attempt")
-    if rank is None:
-        rows = chunks.filter(position__gte=cursor).order_by("position")
-        inside = chunks.filter(position__lt=cursor).order_by("-position").first()
-    else:
+    chunks: QuerySet[LogChunk] = LogChunk.objects.filter(attempt=attempt).select_related("allocation").only(*_FIELDS)
+    if rank is not None:
         chunks = chunks.filter(allocation__rank=rank)
-        rows = chunks.filter(offset__gte=cursor).order_by("offset")
-        inside = chunks.filter(offset__lt=cursor).order_by("-offset").first()
+    place = "position" if rank is None else "offset"
     result: list[Piece] = []
     size = 0
-    # A reader may come back to a place in the middle of a chunk.
+    inside = None
+    if cursor and not at_border:
+        inside = chunks.filter(**{f"{place}__lt": cursor}).order_by(f"-{place}").first()
     if inside is not None and _place(inside, rank) + inside.size > cursor:
-        result.append(_piece(inside, rank, skip=cursor - _place(inside, rank)))
+        result.append(_piece(attempt, inside, rank, skip=cursor - _place(inside, rank)))
         size += len(result[0].body)
-    for row in rows[:200]:
+    for row in chunks.filter(**{f"{place}__gte": cursor}).order_by(place)[:MOST_PIECES]:
         if size >= largest:
             break
-        result.append(_piece(row, rank, skip=0))
+        result.append(_piece(attempt, row, rank, skip=0))
         size += row.size
     return result
 
 
 def is_over(attempt: Attempt) -> bool:
-    """Whether the attempt has ended and all that it printed is stored."""
-    state = Attempt.objects.filter(pk=attempt.pk).values_list("state", flat=True).get()
-    if state not in ATTEMPT_TERMINAL:
+    """Whether the attempt, as the caller has read it, has ended and all that it printed is stored."""
+    if attempt.state not in ATTEMPT_TERMINAL:
         return False
     unfinished = Allocation.objects.filter(attempt=attempt, claimed_at__isnull=False).exclude(
         log_file__finished_at__isnull=False
@@ -92,6 +93,7 @@ def _place(chunk: LogChunk, rank: int | None) -> int:
     return chunk.position if rank is None else chunk.offset
 
 
-def _piece(chunk: LogChunk, rank: int | None, *, skip: int) -> Piece:
+def _piece(attempt: Attempt, chunk: LogChunk, rank: int | None, *, skip: int) -> Piece:
+    chunk.allocation.attempt = attempt
     body = read(chunk.allocation, start=chunk.offset + skip, end=chunk.offset + chunk.size)
     return Piece(chunk.allocation.rank, chunk.offset + skip, body, _place(chunk, rank) + chunk.size)

@@ -21,7 +21,7 @@ from muster.events.hub import hub
 from muster.events.redis import EVENTS_CHANNEL, log_channel
 from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import get_job
-from muster.logs.selectors import Piece, attempt_of, is_over, log_file, pieces, rank_of
+from muster.logs.selectors import MOST_PIECES, Piece, attempt_of, is_over, log_file, pieces, rank_of
 from muster.logs.store import read_to_hole
 from scheduler.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
@@ -105,6 +105,7 @@ class _Follower:
     rank: int | None
     attempt: Attempt | None
     cursor: int
+    at_border: bool = False
     told: tuple[int, str] | None = None
     decoders: dict[int, codecs.IncrementalDecoder] = field(default_factory=dict)
 
@@ -121,7 +122,7 @@ class _Follower:
                 look = await in_thread(self._look, given_up)
                 for message in self._messages(look):
                     yield message
-                if look.found:
+                if look.found and (look.over or self._may_go_on(look)):
                     continue
                 if look.attempt is not self.attempt:
                     self._turn_to(look.attempt)
@@ -146,21 +147,36 @@ class _Follower:
 
     def _look(self, given_up: bool) -> _Look:
         # The state is read before the bytes: an end that is seen here has all its bytes in front of it.
-        state, exit_code = Job.objects.values_list("state", "exit_code").get(pk=self.job.pk)
+        job = Job.objects.filter(pk=self.job.pk)
         newest = self.attempt
-        over = self.attempt is None or given_up or is_over(self.attempt)
-        if self.attempt is not None:
-            self.attempt.refresh_from_db(fields=["state"])
-        found = pieces(self.attempt, cursor=self.cursor, rank=self.rank, largest=PIECES_AT_ONCE) if self.attempt else []
+        found: list[Piece] = []
+        if self.attempt is None:
+            state, exit_code = job.values_list("state", "exit_code").get()
+            over = True
+        else:
+            both = job.filter(attempts=self.attempt).values_list("state", "exit_code", "attempts__state")
+            state, exit_code, self.attempt.state = both.get()
+            over = given_up or is_over(self.attempt)
+            found = pieces(
+                self.attempt,
+                cursor=self.cursor,
+                rank=self.rank,
+                largest=PIECES_AT_ONCE,
+                at_border=self.at_border,
+            )
         if not found and over and self.only is None:
             after = self.attempt.number if self.attempt else 0
             newest = Attempt.objects.filter(job=self.job, number__gt=after).order_by("number").first() or self.attempt
         return _Look(state, exit_code, newest, found, over)
 
+    def _may_go_on(self, look: _Look) -> bool:
+        """Whether more than this one look could bring was stored already; what comes later wakes us."""
+        return len(look.found) >= MOST_PIECES or sum(len(piece.body) for piece in look.found) >= PIECES_AT_ONCE
+
     def _messages(self, look: _Look) -> list[bytes]:
         messages = []
         for piece in look.found:
-            self.cursor = piece.cursor
+            self.cursor, self.at_border = piece.cursor, True
             decoder = self.decoders.setdefault(piece.rank, codecs.getincrementaldecoder("utf-8")("replace"))
             data: dict[str, Any] = {
                 "attempt": self.attempt.number if self.attempt else 0,
@@ -176,7 +192,7 @@ class _Follower:
         return messages
 
     def _turn_to(self, attempt: Attempt | None) -> None:
-        self.attempt, self.cursor = attempt, 0
+        self.attempt, self.cursor, self.at_border = attempt, 0, False
         self.decoders.clear()
 
     def _id(self) -> str:
