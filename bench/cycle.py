@@ -48,7 +48,9 @@ def make_snapshot(*, taken_share: float, nodes: int = NODES, waiting: int = WAIT
             for number in range(1, _VCS + 1)
         ),
         waiting=tuple(_job(waiting + number, chance) for number in range(1, waiting + 1)),
-        running=tuple(_running(number, node) for number, node in enumerate(chance.sample(servers, taken), start=1)),
+        running=tuple(
+            _running(number, node, chance) for number, node in enumerate(chance.sample(servers, taken), start=1)
+        ),
     )
 
 
@@ -112,14 +114,11 @@ def _job(number: int, chance: random.Random) -> Job:
     )
 
 
-def _running(number: int, node: Node) -> Running:
+def _running(number: int, node: Node, chance: random.Random) -> Running:
     share = AllocationView(node.id, 0, tuple(gpu.id for gpu in node.gpus), 64, _MEMORY_MIB // 2)
+    job = replace(
+        _job(number, chance), gpus=GPUS_PER_NODE, nodes=1, cpus=64, memory_mib=_MEMORY_MIB // 2, vc_id=number % _VCS + 1
+    )
     return Running(
-        attempt_id=number,
-        job_id=number,
-        vc_id=number % _VCS + 1,
-        klass=JobClass.GUARANTEED,
-        state=AttemptState.RUNNING,
-        allocations=(share,),
-        placed_at=_NOW - number,
+        attempt_id=number, job=job, state=AttemptState.RUNNING, allocations=(share,), placed_at=_NOW - number
     )

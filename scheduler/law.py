@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from scheduler.model import AllocationView, Job, Snapshot
+from scheduler.model import AllocationView, Job, View
 from scheduler.plan import Place, Plan
 
 
@@ -33,6 +33,10 @@ class Code(StrEnum):
     GPU_TWICE = "gpu_twice"
     CPU_OVERCOMMIT = "cpu_overcommit"
     MEMORY_OVERCOMMIT = "memory_overcommit"
+    GPU_RESERVED = "gpu_reserved"
+    NOT_RUNNING = "not_running"
+    NOT_PREEMPTIBLE = "not_preemptible"
+    PREEMPTED_FOR_NOBODY = "preempted_for_nobody"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,80 +51,118 @@ class Violation:
 class Objector(Protocol):
     """What the law asks of a guard: its own objections to a plan."""
 
-    def violations(self, snapshot: Snapshot, plan: Plan) -> Iterable[Violation]:
+    def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
         """What the plan does against the rules of this guard."""
         ...
 
 
-def check(snapshot: Snapshot, plan: Plan, guard: Objector) -> tuple[Violation, ...]:
-    """Every violation of the plan, in the order of its places and then the guard's; empty when it is lawful."""
+def check(view: View, plan: Plan, guard: Objector) -> tuple[Violation, ...]:
+    """Every violation of the plan: of its preemptions, its places, and then the guard's; empty when it is lawful."""
     claims = _Claims()
-    found = [violation for place in plan.places for violation in _violations(snapshot, place, claims)]
-    return (*found, *guard.violations(snapshot, plan))
+    found = [*_against_preemptions(view, plan, claims)]
+    for place in plan.places:
+        found += _violations(view, place, claims)
+    return (*found, *guard.violations(view, plan))
 
 
 @dataclass(slots=True)
 class _Claims:
-    """What the places looked at so far want: each is judged together with those before it."""
+    """What the places looked at so far want: each is judged together with those before it, and with what the plan's
+    preemptions will free."""
 
     jobs: set[int] = field(default_factory=set)
     gpus: set[int] = field(default_factory=set)
     cpus: dict[int, int] = field(default_factory=dict)
     memory_mib: dict[int, int] = field(default_factory=dict)
+    preempted: set[int] = field(default_factory=set)
+    freed: dict[int, tuple[int, int]] = field(default_factory=dict)  # CPUs and MiB by node
 
 
-def _violations(snapshot: Snapshot, place: Place, claims: _Claims) -> Iterator[Violation]:
-    job = snapshot.waiting_by_id.get(place.job_id)
+def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Violation]:
+    placed = {place.job_id for place in plan.places}
+    for preempt in plan.preempts:
+        attempt = view.running_by_job.get(preempt.job_id)
+        if attempt is None or attempt.stopping or preempt.job_id in claims.preempted:
+            yield Violation(Code.NOT_RUNNING, preempt.job_id, "this job has no attempt that could be stopped")
+            continue
+        if not attempt.job.preemptible:
+            yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
+        if preempt.for_job_id not in placed:
+            message = f"stopped for job {preempt.for_job_id}, which the plan does not place"
+            yield Violation(Code.PREEMPTED_FOR_NOBODY, preempt.job_id, message)
+        claims.preempted.add(preempt.job_id)
+        for share in attempt.allocations:
+            cpus, memory_mib = claims.freed.get(share.node_id, (0, 0))
+            claims.freed[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+
+
+def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation]:
+    job = view.waiting_by_id.get(place.job_id)
+    if job is None and place.job_id in claims.preempted:  # it moves, or changes its size
+        job = view.running_by_job[place.job_id].job
     if place.job_id in claims.jobs:
         yield Violation(Code.JOB_NOT_WAITING, place.job_id, "the plan places this job twice")
     elif job is None:
         yield Violation(Code.JOB_NOT_WAITING, place.job_id, "this job does not wait")
     else:
-        yield from _against_the_job(snapshot, job, place)
+        yield from _against_the_job(view, job, place)
     claims.jobs.add(place.job_id)
     for share in place.allocations:
-        yield from _against_the_node(snapshot, place.job_id, share, claims)
+        yield from _against_the_node(view, place.job_id, share, claims)
 
 
-def _against_the_job(snapshot: Snapshot, job: Job, place: Place) -> Iterator[Violation]:
+def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
     """What the place does that this job did not ask for."""
-    if job.eligible_at > snapshot.now:
-        yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, f"not eligible before {job.eligible_at}, now is {snapshot.now}")
+    if job.eligible_at > view.now:
+        yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, f"not eligible before {job.eligible_at}, now is {view.now}")
     if job.still_stopping:
         yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "its last attempt is still stopping")
 
+    wanted_ranks = len(place.allocations) if job.split else job.nodes
     ranks = sorted(share.rank for share in place.allocations)
-    if ranks != list(range(job.nodes)):
-        yield Violation(Code.PARTIAL_GANG, job.id, f"the gang needs ranks 0 to {job.nodes - 1} once each, not {ranks}")
+    if ranks != list(range(wanted_ranks)):
+        message = f"the gang needs ranks 0 to {wanted_ranks - 1} once each, not {ranks}"
+        yield Violation(Code.PARTIAL_GANG, job.id, message)
     nodes = [share.node_id for share in place.allocations]
     if len(set(nodes)) < len(nodes):
         yield Violation(Code.TWO_ALLOCATIONS_ONE_NODE, job.id, f"two ranks share a node: {sorted(nodes)}")
-
-    for share in place.allocations:
-        if len(share.gpu_ids) != job.gpus:
-            message = f"rank {share.rank} gets {len(share.gpu_ids)} GPUs, not {job.gpus}"
-            yield Violation(Code.WRONG_GPU_COUNT, job.id, message)
-        if (share.cpus, share.memory_mib) != (job.cpus, job.memory_mib):
-            message = (
-                f"rank {share.rank} gets {share.cpus} CPUs and {share.memory_mib} MiB, "
-                f"not {job.cpus} and {job.memory_mib}"
-            )
-            yield Violation(Code.WRONG_CPUS_OR_MEMORY, job.id, message)
+    yield from _against_the_sizes(job, place)
 
     types = {
-        snapshot.gpu_by_id[gpu_id].type
+        view.gpu_by_id[gpu_id].type
         for share in place.allocations
         for gpu_id in share.gpu_ids
-        if gpu_id in snapshot.gpu_by_id
+        if gpu_id in view.gpu_by_id
     }
     if len(types) > 1 or (job.gpu_type is not None and types - {job.gpu_type}):
         wanted = job.gpu_type or "one type"
         yield Violation(Code.WRONG_GPU_TYPE, job.id, f"the gang needs {wanted}, not {', '.join(sorted(types))}")
 
 
-def _against_the_node(snapshot: Snapshot, job_id: int, share: AllocationView, claims: _Claims) -> Iterator[Violation]:
+def _against_the_sizes(job: Job, place: Place) -> Iterator[Violation]:
+    """What is wrong with how much each rank gets."""
+    if job.split:
+        total = sum(len(share.gpu_ids) for share in place.allocations)
+        least, most = (1, max(job.gpus, job.max_gpus)) if job.max_gpus else (job.gpus, job.gpus)
+        if not least <= total <= most or not all(share.gpu_ids for share in place.allocations):
+            wanted = str(most) if least == most else f"{least} to {most}"
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"the gang gets {total} GPUs, not {wanted}")
+    for share in place.allocations:
+        gpus = len(share.gpu_ids)
+        if not job.split and gpus != job.gpus:
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"rank {share.rank} gets {gpus} GPUs, not {job.gpus}")
+        lots = gpus if job.split else 1
+        cpus, memory_mib = job.cpus * lots, job.memory_mib * lots
+        if (share.cpus, share.memory_mib) != (cpus, memory_mib):
+            message = (
+                f"rank {share.rank} gets {share.cpus} CPUs and {share.memory_mib} MiB, not {cpus} and {memory_mib}"
+            )
+            yield Violation(Code.WRONG_CPUS_OR_MEMORY, job.id, message)
+
+
+def _against_the_node(view: View, job_id: int, share: AllocationView, claims: _Claims) -> Iterator[Violation]:
     """What the allocation takes that its node cannot give."""
-    node = snapshot.node_by_id.get(share.node_id)
+    node = view.node_by_id.get(share.node_id)
     if node is None:
         yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"node {share.node_id} is not in this pool")
         return
@@ -128,19 +170,24 @@ def _against_the_node(snapshot: Snapshot, job_id: int, share: AllocationView, cl
         yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"{node.name} takes no jobs: {node.why_not}")
 
     for gpu_id in share.gpu_ids:
-        gpu = snapshot.gpu_by_id.get(gpu_id)
+        gpu = view.gpu_by_id.get(gpu_id)
         if gpu is None or gpu.node_id != node.id:
             yield Violation(Code.GPU_UNKNOWN, job_id, f"{node.name} has no GPU {gpu_id}")
             continue
         if not gpu.healthy:
             yield Violation(Code.GPU_UNHEALTHY, job_id, f"GPU {gpu.index} of {node.name} is not healthy")
-        if gpu_id in snapshot.taken_gpus:
+        holder = view.holder_of_gpu.get(gpu_id)
+        if holder is not None and holder not in claims.preempted:
             yield Violation(Code.GPU_TAKEN, job_id, f"GPU {gpu.index} of {node.name} is held by a live attempt")
+        if view.reserved_gpus.get(gpu_id, job_id) != job_id:
+            yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is kept for another job")
         if gpu_id in claims.gpus:
             yield Violation(Code.GPU_TWICE, job_id, f"the plan gives GPU {gpu.index} of {node.name} twice")
         claims.gpus.add(gpu_id)
 
-    used_cpus, used_memory_mib = snapshot.used_by_node.get(node.id, (0, 0))
+    used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
+    freed_cpus, freed_memory_mib = claims.freed.get(node.id, (0, 0))
+    used_cpus, used_memory_mib = used_cpus - freed_cpus, used_memory_mib - freed_memory_mib
     cpus = claims.cpus[node.id] = claims.cpus.get(node.id, 0) + share.cpus
     memory_mib = claims.memory_mib[node.id] = claims.memory_mib.get(node.id, 0) + share.memory_mib
     # A rank that takes none is no worse for a node that is overcommitted already, say after its inventory shrank.

@@ -134,6 +134,7 @@ class HoldReason(StrEnum):
     BACK_OFF = "back_off"
     STILL_STOPPING = "still_stopping"
     CYCLE_LIMIT = "cycle_limit"
+    RESERVED = "reserved"
     REFUSED = "refused"
 
 

@@ -1,18 +1,28 @@
 """The world as one decision sees it: a frozen snapshot of a pool, with the time and the seed as fields.
 
 Whoever builds a snapshot sorts each collection by id, so that equal worlds are equal snapshots. A decision does not
-rely on it: any order gives the same plan.
+rely on it: any order gives the same plan. Decisions read a `View`, which a snapshot is; the simulator keeps one of its
+own up to date instead of making a snapshot for each of a million decisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, JobClass
+
+
+class Level(StrEnum):
+    """How close together the GPUs of one job must lie."""
+
+    NODE = "node"
+    RACK = "rack"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,11 @@ class VirtualCluster:
 class Job:
     """A job that waits: a gang of `nodes` ranks, each on a node of its own; all sizes are for one rank.
 
-    With `gpu_type` None and some `gpus`, any one type will do for the whole gang.
+    With `gpu_type` None and some `gpus`, any one type will do for the whole gang. With `split`, the gang is one lot of
+    `gpus` that may lie on any number of nodes, and CPUs and memory are for each GPU. With `max_gpus` above 0, any size
+    from 1 to `max_gpus` GPUs will do as well as `gpus`, at the speeds that `speeds` predicts.
+
+    What is predicted may be wrong and may be missing: None says that nobody knows.
     """
 
     id: int
@@ -83,10 +97,32 @@ class Job:
     submitted_at: float
     eligible_at: float
     time_limit_s: float | None
-    attained_gpu_s: float
+    attained_gpu_s: float  # by the attempts that have ended
     avoid_nodes: tuple[int, ...]
     preemptible: bool
     still_stopping: bool
+    split: bool = False
+    locality: Level = Level.ANY
+    max_gpus: int = 0
+    speeds: tuple[float, ...] = ()  # on 1, 2, 3 … GPUs relative to one
+    checkpoints: bool = False
+    ran_s: float = 0.0  # with GPUs, in the attempts that have ended
+    requeued_at: float = 0.0  # when it last went back to the queue
+    expected_s: float | None = None  # predicted run time from the first start to the end, on what it asks for
+    remaining_s: float | None = None  # of which is left, when the last attempt ended
+    utilization: float | None = None  # of each of its GPUs, 0 to 1
+    gpu_memory_mib: int | None = None  # that it needs of each of its GPUs
+    memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs of the whole gang."""
+        return self.gpus * self.nodes
+
+    @property
+    def waiting_since(self) -> float:
+        """When its present wait began; a back-off is no waiting."""
+        return max(self.submitted_at, self.requeued_at, self.eligible_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +138,151 @@ class AllocationView:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One live attempt: whatever its state, its allocations are held."""
+    """One live attempt of a job: whatever its state, its allocations are held."""
 
     attempt_id: int
-    job_id: int
-    vc_id: int
-    klass: JobClass
+    job: Job
     state: AttemptState
     allocations: tuple[AllocationView, ...]
     placed_at: float
+
+    @property
+    def job_id(self) -> int:
+        """The id of its job."""
+        return self.job.id
+
+    @property
+    def vc_id(self) -> int:
+        """The virtual cluster of its job."""
+        return self.job.vc_id
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it holds."""
+        return sum(len(share.gpu_ids) for share in self.allocations)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it is on its way out already."""
+        return self.state is AttemptState.STOPPING
+
+    def attained_gpu_s(self, now: float) -> float:
+        """GPU-seconds that the job has had, this attempt included."""
+        return self.job.attained_gpu_s + self.gpus * max(0.0, now - self.placed_at)
+
+    def ran_s(self, now: float) -> float:
+        """Seconds with GPUs that the job has had, this attempt included."""
+        return self.job.ran_s + max(0.0, now - self.placed_at)
+
+    def remaining_s(self, now: float) -> float | None:
+        """Predicted seconds that are left; a prediction that was too short leaves nothing, not less."""
+        if self.job.remaining_s is None:
+            return None
+        return max(0.0, self.job.remaining_s - (now - self.placed_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """GPUs that wait for one job while those who still hold them stop; nobody else gets them before `until`."""
+
+    job_id: int
+    allocations: tuple[AllocationView, ...]
+    until: float
+
+
+class View(Protocol):
+    """What a decision may look at: a pool at one moment."""
+
+    @property
+    def now(self) -> float:
+        """The moment, in seconds since the epoch, or since the start of a simulation."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """What a policy that draws lots draws them with."""
+        ...
+
+    @property
+    def nodes(self) -> Iterable[Node]:
+        """The nodes of the pool."""
+        ...
+
+    @property
+    def tenants(self) -> Iterable[Tenant]:
+        """The tenants with a virtual cluster in the pool."""
+        ...
+
+    @property
+    def vcs(self) -> Iterable[VirtualCluster]:
+        """The virtual clusters of the pool."""
+        ...
+
+    @property
+    def waiting(self) -> Iterable[Job]:
+        """The jobs that wait."""
+        ...
+
+    @property
+    def running(self) -> Iterable[Running]:
+        """The live attempts."""
+        ...
+
+    @property
+    def reservations(self) -> Iterable[Reservation]:
+        """What is kept for jobs that wait."""
+        ...
+
+    @property
+    def node_by_id(self) -> Mapping[int, Node]:
+        """The nodes of the pool by id."""
+        ...
+
+    @property
+    def gpu_by_id(self) -> Mapping[int, Gpu]:
+        """The GPUs of the pool by id."""
+        ...
+
+    @property
+    def vc_by_id(self) -> Mapping[int, VirtualCluster]:
+        """The virtual clusters of the pool by id."""
+        ...
+
+    @property
+    def waiting_by_id(self) -> Mapping[int, Job]:
+        """The jobs that wait by id."""
+        ...
+
+    @property
+    def running_by_job(self) -> Mapping[int, Running]:
+        """The live attempts by the id of their job."""
+        ...
+
+    @property
+    def holder_of_gpu(self) -> Mapping[int, int]:
+        """For each GPU that a live attempt holds, the id of its job."""
+        ...
+
+    @property
+    def reserved_gpus(self) -> Mapping[int, int]:
+        """For each GPU that is kept for a job, the id of that job."""
+        ...
+
+    @property
+    def used_by_node(self) -> Mapping[int, tuple[int, int]]:
+        """CPUs and MiB of memory that live attempts hold, for each node on which they hold anything."""
+        ...
+
+    @property
+    def held_by_vc(self) -> Mapping[tuple[int, str], int]:
+        """GPUs of this pool that live attempts hold, by virtual cluster and GPU type."""
+        ...
 
 
 # No slots here: the cached indexes live in the instance's __dict__.
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that one decision about one pool may look at."""
+    """Everything that one decision about one pool may look at, frozen; a `View`."""
 
     now: float
     seed: int
@@ -126,37 +292,57 @@ class Snapshot:
     vcs: tuple[VirtualCluster, ...]
     waiting: tuple[Job, ...]
     running: tuple[Running, ...]
+    reservations: tuple[Reservation, ...] = ()
 
     @cached_property
     def node_by_id(self) -> Mapping[int, Node]:
-        """The nodes of the pool by id."""
+        """See `View`."""
         return {node.id: node for node in self.nodes}
 
     @cached_property
     def gpu_by_id(self) -> Mapping[int, Gpu]:
-        """The GPUs of the pool by id."""
+        """See `View`."""
         return {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
 
     @cached_property
     def vc_by_id(self) -> Mapping[int, VirtualCluster]:
-        """The virtual clusters of the pool by id."""
+        """See `View`."""
         return {vc.id: vc for vc in self.vcs}
 
     @cached_property
     def waiting_by_id(self) -> Mapping[int, Job]:
-        """The jobs that wait by id."""
+        """See `View`."""
         return {job.id: job for job in self.waiting}
 
     @cached_property
-    def taken_gpus(self) -> frozenset[int]:
-        """The ids of the GPUs that live attempts hold."""
-        return frozenset(
-            gpu_id for attempt in self.running for share in attempt.allocations for gpu_id in share.gpu_ids
-        )
+    def running_by_job(self) -> Mapping[int, Running]:
+        """See `View`."""
+        return {attempt.job.id: attempt for attempt in self.running}
+
+    @cached_property
+    def holder_of_gpu(self) -> Mapping[int, int]:
+        """See `View`."""
+        return {
+            gpu_id: attempt.job.id
+            for attempt in self.running
+            for share in attempt.allocations
+            for gpu_id in share.gpu_ids
+        }
+
+    @cached_property
+    def reserved_gpus(self) -> Mapping[int, int]:
+        """See `View`; what is kept beyond its time is free."""
+        return {
+            gpu_id: kept.job_id
+            for kept in self.reservations
+            if kept.until > self.now
+            for share in kept.allocations
+            for gpu_id in share.gpu_ids
+        }
 
     @cached_property
     def used_by_node(self) -> Mapping[int, tuple[int, int]]:
-        """CPUs and MiB of memory that live attempts hold, for each node on which they hold anything."""
+        """See `View`."""
         used: dict[int, tuple[int, int]] = {}
         for attempt in self.running:
             for share in attempt.allocations:
@@ -166,17 +352,14 @@ class Snapshot:
 
     @cached_property
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:
-        """GPUs of this pool that live attempts hold, by virtual cluster and GPU type.
-
-        A GPU that has left the pool counts for nobody: a quota is a share of the pool as it is.
-        """
+        """See `View`; a GPU that has left the pool counts for nobody: a quota is a share of the pool as it is."""
         held: dict[tuple[int, str], int] = {}
         for attempt in self.running:
             for share in attempt.allocations:
                 for gpu_id in share.gpu_ids:
                     gpu = self.gpu_by_id.get(gpu_id)
                     if gpu is not None:
-                        key = (attempt.vc_id, gpu.type)
+                        key = (attempt.job.vc_id, gpu.type)
                         held[key] = held.get(key, 0) + 1
         return held
 

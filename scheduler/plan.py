@@ -1,19 +1,29 @@
-"""What a cycle wants: a plan of places and holds, and a pure model of carrying it out.
+"""What a cycle wants: a plan of places, preemptions and holds, and a pure model of carrying it out.
 
 A plan is a wish. The applier looks again under lock and may refuse any place of it.
+
+A job that is moved or resized is preempted and placed in one plan. A place may name GPUs that others still hold, if the
+same plan preempts them or they stop already: then it is kept for the job as a `Reservation`, and the next cycles place
+the job there once they are free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, HoldReason
-from scheduler.model import AllocationView, Job, Running, Snapshot
+from scheduler.model import AllocationView, Job, Reservation, Running, Snapshot, View
 
 Evidence = Mapping[str, int | float | str]
+
+# Waiting does not help against these, so nobody waits behind a job that is held for them.
+FOR_EVER = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
+
+# How long GPUs are kept for a job while their holders stop; the longest grace that a spec may ask for is shorter.
+RESERVATION_S = 3900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +32,26 @@ class Place:
 
     job_id: int
     allocations: tuple[AllocationView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Stop a job that runs, with its grace, and queue it again; `for_job_id` is whom its GPUs go to.
+
+    A job that is moved or resized is preempted for itself.
+    """
+
+    job_id: int
+    for_job_id: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the policy wants to be told of a job in the next snapshot: its new `memo`."""
+
+    job_id: int
+    memo: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +81,72 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one cycle decided: each job that waited is in exactly one of the two."""
+    """What one cycle decided: each job that waited is placed or held."""
 
     places: tuple[Place, ...]
     holds: tuple[Hold, ...]
+    preempts: tuple[Preempt, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+def taken_by(view: View, place: Place) -> frozenset[int]:
+    """The ids of the other jobs whose live attempts still hold GPUs of the place."""
+    holders = (view.holder_of_gpu.get(gpu_id) for share in place.allocations for gpu_id in share.gpu_ids)
+    return frozenset(holder for holder in holders if holder is not None)
 
 
 def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """The snapshot after every place of a lawful plan went through; no time passes.
+    """The snapshot after all of a lawful plan went through; no time passes, so whoever stops has not stopped yet.
 
     Real attempt ids are the database's to give. Here the attempt of job 7 is -7, which no other attempt has: a job has
     one live attempt at most.
     """
-    placed = {place.job_id for place in plan.places}
-    started = tuple(_start(snapshot.now, snapshot.waiting_by_id[place.job_id], place) for place in plan.places)
+    notes = {note.job_id: note.memo for note in plan.notes}
+    preempted = {preempt.job_id for preempt in plan.preempts}
+    started: list[Running] = []
+    kept = {reservation.job_id: reservation for reservation in snapshot.reservations}
+    for place in plan.places:
+        kept.pop(place.job_id, None)
+        if place.job_id in preempted or taken_by(snapshot, place):
+            kept[place.job_id] = Reservation(place.job_id, place.allocations, snapshot.now + RESERVATION_S)
+        else:
+            started.append(_start(snapshot.now, _noted(snapshot.waiting_by_id[place.job_id], notes), place))
+    gone = {attempt.job.id for attempt in started}
+    running = [
+        replace(
+            attempt,
+            job=_noted(attempt.job, notes),
+            state=AttemptState.STOPPING if attempt.job.id in preempted else attempt.state,
+        )
+        for attempt in snapshot.running
+    ]
     return replace(
         snapshot,
-        waiting=tuple(job for job in snapshot.waiting if job.id not in placed),
-        running=tuple(sorted(snapshot.running + started, key=lambda attempt: attempt.attempt_id)),
+        waiting=tuple(_noted(job, notes) for job in snapshot.waiting if job.id not in gone),
+        running=tuple(sorted([*running, *started], key=lambda attempt: attempt.attempt_id)),
+        reservations=tuple(sorted(kept.values(), key=lambda reservation: reservation.job_id)),
+    )
+
+
+def release(snapshot: Snapshot, job_ids: Iterable[int]) -> Snapshot:
+    """The snapshot once the preempted attempts of these jobs have let go of everything; their jobs wait again."""
+    gone = set(job_ids)
+    back = [requeued(attempt, snapshot.now) for attempt in snapshot.running if attempt.job.id in gone]
+    return replace(
+        snapshot,
+        waiting=tuple(sorted([*snapshot.waiting, *back], key=lambda job: job.id)),
+        running=tuple(attempt for attempt in snapshot.running if attempt.job.id not in gone),
+    )
+
+
+def requeued(attempt: Running, now: float) -> Job:
+    """The job of an attempt that ends now and left its work for another one, with what it has had on its account."""
+    return replace(
+        attempt.job,
+        attained_gpu_s=attempt.attained_gpu_s(now),
+        ran_s=attempt.ran_s(now),
+        remaining_s=attempt.remaining_s(now) if attempt.job.checkpoints else attempt.job.expected_s,
+        requeued_at=now,
     )
 
 
@@ -82,12 +160,14 @@ def plan_from_dict(data: object) -> Plan:
     return from_json(Plan, data)
 
 
+def _noted(job: Job, notes: Mapping[int, Mapping[str, float]]) -> Job:
+    return replace(job, memo=notes[job.id]) if job.id in notes else job
+
+
 def _start(now: float, job: Job, place: Place) -> Running:
     return Running(
         attempt_id=-job.id,
-        job_id=job.id,
-        vc_id=job.vc_id,
-        klass=job.klass,
+        job=job,
         state=AttemptState.PLACED,
         allocations=place.allocations,
         placed_at=now,

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from scheduler.model import AllocationView
+from scheduler.model import AllocationView, Job, Level
 from scheduler.placement.free import Demand, Free
 from scheduler.registry import Plugin, Registry
 
 
 class Placement(Plugin, Protocol):
     """A way to choose nodes and GPUs for one gang."""
+
+    @property
+    def relaxes(self) -> bool:
+        """Whether jobs that ask for the same may be placed differently, because one has waited longer."""
+        ...
+
+    def within(self, job: Job, now: float) -> Level:
+        """How close together the GPUs of the job must lie by now."""
+        ...
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, each on a node of its own, or None when the gang does not fit.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scheduler.lifecycle import HoldReason
-from scheduler.model import Snapshot
+from scheduler.model import Level, View
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
@@ -15,15 +15,15 @@ from scheduler.plan import Denial
 class Capacity:
     """The totals of a pool, and its verdict on what no amount of waiting would make room for."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.nodes = len(snapshot.nodes)
-        self.gpus: Counter[str] = Counter(gpu.type for gpu in snapshot.gpu_by_id.values())
+    def __init__(self, view: View) -> None:
+        self.nodes = sum(1 for _ in view.nodes)
+        self.gpus: Counter[str] = Counter(gpu.type for gpu in view.gpu_by_id.values())
         self.gpus_in_service: Counter[str] = Counter(
-            gpu.type for node in snapshot.nodes if node.schedulable for gpu in node.gpus if gpu.healthy
+            gpu.type for node in view.nodes if node.schedulable for gpu in node.gpus if gpu.healthy
         )
         # Even a large pool has few kinds of nodes: (GPUs of the type, CPUs, MiB) -> how many nodes.
         self._kinds: dict[str | None, Counter[tuple[int, int, int]]] = {}
-        for node in snapshot.nodes:
+        for node in view.nodes:
             counts: dict[str | None, int] = {None: len(node.gpus), **Counter(gpu.type for gpu in node.gpus)}
             for gpu_type, gpus in counts.items():
                 self._kinds.setdefault(gpu_type, Counter())[gpus, node.cpus, node.memory_mib] += 1
@@ -44,6 +44,8 @@ class Capacity:
         return self._verdicts[demand]
 
     def _infeasible(self, demand: Demand) -> Denial | None:
+        if demand.split:
+            return self._split_infeasible(demand)
         fitting = self._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
         if fitting >= demand.nodes or not self.nodes:
             return None
@@ -73,6 +75,26 @@ class Capacity:
             ("ask for fewer CPUs or less memory per node",),
         )
 
+    def _split_infeasible(self, demand: Demand) -> Denial | None:
+        """The same for a lot of GPUs that may lie on several nodes."""
+        kinds = self._kinds.get(demand.gpu_type, Counter[tuple[int, int, int]]())
+        room = {kind: _room_for_split(kind, demand) for kind in kinds}
+        if demand.within is Level.NODE:
+            most = max(room.values(), default=0)
+        else:  # a rack may still be too small; that shows when it is tried
+            most = sum(room[kind] * nodes for kind, nodes in kinds.items())
+        if most >= demand.gpus or not self.nodes:
+            return None
+        if demand.gpu_type is not None and not kinds:
+            return self._no_such_type(demand)
+        where = "on one node" if demand.within is Level.NODE else "in this pool"
+        return Denial(
+            HoldReason.INFEASIBLE,
+            f"this job needs {demand.gpus} {demand.gpu_type} {where}; at most {most} could be had",
+            words.evidence(demand, at_most=most),
+            (f"ask for at most {most} GPUs",),
+        )
+
     def _no_such_type(self, demand: Demand) -> Denial:
         if not self.gpus:
             detail, helps = "this pool has no GPUs", "use a virtual cluster of another pool"
@@ -83,3 +105,13 @@ class Capacity:
     def _nodes_with(self, gpu_type: str | None, gpus: int, cpus: int, memory_mib: int) -> int:
         kinds = self._kinds.get(gpu_type, Counter[tuple[int, int, int]]())
         return sum(n for kind, n in kinds.items() if kind[0] >= gpus and kind[1] >= cpus and kind[2] >= memory_mib)
+
+
+def _room_for_split(kind: tuple[int, int, int], demand: Demand) -> int:
+    """How many GPUs of a split demand an empty node of this kind can host."""
+    gpus, cpus, memory_mib = kind
+    if demand.cpus:
+        gpus = min(gpus, cpus // demand.cpus)
+    if demand.memory_mib:
+        gpus = min(gpus, memory_mib // demand.memory_mib)
+    return gpus

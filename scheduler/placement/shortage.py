@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from scheduler.lifecycle import HoldReason
+from scheduler.model import Level
 from scheduler.placement import words
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free
@@ -33,6 +34,8 @@ class Shortage:
             return self._cpu_or_memory(demand)
         if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
             return self._no_free_gpus(demand, demand.gpu_type)
+        if demand.split:
+            return self._too_far_apart(demand, demand.gpu_type)
         if self._free.nodes_with(demand.gpu_type, demand.gpus) < demand.nodes:
             return self._fragmented(demand, demand.gpu_type)
         return self._cpu_or_memory(demand)
@@ -72,6 +75,25 @@ class Shortage:
             detail,
             words.evidence(demand, free=free, nodes_with_gpus=enough, largest_free_node=largest),
             tuple(helps),
+        )
+
+    def _too_far_apart(self, demand: Demand, gpu_type: str) -> Denial:
+        """A lot of GPUs that would fit by number, but not so close together, or not with its CPUs and memory."""
+        free, most = self._free.gpus(gpu_type), self._free.most_on_one_node(gpu_type)
+        if demand.within is Level.ANY:
+            return Denial(
+                HoldReason.CPU_OR_MEMORY,
+                f"{free} {gpu_type} are free, but not {demand.gpus} of them with {words.count(demand.cpus, 'CPU')} and "
+                f"{words.memory(demand.memory_mib)} of memory each",
+                words.evidence(demand, free=free),
+                ("ask for fewer CPUs or less memory per GPU",),
+            )
+        return Denial(
+            HoldReason.FRAGMENTED,
+            f"{free} {gpu_type} are free, at most {most} on one node; this job needs {demand.gpus} within one "
+            f"{demand.within}",
+            words.evidence(demand, free=free, largest_free_node=most),
+            (f"{demand.gpus} {gpu_type} come free within one {demand.within}", "it may lie further apart"),
         )
 
     def _cpu_or_memory(self, demand: Demand) -> Denial:

@@ -1,23 +1,33 @@
-"""Who goes first: the port of the policies and their registry."""
+"""Who goes first, and who makes room: the port of the policies and their registry."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
-from scheduler.model import Job, Snapshot
+from scheduler.board import Key
+from scheduler.model import Job, Running, View
 from scheduler.registry import Plugin, Registry
+from scheduler.scratch import Scratch
 
 
 class Policy(Plugin, Protocol):
-    """An order of the jobs that wait, and whether the later ones may pass an earlier one that cannot start."""
+    """Serves the jobs of a pool: it places those that wait, and preempts those that run if it must."""
 
-    def order(self, snapshot: Snapshot) -> Sequence[Job]:
-        """Every job that waits, each once, the first to be served first."""
+    def serve(self, scratch: Scratch) -> None:
+        """Decide, through the methods of the scratch."""
         ...
 
-    def lets_pass(self, snapshot: Snapshot, blocked: Job) -> bool:
-        """Whether jobs behind `blocked`, which could run but not now, may start before it."""
+    def order(self, view: View) -> Iterable[Job]:
+        """Every job that waits, each once, the first to be served first: the order of the queues that people see."""
+        ...
+
+    def waiting_key(self, job: Job) -> Key:
+        """Where a waiting job stands; the smaller goes first. It does not change while the job waits."""
+        ...
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """When the policy will want to look at this job again though nothing happens: a moment after now, or None."""
         ...
 
 

@@ -50,7 +50,7 @@ _JOB_FIELDS = (
 _RUNNING = """
 SELECT attempt.id, allocation.node_id, allocation.rank,
        coalesce(array_agg(claim.gpu_id ORDER BY claim.gpu_id) FILTER (WHERE claim.id IS NOT NULL), ARRAY[]::bigint[]),
-       allocation.cpus, allocation.memory_mib, job.id, job.vc_id, job.klass, attempt.state, attempt.placed_at
+       allocation.cpus, allocation.memory_mib, attempt.state, attempt.placed_at, {job_fields}
 FROM jobs_attempt attempt
 JOIN jobs_job job ON job.id = attempt.job_id
 JOIN jobs_allocation allocation ON allocation.attempt_id = attempt.id
@@ -59,6 +59,7 @@ WHERE attempt.state = ANY(%s) AND allocation.state <> %s AND ({which})
 GROUP BY attempt.id, allocation.id, job.id
 ORDER BY attempt.id, allocation.rank
 """
+_SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
 _ON_NODES_OR_IN_VC = (
     "job.vc_id = %s OR attempt.id IN (SELECT attempt_id FROM jobs_allocation WHERE node_id = ANY(%s) AND state <> %s)"
@@ -194,18 +195,18 @@ def _running(which: str, *params: int | str | list[int]) -> tuple[model.Running,
     """The live attempts that the condition finds, each with everything it still holds, in one query."""
     live = [state.value for state in sorted(ATTEMPT_LIVE)]
     with connection.cursor() as cursor:
-        cursor.execute(_RUNNING.format(which=which), [live, AllocationState.RELEASED.value, *params])
+        cursor.execute(
+            _RUNNING.format(which=which, job_fields=_SELECTED), [live, AllocationState.RELEASED.value, *params]
+        )
         rows = cursor.fetchall()
     running: list[model.Running] = []
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
         shares = list(group)
-        job_id, vc_id, klass, state, placed_at = shares[0][6:]
+        state, placed_at, *job = shares[0][6:]
         running.append(
             model.Running(
                 attempt_id=attempt_id,
-                job_id=job_id,
-                vc_id=vc_id,
-                klass=JobClass(klass),
+                job=_job(dict(zip(_JOB_FIELDS, job, strict=True))),
                 state=AttemptState(state),
                 allocations=tuple(
                     model.AllocationView(node_id, rank, tuple(gpu_ids), cpus, memory_mib)

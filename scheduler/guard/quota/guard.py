@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from scheduler.guard import Usage
 from scheduler.law import Violation
 from scheduler.lifecycle import HoldReason
-from scheduler.model import Job, Snapshot
+from scheduler.model import AllocationView, Job, View
 from scheduler.plan import Denial, Evidence, Plan
 
 QUOTA_EXCEEDED = "quota_exceeded"
@@ -21,12 +21,12 @@ class Quota:
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
 
-    def admit(self, snapshot: Snapshot, usage: Usage, job: Job, gpu_type: str | None) -> Denial | None:
+    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """None when the quota has room for the job, or by how much it has not."""
         if gpu_type is None:
             return None
-        name, quotas = _quotas_of(snapshot, job.vc_id)
-        needed, used, quota = job.gpus * job.nodes, usage[job.vc_id, gpu_type], quotas.get(gpu_type, 0)
+        name, quotas = _quotas_of(view, job.vc_id)
+        needed, used, quota = gpus, usage[job.vc_id, gpu_type], quotas.get(gpu_type, 0)
         if used + needed <= quota:
             return None
         evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": quota, "needed": needed}
@@ -45,25 +45,39 @@ class Quota:
             (f"ask for at most {quota} {gpu_type}", raise_it) if quota else (raise_it,),
         )
 
-    def violations(self, snapshot: Snapshot, plan: Plan) -> Iterator[Violation]:
-        """Each place that takes its virtual cluster above its quota of a GPU type."""
+    def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
+        """Each place that takes its virtual cluster above its quota of a GPU type, with what the plan frees off."""
         given: Usage = Usage()
+        for preempt in plan.preempts:
+            attempt = view.running_by_job.get(preempt.job_id)
+            if attempt is not None:
+                given.subtract(_types(view, attempt.job.vc_id, attempt.allocations))
         for place in plan.places:
-            job = snapshot.waiting_by_id.get(place.job_id)
+            job = _placed_job(view, place.job_id)
             if job is None:
                 continue  # the law itself objects to that
-            gpu_ids = [gpu_id for share in place.allocations for gpu_id in share.gpu_ids]
-            types = Usage((job.vc_id, snapshot.gpu_by_id[g].type) for g in gpu_ids if g in snapshot.gpu_by_id)
-            given += types
-            name, quotas = _quotas_of(snapshot, job.vc_id)
+            types = _types(view, job.vc_id, place.allocations)
+            given.update(types)
+            name, quotas = _quotas_of(view, job.vc_id)
             for key in sorted(types):
-                held, quota = snapshot.held_by_vc.get(key, 0) + given[key], quotas.get(key[1], 0)
+                held, quota = view.held_by_vc.get(key, 0) + given[key], quotas.get(key[1], 0)
                 if held > quota:
                     message = f"{name} would hold {held} {key[1]}; its quota is {quota}"
                     yield Violation(QUOTA_EXCEEDED, job.id, message)
 
 
-def _quotas_of(snapshot: Snapshot, vc_id: int) -> tuple[str, Mapping[str, int]]:
+def _placed_job(view: View, job_id: int) -> Job | None:
+    attempt = view.running_by_job.get(job_id)
+    return view.waiting_by_id.get(job_id) or (attempt.job if attempt else None)
+
+
+def _types(view: View, vc_id: int, allocations: tuple[AllocationView, ...]) -> Usage:
+    """How many GPUs of each type the allocations hold, for the virtual cluster."""
+    gpu_ids = [gpu_id for share in allocations for gpu_id in share.gpu_ids]
+    return Usage((vc_id, view.gpu_by_id[gpu_id].type) for gpu_id in gpu_ids if gpu_id in view.gpu_by_id)
+
+
+def _quotas_of(view: View, vc_id: int) -> tuple[str, Mapping[str, int]]:
     """The name and the quotas of a virtual cluster; one that has left the pool may have nothing."""
-    vc = snapshot.vc_by_id.get(vc_id)
+    vc = view.vc_by_id.get(vc_id)
     return (vc.name, vc.quotas) if vc else (f"virtual cluster {vc_id}", {})

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView
+from scheduler.model import AllocationView, Job, Level
 from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.split import fewest_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,16 @@ class Consolidate:
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    relaxes: ClassVar[bool] = False
+
+    def within(self, job: Job, now: float) -> Level:
+        """As close as the job itself asks for."""
+        return job.locality
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
+        if demand.split:
+            return fewest_nodes(free, demand, frozenset(avoid))
         nodes = _one_node(free, demand, avoid) if demand.nodes == 1 else _many_nodes(free, demand, avoid)
         if nodes is None:
             return None

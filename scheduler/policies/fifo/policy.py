@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.model import Job, Snapshot
+from scheduler.board import Key
+from scheduler.model import Job
+from scheduler.policies.ordered import Ordered
 
 
 @dataclass(frozen=True, slots=True)
-class Fifo:
+class Fifo(Ordered):
     """Serves the higher priority first, and within a priority the earlier submission."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -34,13 +36,18 @@ class Fifo:
     skip_blocked: bool = True
     patience_s: float | None = None
 
-    def order(self, snapshot: Snapshot) -> Sequence[Job]:
-        """The jobs that wait by priority, then submission, then id."""
-        return sorted(snapshot.waiting, key=lambda job: (-job.priority, job.submitted_at, job.id))
+    def waiting_key(self, job: Job) -> Key:
+        """By priority, then submission."""
+        return (-job.priority, job.submitted_at)
 
-    def lets_pass(self, snapshot: Snapshot, blocked: Job) -> bool:
-        """Whether the blocked job may still be passed; its back-off does not count as waiting."""
+    @property
+    def blocks(self) -> bool:
+        """Whether a job that cannot start may ever stop those behind it."""
+        return not self.skip_blocked or self.patience_s is not None
+
+    def lets_pass(self, job: Job, now: float) -> bool:
+        """Whether the job may still be passed; its back-off does not count as waiting."""
         if self.patience_s is None:
             return self.skip_blocked
-        waited_s = snapshot.now - max(blocked.submitted_at, blocked.eligible_at)
+        waited_s = now - max(job.submitted_at, job.eligible_at)
         return self.skip_blocked and waited_s < self.patience_s

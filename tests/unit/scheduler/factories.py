@@ -78,13 +78,14 @@ def make_share(
     return AllocationView(node_id, rank, tuple(node_id * 100 + index for index in gpu_indexes), cpus, memory_mib)
 
 
-def make_running(*shares: AllocationView, attempt_id: int = 1, vc_id: int = 1) -> Running:
-    """A live attempt of another job, 1000 plus its own id."""
+def make_running(*shares: AllocationView, attempt_id: int = 1, job: Job | None = None, **fields: Any) -> Running:
+    """A live attempt of another job, 1000 plus its own id unless told, since a minute; `fields` are the job's."""
+    if job is None:
+        gpus = len(shares[0].gpu_ids) if shares else 0
+        job = make_job(1000 + attempt_id, gpus=gpus, nodes=max(1, len(shares)))
     return Running(
         attempt_id=attempt_id,
-        job_id=1000 + attempt_id,
-        vc_id=vc_id,
-        klass=JobClass.GUARANTEED,
+        job=replace(job, **fields),
         state=AttemptState.RUNNING,
         allocations=shares,
         placed_at=NOW - 60,

@@ -7,8 +7,9 @@ import pytest
 
 from scheduler.guard.quota import QUOTA_EXCEEDED, Quota
 from scheduler.law import Code, check
-from scheduler.model import AllocationView, Job, Node, Running, Snapshot, VirtualCluster
-from scheduler.plan import Place, Plan, apply
+from scheduler.lifecycle import AttemptState
+from scheduler.model import AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
+from scheduler.plan import Place, Plan, Preempt, apply
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 LAWFUL = Place(1, (make_share(1, (0, 1)), make_share(2, (6, 7), rank=1)))
@@ -22,13 +23,19 @@ class Case:
     codes: set[str]
     message: str
     places: tuple[Place, ...] = (LAWFUL,)
+    preempts: tuple[Preempt, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     waiting: tuple[Job, ...] = (GANG,)
     running: tuple[Running, ...] = ()
     nodes: tuple[Node, ...] = (make_node(1), make_node(2))
     vcs: tuple[VirtualCluster, ...] = (make_vc(),)
 
     def world(self) -> Snapshot:
-        return make_snapshot(nodes=self.nodes, waiting=self.waiting, running=self.running, vcs=self.vcs)
+        world = make_snapshot(nodes=self.nodes, waiting=self.waiting, running=self.running, vcs=self.vcs)
+        return replace(world, reservations=self.reservations)
+
+    def plan(self) -> Plan:
+        return Plan(self.places, (), preempts=self.preempts)
 
 
 def gang(*shares: AllocationView) -> tuple[Place, ...]:
@@ -149,13 +156,63 @@ CASES = {
     "a type for which there is no quota": Case(
         {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 0", vcs=(make_vc(quotas={"V100": 9}),)
     ),
+    "a GPU that is kept for another job": Case(
+        {Code.GPU_RESERVED},
+        "GPU 1 of node1 is kept for another job",
+        reservations=(Reservation(9, (make_share(1, (1,)),), until=NOW + 60),),
+    ),
+    "a preemption of a job that does not run": Case(
+        {Code.NOT_RUNNING}, "no attempt that could be stopped", preempts=(Preempt(77, 1, ""),)
+    ),
+    "a preemption of a job that stops already": Case(
+        {Code.NOT_RUNNING},
+        "no attempt that could be stopped",
+        preempts=(Preempt(1001, 1, ""),),
+        running=(replace(make_running(make_share(1, (5,))), state=AttemptState.STOPPING),),
+    ),
+    "a preemption of a job twice": Case(
+        {Code.NOT_RUNNING},
+        "no attempt that could be stopped",
+        preempts=(Preempt(1001, 1, ""), Preempt(1001, 1, "")),
+        running=(make_running(make_share(1, (5,))),),
+    ),
+    "a preemption of a job that may not be preempted": Case(
+        {Code.NOT_PREEMPTIBLE},
+        "may not be preempted",
+        preempts=(Preempt(1001, 1, ""),),
+        running=(make_running(make_share(1, (5,)), preemptible=False),),
+    ),
+    "a preemption for a job that is not placed": Case(
+        {Code.PREEMPTED_FOR_NOBODY},
+        "stopped for job 8, which the plan does not place",
+        preempts=(Preempt(1001, 8, ""),),
+        running=(make_running(make_share(1, (5,))),),
+    ),
+    "a lot of GPUs that is not whole": Case(
+        {Code.WRONG_GPU_COUNT},
+        "the gang gets 3 GPUs, not 4",
+        places=gang(make_share(1, (0, 1), cpus=2, memory_mib=2048), make_share(2, (6,), rank=1)),
+        waiting=(make_job(1, gpus=4, split=True),),
+    ),
+    "a lot of GPUs with the CPUs of a rank instead of those of its GPUs": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 0 gets 1 CPUs and 1024 MiB, not 2 and 2048",
+        places=gang(make_share(1, (0, 1))),
+        waiting=(make_job(1, gpus=2, split=True),),
+    ),
+    "more GPUs than an elastic job takes": Case(
+        {Code.WRONG_GPU_COUNT},
+        "the gang gets 4 GPUs, not 1 to 3",
+        places=gang(make_share(1, (0, 1, 2, 3), cpus=4, memory_mib=4096)),
+        waiting=(make_job(1, gpus=2, split=True, max_gpus=3),),
+    ),
     "a virtual cluster that is gone": Case({QUOTA_EXCEEDED}, "virtual cluster 1 would hold 4 A100", vcs=()),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_law_refuses(case: Case) -> None:
-    found = check(case.world(), Plan(case.places, ()), Quota())
+    found = check(case.world(), case.plan(), Quota())
     assert {violation.code for violation in found} == case.codes
     assert case.message in " / ".join(violation.message for violation in found)
 
@@ -178,6 +235,27 @@ LAWFUL_CASES: dict[str, dict[str, Any]] = {
         "waiting": (make_job(2, gpus=0),),
         "vcs": (make_vc(quotas={}),),
     },
+    "the GPUs and CPUs of a job that is preempted for it": {
+        "preempts": (Preempt(1001, 1, ""),),
+        "running": (make_running(make_share(1, (0, 1), cpus=64, memory_mib=1 << 19)),),
+        "vcs": (make_vc(quotas={"A100": 4}),),
+    },
+    "a job that moves": {
+        "places": (Place(1001, (make_share(2, (3,)),)),),
+        "preempts": (Preempt(1001, 1001, ""),),
+        "running": (make_running(make_share(1, (0,))),),
+        "vcs": (make_vc(quotas={"A100": 1}),),
+    },
+    "GPUs that are kept for the job itself": {
+        "reservations": (Reservation(1, (make_share(1, (0, 1)),), until=NOW + 60),),
+    },
+    "GPUs that were kept for another job until now": {
+        "reservations": (Reservation(9, (make_share(1, (0, 1)),), until=NOW),),
+    },
+    "a lot of GPUs cut unevenly": {
+        "places": gang(make_share(1, (0, 1, 2), cpus=3, memory_mib=3072), make_share(2, (6,), rank=1)),
+        "waiting": (make_job(1, gpus=4, split=True),),
+    },
     "a rank without CPUs on a node that is overcommitted": {
         "places": (Place(2, (make_share(1, (0,), cpus=0),)),),
         "waiting": (make_job(2, cpus=0),),
@@ -189,7 +267,7 @@ LAWFUL_CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("world", LAWFUL_CASES.values(), ids=LAWFUL_CASES)
 def test_the_law_lets_pass(world: dict[str, Any]) -> None:
     case = Case(set(), "", **world)
-    assert check(case.world(), Plan(case.places, ()), Quota()) == ()
+    assert check(case.world(), case.plan(), Quota()) == ()
 
 
 def test_a_plan_that_was_carried_out_is_not_lawful_again() -> None:

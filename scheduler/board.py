@@ -1,0 +1,223 @@
+"""The state of play: a view of a pool with the indexes that decisions about it need.
+
+Production makes a board for each cycle. The simulator keeps one and tells it what happens, so that a decision there
+costs what it changes, and not what the pool contains.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, Protocol
+
+from scheduler.guard import Usage
+from scheduler.model import AllocationView, Job, Reservation, Running, View
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.free import Free
+
+Key = tuple[Any, ...]
+
+
+class Ordering(Protocol):
+    """What a board must know of a policy to keep jobs in its order."""
+
+    def waiting_key(self, job: Job) -> Key:
+        """Where a waiting job stands; the smaller goes first. It does not change while the job waits."""
+        ...
+
+    def standing(self, run: Running, now: float) -> Key:
+        """What orders those that run as their keys do, whatever time it is."""
+        ...
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the order of those that run changes by itself as time passes."""
+        ...
+
+
+class Board:
+    """A view, what is free in it, what could be, and who uses what."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.free, self.capacity, self.usage = Free(view), Capacity(view), Usage(view.held_by_vc)
+        # The jobs whose memo the policy should look at before it decides: all, unless the simulator knows better.
+        self.due: set[int] | None = None
+        self._queue: Queue | None = None
+        self._standings: Standings | None = None
+        for kept in view.reservations:
+            if kept.until > view.now:
+                self._keep(kept)
+
+    def queue(self, ordering: Ordering) -> Queue:
+        """The jobs that wait and may start, in the order of the policy."""
+        if self._queue is None:
+            self._queue = Queue(ordering)
+            for job in self.view.waiting:
+                if job.eligible_at <= self.view.now and not job.still_stopping:
+                    self._queue.add(job)
+        return self._queue
+
+    def standings(self, ordering: Ordering) -> Standings:
+        """Those that run and may be preempted, in the order of the policy."""
+        if self._standings is None or ordering.drifts:
+            self._standings = Standings(ordering, self.view.now)
+            for run in self.view.running:
+                if run.job.preemptible and not run.stopping:
+                    self._standings.add(run, self.view.now)
+        return self._standings
+
+    def count(self, vc_id: int, allocations: Iterable[AllocationView], times: int) -> None:
+        """Add GPUs to what the virtual cluster uses, or take them off with `times` -1."""
+        for share in allocations:
+            for gpu_id in share.gpu_ids:
+                gpu = self.view.gpu_by_id.get(gpu_id)
+                if gpu is not None:
+                    self.usage[vc_id, gpu.type] += times
+
+    def waits(self, job: Job) -> None:
+        """A job has come to the queue, or has another memo now."""
+        if self._queue is not None:
+            self._queue.add(job)
+
+    def waits_no_more(self, job_id: int) -> None:
+        """A job has left the queue."""
+        if self._queue is not None:
+            self._queue.remove(job_id)
+
+    def runs(self, run: Running) -> None:
+        """A job has started, or has another memo now."""
+        if self._standings is not None and run.job.preemptible:
+            self._standings.add(run, self.view.now)
+
+    def runs_no_more(self, job_id: int) -> None:
+        """A job has stopped."""
+        if self._standings is not None:
+            self._standings.remove(job_id)
+
+    def _keep(self, kept: Reservation) -> None:
+        job = self.view.waiting_by_id.get(kept.job_id)
+        run = self.view.running_by_job.get(kept.job_id)
+        if job is not None:
+            self.count(job.vc_id, kept.allocations, 1)
+        elif run is None:
+            return
+        for share in kept.allocations:
+            node = self.free.node(share.node_id)
+            if node is not None:
+                # Those who stop still count as users; until they are gone, this asks for a little too much.
+                node.cpus = max(0, node.cpus - share.cpus)
+                node.memory_mib = max(0, node.memory_mib - share.memory_mib)
+
+
+class Queue:
+    """Waiting jobs by classes of equal demands (Verma et al., Borg, EuroSys 2015, §3.4), each in the policy's order.
+
+    Where the first of a class cannot start, the others of the class cannot either, so a walk through a queue of
+    thousands looks at a few.
+    """
+
+    def __init__(self, ordering: Ordering) -> None:
+        self._ordering = ordering
+        self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
+        self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: Job) -> None:
+        """Put a job into its place; one that was there already takes its new one."""
+        self.remove(job.id)
+        kind, key = class_of(job), self._ordering.waiting_key(job)
+        self._jobs[job.id] = (job, kind, key)
+        insort(self._classes.setdefault(kind, []), (key, job.id))
+
+    def remove(self, job_id: int) -> None:
+        """Forget a job; one that was not there is no error."""
+        found = self._jobs.pop(job_id, None)
+        if found is not None:
+            _, kind, key = found
+            members = self._classes[kind]
+            del members[bisect_left(members, (key, job_id))]
+            if not members:
+                del self._classes[kind]
+
+    def classes(self) -> Iterator[tuple[Job, int]]:
+        """The first job of each class, and how many there are in it."""
+        for members in self._classes.values():
+            yield self._jobs[members[0][1]][0], len(members)
+
+    def walk(self) -> Walk:
+        """The jobs in order; the queue must not change meanwhile."""
+        return Walk(self._classes, self._jobs)
+
+
+class Walk:
+    """One walk through a queue, on which whole classes can be dropped."""
+
+    def __init__(self, classes: dict[Hashable, list[tuple[Key, int]]], jobs: dict[int, tuple[Job, Hashable, Key]]):
+        self._jobs = jobs
+        # (key, job id, class, position): no two entries share a job id, so the rest is never compared.
+        self._heads = [(*members[0], members, 0) for members in classes.values()]
+        heapq.heapify(self._heads)
+        self._last: tuple[list[tuple[Key, int]], int] | None = None
+
+    def next(self) -> tuple[Job, Key] | None:
+        """The next job and its key, or None at the end."""
+        if self._last is not None:
+            members, position = self._last
+            if position + 1 < len(members):
+                heapq.heappush(self._heads, (*members[position + 1], members, position + 1))
+        if not self._heads:
+            self._last = None
+            return None
+        key, job_id, members, position = heapq.heappop(self._heads)
+        self._last = (members, position)
+        return self._jobs[job_id][0], key
+
+    def drop(self) -> None:
+        """Leave out the rest of the class of the last job."""
+        self._last = None
+
+
+class Standings:
+    """Running jobs that may be preempted, the one to go first at the end."""
+
+    def __init__(self, ordering: Ordering, now: float) -> None:
+        self._ordering = ordering
+        self._order: list[tuple[Key, int]] = []
+        self._runs: dict[int, tuple[Running, Key]] = {}
+
+    def add(self, run: Running, now: float) -> None:
+        """Put a job into its place; one that was there already takes its new one."""
+        self.remove(run.job.id)
+        key = self._ordering.standing(run, now)
+        self._runs[run.job.id] = (run, key)
+        insort(self._order, (key, run.job.id))
+
+    def remove(self, job_id: int) -> None:
+        """Forget a job; one that was not there is no error."""
+        found = self._runs.pop(job_id, None)
+        if found is not None:
+            del self._order[bisect_left(self._order, (found[1], job_id))]
+
+    def from_the_last(self) -> Iterator[Running]:
+        """Those that run, the one with the least right to first."""
+        for _, job_id in reversed(self._order):
+            yield self._runs[job_id][0]
+
+
+def class_of(job: Job) -> Hashable:
+    """What two jobs have in common if they can start in exactly the same places."""
+    return (
+        job.vc_id,
+        job.gpu_type or "",
+        job.gpus,
+        job.nodes,
+        job.cpus,
+        job.memory_mib,
+        job.split,
+        job.locality.value,
+        job.max_gpus,
+    )

@@ -1,0 +1,297 @@
+"""The scratch of one decision: who has been placed, preempted and left so far, and what that leaves free.
+
+1. What is reserved and has come free goes to those for whom it was kept.
+2. The policy serves jobs in its own way through the methods here.
+3. What was promised is cut, and the plan is complete but for its holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from scheduler.board import Board
+from scheduler.guard import Guard
+from scheduler.lifecycle import HoldReason
+from scheduler.model import AllocationView, Job, Level, Running
+from scheduler.placement import Placement
+from scheduler.placement.free import Demand
+from scheduler.plan import FOR_EVER, Denial, Note, Place, Plan, Preempt
+
+
+class _Failures:
+    """The demands for which a cycle found no room; while what is free only shrinks, none of them is tried again."""
+
+    def __init__(self) -> None:
+        self._smallest: dict[tuple[str | None, bool, Level], list[Demand]] = {}
+
+    def imply(self, demand: Demand) -> bool:
+        """Whether the demand is at least as large, in everything, as one that failed."""
+        return any(
+            demand.gpus >= failed.gpus
+            and demand.nodes >= failed.nodes
+            and demand.cpus >= failed.cpus
+            and demand.memory_mib >= failed.memory_mib
+            for failed in self._smallest.get((demand.gpu_type, demand.split, demand.within), ())
+        )
+
+    def add(self, demand: Demand) -> None:
+        """Remember a demand that failed and that the failures so far do not imply."""
+        self._smallest.setdefault((demand.gpu_type, demand.split, demand.within), []).append(demand)
+
+    def forget(self) -> None:
+        """Something has come free."""
+        self._smallest.clear()
+
+
+class Scratch:
+    """What a policy works with during one decision."""
+
+    def __init__(self, board: Board, guard: Guard, placement: Placement, *, max_places: int, explain: bool) -> None:
+        self.board, self.view, self.guard, self.placement = board, board.view, guard, placement
+        self.now = board.view.now
+        self.max_places, self.explain = max_places, explain
+        self.places: dict[int, Place] = {}
+        self.preempts: dict[int, Preempt] = {}
+        self.notes: dict[int, Note] = {}
+        self.kept: set[int] = set()  # ids of the jobs whose reservation waits for others to stop
+        self.waits_behind: dict[int, Job] = {}  # job id -> the head that it may not pass
+        self.said: dict[int, Denial] = {}  # job id -> why the policy itself lets it wait
+        self.too_late: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
+        self._failures = _Failures()
+        # Lots that may lie anywhere are cut last, when it is known who else goes: (job, demand) in their order.
+        self._promised: list[tuple[Job, Demand]] = []
+        self._promised_gpus: Counter[str | None] = Counter()
+        self._bind_reservations()
+
+    # What a job may have
+
+    def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
+        """The job's demand for each GPU type that will do; `gpus` replaces the size of one that may change it."""
+        types: Sequence[str | None]
+        if not job.gpus:
+            types = (None,)
+        elif job.gpu_type is not None:
+            types = (job.gpu_type,)
+        else:
+            types = self.board.capacity.types or ("any",)
+        size, within = job.gpus if gpus is None else gpus, self.placement.within(job, self.now)
+        return [Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within) for kind in types]
+
+    def entitled(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
+        """What the job may have as far as pool and guard go, the type with the most free GPUs first; or why nothing."""
+        demands = self.demands(job, gpus)
+        if not self.board.capacity.nodes:
+            return demands, None  # which fail for want of nodes: that is what the job waits for
+        denials, admitted = [], []
+        for demand in demands:
+            denial = self.board.capacity.infeasible(demand) or self.denied(job, demand)
+            if denial is None:
+                admitted.append(demand)
+            else:
+                denials.append(denial)
+        if not admitted:
+            # Of several types, the one that is not denied for ever says what the job waits for.
+            return (), min(denials, key=lambda denial: denial.reason in FOR_EVER)
+        if len(admitted) > 1:
+            admitted.sort(key=lambda demand: (-self.board.free.gpus(demand.gpu_type), demand.gpu_type))
+        return admitted, None
+
+    def denied(self, job: Job, demand: Demand) -> Denial | None:
+        """Why the guard does not let the job have this, or None when it does."""
+        return self.guard.admit(self.view, self.board.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
+
+    # Placing
+
+    @property
+    def full(self) -> bool:
+        """Whether this cycle has given all the places that it may."""
+        return len(self.places) + len(self._promised) >= self.max_places
+
+    def place(self, job: Job, demands: Iterable[Demand]) -> bool:
+        """Whether one of the demands found room; if so, it is the job's, unless the cycle's limit came first."""
+        for demand in demands:
+            if self._failures.imply(demand):
+                continue
+            if self.full:
+                self.too_late.add(job.id)
+                return False
+            if self._place_as(job, demand):
+                return True
+            self._failures.add(demand)
+        return False
+
+    def place_instead(self, job: Job, victims: Iterable[Running], detail: str) -> bool:
+        """Whether the job found room once some of `victims` go; they are asked in their order, and none in vain.
+
+        1. Victims let go, one by one, until the guard admits the job and the placement finds room for it. While it
+           lacks quota, only those of its own virtual cluster can help.
+        2. Of those, the ones that the job does not need after all stay, the last asked first.
+        """
+        candidates = list(victims)
+        if not candidates or self.full:
+            return False
+        for demand in self.demands(job):
+            free = self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type]
+            if sum(run.gpus for run in candidates) + free < demand.gpus * demand.nodes:
+                continue
+            if self.board.capacity.infeasible(demand) is None and self._place_instead(job, demand, candidates, detail):
+                return True
+        return False
+
+    def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
+        """Give the job exactly these; they must be free."""
+        self.board.free.take(allocations)
+        self.board.count(job.vc_id, allocations, 1)
+        self.places[job.id] = Place(job.id, allocations)
+
+    def release(self, run: Running) -> None:
+        """Count as free, from now on, what a running job holds."""
+        self.board.free.give(run.allocations)
+        self.board.count(run.job.vc_id, run.allocations, -1)
+        self._failures.forget()
+
+    def keep(self, run: Running) -> None:
+        """Undo a `release`; all of it must be free still."""
+        self.board.free.take(run.allocations)
+        self.board.count(run.job.vc_id, run.allocations, 1)
+
+    def preempt(self, run: Running, for_job_id: int, detail: str) -> None:
+        """Stop a job that was released."""
+        self.preempts[run.job.id] = Preempt(run.job.id, for_job_id, detail)
+
+    def note(self, job: Job, run: Running | None, memo: Mapping[str, float]) -> None:
+        """Have the policy told this of the job in the next snapshot, and from now on in this decision."""
+        self.notes[job.id] = Note(job.id, memo)
+        noted = replace(job, memo=memo)
+        if run is None:
+            self.board.waits(noted)
+        else:
+            self.board.runs(replace(run, job=noted))
+
+    def stays(self, run: Running) -> bool:
+        """Whether the job runs on after this plan, as far as it goes."""
+        return run.job.id not in self.preempts and not run.stopping
+
+    def _place_as(self, job: Job, demand: Demand) -> bool:
+        if demand.split and demand.within is Level.ANY and not demand.cpus and not demand.memory_mib:
+            if self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type] < demand.gpus:
+                return False
+            self._promised.append((job, demand))
+            self._promised_gpus[demand.gpu_type] += demand.gpus
+            self.board.usage[job.vc_id, str(demand.gpu_type)] += demand.gpus
+            return True
+        self.settle()
+        allocations = self.placement.place(self.board.free, demand, job.avoid_nodes)
+        if allocations is None:
+            return False
+        self.take(job, allocations)
+        return True
+
+    def settle(self) -> None:
+        """Cut the lots that were only promised so far."""
+        promised, self._promised = self._promised, []
+        self._promised_gpus.clear()
+        for job, demand in promised:
+            self.board.usage[job.vc_id, str(demand.gpu_type)] -= demand.gpus
+            allocations = self.placement.place(self.board.free, demand, job.avoid_nodes)
+            if allocations is None:
+                raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
+            self.take(job, allocations)
+
+    def _place_instead(self, job: Job, demand: Demand, candidates: Sequence[Running], detail: str) -> bool:
+        gone: list[Running] = []
+        if not self._release_until_it_fits(job, demand, candidates, gone):
+            for run in reversed(gone):
+                self.keep(run)
+            return False
+        for run in reversed(gone):
+            if self._can_stay(run):
+                self.keep(run)
+            else:
+                self.preempt(run, job.id, detail)
+        return True
+
+    def _release_until_it_fits(
+        self, job: Job, demand: Demand, candidates: Sequence[Running], gone: list[Running]
+    ) -> bool:
+        later = []
+        for run in candidates:
+            if run.job.vc_id != job.vc_id and self.denied(job, demand) is not None:
+                later.append(run)
+                continue
+            self.release(run)
+            gone.append(run)
+            if self.denied(job, demand) is None and self._place_as(job, demand):
+                return True
+        if self.denied(job, demand) is not None:
+            return False
+        for run in later:
+            self.release(run)
+            gone.append(run)
+            if self._place_as(job, demand):
+                return True
+        return False
+
+    def _can_stay(self, run: Running) -> bool:
+        """Whether all that a released job held is free still, promises considered, and its guard agrees."""
+        if not self.board.free.can_take(run.allocations):
+            return False
+        held = Counter(self.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
+        return all(
+            self.board.free.gpus(kind) - self._promised_gpus[kind] >= gpus
+            and self.guard.admit(self.view, self.board.usage, run.job, kind, gpus) is None
+            for kind, gpus in held.items()
+        )
+
+    def _bind_reservations(self) -> None:
+        """Place those whose reserved GPUs have come free, or let go of what cannot be had any more."""
+        for kept in self.view.reservations:
+            job = self.view.waiting_by_id.get(kept.job_id)
+            if kept.until <= self.now or job is None:
+                continue
+            if any(gpu_id in self.view.holder_of_gpu for share in kept.allocations for gpu_id in share.gpu_ids):
+                self.kept.add(job.id)
+                continue
+            self.board.count(job.vc_id, kept.allocations, -1)
+            self.board.free.give(kept.allocations)
+            gpus = sum(len(share.gpu_ids) for share in kept.allocations)
+            kind = self.view.gpu_by_id[kept.allocations[0].gpu_ids[0]].type
+            admitted = self.guard.admit(self.view, self.board.usage, job, kind, gpus) is None
+            if admitted and job.eligible_at <= self.now and self.board.free.can_take(kept.allocations):
+                self.take(job, kept.allocations)
+
+    # The end
+
+    def plan(self) -> Plan:
+        """The plan but for its holds."""
+        self.settle()
+        return Plan(
+            places=tuple(self.places.values()),
+            holds=(),
+            preempts=tuple(sorted(self.preempts.values(), key=lambda preempt: preempt.job_id)),
+            notes=tuple(sorted(self.notes.values(), key=lambda note: note.job_id)),
+        )
+
+
+def not_yet(job: Job, now: float) -> Denial | None:
+    """Why it is too early to look at the job, or None when it is not."""
+    if job.still_stopping:
+        return Denial(
+            HoldReason.STILL_STOPPING,
+            "the last attempt of this job has not released all its nodes",
+            {},
+            ("its last processes end, or are known to have ended",),
+        )
+    if job.eligible_at > now:
+        # A moment, not a countdown: a hold that changes each cycle would be written each cycle.
+        moment = datetime.fromtimestamp(job.eligible_at, UTC).isoformat(timespec="seconds")
+        return Denial(
+            HoldReason.BACK_OFF,
+            f"this job does not start before {moment}",
+            {"eligible_at": job.eligible_at},
+            ("that moment passes",),
+        )
+    return None

@@ -1,0 +1,48 @@
+"""What a simulation hands to the metrics: one record a job, and the cluster's use over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What became of one job; times in seconds since the trace's start, delays in seconds."""
+
+    id: int
+    name: str
+    vc: str
+    owner: str
+    gpus: int
+    submitted_s: float
+    started_s: float | None = None  # the first start
+    ended_s: float | None = None
+    alone_s: float = 0.0  # what it would take by itself on the GPUs it asks for
+    run_s: float = 0.0  # with GPUs, restarts and lost work included
+    service_gpu_s: float = 0.0
+    overhead_gpu_s: float = 0.0  # of which restarting or redoing
+    fair_share_delay_s: float = 0.0
+    fragmentation_delay_s: float = 0.0
+    preemptions: int = 0
+    moves: int = 0
+    contention: float = 1.0  # time-average of the number of jobs in the cluster while this one was there
+    outcome: str = "succeeded"
+
+
+@dataclass(slots=True)
+class Result:
+    """One run of the simulator."""
+
+    policy: str
+    trace: str
+    gpus: int
+    records: list[JobRecord]
+    # (time s, busy GPUs, jobs waiting), one sample at each change, thinned to a few thousand
+    timeline: list[tuple[float, int, int]] = field(default_factory=list)
+    busy_gpu_s: float = 0.0
+    makespan_s: float = 0.0  # from the first submission to the last end
+    decisions: int = 0
+    events: int = 0
+    wall_s: float = 0.0
+    peak_mib: float = 0.0
+    unfinished: int = 0

@@ -1,0 +1,103 @@
+"""What a job has to do, and how long that takes on the GPUs it is given.
+
+Progress is counted in units of the work's own (seconds on the reference GPU, steps, samples); the simulator only ever
+asks how long the rest takes, and how far a stretch of time gets. Nothing here keeps state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+# How a gang lies on its nodes: the number of GPUs on each node that it uses, in the order of its ranks.
+Layout = tuple[int, ...]
+
+
+class Work(Protocol):
+    """The work of one job. `speed` is a factor below 1 for what slows it down: interference, distance."""
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        """How long the rest takes on these GPUs, s; infinite when it cannot run there."""
+        ...
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        """The progress after so many seconds on these GPUs; never more than all of it."""
+        ...
+
+    def remaining_s(self, done: float) -> float:
+        """What a perfect predictor would say is left, in seconds on the GPUs that the job asks for."""
+        ...
+
+    def speeds(self) -> tuple[float, ...]:
+        """The speed on 1, 2, 3 … GPUs of the reference type relative to one; empty when the size is fixed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWork:
+    """A run time on the reference GPUs, and how fast the job is on other types; progress is reference seconds."""
+
+    duration_s: float
+    rates: Mapping[str, float] | None = None  # speed by GPU type relative to the reference; None: the same on all
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        """See `Work`."""
+        rate = self._rate(gpu_type) * speed
+        return (self.duration_s - done) / rate if rate > 0 else float("inf")
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        """See `Work`."""
+        return min(self.duration_s, done + seconds * self._rate(gpu_type) * speed)
+
+    def remaining_s(self, done: float) -> float:
+        """See `Work`."""
+        return self.duration_s - done
+
+    def speeds(self) -> tuple[float, ...]:
+        """See `Work`."""
+        return ()
+
+    def _rate(self, gpu_type: str) -> float:
+        return 1.0 if self.rates is None else self.rates.get(gpu_type, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class StepsWork:
+    """A number of training steps, and the steps a second by GPU type; progress is steps.
+
+    The rates are those of the gang as a whole at the size it asks for (its scale factor), as in Gavel's tables (OSDI
+    2020, §3.1). A type that is not named cannot run the job.
+    """
+
+    steps: float
+    gpus: int
+    rates: Mapping[str, float]  # steps/s, on as few nodes as can be
+    scattered: Mapping[str, float] | None = None  # steps/s on more nodes than that; None: the same
+    node_gpus: int = 4  # GPUs of a node where the rates were measured: what "as few nodes as can be" is
+    reference: str | None = None  # the type that `remaining_s` counts in; None: the fastest
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        """See `Work`."""
+        rate = self._rate(gpu_type, layout) * speed
+        return (self.steps - done) / rate if rate > 0 else float("inf")
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        """See `Work`."""
+        return min(self.steps, done + seconds * self._rate(gpu_type, layout) * speed)
+
+    def remaining_s(self, done: float) -> float:
+        """See `Work`; on GPUs of the reference type."""
+        rate = max(self.rates.values(), default=0.0) if self.reference is None else self.rates.get(self.reference, 0.0)
+        return (self.steps - done) / rate if rate > 0 else float("inf")
+
+    def speeds(self) -> tuple[float, ...]:
+        """See `Work`."""
+        return ()
+
+    def _rate(self, gpu_type: str, layout: Layout) -> float:
+        if sum(layout) != self.gpus:
+            return 0.0  # never measured at this size
+        if self.scattered is not None and len(layout) > -(-self.gpus // self.node_gpus):
+            return self.scattered.get(gpu_type, 0.0)
+        return self.rates.get(gpu_type, 0.0)
