@@ -1,0 +1,255 @@
+"""The applications of Pollux's evaluation as they were measured: step times by placement, progress by batch size.
+
+A folder per application has `placements.csv` (placement as digits, one per node; local_bsz, step_time, sync_time),
+`scalability.csv` (num_nodes, num_replicas, …) and one `validation-<batch size>.csv` for each batch size that was
+trained to the end (progress, iteration, grad_sqr, grad_var after each epoch). Source: Qiao et al., "Pollux:
+Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021, §5.1 and its artifact.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+from scipy.interpolate import LinearNDInterpolator
+
+from scheduler.sim.work import Layout
+
+Floats = npt.NDArray[np.float64]
+
+# How many epochs each application trains, and where more memory than the first measurements had would be needed.
+_EPOCHS: Mapping[str, int] = {
+    "bert": 2, "cifar10": 100, "deepspeech2": 80, "imagenet": 90, "ncf": 10, "yolov3": 50,
+}  # fmt: skip
+_LARGEST_LOCAL: Mapping[str, int] = {"yolov3": 8}
+_NOT_DISTRIBUTED = frozenset({"ncf"})
+
+_MOST_NODES = 16  # the largest cluster that was measured
+
+
+class ApplicationError(ValueError):
+    """Measurements that are not there or cannot be understood; the message names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """How one job's iteration is cut: samples a GPU at a time, and passes that only accumulate gradients."""
+
+    atomic: int
+    accumulated: int
+
+    def batch(self, gpus: int) -> int:
+        """The samples of one iteration on so many GPUs."""
+        return gpus * self.atomic * (self.accumulated + 1)
+
+
+# No slots and no frozen: what was asked for once is kept in the instance. Its meaning never changes.
+@dataclass(eq=False)
+class Application:
+    """One application: its measurements, and the interpolation between them."""
+
+    name: str
+    epochs: int
+    smallest_local: int  # samples on one GPU in one pass, as measured
+    largest_local: int
+    batches: tuple[int, ...]  # the batch sizes that were validated, ascending
+    progress: Floats  # after each epoch, the least of all batch sizes
+    iterations: Floats  # [batch, epoch], after each epoch
+    grad_sqr: Floats  # [batch, epoch]
+    grad_var: Floats  # [batch, epoch]
+    placed: Mapping[Layout, tuple[Floats, Floats]]  # smallest rotation -> local sizes, [step, sync] by size
+    grid: tuple[Floats, Floats]  # (nodes, GPUs, local size), (step, sync): where the placement was not measured
+    _mesh: LinearNDInterpolator | None = None
+    _times: dict[tuple[Layout, int], tuple[float, float] | None] = field(default_factory=dict)
+    _gains: dict[int, Floats] = field(default_factory=dict)
+
+    @property
+    def first_batch(self) -> int:
+        """The batch size that the application was written for."""
+        return self.batches[0]
+
+    def iteration(self, batch: int, gpus: int) -> Iteration | None:
+        """How a job tuned to `batch` samples cuts its iteration on so many GPUs; None when it cannot."""
+        local = math.ceil(batch / gpus - 1e-8)
+        accumulated = math.ceil(local / self.largest_local - 1e-8) - 1
+        # Alone, the noise of the gradient can only be estimated from two passes or more.
+        if gpus == 1 and batch > self.first_batch:
+            accumulated = max(1, accumulated)
+        atomic = math.ceil(local / (accumulated + 1) - 1e-8)
+        atomic = min(atomic, int(self.batches[-1] / (gpus * (accumulated + 1))))
+        return Iteration(atomic, accumulated) if atomic > 0 else None
+
+    def largest_gang(self, batch: int) -> int:
+        """The most GPUs that a job tuned to `batch` samples can use: one smallest measured share each."""
+        return 1 if self.name in _NOT_DISTRIBUTED else max(1, batch // self.smallest_local)
+
+    def times_s(self, layout: Layout, local: int) -> tuple[float, float] | None:
+        """Seconds of one pass and of its synchronisation; None where nothing was measured around.
+
+        Samples between measured sizes are interpolated linearly, and clamped outside of them.
+        """
+        key = (smallest_rotation(layout), local)
+        if key not in self._times:
+            self._times[key] = self._interpolate(*key)
+        return self._times[key]
+
+    def seconds_per_iteration(self, layout: Layout, iteration: Iteration) -> float:
+        """How long one iteration takes, all its passes together; infinite where nothing was measured around."""
+        times = self.times_s(layout, iteration.atomic)
+        if times is None:
+            return math.inf
+        step_s, sync_s = times
+        return step_s + (step_s - sync_s) * iteration.accumulated
+
+    def gains(self, batch: int) -> Floats:
+        """Progress per iteration with this batch size, for each epoch (Pollux §3.1: efficiency times scale)."""
+        if batch not in self._gains:
+            scale = batch / self.first_batch
+            sqr, var = self._between(self.grad_sqr, batch), self._between(self.grad_var, batch)
+            self._gains[batch] = np.asarray((var + sqr) / (var / scale + sqr), dtype=np.float64)
+        return self._gains[batch]
+
+    def iterations_after(self, batch: float, epoch: int) -> float:
+        """How many iterations a job with this batch size has done at the end of the epoch, counted from 0."""
+        return float(np.interp(batch, self.batches, self.iterations[:, epoch]))
+
+    def _between(self, table: Floats, batch: int) -> Floats:
+        # As numpy's interp for each epoch, and all epochs at once.
+        if batch <= self.batches[0]:
+            return table[0]
+        if batch >= self.batches[-1]:
+            return table[-1]
+        above = bisect_right(self.batches, batch)
+        low, high = self.batches[above - 1], self.batches[above]
+        return np.asarray((table[above] - table[above - 1]) / (high - low) * (batch - low) + table[above - 1])
+
+    def _interpolate(self, layout: Layout, local: int) -> tuple[float, float] | None:
+        if layout in self.placed:
+            sizes, times = self.placed[layout]
+            return float(np.interp(local, sizes, times[:, 0])), float(np.interp(local, sizes, times[:, 1]))
+        if self._mesh is None:
+            self._mesh = LinearNDInterpolator(*self.grid)
+        step_s, sync_s = self._mesh([[min(len(layout), _MOST_NODES), sum(layout), local]])[0]
+        return None if math.isnan(step_s) else (float(step_s), float(sync_s))
+
+
+def smallest_rotation(layout: Layout) -> Layout:
+    """The layout as measurements name it: of all rotations of its nodes the smallest, without empty nodes."""
+    used = tuple(gpus for gpus in layout if gpus)
+    return min((used[turn:] + used[:turn] for turn in range(len(used))), default=())
+
+
+def load_applications(folder: Path) -> Mapping[str, Application]:
+    """All applications that have a folder of measurements in `folder`, by name.
+
+    Raises `ApplicationError` for a folder without any, and for measurements that cannot be understood.
+    """
+    if not folder.is_dir():
+        raise ApplicationError(f"{folder}: no such folder of measured applications")
+    found = {each.name: load_application(each) for each in sorted(folder.iterdir()) if each.is_dir()}
+    if not found:
+        raise ApplicationError(f"{folder}: no application has a folder here")
+    return MappingProxyType(found)
+
+
+def load_application(folder: Path) -> Application:
+    """The application that is measured in this folder, which has its name."""
+    placements = _placements(folder / "placements.csv")
+    sizes = [local for rows in placements.values() for local, _, _ in rows]
+    batches, tables = _validations(folder)
+    epochs = _EPOCHS.get(folder.name, min(len(table) for table in tables))
+    if any(len(table) < epochs for table in tables):
+        raise ApplicationError(f"{folder}: a validation file has fewer than {epochs} epochs")
+    curves = np.stack([table[:epochs] for table in tables])  # [batch, epoch, column]
+    progress = curves[:, :, 0].min(axis=0)
+    if not (np.diff(progress, prepend=0.0) > 0).all():
+        raise ApplicationError(f"{folder}: the progress does not grow from epoch to epoch")
+    return Application(
+        name=folder.name,
+        epochs=epochs,
+        smallest_local=int(min(sizes)),
+        largest_local=_LARGEST_LOCAL.get(folder.name, int(max(sizes))),
+        batches=tuple(batches),
+        progress=progress,
+        iterations=curves[:, :, 1],
+        grad_sqr=curves[:, :, 2],
+        grad_var=curves[:, :, 3],
+        placed={
+            layout: (np.array([row[0] for row in rows]), np.array([row[1:] for row in rows]))
+            for layout, rows in placements.items()
+        },
+        grid=_grid(placements, folder / "scalability.csv"),
+    )
+
+
+Row = tuple[float, float, float]  # local size, step s, sync s
+
+
+def _placements(path: Path) -> dict[Layout, list[Row]]:
+    found: dict[Layout, list[Row]] = {}
+    for line, row in _rows(path, ("placement", "local_bsz", "step_time", "sync_time")):
+        layout = tuple(int(digit) for digit in str(int(row[0])))
+        if smallest_rotation(layout) != layout:
+            raise ApplicationError(f"{path}, line {line}: placement {int(row[0])} is not its smallest rotation")
+        found.setdefault(layout, []).append((row[1], row[2], row[3]))
+    for rows in found.values():
+        rows.sort()
+    return found
+
+
+def _grid(placements: Mapping[Layout, Sequence[Row]], scalability: Path) -> tuple[Floats, Floats]:
+    # The mean over the placements of so many GPUs on so many nodes, then what was measured on more nodes.
+    means: dict[tuple[float, float, float], list[tuple[float, float]]] = {}
+    for layout, rows in placements.items():
+        for local, step_s, sync_s in rows:
+            means.setdefault((len(layout), sum(layout), local), []).append((step_s, sync_s))
+    points = [(*place, *np.mean(times, axis=0)) for place, times in sorted(means.items())]
+    columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
+    points += [tuple(row) for _, row in _rows(scalability, columns)]
+    table = np.array(points, dtype=np.float64)
+    return table[:, :3], table[:, 3:]
+
+
+def _validations(folder: Path) -> tuple[list[int], list[Floats]]:
+    files: dict[int, Path] = {}
+    for path in folder.glob("validation-*.csv"):
+        size = path.stem.removeprefix("validation-")
+        if not size.isdigit():
+            raise ApplicationError(f"{path}: the name does not end in a batch size")
+        files[int(size)] = path
+    if not files:
+        raise ApplicationError(f"{folder}: no validation-<batch size>.csv here")
+    columns = ("progress", "iteration", "grad_sqr", "grad_var")
+    batches = sorted(files)
+    return batches, [np.array([row for _, row in _rows(files[size], columns)]) for size in batches]
+
+
+def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[float]]]:
+    """The line and the named columns of each row of a file of numbers."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            missing = [name for name in columns if name not in (reader.fieldnames or ())]
+            if missing:
+                raise ApplicationError(f"{path}: no column {missing[0]!r}")
+            for row in reader:
+                yield reader.line_num, [_number(path, reader.line_num, row[name]) for name in columns]
+    except OSError as error:
+        raise ApplicationError(f"{path}: {error.strerror}") from None
+
+
+def _number(path: Path, line: int, text: str | None) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        raise ApplicationError(f"{path}, line {line}: {text!r} is not a measurement")
+    return value
