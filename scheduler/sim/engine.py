@@ -1,0 +1,432 @@
+"""The discrete-event simulation: what happens to the jobs of a trace, decided by the functions of production.
+
+1. Things happen: a job arrives, ends, lets go of its GPUs, or reaches a moment that its policy asked to be told.
+2. When all that happens at one moment has happened, or a round is over, the policy decides on the board.
+3. The law is checked on the plan, the plan is carried out, and new ends are computed.
+
+There is no randomness here, and ties are broken by the order of the trace: the same trace and options give the same
+result, bit by bit.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import resource
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from scheduler.board import Board
+from scheduler.cycle import compose, decide_on
+from scheduler.law import check
+from scheduler.lifecycle import AttemptState, JobClass
+from scheduler.model import AllocationView, Job, Reservation, Running
+from scheduler.placement.free import Demand, Free
+from scheduler.plan import RESERVATION_S, Plan
+from scheduler.sim.clocks import Clocks
+from scheduler.sim.cluster import ClusterSpec
+from scheduler.sim.options import Options, Oracle
+from scheduler.sim.result import JobRecord, Result
+from scheduler.sim.trace import Trace, TraceError, TraceJob
+from scheduler.sim.work import Layout
+from scheduler.sim.world import World
+
+Progress = Callable[[int, int, float], None]  # jobs that ended, jobs in all, seconds simulated
+
+# What happens at one moment happens in this order: GPUs come free before anybody new asks for them.
+_END, _RELEASE, _ARRIVE, _WAKE = range(4)
+
+
+class SimulationError(RuntimeError):
+    """The simulation caught itself in a mistake: an unlawful plan, or books that do not agree."""
+
+
+def simulate(trace: Trace, cluster: ClusterSpec, options: Options, progress: Progress | None = None) -> Result:
+    """What becomes of every job of the trace on the cluster; raises a `TraceError` for a job that can never run."""
+    return _Simulation(trace, cluster, options).run(progress)
+
+
+@dataclass(slots=True)
+class _Doing:
+    """What a job is up to: how far its work is, and since when it computes at which speed."""
+
+    done: float = 0.0
+    version: int = 0  # raised whenever what was foreseen for the job no longer holds
+    since: float = 0.0
+    gpu_type: str = ""
+    layout: Layout = ()
+    speed: float = 1.0
+    starts: int = 0
+
+
+class _Simulation:
+    def __init__(self, trace: Trace, cluster: ClusterSpec, options: Options) -> None:
+        self.trace, self.options = trace, options
+        self.parts = compose(options.config)
+        self.world = World(cluster, _quotas(trace, cluster, options), options.seed)
+        self.board = Board(self.world)
+        self.board.due = set()
+        self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
+        self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
+        self.doing: dict[int, _Doing] = {}
+        self.records = {job.id: _record(job) for job in trace.jobs}
+        self.clocks = Clocks(self.world, self.board, self.parts.guard)
+        # (moment, what, job id, version); a version that is no longer the job's is a promise that was broken since
+        self.events: list[tuple[float, int, int, int]] = [(job.submitted_s, _ARRIVE, job.id, 0) for job in trace.jobs]
+        heapq.heapify(self.events)
+        self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
+        self.attempts = 0
+        self.changed = False
+        self.busy = 0
+        self.ended = 0
+        self.result = Result(options.policy, trace.name, sum(cluster.gpus.values()), [])
+
+    def run(self, progress: Progress | None) -> Result:
+        """Let everything happen."""
+        started = told = perf_counter()
+        while self.events:
+            self._until(self._next_decision())
+            if self.changed or self.board.due:
+                self._decide()
+            if progress is not None and perf_counter() - told > 0.1:
+                told = perf_counter()
+                progress(self.ended, len(self.jobs), self.world.now)
+        self._audit()
+        result = self.result
+        result.records = [self.records[job.id] for job in self.trace.jobs]
+        ends = [record.ended_s for record in result.records if record.ended_s is not None]
+        first = min((job.submitted_s for job in self.trace.jobs), default=0.0)
+        result.makespan_s = max(ends, default=first) - first
+        result.unfinished = sum(record.ended_s is None for record in result.records)
+        result.timeline = self.clocks.timeline
+        result.wall_s = perf_counter() - started
+        result.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return result
+
+    def _next_decision(self) -> float:
+        """When to decide next: at the next event, or at the end of the round in which it is."""
+        moment, round_s = self.events[0][0], self.options.round_s
+        if round_s > 0:
+            moment = math.ceil(moment / round_s) * round_s
+        return max(moment, self.options.first_round_s)
+
+    def _until(self, moment: float) -> None:
+        """Let happen what happens until then, that moment included."""
+        world, happenings = self.world, (self._end, self._release, self._arrive, self._wake)
+        while self.events and self.events[0][0] <= moment:
+            at, what, job_id, version = heapq.heappop(self.events)
+            world.now = max(world.now, at)
+            happenings[what](job_id, version)
+            self.result.events += 1
+            if self.result.events % self.options.audit_every == 0:
+                self._audit()
+        world.now = moment
+
+    # What happens
+
+    def _arrive(self, job_id: int, _version: int) -> None:
+        job = self._job(self.jobs[job_id])
+        demands = self._demands(job)
+        denial = next((d for d in map(self.board.capacity.infeasible, demands) if d is not None), None)
+        if denial is not None and len(demands) == 1:
+            if not self.options.skip_infeasible:
+                raise TraceError(f"job {job_id} ({self.jobs[job_id].name}): {denial.detail}")
+            self.records[job_id].outcome = "infeasible"
+            return
+        self.doing[job_id] = _Doing()
+        self.clocks.active(1)
+        self.records[job_id].contention = -self.clocks.job_seconds()
+        self._wait(job)
+
+    def _end(self, job_id: int, version: int) -> None:
+        doing = self.doing.get(job_id)
+        if doing is None or doing.version != version:
+            return
+        run = self.world.running_by_job[job_id]
+        self._let_go(run)
+        self.board.free.give(run.allocations)
+        self.board.count(run.job.vc_id, run.allocations, -1)
+        self.clocks.touch(run.job.vc_id)
+        record, now = self.records[job_id], self.world.now
+        record.ended_s = now
+        self.clocks.active(-1)
+        stayed_s = now - record.submitted_s
+        total = record.contention + self.clocks.job_seconds()
+        record.contention = total / stayed_s if stayed_s > 0 else 1.0
+        del self.doing[job_id]
+        self.ended += 1
+        self.changed = True
+
+    def _release(self, job_id: int, version: int) -> None:
+        """A preempted job has saved its state, and its GPUs are free for whom they are kept."""
+        if self.doing[job_id].version == version:
+            run = self.world.running_by_job[job_id]
+            self._let_go(run)
+            self._wait(self._requeued(run))
+
+    def _wake(self, job_id: int, version: int) -> None:
+        doing = self.doing.get(job_id)
+        if doing is not None and doing.version == version and self.board.due is not None:
+            self.board.due.add(job_id)
+
+    # What is decided
+
+    def _decide(self) -> None:
+        self.changed = False
+        due = self.board.due or set()
+        plan = decide_on(self.board, self.parts, max_places=self.options.config.max_places, explain=False)
+        self.result.decisions += 1
+        violations = check(self.world, plan, self.parts.guard)
+        if violations:
+            raise SimulationError(f"at {self.world.now:g}s the plan is unlawful: {violations[0].message}")
+        self._apply(plan)
+        self.board.due = set()
+        for job_id in due - {place.job_id for place in plan.places} - {one.job_id for one in plan.preempts}:
+            self._foresee_change(job_id)
+        self.clocks.sample(self.busy)
+
+    def _apply(self, plan: Plan) -> None:
+        for note in plan.notes:
+            self.world.note(note.job_id, note.memo)
+        placed = {place.job_id: place for place in plan.places}
+        moving: dict[int, Job] = {}
+        kept = {one.job_id: one for one in self.world.reservations if one.job_id not in placed}
+        for preempt in plan.preempts:
+            run = self.world.running_by_job[preempt.job_id]
+            self.clocks.touch(run.job.vc_id)
+            record = self.records[run.job.id]
+            if preempt.job_id == preempt.for_job_id:
+                record.moves += 1
+            else:
+                record.preemptions += 1
+            if self.options.grace_s > 0:
+                self._begin_stop(run)
+                continue
+            self._let_go(run)
+            job = self._requeued(run)
+            if job.id in placed:
+                moving[job.id] = job
+            else:
+                self._wait(job)
+        for place in plan.places:
+            if any(gpu_id in self.world.holder_of_gpu for share in place.allocations for gpu_id in share.gpu_ids):
+                kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
+                self.board.waits_no_more(place.job_id)
+                continue
+            job = moving.get(place.job_id) or self.world.waiting_by_id[place.job_id]
+            if place.job_id not in moving:
+                self.clocks.leave(job, self.records[job.id])
+                self.board.waits_no_more(job.id)
+            self._start(job, place.allocations)
+        if kept or self.world.reservations:
+            self.world.reserve(kept.values())
+
+    def _start(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
+        world, options = self.world, self.options
+        self.attempts += 1
+        run = world.start(job, allocations, self.attempts)
+        self.board.runs(run)
+        self.clocks.touch(job.vc_id)
+        gpus = run.gpus
+        self.busy += gpus
+        record, doing = self.records[job.id], self.doing[job.id]
+        restart_s = options.restart_s
+        if record.started_s is None:
+            record.started_s = world.now
+            restart_s = options.restart_s if options.first_start_s is None else options.first_start_s
+        doing.starts += 1
+        doing.since = world.now + restart_s
+        doing.gpu_type = world.gpu_by_id[allocations[0].gpu_ids[0]].type if gpus else ""
+        doing.layout = tuple(len(share.gpu_ids) for share in allocations)
+        record.overhead_gpu_s += restart_s * gpus
+        neighbours = self._settle_in(run, 1)
+        self._foresee_end(run)
+        for neighbour in neighbours:
+            self._foresee_end(world.running_by_job[neighbour])
+        self._foresee_change(job.id)
+
+    def _begin_stop(self, run: Running) -> None:
+        """The job computes no more, and holds its GPUs until its grace is over."""
+        self._bank(run)
+        doing = self.doing[run.job.id]
+        doing.version += 1
+        doing.since = math.inf
+        self.board.runs_no_more(run.job.id)
+        self.world.running_by_job[run.job.id] = replace(run, state=AttemptState.STOPPING)
+        at = self.world.now + self.options.grace_s
+        heapq.heappush(self.events, (at, _RELEASE, run.job.id, doing.version))
+
+    def _let_go(self, run: Running) -> None:
+        """Take its GPUs from a job, and put what it did with them on its record."""
+        job_id, now = run.job.id, self.world.now
+        self._bank(run)
+        self.doing[job_id].version += 1
+        self.world.stop(run)
+        self.board.runs_no_more(job_id)
+        gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
+        self.busy -= gpus
+        record.run_s += held_s
+        record.service_gpu_s += gpus * held_s
+        self.result.busy_gpu_s += gpus * held_s
+        for neighbour in self._settle_in(run, -1):
+            self._foresee_end(self.world.running_by_job[neighbour])
+
+    def _requeued(self, run: Running) -> Job:
+        """The job as it waits again, with what it has had on its account."""
+        now, doing, traced = self.world.now, self.doing[run.job.id], self.jobs[run.job.id]
+        if not traced.checkpoints:
+            doing.done = 0.0
+        return replace(
+            run.job,
+            attained_gpu_s=run.attained_gpu_s(now),
+            ran_s=run.ran_s(now),
+            remaining_s=traced.work.remaining_s(doing.done) if self.options.oracle is Oracle.PERFECT else None,
+            requeued_at=now,
+        )
+
+    def _wait(self, job: Job) -> None:
+        self.world.waiting_by_id[job.id] = job
+        self.board.waits(job)
+        self.clocks.enter(job)
+        self.changed = True
+        self._foresee_change(job.id)
+
+    # What is foreseen
+
+    def _bank(self, run: Running) -> None:
+        """Add what was computed since the last time to the progress."""
+        doing = self.doing[run.job.id]
+        computed_s = self.world.now - doing.since
+        if computed_s > 0:
+            work = self.jobs[run.job.id].work
+            doing.done = work.advance(doing.done, doing.gpu_type, doing.layout, doing.speed, computed_s)
+            doing.since = self.world.now
+
+    def _foresee_end(self, run: Running) -> None:
+        """Say when the job will have done its work, at the speed that it has now."""
+        if run.stopping:
+            return
+        doing, job = self.doing[run.job.id], self.jobs[run.job.id]
+        self._bank(run)
+        doing.speed = self._speed(run)
+        doing.version += 1
+        left_s = job.work.seconds_left(doing.done, doing.gpu_type, doing.layout, doing.speed)
+        if math.isinf(left_s):
+            raise TraceError(
+                f"job {job.id} ({job.name}) makes no progress on {doing.gpu_type}: its work names no speed"
+            )
+        heapq.heappush(self.events, (max(doing.since, self.world.now) + left_s, _END, run.job.id, doing.version))
+        self._foresee_change(run.job.id)
+
+    def _foresee_change(self, job_id: int) -> None:
+        """Have the policy look at the job again when it said it would want to."""
+        run = self.world.running_by_job.get(job_id)
+        job = run.job if run is not None else self.world.waiting_by_id.get(job_id)
+        if job is None or (run is not None and run.stopping):
+            return
+        at = self.parts.policy.next_change(job, run, self.world.now)
+        if at is not None:
+            heapq.heappush(self.events, (max(at, self.world.now), _WAKE, job_id, self.doing[job_id].version))
+
+    def _settle_in(self, run: Running, times: int) -> Iterable[int]:
+        """Count a distributed job on its nodes; the jobs there whose speed that changes."""
+        if len(run.allocations) < 2 or not self.options.interference:
+            return ()
+        affected: set[int] = set()
+        for share in run.allocations:
+            self.distributed[share.node_id] += times
+            node = self.world.node_by_id[share.node_id]
+            affected |= {self.world.holder_of_gpu[gpu.id] for gpu in node.gpus if gpu.id in self.world.holder_of_gpu}
+        return sorted(job_id for job_id in affected - {run.job.id} if len(self.doing[job_id].layout) > 1)
+
+    def _speed(self, run: Running) -> float:
+        options = self.options
+        if len(run.allocations) < 2:
+            return 1.0
+        speed = 1.0 - options.spread_penalty
+        if options.rack_penalty and len({self.world.node_by_id[one.node_id].rack for one in run.allocations}) > 1:
+            speed *= 1.0 - options.rack_penalty
+        if options.interference and any(self.distributed[one.node_id] > 1 for one in run.allocations):
+            speed *= 1.0 - options.interference
+        return speed
+
+    # The books
+
+    def _audit(self) -> None:
+        """Raise a `SimulationError` unless what the board says follows from what the world says."""
+        world, board = self.world, self.board
+        held = [gpu_id for run in world.running for share in run.allocations for gpu_id in share.gpu_ids]
+        if len(held) != len(set(held)) or world.holder_of_gpu.keys() != set(held):
+            raise SimulationError(f"at {world.now:g}s a GPU has two holders, or one that nobody knows")
+        if world.waiting_by_id.keys() & world.running_by_job.keys():
+            raise SimulationError(f"at {world.now:g}s a job waits and runs")
+        fresh = Free(world)
+        for gpu_type in board.capacity.types:
+            if fresh.gpus(gpu_type) != board.free.gpus(gpu_type):
+                raise SimulationError(f"at {world.now:g}s the index of free {gpu_type} is wrong")
+        counted = Counter[tuple[int, str]]()
+        for run in world.running:
+            for share in run.allocations:
+                counted.update((run.job.vc_id, world.gpu_by_id[gpu_id].type) for gpu_id in share.gpu_ids)
+        if counted != Counter({key: gpus for key, gpus in world.held_by_vc.items() if gpus}):
+            raise SimulationError(f"at {world.now:g}s a virtual cluster's use is miscounted")
+        if sum(len(run.allocations) and run.gpus for run in world.running) != self.busy:
+            raise SimulationError(f"at {world.now:g}s the busy GPUs are miscounted")
+
+    def _demands(self, job: Job) -> list[Demand]:
+        types = [job.gpu_type] if job.gpu_type is not None else list(self.board.capacity.types)
+        return [Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality) for kind in types]
+
+    def _job(self, traced: TraceJob) -> Job:
+        vc_id = self.world.vc_ids[traced.vc]
+        perfect = self.options.oracle is Oracle.PERFECT
+        expected_s = traced.work.remaining_s(0.0) if perfect else None
+        return Job(
+            id=traced.id,
+            tenant_id=vc_id,
+            vc_id=vc_id,
+            owner_id=self.owners[traced.owner],
+            priority=traced.priority,
+            klass=JobClass.GUARANTEED,
+            gpu_type=traced.gpu_type,
+            gpus=traced.gpus if traced.split else traced.gpus // traced.nodes,
+            nodes=1 if traced.split else traced.nodes,
+            cpus=traced.cpus,
+            memory_mib=traced.memory_mib,
+            submitted_at=traced.submitted_s,
+            eligible_at=0.0,
+            time_limit_s=traced.time_limit_s,
+            attained_gpu_s=0.0,
+            avoid_nodes=(),
+            preemptible=traced.preemptible,
+            still_stopping=False,
+            split=traced.split,
+            max_gpus=traced.max_gpus,
+            speeds=traced.work.speeds() if traced.max_gpus and perfect else (),
+            checkpoints=traced.checkpoints,
+            expected_s=expected_s,
+            remaining_s=expected_s,
+            utilization=traced.gpu_utilization,
+            gpu_memory_mib=traced.gpu_memory_mib,
+        )
+
+
+def _record(job: TraceJob) -> JobRecord:
+    return JobRecord(
+        id=job.id,
+        name=job.name,
+        vc=job.vc,
+        owner=job.owner,
+        gpus=job.gpus,
+        submitted_s=job.submitted_s,
+        alone_s=job.work.remaining_s(0.0),
+        outcome=job.status or "succeeded",
+    )
+
+
+def _quotas(trace: Trace, cluster: ClusterSpec, options: Options) -> Mapping[str, Mapping[str, int]]:
+    """The quotas of all virtual clusters that the trace knows: what was given, what the trace says, or everything."""
+    names = sorted({job.vc for job in trace.jobs})
+    return {name: options.quotas.get(name) or trace.quotas.get(name) or cluster.gpus for name in names}

@@ -1,0 +1,57 @@
+"""What a simulation assumes: how it decides, and what a decision costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduler.cycle import CycleConfig
+
+
+class Oracle(StrEnum):
+    """What the scheduler is told of run times."""
+
+    PERFECT = "perfect"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The assumptions of one run; times in seconds.
+
+    A peer's simulator is reproduced by these, never by another scheduler.
+    """
+
+    policy: str = "fifo"
+    policy_params: Mapping[str, object] = field(default_factory=dict)
+    placement: str = "consolidate"
+    placement_params: Mapping[str, object] = field(default_factory=dict)
+    guard: str = "quota"
+    guard_params: Mapping[str, object] = field(default_factory=dict)
+    quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # a vc that is not named may use everything
+    round_s: float = 0.0  # decide at multiples of this only; 0 = whenever something happens
+    first_round_s: float = 0.0  # and not before this
+    restart_s: float = 0.0  # with GPUs but without progress, at each start
+    first_start_s: float | None = None  # the same for the first start; None = as any other
+    grace_s: float = 0.0  # how long a preempted job holds its GPUs while it saves its state
+    interference: float = 0.0  # lost speed of distributed jobs that share a node with another one, 0 to 1
+    spread_penalty: float = 0.0  # lost speed of a job that lies on more than one node, 0 to 1
+    rack_penalty: float = 0.0  # lost speed, on top, of a job that lies in more than one rack, 0 to 1
+    oracle: Oracle = Oracle.PERFECT
+    seed: int = 0
+    skip_infeasible: bool = False  # leave out what the cluster could never run, instead of refusing the trace
+    audit_every: int = 1_000  # events between two full checks of the world
+
+    @property
+    def config(self) -> CycleConfig:
+        """How production would be told to decide so; without a limit on the places of a cycle."""
+        return CycleConfig(
+            policy=self.policy,
+            policy_params=self.policy_params,
+            placement=self.placement,
+            placement_params=self.placement_params,
+            guard=self.guard,
+            guard_params=self.guard_params,
+            max_places=1_000_000_000,
+        )

@@ -1,0 +1,115 @@
+"""The world of a simulation: a view that decisions read, changed in place as things happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import count
+
+from scheduler.lifecycle import AttemptState
+from scheduler.model import AllocationView, Gpu, Job, Node, Reservation, Running, Tenant, VirtualCluster
+from scheduler.sim.cluster import ClusterSpec
+
+# So many that a job which says nothing of them never waits for them.
+PLENTY_OF_CPUS, PLENTY_OF_MEMORY_MIB = 1_000_000, 1 << 40
+
+
+class World:
+    """A `scheduler.model.View` that can be changed. Whoever changes it tells the board about it, too."""
+
+    def __init__(self, cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int) -> None:
+        self.now, self.seed = 0.0, seed
+        self.nodes = tuple(_nodes(cluster))
+        self.node_by_id = {node.id: node for node in self.nodes}
+        self.gpu_by_id = {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
+        # Each virtual cluster of a trace has a tenant of its own, under the same id.
+        self.vc_ids = {name: number for number, name in enumerate(quotas, start=1)}
+        self.tenants = tuple(Tenant(number, name, 1.0) for name, number in self.vc_ids.items())
+        self.vcs = tuple(VirtualCluster(number, number, name, quotas[name]) for name, number in self.vc_ids.items())
+        self.vc_by_id = {vc.id: vc for vc in self.vcs}
+        self.waiting_by_id: dict[int, Job] = {}
+        self.running_by_job: dict[int, Running] = {}
+        self.holder_of_gpu: dict[int, int] = {}
+        self.used_by_node: dict[int, tuple[int, int]] = {}
+        self.held_by_vc: dict[tuple[int, str], int] = {}
+        self.reservations: tuple[Reservation, ...] = ()
+        self.reserved_gpus: dict[int, int] = {}
+
+    @property
+    def waiting(self) -> Iterable[Job]:
+        """See `View`."""
+        return self.waiting_by_id.values()
+
+    @property
+    def running(self) -> Iterable[Running]:
+        """See `View`."""
+        return self.running_by_job.values()
+
+    def start(self, job: Job, allocations: tuple[AllocationView, ...], attempt_id: int) -> Running:
+        """The job, which no longer waits, with GPUs of its own."""
+        self.waiting_by_id.pop(job.id, None)
+        run = Running(attempt_id, job, AttemptState.RUNNING, allocations, self.now)
+        self.running_by_job[job.id] = run
+        self._count(run, 1)
+        return run
+
+    def stop(self, run: Running) -> None:
+        """Take all its GPUs from a job."""
+        del self.running_by_job[run.job.id]
+        self._count(run, -1)
+
+    def note(self, job_id: int, memo: Mapping[str, float]) -> None:
+        """Give a job another memo."""
+        run = self.running_by_job.get(job_id)
+        if run is not None:
+            self.running_by_job[job_id] = replace(run, job=replace(run.job, memo=memo))
+        else:
+            self.waiting_by_id[job_id] = replace(self.waiting_by_id[job_id], memo=memo)
+
+    def reserve(self, reservations: Iterable[Reservation]) -> None:
+        """Keep these, and nothing else, for those who wait for others to stop."""
+        self.reservations = tuple(sorted(reservations, key=lambda kept: kept.job_id))
+        self.reserved_gpus = {
+            gpu_id: kept.job_id for kept in self.reservations for share in kept.allocations for gpu_id in share.gpu_ids
+        }
+
+    def _count(self, run: Running, times: int) -> None:
+        for share in run.allocations:
+            cpus, memory_mib = self.used_by_node.get(share.node_id, (0, 0))
+            self.used_by_node[share.node_id] = (cpus + times * share.cpus, memory_mib + times * share.memory_mib)
+            for gpu_id in share.gpu_ids:
+                if times > 0:
+                    self.holder_of_gpu[gpu_id] = run.job.id
+                else:
+                    del self.holder_of_gpu[gpu_id]
+                key = (run.job.vc_id, self.gpu_by_id[gpu_id].type)
+                self.held_by_vc[key] = self.held_by_vc.get(key, 0) + times
+
+
+def _nodes(cluster: ClusterSpec) -> Iterable[Node]:
+    ids, gpu_ids, in_rack = count(1), count(1), count()
+    for group in cluster.groups:
+        for _ in range(group.nodes):
+            node_id, position = next(ids), next(in_rack)
+            yield Node(
+                id=node_id,
+                name=f"{group.gpu_type.lower()}-{node_id:04}",
+                rack=f"r{position // group.per_rack + 1:03}" if group.per_rack else "r001",
+                cpus=group.cpus or PLENTY_OF_CPUS,
+                memory_mib=group.memory_mib or PLENTY_OF_MEMORY_MIB,
+                version=1,
+                schedulable=True,
+                why_not="",
+                gpus=tuple(
+                    Gpu(
+                        id=next(gpu_ids),
+                        node_id=node_id,
+                        index=index,
+                        uuid=f"GPU-{node_id}-{index}",
+                        type=group.gpu_type,
+                        memory_mib=group.gpu_memory_mib,
+                        healthy=True,
+                    )
+                    for index in range(group.gpus)
+                ),
+            )
