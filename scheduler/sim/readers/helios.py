@@ -1,0 +1,77 @@
+"""The cluster logs of Helios (SenseTime, 2020): one line a job, with its end, submission, start and run time.
+
+Source: Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters", SC 2021,
+and HeliosData. About half of the jobs use CPUs only; they, and those that never started, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from sys import intern
+
+from scheduler.sim.readers import Format
+from scheduler.sim.readers.options import ReadOptions
+from scheduler.sim.readers.source import (
+    Draft,
+    LeftOut,
+    Source,
+    Unusable,
+    amount,
+    has_columns,
+    is_nothing,
+    moment,
+    per_gpu,
+    some_gpus,
+)
+from scheduler.sim.trace import Trace
+from scheduler.sim.work import FixedWork
+
+_COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "state", "submit_time", "start_time", "duration")
+_STATUS = {
+    "COMPLETED": "succeeded",
+    "CANCELLED": "cancelled",
+    "FAILED": "failed",
+    "TIMEOUT": "failed",
+    "NODE_FAIL": "failed",
+    "OUT_OF_MEMORY": "failed",
+}
+
+FORMAT = Format(
+    name="helios",
+    sentence="Helios's logs: user, virtual cluster, GPUs, CPUs, end, submission, start and run time, one line a job.",
+    files=("cluster_log.csv",),
+    sniff=has_columns(*_COLUMNS),
+)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """The GPU jobs of such a file."""
+    source = Source(path, options)
+    source.add_each(source.table(_COLUMNS), _draft)
+    return source.trace()
+
+
+def _draft(row: Sequence[str]) -> Draft:
+    name, user, vc, gpus, cpus, state, submitted, started, duration = row
+    status = _STATUS.get(state.strip().upper())
+    if status is None:
+        raise Unusable(f"unknown state {state!r}")
+    count = some_gpus(gpus, "gpu_num")
+    if is_nothing(started):
+        raise LeftOut("never started")
+    submitted_s = moment(submitted, "submit_time")
+    waited_s = moment(started, "start_time") - submitted_s
+    if waited_s < 0:
+        raise Unusable(f"started {-waited_s:g} s before its submission")
+    return {
+        "name": name,
+        "submitted_s": submitted_s,
+        "gpus": count,
+        "work": FixedWork(amount(duration, "duration")),
+        "vc": intern(vc),
+        "owner": intern(user),
+        "cpus": per_gpu(amount(cpus, "cpu_num"), count),
+        "status": status,
+        "waited_s": waited_s,
+    }

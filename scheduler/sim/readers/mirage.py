@@ -1,0 +1,78 @@
+"""The queue of Lonestar 6's A100 partition, as Mirage's authors published it: nodes, limits, submission, start, end.
+
+Source: Ding et al., "Mirage: Towards Low-interruption Services on Batch GPU Clusters with Reinforcement Learning",
+SC 2023. Two lines of header, then columns separated by tabs. Jobs get whole nodes, of three A100 each unless told
+otherwise; those that had not started or ended are left out. Why a job ended is only known from its exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from sys import intern
+
+from scheduler.sim.readers import Format
+from scheduler.sim.readers.options import ReadOptions
+from scheduler.sim.readers.source import (
+    Draft,
+    LeftOut,
+    Source,
+    Unusable,
+    amount,
+    gpu_count,
+    is_nothing,
+    moment,
+    whole,
+)
+from scheduler.sim.trace import Trace, TraceError
+from scheduler.sim.work import FixedWork
+
+_COLUMNS = 10
+_HEADER = ("JobID", "JobName", "UID", "Start", "Submit", "End")
+
+FORMAT = Format(
+    name="mirage",
+    sentence="Mirage's log of Lonestar 6: submission, start, end, limit and nodes, one line a job.",
+    files=("ls6-a100.log", "*.log"),
+    sniff=lambda lines: bool(lines) and tuple(lines[0].split()[: len(_HEADER)]) == _HEADER,
+)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """The jobs of such a file that ran and ended."""
+    if options.gpus_per_node < 1:
+        raise TraceError(f"{path.name}: gpus_per_node is {options.gpus_per_node}, not at least 1")
+    source = Source(path, options)
+
+    def draft(row: Sequence[str]) -> Draft:
+        if len(row) != _COLUMNS:
+            raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
+        job_id, _, user, started, submitted, ended, priority, limit, exit_code, count = row
+        if is_nothing(started) or is_nothing(ended):
+            raise LeftOut("never started" if is_nothing(started) else "had not ended")
+        submitted_s, started_s = moment(submitted, "Submit"), moment(started, "Start")
+        run_s = moment(ended, "End") - started_s
+        if run_s < 0 or started_s < submitted_s:
+            raise Unusable("submission, start and end are not in this order")
+        nodes = gpu_count(count, "NNodes")
+        return {
+            "name": job_id,
+            "submitted_s": submitted_s,
+            "gpus": nodes * options.gpus_per_node,
+            "work": FixedWork(run_s),
+            "owner": intern(user),
+            "nodes": nodes,
+            "split": False,
+            "priority": whole(priority, "Priority"),
+            "time_limit_s": amount(limit, "TimelimitRaw") * 60,
+            "status": "succeeded" if exit_code == "0:0" else "failed",
+            "waited_s": started_s - submitted_s,
+        }
+
+    rows = ((line, text.split("\t")) for line, text in source.lines() if not _is_header(text))
+    source.add_each(rows, draft)
+    return source.trace()
+
+
+def _is_header(text: str) -> bool:
+    return text.lstrip().startswith(("JobID", "--"))

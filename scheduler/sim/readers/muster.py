@@ -1,0 +1,155 @@
+"""The platform's own history: JSON, one object a line, the first of which says what the file is.
+
+docs/simulator-formats.md defines it. A job that never ran is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+from scheduler.lifecycle import JobClass
+from scheduler.sim.readers import Format
+from scheduler.sim.readers.options import ReadOptions
+from scheduler.sim.readers.source import Draft, LeftOut, Source, Unusable, moment, per_gpu
+from scheduler.sim.trace import Trace
+from scheduler.sim.work import FixedWork
+
+VERSION = 1
+_CLASSES = frozenset(klass.value for klass in JobClass)
+STATUSES = frozenset({"", "succeeded", "failed", "cancelled"})
+FIELDS = frozenset({
+    "submitted_at", "name", "tenant", "vc", "owner", "gpus", "nodes", "gpu_type", "cpus", "memory_mib", "priority",
+    "class", "time_limit_s", "run_s", "status", "attempts", "waited_s", "preemptible",
+})  # fmt: skip
+
+FORMAT = Format(
+    name="muster",
+    sentence="The platform's own history: a header, then one job a line, all as JSON objects.",
+    files=("*.jsonl",),
+    sniff=lambda lines: bool(lines) and '"format"' in lines[0] and '"muster"' in lines[0],
+)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """The jobs of such a file that ran."""
+    source = Source(path, options)
+    lines = source.lines()
+    first, text = next(lines, (1, ""))
+    try:
+        quotas = _quotas(_object(text))
+    except Unusable as error:
+        raise source.error(first, error) from None
+    source.add_each(lines, _draft)
+    return source.trace(quotas)
+
+
+def _quotas(header: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    if header.get("format") != "muster":
+        raise Unusable('the first line is not a header with "format": "muster"')
+    if header.get("version") != VERSION:
+        raise Unusable(f"version {header.get('version')!r}; this reads version {VERSION}")
+    quotas = header.get("quotas", {})
+    if not isinstance(quotas, dict) or not all(isinstance(types, dict) for types in quotas.values()):
+        raise Unusable("quotas are not GPUs by virtual cluster and GPU type")
+    return {
+        vc: {gpu_type: _whole(types, gpu_type, None, least=0) for gpu_type in types} for vc, types in quotas.items()
+    }
+
+
+def _draft(text: str) -> Draft:
+    job = _object(text)
+    unknown = sorted(job.keys() - FIELDS)
+    if unknown:
+        raise Unusable(f"unknown field {unknown[0]!r}")
+    gpus, nodes = _whole(job, "gpus", None, least=0), _whole(job, "nodes", 1, least=1)
+    if gpus == 0:
+        raise LeftOut("asks for no GPU")
+    if gpus % nodes:
+        raise Unusable(f"{gpus} GPUs cannot be dealt out evenly to {nodes} nodes")
+    status, klass = _text(job, "status", ""), _text(job, "class", JobClass.GUARANTEED.value)
+    if status not in STATUSES:
+        raise Unusable(f"unknown status {status!r}")
+    if klass not in _CLASSES:
+        raise Unusable(f"unknown class {klass!r}")
+    if job.get("run_s") is None or _whole(job, "attempts", 1, least=0) == 0:
+        raise LeftOut("never started")
+    tenant = _text(job, "tenant", "")
+    return {
+        "name": _text(job, "name", "job"),
+        "submitted_s": _submitted_s(job),
+        "gpus": gpus,
+        "work": FixedWork(_amount(job, "run_s")),
+        "vc": intern(_text(job, "vc", tenant or "default")),
+        "owner": intern(_text(job, "owner", "owner")),
+        "gpu_type": None if job.get("gpu_type") is None else intern(_text(job, "gpu_type", "")),
+        "nodes": nodes,
+        "split": False,
+        "cpus": per_gpu(_whole(job, "cpus", 0, least=0), nodes),
+        "memory_mib": per_gpu(_whole(job, "memory_mib", 0, least=0), nodes),
+        "priority": _whole(job, "priority", 0),
+        "preemptible": _preemptible(job),
+        "time_limit_s": None if job.get("time_limit_s") is None else _amount(job, "time_limit_s"),
+        "status": status,
+        "waited_s": None if job.get("waited_s") is None else _amount(job, "waited_s"),
+    }
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise Unusable("not a JSON object")
+    return value
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _submitted_s(job: Mapping[str, Any]) -> float:
+    value = job.get("submitted_at")
+    return moment(value, "submitted_at") if isinstance(value, str) else _amount(job, "submitted_at")
+
+
+def _amount(job: Mapping[str, Any], name: str) -> float:
+    value = job.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Unusable(f"{name} is no number: {value!r}")
+    if value < 0:
+        raise Unusable(f"{name} is negative: {value}")
+    return float(value)
+
+
+def _whole(job: Mapping[str, Any], name: str, default: int | None, *, least: int | None = None) -> int:
+    value = job.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Unusable(f"{name} is no whole number: {value!r}")
+    if least is not None and value < least:
+        raise Unusable(f"{name} is {value}, not at least {least}")
+    return value
+
+
+def _text(job: Mapping[str, Any], name: str, default: str) -> str:
+    value = job.get(name, default)
+    if not isinstance(value, str):
+        raise Unusable(f"{name} is no text: {value!r}")
+    return value
+
+
+def _preemptible(job: Mapping[str, Any]) -> bool:
+    value = job.get("preemptible", True)
+    if not isinstance(value, bool):
+        raise Unusable(f"preemptible is neither true nor false: {value!r}")
+    return value
+
+
+def header(quotas: Mapping[str, Mapping[str, int]] | None = None) -> str:
+    """The first line of such a file."""
+    return json.dumps({"format": "muster", "version": VERSION, **({"quotas": quotas} if quotas else {})})

@@ -1,0 +1,50 @@
+"""Microsoft's Philly trace as Sia's authors cut it: one line a job, with its run time but without its end.
+
+Source: Jeon et al., ATC 2019, filtered for Jayaram Subramanya et al. (Sia), SOSP 2023: 93 % of the jobs have one GPU,
+where the full trace has 1.93 in the mean. Times are the cluster's local ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from sys import intern
+
+from scheduler.sim.readers import Format, Peer
+from scheduler.sim.readers.options import ReadOptions
+from scheduler.sim.readers.source import Draft, Source, amount, gpu_count, has_columns, moment
+from scheduler.sim.trace import Trace
+from scheduler.sim.work import FixedWork
+
+_COLUMNS = ("timestamp", "duration", "num_gpus", "cluster")
+
+FORMAT = Format(
+    name="philly_csv",
+    sentence="Philly as cut for Sia: submission, run time, GPUs and virtual cluster, one line a job.",
+    files=("philly*.csv",),
+    sniff=has_columns(*_COLUMNS),
+    peer=Peer(
+        source="Sia's simulator",
+        round_s=60.0,
+        restart_s=30.0,
+        policies={"sia": {"p": -0.5, "queue_penalty": 1.1, "allocation_penalty": 0.01}},
+    ),
+)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """The jobs of such a file."""
+    source = Source(path, options)
+    source.add_each(source.table(_COLUMNS), _draft)
+    return source.trace()
+
+
+def _draft(row: Sequence[str]) -> Draft:
+    submitted, duration, gpus, vc = row
+    return {
+        "name": "philly",
+        "submitted_s": moment(submitted, "timestamp"),
+        "gpus": gpu_count(gpus),
+        "work": FixedWork(amount(duration, "duration")),
+        "vc": intern(vc),
+    }

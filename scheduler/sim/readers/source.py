@@ -1,0 +1,283 @@
+"""A trace's file line by line, what is wrong with a value, and the jobs that come of it.
+
+Nothing here keeps the file: a line becomes a draft of a job, the drafts are sorted, and each is replaced by its job.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import IO, Required, TypedDict, TypeVar
+
+from scheduler.sim.readers.options import ReadOptions
+from scheduler.sim.trace import BadLine, Trace, TraceError, TraceJob
+from scheduler.sim.work import Work
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SNIFFED = 4  # lines
+_LONGEST_LINE = 4 * 1024 * 1024  # characters
+
+Row = TypeVar("Row")
+
+
+class Unusable(ValueError):
+    """A job that cannot be used; the message says why."""
+
+
+class LeftOut(Exception):
+    """A job that its format allows and that the simulator has no use for; the message says why in a few words."""
+
+
+class Draft(TypedDict, total=False):
+    """The fields of a `TraceJob` before its number and its place in time are known."""
+
+    name: Required[str]
+    submitted_s: Required[float]  # in the trace's own time
+    gpus: Required[int]
+    work: Required[Work]
+    vc: str
+    owner: str
+    gpu_type: str | None
+    nodes: int
+    split: bool
+    max_gpus: int
+    cpus: int
+    memory_mib: int
+    priority: int
+    weight: float
+    preemptible: bool
+    checkpoints: bool
+    time_limit_s: float | None
+    model: str
+    gpu_share: float
+    status: str
+    mode: str
+    deadline_s: float | None
+    waited_s: float | None
+
+
+class Source:
+    """One file while it is read: its lines, what was left out so far, and the drafts of its jobs."""
+
+    def __init__(self, path: Path, options: ReadOptions, *, ordered: bool = False) -> None:
+        self.path, self.options, self._ordered = path, options, ordered
+        self._drafts: list[Draft] = []
+        self._skipped: list[BadLine] = []
+        self._left_out: Counter[str] = Counter()
+        self._latest_s = -math.inf
+
+    def error(self, line: int, reason: object) -> TraceError:
+        """The error that says where and why."""
+        return TraceError(f"{self.path.name}, line {line}: {reason}")
+
+    def bad(self, line: int, reason: object) -> None:
+        """Refuse the line, or note it when bad lines are to be skipped."""
+        if not self.options.skip_bad:
+            raise self.error(line, reason)
+        self._skipped.append(BadLine(line, str(reason)))
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The number and text of each line that is not blank."""
+        with opened(self.path) as file:
+            number = 0
+            while text := file.readline(_LONGEST_LINE):
+                number += 1
+                if len(text) == _LONGEST_LINE and not text.endswith("\n"):
+                    raise self.error(number, f"longer than {_LONGEST_LINE} characters")
+                if not text.isspace():
+                    yield number, text.rstrip("\r\n")
+
+    def add_each(self, rows: Iterator[tuple[int, Row]], draft: Callable[[Row], Draft]) -> None:
+        """Take a job from each row."""
+        for line, row in rows:
+            self.add(line, row, draft)
+
+    def add(self, line: int, row: Row, draft: Callable[[Row], Draft]) -> None:
+        """Take a job from one row."""
+        try:
+            job = draft(row)
+            if self._ordered and job["submitted_s"] < self._latest_s:
+                raise Unusable(
+                    f"submitted at {job['submitted_s']:g} s, before the job above it; this format is in order"
+                )
+        except Unusable as error:
+            self.bad(line, error)
+        except LeftOut as reason:
+            self._left_out[str(reason)] += 1
+        else:
+            self._latest_s = job["submitted_s"]
+            self._drafts.append(job)
+
+    def table(
+        self, columns: Sequence[str], *, optional: Sequence[str] = (), delimiter: str = ","
+    ) -> Iterator[tuple[int, list[str]]]:
+        """The named columns of each row below a header, wherever they stand; an optional one that is not there is ''.
+
+        A value may be quoted, but not go on to the next line.
+        """
+        lines = self.lines()
+        number, text = next(lines, (1, ""))
+        try:
+            header = [name.strip().lower() for name in self._fields(text.lstrip("\ufeff"), delimiter)]
+        except Unusable as error:
+            raise self.error(number, error) from None
+        missing = [name for name in columns if name.lower() not in header]
+        if missing:
+            raise self.error(number, f"no column {missing[0]!r}")
+        if len(set(header)) != len(header):
+            raise self.error(number, "two columns have the same name")
+        places = [header.index(name.lower()) if name.lower() in header else -1 for name in (*columns, *optional)]
+        for line, content in lines:
+            try:
+                row = self._fields(content, delimiter)
+            except Unusable as error:
+                self.bad(line, error)
+                continue
+            if len(row) != len(header):
+                self.bad(line, f"{len(row)} columns where the header has {len(header)}")
+                continue
+            yield line, [row[place] if place >= 0 else "" for place in places]
+
+    def trace(self, quotas: dict[str, dict[str, int]] | None = None) -> Trace:
+        """The jobs in order, the first submitted at 0, and only those that the options want."""
+        drafts = self._drafts
+        if not drafts:
+            left = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
+            bad = f"{len(self._skipped)} bad lines" if self._skipped else ""
+            raise self.error(1, "no job that can be used" + "".join(f"; {each}" for each in (left, bad) if each))
+        drafts.sort(key=lambda draft: draft["submitted_s"])
+        start_s, end_s, limit = self.options.start_s, self.options.end_s, self.options.limit
+        zero = drafts[0]["submitted_s"] + start_s
+        if start_s > 0 or end_s < math.inf:
+            drafts = [draft for draft in drafts if 0 <= draft["submitted_s"] - zero < end_s - start_s]
+        if limit is not None:
+            del drafts[limit:]
+        drafts.reverse()  # so that each can be dropped when its job is made
+        jobs: list[TraceJob] = []
+        while drafts:
+            draft = drafts.pop()
+            draft["submitted_s"] -= zero
+            if draft.get("gpu_type") is None:
+                draft["gpu_type"] = self.options.gpu_type
+            jobs.append(TraceJob(id=len(jobs) + 1, **draft))
+        name = self.path.name.removesuffix(".gz")
+        return Trace(name, tuple(jobs), tuple(self._skipped), quotas or {}, dict(self._left_out))
+
+    @staticmethod
+    def _fields(text: str, delimiter: str) -> list[str]:
+        if '"' not in text:
+            return text.split(delimiter)
+        try:
+            return next(csv.reader([text], delimiter=delimiter, strict=True), [])
+        except csv.Error as error:
+            raise Unusable(f"broken quotes: {error}") from None
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """The text of the file, unzipped where it is gzipped; a file that cannot be read is a `TraceError`."""
+    try:
+        with path.open("rb") as raw:
+            zipped = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+        # Bytes that are no text spoil the value that they stand in, not the file.
+        if zipped:
+            with gzip.open(path, "rt", encoding="utf-8", errors="replace") as file:
+                yield file
+        else:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                yield file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(f"{path.name}: broken gzip file: {error}") from None
+    except OSError as error:
+        raise TraceError(f"{path.name}: {error.strerror}") from None
+
+
+def first_lines(path: Path) -> list[str]:
+    """The first lines that are not blank."""
+    with opened(path) as file:
+        head = (line.rstrip("\r\n") for line in iter(lambda: file.readline(_LONGEST_LINE), ""))
+        return list(islice((line for line in head if line.strip()), _SNIFFED))
+
+
+def has_columns(*names: str, delimiter: str = ",", exactly: bool = False) -> Callable[[Sequence[str]], bool]:
+    """A sniffer for files whose header has these columns, or just these."""
+
+    def sniff(lines: Sequence[str]) -> bool:
+        header = [name.strip().lower() for name in lines[0].lstrip("\ufeff").split(delimiter)] if lines else []
+        wanted = [name.lower() for name in names]
+        return header == wanted if exactly else set(wanted) <= set(header)
+
+    return sniff
+
+
+def number(text: str, what: str) -> float:
+    """The finite number in `text`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or "_" in text:
+        raise Unusable(f"{what} is no number: {text!r}")
+    return value
+
+
+def amount(text: str, what: str) -> float:
+    """The finite number in `text`, which must not be negative."""
+    value = number(text, what)
+    if value < 0:
+        raise Unusable(f"{what} is negative: {text}")
+    return value
+
+
+def whole(text: str, what: str) -> int:
+    """The whole number in `text`, which may be written as 8.0."""
+    value = number(text, what)
+    if value != int(value):
+        raise Unusable(f"{what} is no whole number: {text}")
+    return int(value)
+
+
+def gpu_count(text: str, what: str = "the number of GPUs") -> int:
+    """A number of GPUs, at least one."""
+    count = whole(text, what)
+    if count <= 0:
+        raise Unusable(f"{what} is {count}, not at least 1")
+    return count
+
+
+def some_gpus(text: str, what: str = "the number of GPUs") -> int:
+    """A number of GPUs where jobs without any are part of the trace; these are left out."""
+    if whole(text, what) == 0:
+        raise LeftOut("asks for no GPU")
+    return gpu_count(text, what)
+
+
+def moment(text: str, what: str) -> float:
+    """Seconds since 1970 of a date and time; one without a time zone is taken as UTC.
+
+    So an hour that a clock change adds to or takes from the trace's local time is not seen.
+    """
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise Unusable(f"{what} is no date and time: {text!r}") from None
+    return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH).total_seconds()
+
+
+def is_nothing(text: str) -> bool:
+    """Whether the value is one of the words for not having one."""
+    return text.strip().lower() in {"", "none", "null", "nan", "nat", "unknown", "n/a"}
+
+
+def per_gpu(total: float, gpus: int) -> int:
+    """A job's part for each of its GPUs, rounded up."""
+    return math.ceil(total / gpus - 1e-9)

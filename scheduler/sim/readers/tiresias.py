@@ -1,0 +1,48 @@
+"""The traces of Tiresias's simulator: one line a job, with its GPUs, submission and run time.
+
+Source: Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, and its artifact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from sys import intern
+
+from scheduler.sim.readers import Format, Peer
+from scheduler.sim.readers.options import ReadOptions
+from scheduler.sim.readers.source import Draft, Source, amount, gpu_count, has_columns
+from scheduler.sim.trace import Trace
+from scheduler.sim.work import FixedWork
+
+_COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
+
+FORMAT = Format(
+    name="tiresias",
+    sentence="Tiresias's traces: GPUs, submission, model and run time, one line a job.",
+    files=("*_job.csv",),
+    sniff=has_columns(*_COLUMNS, exactly=True),
+    peer=Peer(
+        source="Tiresias's simulator: decides at events, and a restart costs nothing",
+        cluster="GPU:60x4",
+        policies={"tiresias": {"thresholds_gpu_s": (3250.0, 7200.0, 18_000.0), "promote_knob": 0.0}},
+    ),
+)
+
+
+def read(path: Path, options: ReadOptions) -> Trace:
+    """The jobs of such a file."""
+    source = Source(path, options)
+
+    def draft(row: Sequence[str]) -> Draft:
+        name, gpus, submitted, _, model, duration, _ = row
+        return {
+            "name": name,
+            "submitted_s": amount(submitted, "submit_time") * options.unit_s,
+            "gpus": gpu_count(gpus),
+            "work": FixedWork(amount(duration, "duration") * options.unit_s),
+            "model": intern(model),
+        }
+
+    source.add_each(source.table(_COLUMNS), draft)
+    return source.trace()
