@@ -48,6 +48,14 @@ class FreeNode:
             return sum(map(len, self.gpus.values()))
         return len(self.gpus.get(gpu_type, ()))
 
+    def fits(self, demand: Demand) -> bool:
+        """Whether the node can host one rank of a demand that is not split."""
+        return (
+            self.cpus >= demand.cpus
+            and self.memory_mib >= demand.memory_mib
+            and self.count(demand.gpu_type) >= demand.gpus
+        )
+
     def room(self, demand: Demand) -> int:
         """How many GPUs of a split demand the node can host, CPUs and memory considered."""
         gpus = self.count(demand.gpu_type)

@@ -1,0 +1,90 @@
+"""Which nodes spreading gives to a gang, and to a lot that may be split."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+
+from scheduler.model import Level, Node, Running
+from scheduler.placement.free import Demand, Free
+from scheduler.placement.spread.placement import Spread
+from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
+
+
+def gang(gpus: int, nodes: int = 1, within: Level = Level.ANY, cpus: int = 1) -> Demand:
+    return Demand("A100" if gpus else None, gpus, nodes, cpus, 1024, within=within)
+
+
+def lot(gpus: int, within: Level = Level.ANY, cpus: int = 0) -> Demand:
+    return Demand("A100", gpus, 1, cpus, 0, split=True, within=within)
+
+
+def using(node_id: int, gpus: int, cpus: int = 1) -> Running:
+    return make_running(make_share(node_id, range(gpus), cpus=cpus), attempt_id=node_id)
+
+
+def nodes(*racks: str) -> tuple[Node, ...]:
+    return tuple(make_node(index, rack=rack) for index, rack in enumerate(racks, start=1))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A demand on a pool, and what it gets: (node id, GPUs) by rank."""
+
+    expected: list[tuple[int, int]] | None
+    demand: Demand
+    nodes: tuple[Node, ...]
+    running: tuple[Running, ...] = ()
+    avoid: Iterable[int] = ()
+
+
+CASES = {
+    "one node: the emptiest": Case([(2, 2)], gang(2), nodes("a", "a"), (using(1, 1),)),
+    "one node: of equals, the smallest id": Case([(1, 2)], gang(2), nodes("a", "a")),
+    "one node: rather a full one than one to avoid": Case([(2, 2)], gang(2), nodes("a", "a"), (using(2, 6),), [1]),
+    "one node: the avoided one when no other fits": Case([(1, 2)], gang(2), nodes("a", "a"), (using(2, 7),), [1]),
+    "one node: the emptiest with the CPUs as well": Case(
+        [(2, 2)], gang(2, cpus=9), nodes("a", "a"), (using(1, 1, 60), using(2, 2))
+    ),
+    "two nodes: two racks before emptier nodes": Case(
+        [(1, 2), (3, 2)], gang(2, 2), nodes("a", "a", "b"), (using(3, 5),)
+    ),
+    "three nodes: two racks, and the emptiest of the rest": Case(
+        [(1, 2), (4, 2), (3, 2)], gang(2, 3), nodes("a", "a", "a", "b"), (using(2, 1),)
+    ),
+    "two nodes: one rack with none to avoid before two racks": Case(
+        [(1, 2), (2, 2)], gang(2, 2), nodes("a", "a", "b"), avoid=[3]
+    ),
+    "two nodes: no more to avoid than it takes": Case([(2, 2), (1, 2)], gang(2, 2), nodes("a", "b"), avoid=[1]),
+    "two nodes within a rack: the rack of the emptiest node": Case(
+        [(3, 2), (4, 2)], gang(2, 2, Level.RACK), nodes("a", "a", "b", "b"), (using(1, 1), using(2, 1))
+    ),
+    "two nodes within a rack: none is large enough": Case(None, gang(2, 2, Level.RACK), nodes("a", "b")),
+    "two nodes within one node: never": Case(None, gang(2, 2, Level.NODE), nodes("a", "a")),
+    "no GPUs: where the most are free": Case([(2, 0)], gang(0), nodes("a", "a"), (using(1, 1),)),
+    "no GPUs: a node that has none will do": Case([(1, 0)], gang(0), (make_node(1, gpus=0),)),
+    "a lot: all that the emptiest has, then the next": Case(
+        [(3, 8), (1, 4)], lot(12), nodes("a", "a", "b"), (using(1, 2), using(2, 3))
+    ),
+    "a lot: of equals, the smallest id": Case([(1, 8), (2, 2)], lot(10), nodes("b", "a", "a")),
+    "a lot: avoided nodes last": Case([(2, 4), (1, 2)], lot(6), nodes("a", "a"), (using(2, 4),), [1]),
+    "a lot: as much as there are CPUs for": Case([(1, 3), (2, 5)], lot(8, cpus=8), nodes("a", "a"), (using(1, 0, 40),)),
+    "a lot within a node: the emptiest": Case([(2, 5)], lot(5, Level.NODE), nodes("a", "a"), (using(1, 1),)),
+    "a lot within a node: none has room": Case(None, lot(9, Level.NODE), nodes("a", "a")),
+    "a lot within a rack: the rack of the emptiest node": Case(
+        [(2, 8), (3, 1)], lot(9, Level.RACK), nodes("a", "b", "b", "a"), (using(1, 1), using(3, 4), using(4, 1))
+    ),
+    "a lot within a rack: the next rack when the first has too few": Case(
+        [(2, 7), (3, 7)], lot(14, Level.RACK), nodes("a", "b", "b"), (using(2, 1), using(3, 1))
+    ),
+    "a lot within a rack: none has room": Case(None, lot(9, Level.RACK), nodes("a", "b")),
+    "a lot: too few are free": Case(None, lot(17), nodes("a", "b")),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_spreading_chooses(case: Case) -> None:
+    free = Free(make_snapshot(nodes=case.nodes, running=case.running))
+    allocations = Spread().place(free, case.demand, tuple(case.avoid))
+    got = None if allocations is None else [(share.node_id, len(share.gpu_ids)) for share in allocations]
+    assert got == case.expected
