@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scheduler.sim.trace import Trace
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(MiB|GiB|TiB)")
+_MIB = {"MiB": 1, "GiB": 1024, "TiB": 1024**2}
+_BY_GPU_TIME = "by-gpu-time"
 
 
 class ClusterError(ValueError):
@@ -27,6 +39,9 @@ class ClusterSpec:
     """All groups of nodes; the order gives the nodes their ids."""
 
     groups: tuple[NodeGroup, ...]
+    quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # vc -> GPU type -> GPUs
+    shares: Mapping[str, float] = field(default_factory=dict)  # vc -> weight of its part of every GPU type
+    by_gpu_time: bool = False  # virtual clusters get the part that they have of the trace's GPU time
 
     @property
     def gpus(self) -> dict[str, int]:
@@ -36,6 +51,22 @@ class ClusterSpec:
             totals[group.gpu_type] = totals.get(group.gpu_type, 0) + group.nodes * group.gpus
         return totals
 
+    def quotas_for(self, trace: Trace) -> Mapping[str, Mapping[str, int]]:
+        """GPUs by virtual cluster and type for this trace: what the cluster says, else what the trace says.
+
+        Empty when neither says anything. Raises `ClusterError` when the cluster gives no quota to a virtual cluster
+        that has jobs in the trace.
+        """
+        if self.by_gpu_time:
+            return quotas_by_share(self, gpu_time_by_vc(trace))
+        quotas = quotas_by_share(self, self.shares) if self.shares else self.quotas
+        if not quotas:
+            return trace.quotas
+        without = sorted({job.vc for job in trace.jobs} - quotas.keys())
+        if without:
+            raise ClusterError(f"cluster: no quota for virtual cluster {without[0]!r} of trace {trace.name}")
+        return quotas
+
 
 def parse_cluster(text: str) -> ClusterSpec:
     """The cluster that `TYPE:NODESxGPUS[,…]` describes."""
@@ -43,7 +74,133 @@ def parse_cluster(text: str) -> ClusterSpec:
     for part in text.split(","):
         gpu_type, colon, size = part.strip().partition(":")
         nodes, times, gpus = size.partition("x")
-        if not (gpu_type and colon and times and nodes.isdigit() and gpus.isdigit() and int(nodes) and int(gpus)):
+        if not (gpu_type and colon and times and nodes.isdecimal() and gpus.isdecimal() and int(nodes) and int(gpus)):
             raise ClusterError(f"cluster: {part!r} is not TYPE:NODESxGPUS, such as V100:2x4")
         groups.append(NodeGroup(gpu_type=gpu_type, nodes=int(nodes), gpus=int(gpus)))
     return ClusterSpec(tuple(groups))
+
+
+def load_cluster(text: str) -> ClusterSpec:
+    """The cluster of a YAML file when `text` ends as the name of one does, else the one that it describes itself."""
+    return read_cluster(Path(text)) if text.endswith((".yaml", ".yml")) else parse_cluster(text)
+
+
+def read_cluster(path: Path) -> ClusterSpec:
+    """The cluster that a YAML file describes; docs/simulator-formats.md says how.
+
+    Raises `ClusterError` with the file and the part that is wrong.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ClusterError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ClusterError(f"{path}: not YAML: {error}") from None
+    try:
+        return _cluster(data)
+    except ClusterError as error:
+        raise ClusterError(f"{path}: {error}") from None
+
+
+def gpu_time_by_vc(trace: Trace) -> Mapping[str, float]:
+    """GPU-seconds that the jobs of each virtual cluster would take alone."""
+    totals: dict[str, float] = {}
+    for job in trace.jobs:
+        totals[job.vc] = totals.get(job.vc, 0.0) + job.gpus * job.work.alone_s()
+    return totals
+
+
+def quotas_by_share(cluster: ClusterSpec, shares: Mapping[str, float]) -> Mapping[str, Mapping[str, int]]:
+    """Every GPU of the cluster dealt out by these weights, each type by itself, whole GPUs by largest remainder.
+
+    What two remainders of equal size leave goes to the name that sorts first.
+    """
+    total = sum(shares.values())
+    if not total > 0 or min(shares.values()) < 0 or total == float("inf"):
+        raise ClusterError(f"the shares of the virtual clusters cannot be dealt out: {dict(shares)}")
+    quotas: dict[str, dict[str, int]] = {name: {} for name in sorted(shares)}
+    for gpu_type, gpus in cluster.gpus.items():
+        exact = {name: gpus * shares[name] / total for name in quotas}
+        for name, part in exact.items():
+            quotas[name][gpu_type] = int(part)
+        left = gpus - sum(int(part) for part in exact.values())
+        for name in sorted(exact, key=lambda name: (int(exact[name]) - exact[name], name))[:left]:
+            quotas[name][gpu_type] += 1
+    return quotas
+
+
+def _cluster(data: object) -> ClusterSpec:
+    top = _mapping(data, "the file", {"groups", "vcs"})
+    groups = top.get("groups")
+    if not isinstance(groups, list) or not groups:
+        raise ClusterError("groups is not a list of at least one group of nodes")
+    cluster = ClusterSpec(tuple(_group(each, f"groups[{index}]") for index, each in enumerate(groups)))
+    vcs = top.get("vcs")
+    if vcs is None:
+        return cluster
+    if vcs == _BY_GPU_TIME:
+        return replace(cluster, by_gpu_time=True)
+    if not isinstance(vcs, dict) or not vcs:
+        raise ClusterError(f"vcs is neither {_BY_GPU_TIME!r} nor quotas or shares by name")
+    if all(isinstance(value, dict) for value in vcs.values()):
+        return replace(cluster, quotas=_quotas(vcs, cluster.gpus))
+    for name, value in vcs.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise ClusterError(f"vcs.{name} is neither a share above 0 nor GPUs by type, as all have to be: {value!r}")
+    return replace(cluster, shares={str(name): float(value) for name, value in vcs.items()})
+
+
+def _group(data: object, where: str) -> NodeGroup:
+    group = _mapping(data, where, {"type", "nodes", "gpus", "cpus", "memory", "gpu_memory", "per_rack"})
+    gpu_type = group.get("type")
+    if not isinstance(gpu_type, str) or not gpu_type:
+        raise ClusterError(f"{where}.type is no name of a GPU type: {gpu_type!r}")
+    defaults = {each.name: each.default for each in fields(NodeGroup)}
+    return NodeGroup(
+        gpu_type=gpu_type,
+        nodes=_whole(group.get("nodes"), f"{where}.nodes", least=1),
+        gpus=_whole(group.get("gpus"), f"{where}.gpus", least=1),
+        cpus=_whole(group.get("cpus", 0), f"{where}.cpus"),
+        memory_mib=_mib(group.get("memory", 0), f"{where}.memory"),
+        gpu_memory_mib=_mib(group.get("gpu_memory", defaults["gpu_memory_mib"]), f"{where}.gpu_memory"),
+        per_rack=_whole(group.get("per_rack", 0), f"{where}.per_rack"),
+    )
+
+
+def _quotas(vcs: Mapping[object, Mapping[object, object]], gpus: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    quotas: dict[str, dict[str, int]] = {}
+    for name, types in vcs.items():
+        for gpu_type in types:
+            if gpu_type not in gpus:
+                raise ClusterError(f"vcs.{name}: the cluster has no {gpu_type!r}; it has {', '.join(gpus)}")
+        quotas[str(name)] = {str(kind): _whole(count, f"vcs.{name}.{kind}") for kind, count in types.items()}
+    for gpu_type, there in gpus.items():
+        given = sum(types.get(gpu_type, 0) for types in quotas.values())
+        if given > there:
+            raise ClusterError(f"vcs: {given} {gpu_type} given away, and the cluster has {there}")
+    return quotas
+
+
+def _mapping(data: object, where: str, known: set[str]) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ClusterError(f"{where} is no mapping")
+    unknown = sorted(str(key) for key in data if key not in known)
+    if unknown:
+        raise ClusterError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    return data
+
+
+def _whole(value: object, where: str, *, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ClusterError(f"{where} is no whole number of at least {least}: {value!r}")
+    return value
+
+
+def _mib(value: object, where: str) -> int:
+    """Mebibytes of a plain number of them, or of a text such as `256GiB`."""
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is None:
+            raise ClusterError(f"{where} is no size such as 256GiB: {value!r}")
+        return int(float(match[1]) * _MIB[match[2]])
+    return _whole(value, where)

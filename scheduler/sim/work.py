@@ -29,6 +29,10 @@ class Work(Protocol):
         """What a perfect predictor would say is left, in seconds on the GPUs that the job asks for."""
         ...
 
+    def alone_s(self) -> float:
+        """How long all of it takes in an empty cluster on the GPUs that the job asks for, without any restart."""
+        ...
+
     def speeds(self) -> tuple[float, ...]:
         """The speed on 1, 2, 3 … GPUs of the reference type relative to one; empty when the size is fixed."""
         ...
@@ -53,6 +57,10 @@ class FixedWork:
     def remaining_s(self, done: float) -> float:
         """See `Work`."""
         return self.duration_s - done
+
+    def alone_s(self) -> float:
+        """See `Work`; on the reference GPUs."""
+        return self.duration_s
 
     def speeds(self) -> tuple[float, ...]:
         """See `Work`."""
@@ -90,6 +98,10 @@ class StepsWork:
         """See `Work`; on GPUs of the reference type."""
         rate = max(self.rates.values(), default=0.0) if self.reference is None else self.rates.get(self.reference, 0.0)
         return (self.steps - done) / rate if rate > 0 else float("inf")
+
+    def alone_s(self) -> float:
+        """See `Work`; on GPUs of the reference type."""
+        return self.remaining_s(0.0)
 
     def speeds(self) -> tuple[float, ...]:
         """See `Work`."""

@@ -123,9 +123,9 @@ class Application:
     def _between(self, table: Floats, batch: int) -> Floats:
         # As numpy's interp for each epoch, and all epochs at once.
         if batch <= self.batches[0]:
-            return table[0]
+            return np.asarray(table[0])
         if batch >= self.batches[-1]:
-            return table[-1]
+            return np.asarray(table[-1])
         above = bisect_right(self.batches, batch)
         low, high = self.batches[above - 1], self.batches[above]
         return np.asarray((table[above] - table[above - 1]) / (high - low) * (batch - low) + table[above - 1])

@@ -81,6 +81,10 @@ class PolluxWork:
         """See `Work`; by whole epochs: `iterations_left` times the seconds of an iteration on the GPUs asked for."""
         return self.iterations_left(done) * self.seconds_per_iteration(self.gpus)
 
+    def alone_s(self) -> float:
+        """See `Work`; on nodes of four GPUs, in seconds and not by whole epochs."""
+        return self.seconds_left(0.0, "", _filled(self.gpus), 1.0)
+
     def remaining_on_one_s(self, done: float) -> float:
         """The same on one GPU; equals `remaining_s` times the asked size's speed in `speeds`."""
         return self.iterations_left(done) * self.seconds_per_iteration(1)
@@ -103,8 +107,7 @@ class PolluxWork:
         iteration = self.application.iteration(self.batch, gpus)
         if iteration is None:
             return math.inf
-        layout = (_NODE_GPUS,) * (gpus // _NODE_GPUS) + ((gpus % _NODE_GPUS,) if gpus % _NODE_GPUS else ())
-        times = self.application.times_s(layout, iteration.atomic)
+        times = self.application.times_s(_filled(gpus), iteration.atomic)
         if times is None:
             return math.inf
         step_s, sync_s = times
@@ -146,3 +149,8 @@ class PolluxWork:
             takes = whole / goodputs[epoch]
             left_s.append(left_s[-1] + (round(takes) if self.whole_seconds else takes))
         return _Pace(goodputs, left_s[::-1])
+
+
+def _filled(gpus: int) -> Layout:
+    """So many GPUs on as few nodes as can be."""
+    return (_NODE_GPUS,) * (gpus // _NODE_GPUS) + ((gpus % _NODE_GPUS,) if gpus % _NODE_GPUS else ())

@@ -22,6 +22,7 @@ from scheduler.sim.trace import BadLine, Trace, TraceError, TraceJob
 from scheduler.sim.work import Work
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH = _EPOCH.replace(tzinfo=None)
 _SNIFFED = 4  # lines
 _LONGEST_LINE = 4 * 1024 * 1024  # characters
 
@@ -270,7 +271,7 @@ def moment(text: str, what: str) -> float:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise Unusable(f"{what} is no date and time: {text!r}") from None
-    return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH).total_seconds()
+    return (when - (_EPOCH if when.tzinfo else _LOCAL_EPOCH)).total_seconds()
 
 
 def is_nothing(text: str) -> bool:
