@@ -40,7 +40,12 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One server; `why_not` says in a few words why it is not `schedulable`, and is empty when it is."""
+    """One server; `why_not` says in a few words why it is not `schedulable`, and is empty when it is.
+
+    `links[a][b]` scores how close GPU index a is to GPU index b, larger is closer: any measure that is the same for the
+    whole node, such as the number of NVLinks between them, or below that the level of PCIe at which they meet. Empty
+    when nobody knows. `strikes` counts the failures blamed on the node, decayed by age until now.
+    """
 
     id: int
     name: str
@@ -51,6 +56,8 @@ class Node:
     schedulable: bool
     why_not: str
     gpus: tuple[Gpu, ...]
+    links: tuple[tuple[int, ...], ...] = ()
+    strikes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
