@@ -78,11 +78,13 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "number": (int, float),
     "string": (str,),
     "null": (type(None),),
+    "array": (list, tuple),
 }
 _RULES: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "minimum": (lambda value, limit: value >= limit, "must be at least"),
     "maximum": (lambda value, limit: value <= limit, "must be at most"),
     "enum": (lambda value, choices: value in choices, "must be one of"),
+    "minItems": (lambda value, least: len(value) >= least, "must have at least as many items as"),
 }
 _PROSE = frozenset({"title", "description", "default"})
 
@@ -103,6 +105,10 @@ def _check_value(name: str, rules: Mapping[str, Any], value: object) -> None:
         raise ConfigError(f"{name} must be {' or '.join(kinds)}, not {value!r}")
     for keyword, operand in rules.items():
         if keyword == "type" or keyword in _PROSE:
+            continue
+        if keyword == "items":
+            for position, item in enumerate(value if isinstance(value, list | tuple) else ()):
+                _check_value(f"{name}[{position}]", operand, item)
             continue
         if keyword not in _RULES:
             raise ConfigError(f"{name}: the schema uses {keyword!r}, which this check does not know")
