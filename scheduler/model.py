@@ -115,7 +115,7 @@ class Job:
     checkpoints: bool = False
     ran_s: float = 0.0  # with GPUs, in the attempts that have ended
     requeued_at: float = 0.0  # when it last went back to the queue
-    expected_s: float | None = None  # predicted run time from the first start to the end, on what it asks for
+    expected_s: float | None = None  # predicted run time from the first start to the end, on the `gpus` it asks for
     remaining_s: float | None = None  # of which is left, when the last attempt ended
     utilization: float | None = None  # of each of its GPUs, 0 to 1
     gpu_memory_mib: int | None = None  # that it needs of each of its GPUs
@@ -130,6 +130,13 @@ class Job:
     def waiting_since(self) -> float:
         """When its present wait began; a back-off is no waiting."""
         return max(self.submitted_at, self.requeued_at, self.eligible_at)
+
+    def speed_on(self, gpus: int) -> float:
+        """The predicted speed on so many GPUs relative to what it asks for; beyond the predictions it grows no more."""
+        if not self.speeds:
+            return 1.0
+        last = len(self.speeds)
+        return self.speeds[min(max(gpus, 1), last) - 1] / self.speeds[min(max(self.gpus, 1), last) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +189,14 @@ class Running:
         return self.job.ran_s + max(0.0, now - self.placed_at)
 
     def remaining_s(self, now: float) -> float | None:
-        """Predicted seconds that are left; a prediction that was too short leaves nothing, not less."""
+        """Predicted seconds that are left on what the job asks for, at the speed of what it holds.
+
+        A prediction that was too short leaves nothing, not less.
+        """
         if self.job.remaining_s is None:
             return None
-        return max(0.0, self.job.remaining_s - (now - self.placed_at))
+        speed = self.job.speed_on(self.gpus) if self.job.speeds else 1.0
+        return max(0.0, self.job.remaining_s - speed * max(0.0, now - self.placed_at))
 
 
 @dataclass(frozen=True, slots=True)

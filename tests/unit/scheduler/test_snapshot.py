@@ -101,3 +101,23 @@ def test_applying_a_plan_leaves_the_old_snapshot_as_it_was() -> None:
     assert apply(WORLD, PLAN).holder_of_gpu.keys() == {100, 101, 104, 205}
     assert WORLD.holder_of_gpu.keys() == {100, 101, 205}
     assert snapshot_to_dict(WORLD) == before
+
+
+LEFT: dict[str, tuple[dict[str, Any], tuple[int, ...], float | None]] = {
+    "a job of which nobody knows": ({}, (0,), None),
+    "a job of one size": ({"remaining_s": 100.0}, (0, 1), 40.0),
+    "more than predicted was done": ({"remaining_s": 50.0}, (0,), 0.0),
+    "on as many GPUs as it asks for": ({"remaining_s": 100.0, "gpus": 2, "speeds": (1.0, 1.5, 1.8)}, (0, 1), 40.0),
+    "on fewer": ({"remaining_s": 100.0, "gpus": 2, "speeds": (1.0, 1.5, 1.8)}, (0,), 60.0),
+    "on more": ({"remaining_s": 100.0, "gpus": 2, "speeds": (1.0, 1.5, 1.8)}, (0, 1, 2), 28.0),
+    "on more than predictions go": ({"remaining_s": 100.0, "gpus": 2, "speeds": (1.0, 1.5)}, (0, 1, 2), 40.0),
+}
+
+
+@pytest.mark.parametrize(("fields", "indexes", "expected"), LEFT.values(), ids=LEFT)
+def test_what_is_left_shrinks_at_the_speed_of_the_present_size(
+    fields: dict[str, Any], indexes: tuple[int, ...], expected: float | None
+) -> None:
+    run = make_running(make_share(1, indexes), job=make_job(1, **fields))  # since a minute
+    left_s = run.remaining_s(NOW)
+    assert left_s == (expected if expected is None else pytest.approx(expected))

@@ -1,0 +1,301 @@
+"""Greedy marginal gain; docs/policies/optimus.md says what it optimises and what its parameters cost."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.guard import Usage
+from scheduler.lifecycle import HoldReason
+from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.placement.split import cut
+from scheduler.plan import Denial
+from scheduler.scratch import Scratch, not_yet
+
+
+@dataclass(frozen=True, slots=True)
+class Optimus:
+    """Sizes all jobs of the pool anew: one GPU for each, then one at a time where it saves the most time.
+
+    Source: Peng et al., Optimus (EuroSys 2018), §4.1, as the baseline of Pollux (OSDI 2021), §5.2, has it.
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "min_gain_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 0,
+                "description": "A job gets one more GPU only if that saves more than this many seconds.",
+            },
+            "restart_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 0,
+                "description": "What a resize costs a job: one that runs grows only if that saves more than this.",
+            },
+            "every_s": {
+                "type": ["number", "null"],
+                "minimum": 1,
+                "default": 60,
+                "description": "How often sizes are looked at again though nothing happened; null: never.",
+            },
+        },
+        "additionalProperties": False,
+    }
+
+    min_gain_s: float = 0
+    restart_s: float = 0
+    every_s: float | None = 60
+
+    def waiting_key(self, job: Job) -> Key:
+        """By priority, then submission: the order of the first GPUs, and of equals."""
+        return (-job.priority, job.submitted_at)
+
+    def order(self, view: View) -> Iterable[Job]:
+        """See `Policy`."""
+        return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """The next multiple of `every_s`, the same for all jobs, for one that runs and could have another size."""
+        if self.every_s is None or run is None or not _elastic(job):
+            return None
+        return (math.floor(now / self.every_s) + 1) * self.every_s
+
+    def serve(self, scratch: Scratch) -> None:
+        """See `Policy`.
+
+        1. Those that take part, in order: who runs and may be preempted, and who may start.
+        2. How many GPUs each of them gets.
+        3. Whose size does not change stays; the others make room, and are placed anew, the smallest first.
+        """
+        entrants = sorted(_entrants(scratch), key=lambda one: (self.waiting_key(one.job), one.job.id))
+        self._size(scratch, entrants)
+        if self.restart_s > 0:
+            _settle_for_less(entrants, self.restart_s)
+        _carry_out(scratch, entrants)
+
+    def _size(self, scratch: Scratch, entrants: list[_Entrant]) -> None:
+        """Give each entrant its number of GPUs.
+
+        1. One GPU each, or the one size of a job that has no other, in order, while there are any.
+        2. The one whose next GPU saves the most time gets it, the first in order among equals, until no GPU is left,
+           or none saves anything.
+        """
+        ledger = _Ledger(scratch, entrants)
+        gains: list[tuple[float, int]] = []
+        for position, one in enumerate(entrants):
+            ledger.settle_type(one)
+            if ledger.grant(one, one.first):
+                self._offer(gains, one, position)
+        while gains:
+            _, position = heapq.heappop(gains)
+            if ledger.grant(entrants[position], 1):
+                self._offer(gains, entrants[position], position)
+
+    def _offer(self, gains: list[tuple[float, int]], one: _Entrant, position: int) -> None:
+        if one.size < one.most:
+            gain = one.seconds_on(one.size) - one.seconds_on(one.size + 1)
+            if gain > self.min_gain_s:
+                heapq.heappush(gains, (-gain, position))
+
+
+@dataclass(slots=True)
+class _Entrant:
+    """A job that takes part, and the size that it gets."""
+
+    job: Job
+    run: Running | None
+    left_s: float | None  # on what the job asks for; None: nobody knows
+    kind: str | None  # the type of its GPUs; None: not chosen yet, or none at all
+    size: int = 0  # GPUs
+    goes: bool = False  # whether it gets anything at all
+
+    @property
+    def has(self) -> int:
+        """GPUs that it holds."""
+        return self.run.gpus if self.run is not None else 0
+
+    @property
+    def sizable(self) -> bool:
+        """Whether its size is for the policy to choose; without a prediction, it gets what it asks for."""
+        return self.left_s is not None and _elastic(self.job)
+
+    @property
+    def first(self) -> int:
+        """The size with which it begins."""
+        return 1 if self.sizable else self.job.gpus_total
+
+    @property
+    def most(self) -> int:
+        """The size beyond which it does not go."""
+        return min(self.job.max_gpus, len(self.job.speeds)) if self.sizable else self.first
+
+    def seconds_on(self, gpus: int) -> float:
+        """How long the rest takes on so many GPUs."""
+        return (self.left_s or 0.0) / self.job.speed_on(gpus)
+
+
+class _Ledger:
+    """What is left to hand out: the GPUs of each type that are free or held by entrants, and what guards admit."""
+
+    def __init__(self, scratch: Scratch, entrants: Iterable[_Entrant]) -> None:
+        self._scratch = scratch
+        self._usage = Usage(scratch.board.usage)
+        self._left = Counter({kind: scratch.board.free.gpus(kind) for kind in scratch.board.capacity.types})
+        for one in entrants:
+            if one.run is not None and one.kind is not None:
+                self._left[one.kind] += one.has
+                self._usage[one.job.vc_id, one.kind] -= one.has
+
+    def settle_type(self, one: _Entrant) -> None:
+        """Choose the type with the most GPUs left for a job that takes any."""
+        if one.kind is None and one.job.gpus and self._left:
+            one.kind = max(sorted(self._left), key=self._left.__getitem__)
+
+    def grant(self, one: _Entrant, gpus: int) -> bool:
+        """Whether the entrant may have so many more; if so, it has them."""
+        scratch, kind = self._scratch, one.kind
+        if kind is None:
+            if one.job.gpus:
+                return False
+            one.goes = scratch.guard.admit(scratch.view, self._usage, one.job, None, 0) is None
+            return one.goes
+        demand = scratch.demands(one.job, one.size + gpus if one.sizable else None)[0]._replace(gpu_type=kind)
+        if self._left[kind] < gpus or scratch.board.capacity.infeasible(demand) is not None:
+            return False
+        if scratch.guard.admit(scratch.view, self._usage, one.job, kind, gpus) is not None:
+            return False
+        self._left[kind] -= gpus
+        self._usage[one.job.vc_id, kind] += gpus
+        one.size, one.goes = one.size + gpus, True
+        return True
+
+
+def _elastic(job: Job) -> bool:
+    return job.split and job.max_gpus > 0 and bool(job.speeds)
+
+
+def _entrants(scratch: Scratch) -> Iterator[_Entrant]:
+    """The jobs that take part; what the others hold is not handed out."""
+    view, now = scratch.view, scratch.now
+    for run in view.running:
+        if run.job.preemptible and scratch.stays(run) and _in_service(scratch, run):
+            held = [scratch.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids]
+            yield _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
+    for job in view.waiting:
+        if job.id not in scratch.places and job.id not in scratch.kept and not_yet(job, now) is None:
+            yield _Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None)
+
+
+def _in_service(scratch: Scratch, run: Running) -> bool:
+    """Whether others could have what the job holds."""
+    return all(
+        scratch.board.free.node(share.node_id) is not None
+        and all(gpu_id in scratch.view.gpu_by_id and scratch.view.gpu_by_id[gpu_id].healthy for gpu_id in share.gpu_ids)
+        for share in run.allocations
+    )
+
+
+def _settle_for_less(entrants: list[_Entrant], restart_s: float) -> None:
+    """Take back what is not worth a restart.
+
+    1. A running job that would grow, but save no more than a restart takes, keeps its size.
+    2. With what that leaves over, jobs that should have shrunk keep theirs, those first that lose the least.
+    """
+    spare: Counter[str] = Counter()
+    for one in entrants:
+        if 0 < one.has < one.size and one.seconds_on(one.has) - one.seconds_on(one.size) <= restart_s:
+            spare[one.kind or ""] += one.size - one.has
+            one.size = one.has
+    for one in sorted((one for one in entrants if one.size < one.has), key=lambda one: one.has - one.size):
+        if one.has - one.size <= spare[one.kind or ""]:
+            spare[one.kind or ""] -= one.has - one.size
+            one.size = one.has
+
+
+def _carry_out(scratch: Scratch, entrants: list[_Entrant]) -> None:
+    """Place and preempt as the sizes say, as far as the limit of the cycle and the nodes let it."""
+    changed = [one for one in entrants if one.size != one.has or (one.run is None and one.goes)]
+    wanted = sorted((one for one in changed if one.goes), key=lambda one: one.size)
+    room = max(0, scratch.max_places - len(scratch.places))
+    for one in wanted[room:]:
+        scratch.too_late.add(one.job.id)
+    too_late = {one.job.id for one in wanted[room:]}
+    released = [one for one in changed if one.run is not None and one.job.id not in too_late]
+    for one in released:
+        if one.run is not None:
+            scratch.release(one.run)
+    takers: list[int] = []
+    for one in wanted[:room]:
+        allocations = _places(scratch, one)
+        if allocations is not None:
+            scratch.take(one.job, allocations)
+            takers.append(one.job.id)
+        elif one.run is None:
+            scratch.said[one.job.id] = _scattered(one)
+    _preempt(scratch, released, takers)
+    for one in entrants:
+        if one.run is None and not one.size and one.sizable:
+            scratch.said.setdefault(one.job.id, _nothing_left(one))
+
+
+def _places(scratch: Scratch, one: _Entrant) -> tuple[AllocationView, ...] | None:
+    """Where the job goes: onto the nodes with the most free GPUs if it may lie anywhere, else as its placement says."""
+    free, demands = scratch.board.free, scratch.demands(one.job, one.size if one.sizable else None)
+    demand = demands[0]._replace(gpu_type=one.kind)
+    if one.kind is not None and scratch.denied(one.job, demand) is not None:
+        return None  # somebody whose turn does not come in this cycle still has the quota that was meant for it
+    if not one.sizable or demand.within is not Level.ANY:
+        return scratch.placement.place(free, demand, one.job.avoid_nodes)
+    return cut(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
+
+
+def _preempt(scratch: Scratch, released: list[_Entrant], takers: list[int]) -> None:
+    """Stop those that were placed anew for themselves; of the others, those whose GPUs are gone, for who took them."""
+    taken_by = {
+        gpu_id: job_id for job_id in takers for share in scratch.places[job_id].allocations for gpu_id in share.gpu_ids
+    }
+    for one in reversed(released):
+        run = one.run
+        if run is None:
+            continue
+        if run.job.id in scratch.places:
+            scratch.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
+        elif _can_stay(scratch, one, run):
+            scratch.keep(run)
+        else:
+            held = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
+            taker = next((taken_by[gpu_id] for gpu_id in held if gpu_id in taken_by), takers[0] if takers else 0)
+            scratch.preempt(run, taker, "its GPUs go to jobs that are ahead of it")
+
+
+def _can_stay(scratch: Scratch, one: _Entrant, run: Running) -> bool:
+    """Whether what it held is still there for it, because who was meant to have it found no room."""
+    if not scratch.board.free.can_take(run.allocations):
+        return False
+    return scratch.guard.admit(scratch.view, scratch.board.usage, run.job, one.kind, one.has) is None
+
+
+def _scattered(one: _Entrant) -> Denial:
+    return Denial(
+        HoldReason.FRAGMENTED,
+        f"{one.size} {one.kind or 'nodes'} are meant for this job, but what is free does not lie as it asks",
+        {"gpu_type": one.kind or "", "gpus": one.size},
+        ("jobs end on the nodes that it could use", "it may lie further apart"),
+    )
+
+
+def _nothing_left(one: _Entrant) -> Denial:
+    return Denial(
+        HoldReason.NO_FREE_GPUS,
+        f"each {one.kind or 'GPU'} that this job may have is with a job that is ahead of it",
+        {"gpu_type": one.kind or "", "needed": 1},
+        (f"1 {one.kind or 'GPU'} comes free",),
+    )

@@ -1,0 +1,254 @@
+"""Optimus gives each GPU to the job that it helps most, and moves nobody whose size stays."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle import CycleConfig, compose, decide
+from scheduler.law import check
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Job, Level, Running, Snapshot
+from scheduler.plan import Plan, apply
+from scheduler.policies.optimus.policy import Optimus
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+
+PERFECT = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+POOR = (1.0, 1.1, 1.15, 1.15)
+
+
+def elastic(job_id: int, remaining_s: float, speeds: Sequence[float] = PERFECT, **fields: Any) -> Job:
+    """A job that may have any size for which there is a speed."""
+    asked = {"gpus": 1, "split": True, "cpus": 0, "memory_mib": 0, "checkpoints": True} | fields
+    return make_job(job_id, remaining_s=remaining_s, speeds=tuple(speeds), max_gpus=len(speeds), **asked)
+
+
+def running(job: Job, node_id: int, indexes: Sequence[int]) -> Running:
+    share = make_share(node_id, indexes, cpus=0, memory_mib=0)
+    return make_running(share, attempt_id=job.id, job=job, ran_s=0.0)
+
+
+def config(**params: Any) -> CycleConfig:
+    return CycleConfig(policy="optimus", policy_params=params)
+
+
+def sizes(world: Snapshot, plan: Plan) -> dict[int, int]:
+    """GPUs of each job once the plan is carried out, and those that stop have stopped."""
+    gone = {preempt.job_id for preempt in plan.preempts}
+    after = {run.job.id: run.gpus for run in world.running if run.job.id not in gone}
+    return after | {p.job_id: sum(len(share.gpu_ids) for share in p.allocations) for p in plan.places}
+
+
+# Pool of eight GPUs; the expected sizes are worked out by hand in the comments.
+SIZES: dict[str, tuple[list[Job], dict[int, int]]] = {
+    "a job alone grows to the last size that helps": ([elastic(1, 100, (1.0, 1.5, 1.5, 1.6))], {1: 2}),
+    "equals get equal parts": ([elastic(1, 100), elastic(2, 100)], {1: 4, 2: 4}),
+    # Gains of job 1 (800 s): 400, 133, 67, 40, 27, 19; of job 2 (80 s): 40, 13. The tie at 40 goes to job 1.
+    "the longer job gets more": ([elastic(1, 800), elastic(2, 80)], {1: 6, 2: 2}),
+    # Job 1's gains: 91, 40, 0; job 2's: 50, 17, 8, 5, 3, 2.
+    "what does not scale gets little": ([elastic(1, 1000, POOR), elastic(2, 100)], {1: 3, 2: 5}),
+    "everybody gets one first": ([elastic(n, 10.0**n) for n in range(1, 9)], dict.fromkeys(range(1, 9), 1)),
+    "who comes too late gets none": ([elastic(n, 10.0**n) for n in range(1, 10)], dict.fromkeys(range(1, 9), 1)),
+    "a higher priority is ahead of an earlier one": (
+        [*(elastic(n, 10) for n in range(1, 9)), elastic(9, 10, priority=1)],
+        dict.fromkeys([9, *range(1, 8)], 1),
+    ),
+    "a job of one size takes part with it": ([make_job(1, gpus=6), elastic(2, 100)], {1: 6, 2: 2}),
+    "so does one of which nobody knows how long it takes": (
+        [replace(elastic(1, 0, gpus=3), remaining_s=None), elastic(2, 100)],
+        {1: 3, 2: 5},
+    ),
+    "a job of one size that is too large waits": ([elastic(1, 9), make_job(2, gpus=8), elastic(3, 9)], {1: 4, 3: 4}),
+    "a prediction for what it asks for is one for all sizes": (
+        # 100 s on four GPUs are 400 s on one, and the other has 400 s on one.
+        [elastic(1, 100, gpus=4), elastic(2, 400)],
+        {1: 4, 2: 4},
+    ),
+}
+
+
+@pytest.mark.parametrize(("jobs", "expected"), SIZES.values(), ids=SIZES)
+def test_the_sizes_are_those_of_the_greedy_rule(jobs: list[Job], expected: dict[int, int]) -> None:
+    world = make_snapshot(waiting=jobs)
+    assert sizes(world, decide(world, config())) == expected
+
+
+def test_a_job_without_gpus_starts_at_once() -> None:
+    world = make_snapshot(waiting=[make_job(1, gpus=0, gpu_type=None), elastic(2, 100)])
+    assert sizes(world, decide(world, config())) == {1: 0, 2: 8}
+
+
+def test_a_running_job_gives_gpus_to_one_that_comes() -> None:
+    world = make_snapshot(running=[running(elastic(1, 160), 1, range(8))], waiting=[elastic(2, 100)])
+    plan = decide(world, config())
+    # Eight GPUs for a minute did 480 of its 160 s: nothing is left of it, so one GPU is all that it gets.
+    assert sizes(world, plan) == {1: 1, 2: 7}
+    assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, 1)]
+
+
+def test_a_job_whose_size_stays_keeps_its_gpus() -> None:
+    jobs = [running(elastic(1, 1000), 1, (0, 3)), running(elastic(2, 1000), 2, (1, 2))]
+    world = make_snapshot(nodes=[make_node(1, gpus=4), make_node(2, gpus=4)], running=jobs, waiting=[elastic(3, 3000)])
+    plan = decide(world, config())
+    assert sizes(world, plan) == {1: 2, 2: 2, 3: 4}
+    assert plan.preempts == ()
+
+
+def test_the_smallest_is_placed_first_and_each_on_the_roomiest_nodes() -> None:
+    nodes = [make_node(1, gpus=2), make_node(2, gpus=4), make_node(3, gpus=3)]
+    world = make_snapshot(nodes=nodes, waiting=[elastic(1, 500, PERFECT[:6]), elastic(2, 100, PERFECT[:3])])
+    plan = decide(world, config())
+    where = {p.job_id: [(one.node_id, len(one.gpu_ids)) for one in p.allocations] for p in plan.places}
+    assert where == {2: [(2, 3)], 1: [(3, 3), (1, 2), (2, 1)]}
+
+
+def test_a_job_that_falls_to_nothing_is_preempted_for_who_takes_its_gpus() -> None:
+    low = running(elastic(1, 1000, priority=-1), 1, (0,))
+    world = make_snapshot(nodes=[make_node(gpus=1)], running=[low], waiting=[elastic(2, 10)])
+    plan = decide(world, config())
+    assert sizes(world, plan) == {2: 1}
+    assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, 2)]
+    assert sizes(apply(world, plan), decide(apply(world, plan), config())).keys() == {
+        1
+    }  # it stops, job 2 is kept a place
+
+
+def test_one_that_may_not_be_preempted_keeps_what_it_has() -> None:
+    world = make_snapshot(
+        running=[running(elastic(1, 1000, preemptible=False), 1, range(6))], waiting=[elastic(2, 1000)]
+    )
+    assert sizes(world, decide(world, config())) == {1: 6, 2: 2}
+
+
+def test_nobody_grows_beyond_the_quota_of_the_virtual_cluster() -> None:
+    world = make_snapshot(
+        waiting=[elastic(1, 9000), elastic(2, 100, vc_id=2)],
+        vcs=[make_vc(1, quotas={"A100": 3}), make_vc(2, "speech")],
+    )
+    assert sizes(world, decide(world, config())) == {1: 3, 2: 5}
+
+
+def test_a_job_that_must_stay_on_one_node_does_not_outgrow_it() -> None:
+    world = make_snapshot(
+        nodes=[make_node(1, gpus=4), make_node(2, gpus=4)], waiting=[elastic(1, 9000, locality=Level.NODE)]
+    )
+    assert sizes(world, decide(world, config())) == {1: 4}
+
+
+def test_a_job_that_takes_any_type_gets_the_one_with_the_most_left() -> None:
+    world = make_snapshot(
+        nodes=[make_node(1, gpus=2), make_node(2, gpus=4, gpu_type="V100")], waiting=[elastic(1, 100, gpu_type=None)]
+    )
+    plan = decide(world, config())
+    assert [share.node_id for share in plan.places[0].allocations] == [2]
+    assert sizes(world, plan) == {1: 4}
+
+
+def test_who_gets_nothing_is_told_why() -> None:
+    world = make_snapshot(nodes=[make_node(gpus=1)], waiting=[elastic(1, 10), elastic(2, 10)])
+    hold = decide(world, config()).holds[0]
+    assert (hold.job_id, hold.reason) == (2, HoldReason.NO_FREE_GPUS)
+    assert "ahead" in hold.detail
+
+
+def test_a_gpu_that_saves_too_little_stays_free() -> None:
+    world = make_snapshot(waiting=[elastic(1, 100)])
+    assert sizes(world, decide(world, config(min_gain_s=16))) == {1: 3}  # the third saves 16.7 s, the fourth 8.3 s
+
+
+def test_a_running_job_does_not_restart_for_less_than_a_restart_costs() -> None:
+    # Two GPUs for a minute leave 200 s of one GPU's work: on eight GPUs it would save 75 s.
+    world = make_snapshot(running=[running(elastic(1, 320), 1, (0, 1))])
+    assert sizes(world, decide(world, config(restart_s=74))) == {1: 8}
+    assert sizes(world, decide(world, config(restart_s=75))) == {1: 2}
+
+
+def test_what_one_does_not_take_another_need_not_give() -> None:
+    # After a minute 70 s and 500 s of one GPU's work are left: the sixth GPU would save job 2 less than 17 s.
+    jobs = [running(elastic(1, 250), 1, (0, 1, 2)), running(elastic(2, 800), 1, (3, 4, 5, 6, 7))]
+    world = make_snapshot(running=jobs)
+    assert sizes(world, decide(world, config())) == {1: 2, 2: 6}
+    assert decide(world, config(restart_s=17)).preempts == ()
+
+
+def test_a_cycle_moves_no_more_jobs_than_it_may_place() -> None:
+    world = make_snapshot(waiting=[elastic(n, 100) for n in (1, 2, 3)])
+    plan = decide(world, replace(config(), max_places=2))
+    assert len(plan.places) == 2
+    assert plan.holds[0].reason is HoldReason.CYCLE_LIMIT
+
+
+CHANGES = {
+    "one that runs is looked at again at the next full minute": (elastic(1, 9), True, {}, NOW - NOW % 60 + 60),
+    "never, if told so": (elastic(1, 9), True, {"every_s": None}, None),
+    "one that waits is not": (elastic(1, 9), False, {}, None),
+    "nor one of one size": (make_job(1), True, {}, None),
+}
+
+
+@pytest.mark.parametrize(("job", "runs", "params", "expected"), CHANGES.values(), ids=CHANGES)
+def test_sizes_are_looked_at_again(job: Job, runs: bool, params: Any, expected: float | None) -> None:
+    run = running(job, 1, (0,)) if runs else None
+    assert Optimus(**params).next_change(job, run, NOW) == expected
+
+
+@st.composite
+def elastic_worlds(draw: st.DrawFn) -> Snapshot:
+    """Two nodes, jobs of all kinds, of which some run at a size that an earlier decision gave them."""
+    nodes = [make_node(1, gpus=4, rack="r1"), make_node(2, gpus=3, rack="r2"), make_node(3, gpus=2, gpu_type="V100")]
+    quotas = st.integers(0, 9).map(lambda gpus: {"A100": gpus, "V100": 9})
+
+    def job(job_id: int) -> Job:
+        common = {
+            "vc_id": draw(st.integers(1, 2)),
+            "priority": draw(st.integers(0, 1)),
+            "preemptible": draw(st.integers(0, 4)) > 0,
+            "gpu_type": draw(st.sampled_from(["A100", None])),
+        }
+        if draw(st.integers(0, 3)) == 0:
+            return make_job(job_id, gpus=draw(st.integers(0, 3)), nodes=draw(st.integers(1, 2)), **common)
+        speeds = sorted(draw(st.lists(st.floats(1, 8), min_size=1, max_size=8)))
+        left_s, locality = draw(st.floats(0, 1e6)), draw(st.sampled_from([Level.ANY, Level.ANY, Level.NODE]))
+        cpus = draw(st.sampled_from([0, 0, 1, 20]))
+        return elastic(job_id, left_s, speeds, gpus=draw(st.integers(1, 4)), locality=locality, cpus=cpus, **common)
+
+    vcs = [make_vc(1, "a", draw(quotas)), make_vc(2, "b", draw(quotas))]
+    early = make_snapshot(nodes=nodes, vcs=vcs, waiting=[job(n) for n in range(1, 1 + draw(st.integers(0, 5)))])
+    world = apply(early, decide(early, config()))
+    return replace(world, now=NOW + 100, waiting=(*world.waiting, *(job(n) for n in range(11, 15))))
+
+
+@settings(max_examples=200, deadline=None)
+@given(elastic_worlds(), st.sampled_from([1, 3, 256]), st.sampled_from([0, 100]))
+def test_a_plan_never_breaks_the_law(world: Snapshot, max_places: int, restart_s: float) -> None:
+    chosen = replace(config(restart_s=restart_s), max_places=max_places)
+    plan = decide(world, chosen)
+    assert check(world, plan, compose(chosen).guard) == ()
+    answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
+    assert sorted(answered + [hold.job_id for hold in plan.holds]) == sorted(world.waiting_by_id)
+    assert len(plan.places) <= max_places
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.1, 1e5), st.lists(st.floats(0.1, 2), min_size=1, max_size=6)), max_size=12))
+def test_the_heap_gives_what_a_search_for_the_largest_gain_gives(drawn: list[tuple[float, list[float]]]) -> None:
+    jobs = []
+    for number, (left_s, steps) in enumerate(drawn, start=1):
+        speeds = [sum(steps[: k + 1]) / steps[0] for k in range(len(steps))]
+        jobs.append(elastic(number, left_s, speeds))
+    expected = [1 if position < 8 else 0 for position in range(len(jobs))]
+    while sum(expected) < 8:
+        gains = [
+            job.remaining_s / job.speeds[k - 1] - job.remaining_s / job.speeds[k]
+            if job.remaining_s is not None and 0 < k < job.max_gpus
+            else 0.0
+            for job, k in zip(jobs, expected, strict=True)
+        ]
+        if not gains or max(gains) <= 0:
+            break
+        expected[gains.index(max(gains))] += 1
+    world = make_snapshot(waiting=jobs)
+    assert sizes(world, decide(world, config())) == {n: size for n, size in enumerate(expected, start=1) if size}
