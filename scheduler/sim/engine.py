@@ -58,7 +58,7 @@ class _Doing:
     gpu_type: str = ""
     layout: Layout = ()
     speed: float = 1.0
-    starts: int = 0
+    useful_gpu_s: float = 0.0  # computing, but for what was lost
 
 
 class _Simulation:
@@ -77,6 +77,7 @@ class _Simulation:
         self.events: list[tuple[float, int, int, int]] = [(job.submitted_s, _ARRIVE, job.id, 0) for job in trace.jobs]
         heapq.heapify(self.events)
         self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
+        self.held_back: dict[int, tuple[AllocationView, ...]] = {}
         self.attempts = 0
         self.changed = False
         self.busy = 0
@@ -164,6 +165,8 @@ class _Simulation:
         if self.doing[job_id].version == version:
             run = self.world.running_by_job[job_id]
             self._let_go(run)
+            self.board.free.give(self.held_back.pop(job_id))
+            self.board.count(run.job.vc_id, run.allocations, -1)
             self._wait(self._requeued(run))
 
     def _wake(self, job_id: int, version: int) -> None:
@@ -192,7 +195,8 @@ class _Simulation:
             self.world.note(note.job_id, note.memo)
         placed = {place.job_id: place for place in plan.places}
         moving: dict[int, Job] = {}
-        kept = {one.job_id: one for one in self.world.reservations if one.job_id not in placed}
+        over = placed.keys() | set(plan.drops)
+        kept = {one.job_id: one for one in self.world.reservations if one.job_id not in over}
         for preempt in plan.preempts:
             run = self.world.running_by_job[preempt.job_id]
             self.clocks.touch(run.job.vc_id)
@@ -202,7 +206,7 @@ class _Simulation:
             else:
                 record.preemptions += 1
             if self.options.grace_s > 0:
-                self._begin_stop(run)
+                self._begin_stop(run, {gpu_id for place in plan.places for gpu_id in _gpus(place.allocations)})
                 continue
             self._let_go(run)
             job = self._requeued(run)
@@ -211,7 +215,7 @@ class _Simulation:
             else:
                 self._wait(job)
         for place in plan.places:
-            if any(gpu_id in self.world.holder_of_gpu for share in place.allocations for gpu_id in share.gpu_ids):
+            if any(gpu_id in self.world.holder_of_gpu for gpu_id in _gpus(place.allocations)):
                 kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
                 self.board.waits_no_more(place.job_id)
                 continue
@@ -236,19 +240,17 @@ class _Simulation:
         if record.started_s is None:
             record.started_s = world.now
             restart_s = options.restart_s if options.first_start_s is None else options.first_start_s
-        doing.starts += 1
         doing.since = world.now + restart_s
         doing.gpu_type = world.gpu_by_id[allocations[0].gpu_ids[0]].type if gpus else ""
         doing.layout = tuple(len(share.gpu_ids) for share in allocations)
-        record.overhead_gpu_s += restart_s * gpus
         neighbours = self._settle_in(run, 1)
         self._foresee_end(run)
         for neighbour in neighbours:
             self._foresee_end(world.running_by_job[neighbour])
         self._foresee_change(job.id)
 
-    def _begin_stop(self, run: Running) -> None:
-        """The job computes no more, and holds its GPUs until its grace is over."""
+    def _begin_stop(self, run: Running, promised: set[int]) -> None:
+        """The job computes no more, and holds its GPUs until its grace is over; some are promised to others by then."""
         self._bank(run)
         doing = self.doing[run.job.id]
         doing.version += 1
@@ -257,6 +259,13 @@ class _Simulation:
         self.world.running_by_job[run.job.id] = replace(run, state=AttemptState.STOPPING)
         at = self.world.now + self.options.grace_s
         heapq.heappush(self.events, (at, _RELEASE, run.job.id, doing.version))
+        # The decision counted all that it holds as free. What nobody was promised is not, until it is let go.
+        self.held_back[run.job.id] = tuple(
+            replace(share, gpu_ids=tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in promised))
+            for share in run.allocations
+        )
+        self.board.free.take(self.held_back[run.job.id])
+        self.board.count(run.job.vc_id, run.allocations, 1)
 
     def _let_go(self, run: Running) -> None:
         """Take its GPUs from a job, and put what it did with them on its record."""
@@ -269,6 +278,7 @@ class _Simulation:
         self.busy -= gpus
         record.run_s += held_s
         record.service_gpu_s += gpus * held_s
+        record.overhead_gpu_s = record.service_gpu_s - self.doing[job_id].useful_gpu_s
         self.result.busy_gpu_s += gpus * held_s
         for neighbour in self._settle_in(run, -1):
             self._foresee_end(self.world.running_by_job[neighbour])
@@ -277,7 +287,7 @@ class _Simulation:
         """The job as it waits again, with what it has had on its account."""
         now, doing, traced = self.world.now, self.doing[run.job.id], self.jobs[run.job.id]
         if not traced.checkpoints:
-            doing.done = 0.0
+            doing.done = doing.useful_gpu_s = 0.0
         return replace(
             run.job,
             attained_gpu_s=run.attained_gpu_s(now),
@@ -302,6 +312,7 @@ class _Simulation:
         if computed_s > 0:
             work = self.jobs[run.job.id].work
             doing.done = work.advance(doing.done, doing.gpu_type, doing.layout, doing.speed, computed_s)
+            doing.useful_gpu_s += computed_s * sum(doing.layout)
             doing.since = self.world.now
 
     def _foresee_end(self, run: Running) -> None:
@@ -411,6 +422,10 @@ class _Simulation:
             utilization=traced.gpu_utilization,
             gpu_memory_mib=traced.gpu_memory_mib,
         )
+
+
+def _gpus(allocations: Iterable[AllocationView]) -> Iterable[int]:
+    return (gpu_id for share in allocations for gpu_id in share.gpu_ids)
 
 
 def _record(job: TraceJob) -> JobRecord:
