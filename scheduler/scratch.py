@@ -208,7 +208,7 @@ class Scratch:
                 self.keep(run)
             return False
         for run in reversed(gone):
-            if self._can_stay(run):
+            if self.can_stay(run):
                 self.keep(run)
             else:
                 self.preempt(run, job.id, detail)
@@ -235,7 +235,7 @@ class Scratch:
                 return True
         return False
 
-    def _can_stay(self, run: Running) -> bool:
+    def can_stay(self, run: Running) -> bool:
         """Whether all that a released job held is free still, promises considered, and its guard agrees."""
         if not self.board.free.can_take(run.allocations):
             return False

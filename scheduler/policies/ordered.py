@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,11 +19,17 @@ class Ordered:
 
     1. In the order of the keys, each job that waits has its turn: it is placed, or left.
     2. A preemptive policy lets it take the place of running jobs whose keys are larger, the largest first.
-    3. A job that cannot start is passed by those behind it, unless `lets_pass` says no.
+    3. A running job that has to go has its turn, too, where its key stands: it stays after all if it would fit by then,
+       because another one that went since has left more than was needed.
+    4. A job that cannot start is passed by those behind it, unless `lets_pass` says no.
     """
 
-    preemptive: ClassVar[bool] = False
     drifts: ClassVar[bool] = False  # see `scheduler.board.Ordering`
+
+    @property
+    def preemptive(self) -> bool:
+        """Whether jobs that wait may take from jobs that run."""
+        return False
 
     def waiting_key(self, job: Job) -> Key:
         """See `Policy`."""
@@ -64,12 +71,19 @@ class Ordered:
     def serve(self, scratch: Scratch) -> None:
         """See `Policy`."""
         self._review(scratch)
+        second_thoughts = _SecondThoughts(self, scratch)
+        self._walk(scratch, second_thoughts)
+        second_thoughts.about_all()
+
+    def _walk(self, scratch: Scratch, second_thoughts: _SecondThoughts) -> None:
+        """Let all who wait have their turns."""
         head_of_pool: Job | None = None
         head_of_vc: dict[int, Job] = {}
         walk = scratch.board.queue(self).walk()
         droppable = not self.blocks and not scratch.placement.relaxes
         while (turn := walk.next()) is not None:
             job, key = turn
+            second_thoughts.before(key)
             if job.id in scratch.places or job.id in scratch.kept:
                 continue
             admitted, denial = scratch.entitled(job)
@@ -80,7 +94,7 @@ class Ordered:
             if head is not None:
                 scratch.waits_behind[job.id] = head
                 continue
-            if scratch.place(job, admitted) or self._place_instead(scratch, job, key):
+            if scratch.place(job, admitted) or self._place_instead(scratch, job, key, second_thoughts):
                 continue
             if job.id in scratch.too_late:
                 if not scratch.explain:
@@ -96,13 +110,16 @@ class Ordered:
                 else:
                     return
 
-    def _place_instead(self, scratch: Scratch, job: Job, key: Key) -> bool:
+    def _place_instead(self, scratch: Scratch, job: Job, key: Key, second_thoughts: _SecondThoughts) -> bool:
         if not self.preemptive:
             return False
-        return scratch.place_instead(job, self._victims(scratch, job, key), "its GPUs go to a job that is ahead of it")
+        placed = scratch.place_instead(job, self.victims(scratch, key), "its GPUs go to a job that is ahead of it")
+        if placed:
+            second_thoughts.remember()
+        return placed
 
-    def _victims(self, scratch: Scratch, job: Job, key: Key) -> Iterator[Running]:
-        """Those that run and come after the job, the last one first."""
+    def victims(self, scratch: Scratch, key: Key) -> Iterator[Running]:
+        """Those that run and come after the key, the last one first."""
         for run in scratch.board.standings(self).from_the_last():
             if self.running_key(run, scratch.now) <= key:
                 return
@@ -123,3 +140,69 @@ class Ordered:
             memo = self.review(job, run, scratch.now)
             if memo is not None:
                 scratch.note(job, run, memo)
+
+
+class _SecondThoughts:
+    """The running jobs that have to go, so far: each may stay after all when its turn comes."""
+
+    def __init__(self, policy: Ordered, scratch: Scratch) -> None:
+        self._policy, self._scratch = policy, scratch
+        # (key, job id, run, how often somebody had been made to go by then): no two entries share a job id.
+        self._turns: list[tuple[Key, int, Running, int]] = []
+        self._known = self._times = 0
+
+    def remember(self) -> None:
+        """Somebody has been made to go."""
+        self._times += 1
+        self._add(len(self._scratch.preempts) - self._known)
+
+    def before(self, key: Key) -> None:
+        """Those whose turn is not after the key have it now."""
+        while self._turns and self._turns[0][0] <= key:
+            self._turn()
+
+    def about_all(self) -> None:
+        """All others have it now."""
+        while self._turns:
+            self._turn()
+
+    def _turn(self) -> None:
+        key, _, run, times = heapq.heappop(self._turns)
+        if times == self._times:  # nobody has gone since, so there is no more room than there was
+            return
+        gone = self._make_room(run, key)
+        if gone:
+            self._times += 1
+            self._add(len(gone))
+        self._known = len(self._scratch.preempts)
+
+    def _make_room(self, run: Running, key: Key) -> Sequence[Running]:
+        """Let the run stay if it can once others go that come after it; those are what is returned."""
+        scratch, released = self._scratch, list[Running]()
+        victims = self._policy.victims(scratch, key)
+        while not scratch.can_stay(run):
+            victim = next(victims, None)
+            if victim is None:
+                for other in reversed(released):
+                    scratch.keep(other)
+                return ()
+            scratch.release(victim)
+            released.append(victim)
+        scratch.keep(run)
+        preempt = scratch.preempts.pop(run.job.id)
+        gone = []
+        for other in reversed(released):
+            if scratch.can_stay(other):
+                scratch.keep(other)
+            else:  # it goes to whom this one was to go, who is the reason for all of it
+                scratch.preempt(other, preempt.for_job_id, preempt.detail)
+                gone.append(other)
+        return gone
+
+    def _add(self, count: int) -> None:
+        """Take up the last so many that were preempted."""
+        preempts, now = self._scratch.preempts, self._scratch.now
+        for _, job_id in zip(range(count), reversed(preempts), strict=False):
+            run = self._scratch.view.running_by_job[job_id]
+            heapq.heappush(self._turns, (self._policy.running_key(run, now), job_id, run, self._times))
+        self._known = len(preempts)

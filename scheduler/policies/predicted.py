@@ -13,7 +13,7 @@ from scheduler.model import Job, Running
 
 
 def rest_s(job: Job, unknown_s: float | None) -> float:
-    """Seconds that a waiting job will run yet; without a prediction, what is left of `unknown_s`, or infinitely many."""
+    """Seconds that a waiting job will run yet; without a prediction, what is left of `unknown_s`, or no end of them."""
     if job.remaining_s is not None:
         return job.remaining_s
     if job.expected_s is not None:

@@ -37,7 +37,7 @@ class Tiresias(Ordered):
                 "type": "number",
                 "minimum": 0,
                 "default": 0,
-                "description": "Wait, relative to the time that it ran, after which a job returns to queue 0. 0: never.",
+                "description": "Wait, in run times of the job, after which it returns to queue 0. 0: never.",
             },
             "tie": {
                 "type": "string",

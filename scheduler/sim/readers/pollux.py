@@ -28,7 +28,7 @@ FORMAT = Format(
         cluster="T4:16x4",
         round_s=60.0,
         restart_s=30.0,
-        policies={"tiresias": {"thresholds_gpu_s": (57_600.0,), "promote_knob": 0.0}, "optimus": {}, "pollux": {}},
+        policies={"tiresias": {"limits_gpu_s": (57_600.0,), "promote_knob": 0.0}, "optimus": {}, "pollux": {}},
         works={"whole_seconds": True},
     ),
 )

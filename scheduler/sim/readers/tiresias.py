@@ -25,7 +25,7 @@ FORMAT = Format(
     peer=Peer(
         source="Tiresias's simulator: decides at events, and a restart costs nothing",
         cluster="GPU:60x4",
-        policies={"tiresias": {"thresholds_gpu_s": (3250.0, 7200.0, 18_000.0), "promote_knob": 0.0}},
+        policies={"tiresias": {"limits_gpu_s": (3250.0, 7200.0, 18_000.0), "promote_knob": 0.0}},
     ),
 )
 
