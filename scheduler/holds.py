@@ -53,9 +53,12 @@ def _kept(scratch: Scratch, job: Job) -> Denial:
     kept = next(one for one in scratch.view.reservations if one.job_id == job.id)
     gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
     held = sum(gpu_id in scratch.view.holder_of_gpu for gpu_id in gpu_ids)
+    what = words.count(len(gpu_ids), "GPU")
     return Denial(
         HoldReason.RESERVED,
-        f"of {words.count(len(gpu_ids), 'GPU')} that are kept for this job, {words.are(held)} still held by jobs that stop",
+        f"of {what} that are kept for this job, {words.are(held)} still held by jobs that stop"
+        if held
+        else f"{what} are kept for this job, which starts once jobs that stop have let go of what it lacks",
         {"gpus": len(gpu_ids), "held": held},
         ("the jobs that were asked to stop have stopped",),
     )

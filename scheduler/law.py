@@ -58,11 +58,27 @@ class Objector(Protocol):
 
 def check(view: View, plan: Plan, guard: Objector) -> tuple[Violation, ...]:
     """Every violation of the plan: of its preemptions, its places, and then the guard's; empty when it is lawful."""
-    claims = _Claims()
+    claims = _Claims(drops=frozenset(plan.drops))
     found = [*_against_preemptions(view, plan, claims)]
     for place in plan.places:
         found += _violations(view, place, claims)
     return (*found, *guard.violations(view, plan))
+
+
+def late(view: View, plan: Plan, guard: Objector) -> frozenset[int]:
+    """The ids of the placed jobs of a lawful plan that cannot start before others have stopped.
+
+    They are those for whom somebody is preempted, and those whose place is not lawful with everybody still there.
+    """
+    waiting = {preempt.for_job_id for preempt in plan.preempts} & {place.job_id for place in plan.places}
+    if not plan.preempts:
+        return frozenset(waiting)
+    while True:
+        rest = tuple(place for place in plan.places if place.job_id not in waiting)
+        found = {violation.job_id for violation in check(view, Plan(rest, (), drops=plan.drops), guard)}
+        if not found:
+            return frozenset(waiting)
+        waiting |= found
 
 
 @dataclass(slots=True)
@@ -76,6 +92,7 @@ class _Claims:
     memory_mib: dict[int, int] = field(default_factory=dict)
     preempted: set[int] = field(default_factory=set)
     freed: dict[int, tuple[int, int]] = field(default_factory=dict)  # CPUs and MiB by node
+    drops: frozenset[int] = frozenset()
 
 
 def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Violation]:
@@ -179,7 +196,8 @@ def _against_the_node(view: View, job_id: int, share: AllocationView, claims: _C
         holder = view.holder_of_gpu.get(gpu_id)
         if holder is not None and holder not in claims.preempted:
             yield Violation(Code.GPU_TAKEN, job_id, f"GPU {gpu.index} of {node.name} is held by a live attempt")
-        if view.reserved_gpus.get(gpu_id, job_id) != job_id:
+        keeper = view.reserved_gpus.get(gpu_id, job_id)
+        if keeper != job_id and keeper not in claims.drops:
             yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is kept for another job")
         if gpu_id in claims.gpus:
             yield Violation(Code.GPU_TWICE, job_id, f"the plan gives GPU {gpu.index} of {node.name} twice")

@@ -9,7 +9,7 @@ the job there once they are free.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,12 +81,16 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one cycle decided: each job that waited is placed or held."""
+    """What one cycle decided: each job that waited is placed or held.
+
+    `drops` are the ids of the jobs for which nothing is kept any longer.
+    """
 
     places: tuple[Place, ...]
     holds: tuple[Hold, ...]
     preempts: tuple[Preempt, ...] = ()
     notes: tuple[Note, ...] = ()
+    drops: tuple[int, ...] = ()
 
 
 def taken_by(view: View, place: Place) -> frozenset[int]:
@@ -95,8 +99,10 @@ def taken_by(view: View, place: Place) -> frozenset[int]:
     return frozenset(holder for holder in holders if holder is not None)
 
 
-def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
+def apply(snapshot: Snapshot, plan: Plan, *, late: Collection[int] = ()) -> Snapshot:
     """The snapshot after all of a lawful plan went through; no time passes, so whoever stops has not stopped yet.
+
+    `late` are the ids of jobs that wait for others to stop though the GPUs of their place are free: see `law.late`.
 
     Real attempt ids are the database's to give. Here the attempt of job 7 is -7, which no other attempt has: a job has
     one live attempt at most.
@@ -104,10 +110,10 @@ def apply(snapshot: Snapshot, plan: Plan) -> Snapshot:
     notes = {note.job_id: note.memo for note in plan.notes}
     preempted = {preempt.job_id for preempt in plan.preempts}
     started: list[Running] = []
-    kept = {reservation.job_id: reservation for reservation in snapshot.reservations}
+    kept = {one.job_id: one for one in snapshot.reservations if one.job_id not in plan.drops}
     for place in plan.places:
         kept.pop(place.job_id, None)
-        if place.job_id in preempted or taken_by(snapshot, place):
+        if place.job_id in preempted or place.job_id in late or taken_by(snapshot, place):
             kept[place.job_id] = Reservation(place.job_id, place.allocations, snapshot.now + RESERVATION_S)
         else:
             started.append(_start(snapshot.now, _noted(snapshot.waiting_by_id[place.job_id], notes), place))

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from scheduler.board import Board
 from scheduler.guard import Guard
 from scheduler.lifecycle import HoldReason
-from scheduler.model import AllocationView, Job, Level, Running
+from scheduler.model import AllocationView, Job, Level, Reservation, Running
 from scheduler.placement import Placement
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial, Note, Place, Plan, Preempt
@@ -57,6 +57,7 @@ class Scratch:
         self.preempts: dict[int, Preempt] = {}
         self.notes: dict[int, Note] = {}
         self.kept: set[int] = set()  # ids of the jobs whose reservation waits for others to stop
+        self.drops: set[int] = set()  # ids of the jobs for which nothing is kept any longer
         self.waits_behind: dict[int, Job] = {}  # job id -> the head that it may not pass
         self.said: dict[int, Denial] = {}  # job id -> why the policy itself lets it wait
         self.too_late: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
@@ -252,16 +253,74 @@ class Scratch:
             job = self.view.waiting_by_id.get(kept.job_id)
             if kept.until <= self.now or job is None:
                 continue
-            if any(gpu_id in self.view.holder_of_gpu for share in kept.allocations for gpu_id in share.gpu_ids):
+            if self._usable(kept) and self._held(kept):
                 self.kept.add(job.id)
                 continue
             self.board.count(job.vc_id, kept.allocations, -1)
-            self.board.free.give(kept.allocations)
-            gpus = sum(len(share.gpu_ids) for share in kept.allocations)
-            kind = self.view.gpu_by_id[kept.allocations[0].gpu_ids[0]].type
-            admitted = self.guard.admit(self.view, self.board.usage, job, kind, gpus) is None
-            if admitted and job.eligible_at <= self.now and self.board.free.can_take(kept.allocations):
+            late = self._lacks_quota(job, kept) and any(
+                run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
+            )
+            if late and self._usable(kept):
+                self.board.count(job.vc_id, kept.allocations, 1)
+                self.kept.add(job.id)
+                continue
+            self._give_back(kept)
+            allowed = job.eligible_at <= self.now and not self._lacks_quota(job, kept)
+            if allowed and self.board.free.can_take(kept.allocations):
                 self.take(job, kept.allocations)
+            else:
+                self.drops.add(job.id)
+
+    def _give_back(self, kept: Reservation) -> None:
+        """Count as free what was kept, but for what others hold still."""
+        held, used = self.view.holder_of_gpu, self.view.used_by_node
+        others = [
+            one
+            for one in self.view.reservations
+            if one is not kept and one.until > self.now and one.job_id not in self.drops
+        ]
+        for share in kept.allocations:
+            self.board.free.give([replace(share, gpu_ids=tuple(gpu for gpu in share.gpu_ids if gpu not in held))])
+            node = self.board.free.node(share.node_id)
+            if node is None:
+                continue
+            # What was taken off for it was cut at nothing, so what it leaves is counted anew.
+            here = [one for other in others for one in other.allocations if one.node_id == node.id]
+            cpus, memory_mib = used.get(node.id, (0, 0))
+            whole = self.view.node_by_id[node.id]
+            node.cpus = max(0, whole.cpus - cpus - sum(one.cpus for one in here))
+            node.memory_mib = max(0, whole.memory_mib - memory_mib - sum(one.memory_mib for one in here))
+
+    def _usable(self, kept: Reservation) -> bool:
+        """Whether all that is kept is in service still."""
+        for share in kept.allocations:
+            node = self.view.node_by_id.get(share.node_id)
+            if node is None or not node.schedulable:
+                return False
+            gpus = [self.view.gpu_by_id.get(gpu_id) for gpu_id in share.gpu_ids]
+            if not all(gpu is not None and gpu.healthy for gpu in gpus):
+                return False
+        return True
+
+    def _held(self, kept: Reservation) -> bool:
+        """Whether others still hold GPUs of it, or stop on a node that has too few CPUs or too little memory left."""
+        if any(gpu_id in self.view.holder_of_gpu for share in kept.allocations for gpu_id in share.gpu_ids):
+            return True
+        short = set()
+        for share in kept.allocations:
+            node = self.view.node_by_id[share.node_id]
+            cpus, memory_mib = self.view.used_by_node.get(node.id, (0, 0))
+            if node.cpus - cpus < share.cpus or node.memory_mib - memory_mib < share.memory_mib:
+                short.add(share.node_id)
+        return bool(short) and any(
+            run.stopping and any(share.node_id in short for share in run.allocations) for run in self.view.running
+        )
+
+    def _lacks_quota(self, job: Job, kept: Reservation) -> bool:
+        gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
+        gpu = self.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
+        kind = gpu.type if gpu is not None else None
+        return self.guard.admit(self.view, self.board.usage, job, kind, len(gpu_ids)) is not None
 
     # The end
 
@@ -273,6 +332,7 @@ class Scratch:
             holds=(),
             preempts=tuple(sorted(self.preempts.values(), key=lambda preempt: preempt.job_id)),
             notes=tuple(sorted(self.notes.values(), key=lambda note: note.job_id)),
+            drops=tuple(sorted(self.drops)),
         )
 
 
