@@ -1,0 +1,172 @@
+"""The figures of one simulation; docs/simulator.md gives each with its formula and its source.
+
+Everything is a function of the `Result` alone. Sums are exact (`fsum`), so no figure depends on the order of the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+import numpy as np
+
+from scheduler.sim.result import JobRecord, Result
+
+INFEASIBLE = "infeasible"  # the outcome of a job that the cluster could never run; it counts nowhere
+
+# The size classes of the queueing split: name, smallest and largest number of GPUs.
+SIZES: tuple[tuple[str, int, float], ...] = (
+    ("1", 0, 1),
+    ("2-4", 2, 4),
+    ("5-8", 5, 8),
+    (">8", 9, float("inf")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """For how long jobs of one size waited, and why; totals in seconds, over the jobs that ended."""
+
+    gpus: str  # the name of the size class
+    jobs: int
+    jct_mean_s: float | None
+    fair_share_delay_s: float
+    fragmentation_delay_s: float
+
+    @property
+    def fair_share_delay_mean_s(self) -> float | None:
+        """Of each job; None when there is none."""
+        return self.fair_share_delay_s / self.jobs if self.jobs else None
+
+    @property
+    def fragmentation_delay_mean_s(self) -> float | None:
+        """Of each job; None when there is none."""
+        return self.fragmentation_delay_s / self.jobs if self.jobs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The figures of one run; None where no job ended that would have one.
+
+    Those about completion, fairness and queueing are over the jobs that ended; preemptions, moves and lost GPU-hours
+    are over all.
+    """
+
+    policy: str
+    trace: str
+    gpus: int
+    jobs: int  # without those that the cluster could never run
+    unfinished: int
+    infeasible: int
+    jct_mean_s: float | None
+    jct_p50_s: float | None
+    jct_p99_s: float | None
+    makespan_s: float
+    utilization: float | None
+    rho_mean: float | None
+    rho_max: float | None
+    jain: float | None
+    queueing: Queueing  # of all sizes
+    by_size: tuple[Queueing, ...]
+    gpu_hours: float
+    lost_gpu_hours: float
+    preemptions: int
+    moves: int
+    decisions: int
+    events: int
+    wall_s: float
+    peak_mib: float
+
+
+def summarize(result: Result) -> Summary:
+    """The figures of this run."""
+    feasible = [record for record in result.records if record.outcome != INFEASIBLE]
+    ended = [record for record in feasible if record.ended_s is not None]
+    times = np.array([jct_s(record) for record in ended], dtype=float)
+    rhos = [value for value in (rho(record, result.gpus) for record in ended) if value is not None]
+    capacity_gpu_s = result.gpus * result.makespan_s
+    return Summary(
+        policy=result.policy,
+        trace=result.trace,
+        gpus=result.gpus,
+        jobs=len(feasible),
+        unfinished=len(feasible) - len(ended),
+        infeasible=len(result.records) - len(feasible),
+        jct_mean_s=_mean(times.tolist()),
+        jct_p50_s=float(np.percentile(times, 50)) if len(times) else None,
+        jct_p99_s=float(np.percentile(times, 99)) if len(times) else None,
+        makespan_s=result.makespan_s,
+        utilization=result.busy_gpu_s / capacity_gpu_s if capacity_gpu_s > 0 else None,
+        rho_mean=_mean(rhos),
+        rho_max=max(rhos, default=None),
+        jain=jain([1.0 / value for value in rhos]),
+        queueing=_queueing("all", ended),
+        by_size=tuple(
+            _queueing(name, [record for record in ended if least <= record.gpus <= most]) for name, least, most in SIZES
+        ),
+        gpu_hours=fsum(record.service_gpu_s for record in feasible) / 3600.0,
+        lost_gpu_hours=fsum(record.overhead_gpu_s for record in feasible) / 3600.0,
+        preemptions=sum(record.preemptions for record in feasible),
+        moves=sum(record.moves for record in feasible),
+        decisions=result.decisions,
+        events=result.events,
+        wall_s=result.wall_s,
+        peak_mib=result.peak_mib,
+    )
+
+
+def jct_s(record: JobRecord) -> float:
+    """From submission to end, s; of a job that ended."""
+    if record.ended_s is None:
+        raise ValueError(f"job {record.id} has not ended")
+    return record.ended_s - record.submitted_s
+
+
+def isolated_s(record: JobRecord, cluster_gpus: int) -> float:
+    """How long the job would take alone on 1/N of the cluster's GPU time, s.
+
+    N is the time-average of the number of jobs in the cluster while this one was there. Its fair share is then
+    `cluster_gpus / N` GPUs; when it asks for more, it is slower by as much, and when it asks for less, no faster.
+    After the T_ID of Themis (Mahajan et al., NSDI 2020, §3) and the isolated time of Gavel's finish-time fairness
+    (Narayanan et al., OSDI 2020, §4.2).
+    """
+    return record.alone_s * max(1.0, record.contention * record.gpus / cluster_gpus)
+
+
+def rho(record: JobRecord, cluster_gpus: int) -> float | None:
+    """Finish-time fairness: the JCT over `isolated_s`; above 1, sharing the cluster cost the job time.
+
+    None for a job that has not ended, and for one without work or without time, which have no ratio.
+    """
+    if record.ended_s is None or record.alone_s <= 0 or cluster_gpus <= 0:
+        return None
+    taken_s = jct_s(record)
+    return taken_s / isolated_s(record, cluster_gpus) if taken_s > 0 else None
+
+
+def jain(values: Sequence[float]) -> float | None:
+    """Jain's index of fairness, (Σx)² ÷ (n·Σx²): 1 when all are equal, 1/n when one has everything.
+
+    Jain, Chiu, Hawe: DEC research report TR-301, 1984.
+    """
+    largest = max(values, default=0.0)
+    if largest <= 0:
+        return None
+    parts = [value / largest for value in values]  # the index has no unit, and so no square is too large
+    return fsum(parts) ** 2 / (len(parts) * fsum(part * part for part in parts))
+
+
+def _queueing(name: str, ended: Sequence[JobRecord]) -> Queueing:
+    return Queueing(
+        gpus=name,
+        jobs=len(ended),
+        jct_mean_s=_mean([jct_s(record) for record in ended]),
+        fair_share_delay_s=fsum(record.fair_share_delay_s for record in ended),
+        fragmentation_delay_s=fsum(record.fragmentation_delay_s for record in ended),
+    )
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return fsum(numbers) / len(numbers) if numbers else None

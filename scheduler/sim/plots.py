@@ -1,0 +1,152 @@
+"""Three figures of several runs: completion times, use of the GPUs over time, and what jobs waited for.
+
+Colours are those of Okabe and Ito, which people who see colours differently can tell apart; runs also differ in the
+style of their lines, and the two delays in their hatching. The same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from scheduler.sim.metrics import SIZES, jct_s, summarize
+from scheduler.sim.result import Result
+
+Floats = NDArray[np.float64]
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", "--", "-.", ":")
+_BINS = 240
+_DAY_S, _HOUR_S, _MINUTE_S = 86_400.0, 3_600.0, 60.0
+_STYLE: dict[Any, Any] = {
+    "figure.dpi": 120,
+    "font.size": 10,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.6,
+}
+
+# A run under the name that the legend gives it.
+Run = tuple[str, Result]
+Draw = Callable[[Sequence[Run]], Figure]
+
+
+def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """The three figures as PNG files in the folder, which is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Draw] = {"jct": completion_times, "utilization": utilization, "queueing": queueing}
+    paths = []
+    with mpl.rc_context(_STYLE):
+        for name, draw in figures.items():
+            path = folder / f"{name}.png"
+            figure = draw(runs)
+            # Without the name of the drawing program, whose version is in it.
+            figure.savefig(path, format="png", metadata={"Software": ""})
+            paths.append(path)
+    return paths
+
+
+def completion_times(runs: Sequence[Run]) -> Figure:
+    """The part of the jobs that were complete within so much time of their submission."""
+    figure, axes = _figure(1)
+    for (label, result), (colour, dash) in _styled(runs):
+        times = np.sort([jct_s(record) for record in result.records if record.ended_s is not None])
+        if len(times):
+            parts = np.arange(1, len(times) + 1) / len(times) * 100
+            # A logarithm has no zero; what takes less than a second is shown at one.
+            axes[0].step(np.maximum(times, 1.0), parts, where="post", color=colour, linestyle=dash, label=label)
+    axes[0].set(xscale="log", ylim=(0, 101), xlabel="job completion time (s)", ylabel="jobs complete (%)")
+    _finish(axes[0], "Distribution of job completion times", runs)
+    return figure
+
+
+def utilization(runs: Sequence[Run]) -> Figure:
+    """The part of the GPUs that were held, and the number of jobs that waited, over time."""
+    figure, axes = _figure(2)
+    last_s = max((result.timeline[-1][0] for _, result in runs if result.timeline), default=0.0)
+    unit, unit_s = next(
+        ((name, size) for name, size in (("days", _DAY_S), ("h", _HOUR_S), ("min", _MINUTE_S)) if last_s > 3 * size),
+        ("s", 1.0),
+    )
+    for (label, result), (colour, dash) in _styled(runs):
+        if len(result.timeline) < 2:
+            continue
+        edges, busy, waiting = over_time(result)
+        axes[0].stairs(busy / result.gpus * 100, edges / unit_s, color=colour, linestyle=dash, label=label)
+        axes[1].stairs(waiting, edges / unit_s, color=colour, linestyle=dash, label=label)
+    axes[0].set(ylim=(0, 101), ylabel="GPUs held (%)")
+    axes[1].set(ylim=(0, None), xlabel=f"time since the start of the trace ({unit})", ylabel="jobs waiting")
+    _finish(axes[0], f"Use of the cluster over time (means over 1/{_BINS} of the run)", runs)
+    return figure
+
+
+def queueing(runs: Sequence[Run]) -> Figure:
+    """Mean wait of a job by its size and by its reason."""
+    figure, axes = _figure(1)
+    width = 0.8 / max(1, len(runs))
+    places = np.arange(len(SIZES))
+    for number, ((_, result), (colour, _)) in enumerate(_styled(runs)):
+        sizes = summarize(result).by_size
+        fair_share = np.array([(size.fair_share_delay_mean_s or 0.0) / _MINUTE_S for size in sizes])
+        fragmentation = np.array([(size.fragmentation_delay_mean_s or 0.0) / _MINUTE_S for size in sizes])
+        at = places + (number - (len(runs) - 1) / 2) * width
+        axes[0].bar(at, fragmentation, width * 0.92, color=colour)
+        axes[0].bar(at, fair_share, width * 0.92, bottom=fragmentation, color="white", edgecolor=colour, hatch="////")
+    axes[0].set_xticks(places, [f"{name} GPU{'' if name == '1' else 's'}" for name, _, _ in SIZES])
+    axes[0].set(ylabel="mean wait (min)", xlabel="size of the job")
+    axes[0].grid(visible=False, axis="x")
+    keys = [Patch(color=colour, label=label) for (label, _), (colour, _) in _styled(runs)]
+    keys.append(Patch(facecolor="white", edgecolor="#444444", hatch="////", label="fair share (over quota)"))
+    keys.append(Patch(facecolor="#444444", label="fragmentation (under quota)"))
+    axes[0].set_title("What jobs waited for", loc="left")
+    axes[0].legend(handles=keys, frameon=False, fontsize=8, ncols=2)
+    return figure
+
+
+def over_time(result: Result, bins: int = _BINS) -> tuple[Floats, Floats, Floats]:
+    """Time averages of equal parts of the run: the edges (bins + 1), busy GPUs and waiting jobs (bins each).
+
+    Each sample holds until the next; the timeline has at least two.
+    """
+    samples = np.array(result.timeline, dtype=np.float64)
+    times = samples[:, 0]
+    edges = np.linspace(times[0], times[-1], bins + 1)
+    spans = np.diff(edges)
+    if spans[0] <= 0:
+        return edges, np.full(bins, samples[-1, 1]), np.full(bins, samples[-1, 2])
+
+    def average(values: Floats) -> Floats:
+        # The integral of a step function is piecewise linear, so interpolating it is exact.
+        integral = np.concatenate(([0.0], np.cumsum(values[:-1] * np.diff(times))))
+        return np.asarray(np.diff(np.interp(edges, times, integral)) / spans, dtype=np.float64)
+
+    return edges, average(samples[:, 1]), average(samples[:, 2])
+
+
+def _figure(panels: int) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(8.0, 3.0 + 1.6 * panels), layout="constrained")
+    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)
+    return figure, list(axes[:, 0])
+
+
+def _styled(runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[str, str]]]:
+    """Each run with its colour and its dashes, which do not repeat together before 28 runs."""
+    return zip(runs, zip(cycle(_COLOURS), cycle(_DASHES), strict=False), strict=False)
+
+
+def _finish(axes: Axes, title: str, runs: Sequence[Run]) -> None:
+    axes.set_title(title, loc="left")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, ncols=1 + len(runs) // 8)

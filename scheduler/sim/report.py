@@ -1,0 +1,217 @@
+"""The figures of several runs side by side: a table for people, JSON and CSV for programs.
+
+With the same trace, options and seed all of it is the same byte by byte, but for the two figures that measure the
+simulation itself, its wall time and peak memory; `timing=False` leaves these out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from scheduler.sim.metrics import Queueing, Summary, rho
+from scheduler.sim.result import JobRecord, Result
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_DECIMALS = 6
+_BESIDE_FIRST = 4  # runs in one table: more are hard to read, and do not fit a terminal
+_TIMING = ("wall_s", "peak_mib")
+_LINES = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run as it is reported: its name, its figures, and what it assumed."""
+
+    label: str
+    summary: Summary
+    assumed: Mapping[str, object] = field(default_factory=dict)  # plain JSON values
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of text; the first column names the rows, the others are numbers."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def plain(self) -> str:
+        """As aligned lines."""
+        lines = [self.header, *self.rows]
+        widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
+        texts = [
+            "  ".join(
+                cell.rjust(width) if column else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        return _LINES.join([texts[0], "  ".join("-" * width for width in widths), *texts[1:]])
+
+    def rich(self) -> Table:
+        """As a table of rich, which has to be installed."""
+        from rich.table import Table  # noqa: PLC0415 - the simulator works without it
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table(header_style="bold")
+        for column, name in enumerate(self.header):
+            table.add_column(Text(name), justify="right" if column else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        return table
+
+
+def grids(rows: Sequence[Row], *, timing: bool = True) -> Iterator[Grid]:
+    """The comparison: a line for each figure, a column for each run, ratios beside the first run.
+
+    Many runs become several tables, each of which begins with the first run.
+    """
+    first, others = rows[0], rows[1:]
+    lines = [line for line in _TABLE if timing or line.timing is False]
+    lines = [line for line in lines if not line.only_if_any or any(line.value(row.summary) for row in rows)]
+    for start in range(0, max(1, len(others)), _BESIDE_FIRST):
+        shown = [first, *others[start : start + _BESIDE_FIRST]]
+        yield Grid(
+            header=("", *(row.label for row in shown)),
+            rows=tuple((line.title, *(_cell(line, row, first) for row in shown)) for line in lines),
+        )
+
+
+def document(rows: Iterable[Row], *, timing: bool = True) -> dict[str, Any]:
+    """The runs as plain JSON values; docs/simulator.md says what each field is."""
+    return {"runs": [_run(row, timing=timing) for row in rows]}
+
+
+def to_json(rows: Iterable[Row], *, timing: bool = True) -> str:
+    """The runs as a JSON document."""
+    return json.dumps(document(rows, timing=timing), indent=2, allow_nan=False) + "\n"
+
+
+def to_csv(rows: Iterable[Row], *, timing: bool = True) -> str:
+    """The runs as CSV, one line each; what has a value by size has a column by size."""
+    lines = []
+    for row in rows:
+        run = _run(row, timing=timing)
+        sizes = run.pop("by_size")
+        run["assumed"] = json.dumps(run["assumed"])
+        for size in sizes:
+            name = size.pop("gpus").replace("-", "_").replace(">", "over_")
+            run |= {f"gpus_{name}_{key}": value for key, value in size.items()}
+        lines.append(run)
+    return _csv(list(lines[0]) if lines else [], (line.values() for line in lines))
+
+
+def jobs_to_csv(results: Iterable[tuple[str, Result]]) -> str:
+    """Every job of every run as CSV; an empty value is one that the job does not have."""
+    names = [each.name for each in fields(JobRecord)]
+
+    def lines() -> Iterator[list[object]]:
+        for label, result in results:
+            for record in result.records:
+                taken_s = None if record.ended_s is None else record.ended_s - record.submitted_s
+                values = [_rounded(value) for value in (taken_s, rho(record, result.gpus))]
+                yield [label, *(_rounded(getattr(record, name)) for name in names), *values]
+
+    return _csv(["run", *names, "jct_s", "rho"], lines())
+
+
+def _run(row: Row, *, timing: bool) -> dict[str, Any]:
+    summary = row.summary
+    figures: dict[str, Any] = {"run": row.label}
+    for each in fields(summary):
+        if each.name == "queueing":
+            figures |= _delays(summary.queueing)
+        elif each.name == "by_size":
+            continue
+        elif timing or each.name not in _TIMING:
+            figures[each.name] = _rounded(getattr(summary, each.name))
+    figures["by_size"] = [
+        {"gpus": size.gpus, "jobs": size.jobs, "jct_mean_s": _rounded(size.jct_mean_s)} | _delays(size)
+        for size in summary.by_size
+    ]
+    figures["assumed"] = dict(row.assumed)
+    return figures
+
+
+def _delays(queueing: Queueing) -> dict[str, Any]:
+    names = ("fair_share_delay_s", "fair_share_delay_mean_s", "fragmentation_delay_s", "fragmentation_delay_mean_s")
+    return {name: _rounded(getattr(queueing, name)) for name in names}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, _DECIMALS) if isinstance(value, float) else value
+
+
+def _csv(header: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    title: str
+    value: Callable[[Summary], float | None]
+    ratio: bool = True  # whether it makes sense to divide it by that of another run
+    percent: bool = False
+    only_if_any: bool = False
+    timing: bool = False
+
+
+def _size_lines() -> Iterator[_Line]:
+    def mean(size: int, name: str) -> Callable[[Summary], float | None]:
+        return lambda summary: getattr(summary.by_size[size], name)
+
+    for name, delay in (("fair share", "fair_share_delay_mean_s"), ("fragmentation", "fragmentation_delay_mean_s")):
+        for size, gpus in enumerate(("1 GPU", "2-4 GPUs", "5-8 GPUs", "> 8 GPUs")):
+            yield _Line(f"  {name}, {gpus}, mean s", mean(size, delay), only_if_any=True)
+
+
+_TABLE: tuple[_Line, ...] = (
+    _Line("JCT mean, s", lambda summary: summary.jct_mean_s),
+    _Line("JCT p50, s", lambda summary: summary.jct_p50_s),
+    _Line("JCT p99, s", lambda summary: summary.jct_p99_s),
+    _Line("makespan, s", lambda summary: summary.makespan_s),
+    _Line("utilization, %", lambda summary: summary.utilization, percent=True),
+    _Line("rho mean", lambda summary: summary.rho_mean),
+    _Line("rho max", lambda summary: summary.rho_max),
+    _Line("Jain's index of 1/rho", lambda summary: summary.jain),
+    _Line("fair-share delay, mean s", lambda summary: summary.queueing.fair_share_delay_mean_s),
+    _Line("fragmentation delay, mean s", lambda summary: summary.queueing.fragmentation_delay_mean_s),
+    *_size_lines(),
+    _Line("GPU-hours lost", lambda summary: summary.lost_gpu_hours),
+    _Line("preemptions", lambda summary: summary.preemptions, ratio=False),
+    _Line("moves", lambda summary: summary.moves, ratio=False),
+    _Line("jobs", lambda summary: summary.jobs, ratio=False),
+    _Line("jobs left unfinished", lambda summary: summary.unfinished, ratio=False, only_if_any=True),
+    _Line("jobs that never fit", lambda summary: summary.infeasible, ratio=False, only_if_any=True),
+    _Line("wall time, s", lambda summary: summary.wall_s, timing=True),
+    _Line("peak memory, MiB", lambda summary: summary.peak_mib, ratio=False, timing=True),
+)
+
+
+def _cell(line: _Line, row: Row, first: Row) -> str:
+    value = line.value(row.summary)
+    if value is None:
+        return "-"
+    text = _number(value * 100 if line.percent else value)
+    if row is first or not line.ratio:
+        return text
+    reference = line.value(first.summary)
+    # A ratio to nothing says nothing; it keeps its place, so that the numbers stay in line.
+    ratio = f"{value / reference:.2f}x" if reference else "-"
+    return f"{text} {ratio:>7}"
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3f}"
