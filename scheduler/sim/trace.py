@@ -42,6 +42,7 @@ class TraceJob:
     mode: str = ""  # how its batch size changes by itself: static, accordion, gns, or nothing
     deadline_s: float | None = None  # after the submission; what a deadline policy aims at
     waited_s: float | None = None  # from submission to start in the cluster that the trace was taken from
+    line: int = field(default=0, compare=False)  # where the file has it; 0: it is from no file
 
 
 @dataclass(frozen=True, slots=True)

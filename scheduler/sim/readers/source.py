@@ -63,13 +63,18 @@ class Draft(TypedDict, total=False):
     mode: str
     deadline_s: float | None
     waited_s: float | None
+    line: int
 
 
 class Source:
-    """One file while it is read: its lines, what was left out so far, and the drafts of its jobs."""
+    """One file while it is read: its lines, what was left out so far, and the drafts of its jobs.
 
-    def __init__(self, path: Path, options: ReadOptions, *, ordered: bool = False) -> None:
-        self.path, self.options, self._ordered = path, options, ordered
+    Where jobs are `dated`, the trace starts at the first submission; else it starts at the 0 of the file, as rounds do
+    that the authors counted from there.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions, *, ordered: bool = False, dated: bool = False) -> None:
+        self.path, self.options, self._ordered, self._dated = path, options, ordered, dated
         self._drafts: list[Draft] = []
         self._skipped: list[BadLine] = []
         self._left_out: Counter[str] = Counter()
@@ -115,6 +120,7 @@ class Source:
             self._left_out[str(reason)] += 1
         else:
             self._latest_s = job["submitted_s"]
+            job["line"] = line
             self._drafts.append(job)
 
     def table(
@@ -148,7 +154,7 @@ class Source:
             yield line, [row[place] if place >= 0 else "" for place in places]
 
     def trace(self, quotas: dict[str, dict[str, int]] | None = None) -> Trace:
-        """The jobs in order, the first submitted at 0, and only those that the options want."""
+        """The jobs in order, and only those that the options want."""
         drafts = self._drafts
         if not drafts:
             left = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
@@ -156,7 +162,7 @@ class Source:
             raise self.error(1, "no job that can be used" + "".join(f"; {each}" for each in (left, bad) if each))
         drafts.sort(key=lambda draft: draft["submitted_s"])
         start_s, end_s, limit = self.options.start_s, self.options.end_s, self.options.limit
-        zero = drafts[0]["submitted_s"] + start_s
+        zero = start_s + (drafts[0]["submitted_s"] if self._dated else 0.0)
         if start_s > 0 or end_s < math.inf:
             drafts = [draft for draft in drafts if 0 <= draft["submitted_s"] - zero < end_s - start_s]
         if limit is not None:
