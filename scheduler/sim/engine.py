@@ -77,6 +77,7 @@ class _Simulation:
         self.events: list[tuple[float, int, int, int]] = [(job.submitted_s, _ARRIVE, job.id, 0) for job in trace.jobs]
         heapq.heapify(self.events)
         self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
+        self.elastic: set[int] = set()  # ids of the jobs of any size that run
         self.held_back: dict[int, tuple[AllocationView, ...]] = {}
         self.attempts = 0
         self.changed = False
@@ -179,6 +180,7 @@ class _Simulation:
     def _decide(self) -> None:
         self.changed = False
         due = self.board.due or set()
+        self._measure()
         plan = decide_on(self.board, self.parts, max_places=self.options.config.max_places, explain=False)
         self.result.decisions += 1
         violations = check(self.world, plan, self.parts.guard)
@@ -189,6 +191,20 @@ class _Simulation:
         for job_id in due - {place.job_id for place in plan.places} - {one.job_id for one in plan.preempts}:
             self._foresee_change(job_id)
         self.clocks.sample(self.busy)
+
+    def _measure(self) -> None:
+        """Correct the predictions of elastic jobs that run by their progress: it is not even over their epochs."""
+        if self.options.oracle is not Oracle.PERFECT:
+            return
+        for job_id in sorted(self.elastic):
+            run = self.world.running_by_job[job_id]
+            self._bank(run)
+            left_s = self.jobs[job_id].work.remaining_s(self.doing[job_id].done)
+            since_placed_s = self.world.now - run.placed_at
+            corrected_s = left_s + since_placed_s * run.job.speed_on(run.gpus)
+            run = replace(run, job=replace(run.job, remaining_s=corrected_s))
+            self.world.running_by_job[job_id] = run
+            self.board.runs(run)
 
     def _apply(self, plan: Plan) -> None:
         for note in plan.notes:
@@ -232,6 +248,8 @@ class _Simulation:
         self.attempts += 1
         run = world.start(job, allocations, self.attempts)
         self.board.runs(run)
+        if job.speeds:
+            self.elastic.add(job.id)
         self.clocks.touch(job.vc_id)
         gpus = run.gpus
         self.busy += gpus
@@ -256,6 +274,7 @@ class _Simulation:
         doing.version += 1
         doing.since = math.inf
         self.board.runs_no_more(run.job.id)
+        self.elastic.discard(run.job.id)
         self.world.running_by_job[run.job.id] = replace(run, state=AttemptState.STOPPING)
         at = self.world.now + self.options.grace_s
         heapq.heappush(self.events, (at, _RELEASE, run.job.id, doing.version))
@@ -274,6 +293,7 @@ class _Simulation:
         self.doing[job_id].version += 1
         self.world.stop(run)
         self.board.runs_no_more(job_id)
+        self.elastic.discard(job_id)
         gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
         self.busy -= gpus
         record.run_s += held_s
