@@ -79,7 +79,15 @@ class Scratch:
         else:
             types = self.board.capacity.types or ("any",)
         size, within = job.gpus if gpus is None else gpus, self.placement.within(job, self.now)
-        return [Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within) for kind in types]
+        demands = [Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within) for kind in types]
+        return [self._possible(job, demand) for demand in demands] if self.placement.relaxes else demands
+
+    def _possible(self, job: Job, demand: Demand) -> Demand:
+        """The demand, further apart if the pool could not meet it else and the job allows it: nobody waits for that."""
+        levels = list(Level)
+        allowed = levels[levels.index(demand.within) : levels.index(job.locality) + 1]
+        demands = (demand._replace(within=level) for level in allowed)
+        return next((each for each in demands if self.board.capacity.infeasible(each) is None), demand)
 
     def entitled(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
         """What the job may have as far as pool and guard go, the type with the most free GPUs first; or why nothing."""
@@ -177,7 +185,8 @@ class Scratch:
         return run.job.id not in self.preempts and not run.stopping
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
-        if demand.split and demand.within is Level.ANY and not demand.cpus and not demand.memory_mib:
+        anywhere = demand.split and demand.within is Level.ANY and not demand.cpus and not demand.memory_mib
+        if anywhere and self.placement.fills:
             if self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type] < demand.gpus:
                 return False
             self._promised.append((job, demand))

@@ -18,8 +18,17 @@ class Placement(Plugin, Protocol):
         """Whether jobs that ask for the same may be placed differently, because one has waited longer."""
         ...
 
+    @property
+    def fills(self) -> bool:
+        """Whether a lot that may lie anywhere and needs no CPUs and memory fits whenever so many GPUs are free."""
+        ...
+
     def within(self, job: Job, now: float) -> Level:
-        """How close together the GPUs of the job must lie by now."""
+        """How close together the GPUs of the job must lie by now; never less close than its own `locality`."""
+        ...
+
+    def relaxes_at(self, job: Job, now: float) -> float | None:
+        """The next moment after `now` at which `within` changes if the job still waits, or None."""
         ...
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scheduler.lifecycle import HoldReason
-from scheduler.model import Level, View
+from scheduler.model import Level, Node, View
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
@@ -27,6 +27,12 @@ class Capacity:
             counts: dict[str | None, int] = {None: len(node.gpus), **Counter(gpu.type for gpu in node.gpus)}
             for gpu_type, gpus in counts.items():
                 self._kinds.setdefault(gpu_type, Counter())[gpus, node.cpus, node.memory_mib] += 1
+        self._racks: dict[str, list[Node]] = {}
+        for node in view.nodes:
+            self._racks.setdefault(node.rack, []).append(node)
+        everything = self._kinds.get(None, Counter[tuple[int, int, int]]())
+        self.cpus = sum(cpus * nodes for (_, cpus, _), nodes in everything.items())
+        self.memory_mib = sum(memory_mib * nodes for (_, _, memory_mib), nodes in everything.items())
         self._verdicts: dict[Demand, Denial | None] = {}
 
     @property
@@ -48,7 +54,7 @@ class Capacity:
             return self._split_infeasible(demand)
         fitting = self._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
         if fitting >= demand.nodes or not self.nodes:
-            return None
+            return self._too_far_apart(demand)
         largest = max((gpus for gpus, _, _ in self._kinds.get(demand.gpu_type, ())), default=0)
         if demand.gpu_type is not None and not largest:
             return self._no_such_type(demand)
@@ -75,19 +81,42 @@ class Capacity:
             ("ask for fewer CPUs or less memory per node",),
         )
 
+    def _too_far_apart(self, demand: Demand) -> Denial | None:
+        """The same for ranks that would find their nodes, but not within one node or rack."""
+        if demand.within is Level.ANY or demand.nodes == 1 or not self.nodes:
+            return None
+        if demand.within is Level.NODE:
+            return Denial(
+                HoldReason.INFEASIBLE,
+                f"this job needs {demand.nodes} nodes, and all of it within one node",
+                words.evidence(demand),
+                ("ask for 1 node", "let it lie within one rack, or anywhere"),
+            )
+        most = max(sum(_hosts(node, demand) for node in rack) for rack in self._racks.values())
+        if most >= demand.nodes:
+            return None
+        return Denial(
+            HoldReason.INFEASIBLE,
+            f"this job needs {demand.nodes} such nodes within one rack; the largest rack of this pool has {most}",
+            words.evidence(demand, largest_rack=most),
+            (f"ask for at most {words.count(most, 'node')}", "let it lie anywhere"),
+        )
+
     def _split_infeasible(self, demand: Demand) -> Denial | None:
         """The same for a lot of GPUs that may lie on several nodes."""
         kinds = self._kinds.get(demand.gpu_type, Counter[tuple[int, int, int]]())
         room = {kind: _room_for_split(kind, demand) for kind in kinds}
         if demand.within is Level.NODE:
             most = max(room.values(), default=0)
-        else:  # a rack may still be too small; that shows when it is tried
+        elif demand.within is Level.RACK:
+            most = max((sum(_room(node, demand) for node in rack) for rack in self._racks.values()), default=0)
+        else:
             most = sum(room[kind] * nodes for kind, nodes in kinds.items())
         if most >= demand.gpus or not self.nodes:
             return None
         if demand.gpu_type is not None and not kinds:
             return self._no_such_type(demand)
-        where = "on one node" if demand.within is Level.NODE else "in this pool"
+        where = "in this pool" if demand.within is Level.ANY else f"within one {demand.within}"
         return Denial(
             HoldReason.INFEASIBLE,
             f"this job needs {demand.gpus} {demand.gpu_type} {where}; at most {most} could be had",
@@ -115,3 +144,16 @@ def _room_for_split(kind: tuple[int, int, int], demand: Demand) -> int:
     if demand.memory_mib:
         gpus = min(gpus, memory_mib // demand.memory_mib)
     return gpus
+
+
+def _room(node: Node, demand: Demand) -> int:
+    return _room_for_split((_gpus(node, demand), node.cpus, node.memory_mib), demand)
+
+
+def _hosts(node: Node, demand: Demand) -> bool:
+    fits = node.cpus >= demand.cpus and node.memory_mib >= demand.memory_mib
+    return fits and _gpus(node, demand) >= demand.gpus
+
+
+def _gpus(node: Node, demand: Demand) -> int:
+    return sum(demand.gpu_type is None or gpu.type == demand.gpu_type for gpu in node.gpus)

@@ -2,14 +2,15 @@
 simulator, which keeps it up to date.
 
 Nodes stand on shelves by how many GPUs they have free, so that best fit is reading the shelves in order, and a demand
-that no node can meet is seen without looking at any node.
+that no node can meet is seen without looking at any node. Nodes with equally many stand there by their strikes, then
+by id.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +33,13 @@ class Demand(NamedTuple):
     within: Level = Level.ANY
 
 
+class Guest(NamedTuple):
+    """What the others on a node may know of a job there: its GPUs and its nodes, all of them together."""
+
+    gpus: int
+    nodes: int
+
+
 @dataclass(slots=True)
 class FreeNode:
     """What one schedulable node still has: its healthy free GPUs by type in the order of their index, and the rest."""
@@ -41,6 +49,9 @@ class FreeNode:
     cpus: int
     memory_mib: int
     gpus: dict[str, list[int]]
+    strikes: float
+    place: int  # among the nodes by strikes and id
+    guests: Counter[Guest]  # who holds anything of it, or has it kept
 
     def count(self, gpu_type: str | None) -> int:
         """How many GPUs of the type are free, or of all types together for None."""
@@ -66,28 +77,60 @@ class FreeNode:
         return gpus
 
 
+# shelves[n] = the places of the nodes with n GPUs of one type free, ascending
+Shelves = list[list[int]]
+
+
 class Free:
     """An index of what is free, kept up to date as GPUs are taken and given back."""
 
     def __init__(self, view: View) -> None:
-        self._nodes = {node.id: _free_node(view, node) for node in view.nodes if node.schedulable}
+        in_service = [node for node in view.nodes if node.schedulable]
+        in_service.sort(key=lambda node: (node.strikes, node.id))
+        self._at = [_free_node(view, node, place) for place, node in enumerate(in_service)]
+        self._nodes = {node.id: node for node in self._at}
+        self._links = {node.id: node.links for node in in_service if node.links}
+        self._struck = frozenset(node.id for node in in_service if node.strikes > 0.0)
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
         self._rank = {gpu.id: (gpu.index, gpu.id) for gpu in view.gpu_by_id.values()}
         self._usable = {gpu.id for gpu in view.gpu_by_id.values() if gpu.healthy}
-        # shelves[type][n] = ids of the nodes with n GPUs of the type free, ascending; the key None counts all types.
-        self._shelves: dict[str | None, list[list[int]]] = {}
+        for run in view.running:
+            self._host(run.allocations, 1)
+        for kept in view.reservations:
+            if kept.until > view.now:
+                self._host(kept.allocations, 1)
+        self._shelves: dict[str | None, Shelves] = {}
         self._total: Counter[str | None] = Counter()
+        # The same by rack, for lots that may be split; a pool that is one rack needs it only once.
+        self._racks: dict[str, dict[str, Shelves]] = {}
+        self._rack_totals: dict[str, Counter[str]] = {}
+        self._in_racks = len({node.rack for node in self._at}) > 1
+        self._stock(view)
+
+    def _stock(self, view: View) -> None:
         most = Counter[str | None]()  # a shelf for as many as a node can ever have free
         for node in view.nodes:
             here = Counter[str | None](gpu.type for gpu in node.gpus) + Counter({None: len(node.gpus)})
             most |= here
         for gpu_type in (None, *sorted({gpu.type for gpu in view.gpu_by_id.values()})):
-            counts = {node.id: node.count(gpu_type) for node in self._nodes.values()}
-            shelves: list[list[int]] = [[] for _ in range(most[gpu_type] + 1)]
-            for node_id in sorted(counts):
-                shelves[counts[node_id]].append(node_id)
+            shelves: Shelves = [[] for _ in range(most[gpu_type] + 1)]
+            for free in self._at:
+                shelves[free.count(gpu_type)].append(free.place)
+                self._total[gpu_type] += free.count(gpu_type)
             self._shelves[gpu_type] = shelves
-            self._total[gpu_type] = sum(counts.values())
+            if gpu_type is not None:
+                self._stock_racks(gpu_type, shelves)
+
+    def _stock_racks(self, gpu_type: str, shelves: Shelves) -> None:
+        totals = self._rack_totals[gpu_type] = Counter[str]()
+        racks: dict[str, Shelves] = dict.fromkeys(sorted({node.rack for node in self._at}), shelves)
+        if self._in_racks:
+            racks = {rack: [[] for _ in shelves] for rack in racks}
+        for node in self._at:
+            totals[node.rack] += node.count(gpu_type)
+            if self._in_racks:
+                racks[node.rack][node.count(gpu_type)].append(node.place)
+        self._racks[gpu_type] = racks
 
     def gpus(self, gpu_type: str | None) -> int:
         """How many GPUs of the type are free in the pool."""
@@ -101,6 +144,23 @@ class Free:
         """The type of one GPU."""
         return self._gpu_type[gpu_id]
 
+    def index_of(self, gpu_id: int) -> int:
+        """The index of one GPU on its node."""
+        return self._rank[gpu_id][0]
+
+    @property
+    def linked(self) -> bool:
+        """Whether anything is known of the links on any node."""
+        return bool(self._links)
+
+    def links(self, node_id: int) -> tuple[tuple[int, ...], ...]:
+        """How close the GPUs of one node are, see `scheduler.model.Node.links`; empty when nobody knows."""
+        return self._links.get(node_id, ())
+
+    def struck(self, limit: float) -> frozenset[int]:
+        """The ids of the nodes with so many strikes or more."""
+        return frozenset(node_id for node_id in self._struck if self._nodes[node_id].strikes >= limit)
+
     def most_on_one_node(self, gpu_type: str | None) -> int:
         """How many GPUs of the type the node with the most of them has free."""
         shelves = self._shelves.get(gpu_type, [])
@@ -111,53 +171,75 @@ class Free:
         return sum(map(len, self._shelves.get(gpu_type, [])[at_least:]))
 
     def by_fit(self, gpu_type: str | None, at_least: int) -> Iterator[FreeNode]:
-        """The nodes with so many GPUs of the type free, the tightest fit first, then by id."""
+        """The nodes with so many GPUs of the type free, the tightest fit first, then by strikes and id."""
         for shelf in self._shelves.get(gpu_type, [])[at_least:]:
-            for node_id in shelf:
-                yield self._nodes[node_id]
+            for place in shelf:
+                yield self._at[place]
 
     def by_room(self, gpu_type: str | None) -> Iterator[FreeNode]:
-        """The nodes with any GPU of the type free, those with the most first, then by id."""
+        """The nodes with any GPU of the type free, those with the most first, then by strikes and id."""
         for shelf in reversed(self._shelves.get(gpu_type, [])[1:]):
-            for node_id in shelf:
-                yield self._nodes[node_id]
+            for place in shelf:
+                yield self._at[place]
 
     def candidates(self, demand: Demand) -> Iterator[FreeNode]:
-        """The nodes that can host one rank of the demand, the tightest fit first, then by id.
+        """The nodes that can host one rank of the demand, or all of a lot; the tightest fit first, as `by_fit`.
 
         A demand without GPUs goes first to the nodes with the fewest free GPUs, where its CPUs are missed least.
         """
         if self.nodes_with(demand.gpu_type, demand.gpus) < demand.nodes:
             return
-        cpus, memory_mib = demand.cpus, demand.memory_mib
+        lots = demand.gpus if demand.split else 1
+        cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
         for node in self.by_fit(demand.gpu_type, demand.gpus):
             if node.cpus >= cpus and node.memory_mib >= memory_mib:
                 yield node
 
-    def take(self, allocations: Iterable[AllocationView]) -> None:
-        """Hand out what the allocations name."""
+    def shelves(self, gpu_type: str | None) -> Sequence[Sequence[int]]:
+        """For each number of free GPUs of the type, from 0, the places of the nodes with so many."""
+        return self._shelves.get(gpu_type, [])
+
+    def racks(self, gpu_type: str, at_least: int) -> Iterator[tuple[str, Sequence[Sequence[int]]]]:
+        """The shelves of each rack with so many GPUs of the type free, by name of the rack."""
+        totals = self._rack_totals.get(gpu_type, Counter[str]())
+        for rack, shelves in self._racks.get(gpu_type, {}).items():
+            if totals[rack] >= at_least:
+                yield rack, shelves
+
+    def at(self, place: int) -> FreeNode:
+        """The node at a place of a shelf."""
+        return self._at[place]
+
+    def take(self, allocations: Sequence[AllocationView]) -> None:
+        """Hand out what the allocations name: all that one job gets."""
         for share in allocations:
             node = self._nodes[share.node_id]
-            before = self._counts(node, share)
+            moved: dict[str, int] = {}
             for gpu_id in share.gpu_ids:
-                node.gpus[self._gpu_type[gpu_id]].remove(gpu_id)
+                gpu_type = self._gpu_type[gpu_id]
+                node.gpus[gpu_type].remove(gpu_id)
+                moved[gpu_type] = moved.get(gpu_type, 0) - 1
             node.cpus -= share.cpus
             node.memory_mib -= share.memory_mib
-            self._shelve(node, before)
+            self._shelve(node, moved)
+        self._host(allocations, 1)
 
-    def give(self, allocations: Iterable[AllocationView]) -> None:
-        """Take back what the allocations name; what is on a node out of service, or not healthy, stays lost."""
+    def give(self, allocations: Sequence[AllocationView]) -> None:
+        """Take back all that one job had; what is on a node out of service, or not healthy, stays lost."""
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:
                 continue
-            before = self._counts(node, share)
+            moved: dict[str, int] = {}
             for gpu_id in share.gpu_ids:
                 if gpu_id in self._usable:
-                    insort(node.gpus.setdefault(self._gpu_type[gpu_id], []), gpu_id, key=self._rank.__getitem__)
+                    gpu_type = self._gpu_type[gpu_id]
+                    insort(node.gpus.setdefault(gpu_type, []), gpu_id, key=self._rank.__getitem__)
+                    moved[gpu_type] = moved.get(gpu_type, 0) + 1
             node.cpus += share.cpus
             node.memory_mib += share.memory_mib
-            self._shelve(node, before)
+            self._shelve(node, moved)
+        self._host(allocations, -1)
 
     def can_take(self, allocations: Iterable[AllocationView]) -> bool:
         """Whether all that the allocations name is free."""
@@ -169,22 +251,39 @@ class Free:
                 return False
         return True
 
-    def _counts(self, node: FreeNode, share: AllocationView) -> dict[str | None, int]:
-        types: set[str | None] = {self._gpu_type[gpu_id] for gpu_id in share.gpu_ids if gpu_id in self._gpu_type}
-        if types:
-            types.add(None)
-        return {gpu_type: node.count(gpu_type) for gpu_type in types}
+    def _host(self, allocations: Sequence[AllocationView], times: int) -> None:
+        guest = Guest(sum(len(share.gpu_ids) for share in allocations), len(allocations))
+        for share in allocations:
+            node = self._nodes.get(share.node_id)
+            if node is None:
+                continue
+            left = node.guests[guest] + times
+            if left > 0:
+                node.guests[guest] = left
+            else:
+                del node.guests[guest]
 
-    def _shelve(self, node: FreeNode, before: dict[str | None, int]) -> None:
-        for gpu_type, count in before.items():
-            after = node.count(gpu_type)
-            shelves = self._shelves[gpu_type]
-            del shelves[count][bisect_left(shelves[count], node.id)]
-            insort(shelves[after], node.id)
-            self._total[gpu_type] += after - count
+    def _shelve(self, node: FreeNode, moved: Mapping[str, int]) -> None:
+        for gpu_type, change in moved.items():
+            after = len(node.gpus[gpu_type])
+            _move(self._shelves[gpu_type], node.place, after - change, after)
+            if self._in_racks:
+                _move(self._racks[gpu_type][node.rack], node.place, after - change, after)
+            self._total[gpu_type] += change
+            self._rack_totals[gpu_type][node.rack] += change
+        if moved:
+            change, after = sum(moved.values()), node.count(None)
+            _move(self._shelves[None], node.place, after - change, after)
+            self._total[None] += change
 
 
-def _free_node(view: View, node: Node) -> FreeNode:
+def _move(shelves: Shelves, place: int, before: int, after: int) -> None:
+    shelf = shelves[before]
+    del shelf[bisect_left(shelf, place)]
+    insort(shelves[after], place)
+
+
+def _free_node(view: View, node: Node, place: int) -> FreeNode:
     gpus: dict[str, list[int]] = {}
     for gpu in sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.id)):
         if gpu.healthy and gpu.id not in view.holder_of_gpu and gpu.id not in view.reserved_gpus:
@@ -197,4 +296,7 @@ def _free_node(view: View, node: Node) -> FreeNode:
         cpus=max(0, node.cpus - used_cpus),
         memory_mib=max(0, node.memory_mib - used_memory_mib),
         gpus=gpus,
+        strikes=node.strikes,
+        place=place,
+        guests=Counter(),
     )

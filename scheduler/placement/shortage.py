@@ -38,7 +38,11 @@ class Shortage:
             return self._too_far_apart(demand, demand.gpu_type)
         if self._free.nodes_with(demand.gpu_type, demand.gpus) < demand.nodes:
             return self._fragmented(demand, demand.gpu_type)
-        return self._cpu_or_memory(demand)
+        if sum(1 for _ in self._free.candidates(demand)) < demand.nodes:
+            return self._cpu_or_memory(demand)
+        if demand.within is Level.RACK and demand.nodes > 1:
+            return self._too_far_apart(demand, demand.gpu_type)
+        return self._withheld(demand, demand.gpu_type)
 
     def _no_free_gpus(self, demand: Demand, gpu_type: str) -> Denial:
         needed, free, total = demand.gpus * demand.nodes, self._free.gpus(gpu_type), self._capacity.gpus[gpu_type]
@@ -80,7 +84,10 @@ class Shortage:
     def _too_far_apart(self, demand: Demand, gpu_type: str) -> Denial:
         """A lot of GPUs that would fit by number, but not so close together, or not with its CPUs and memory."""
         free, most = self._free.gpus(gpu_type), self._free.most_on_one_node(gpu_type)
+        needed = demand.gpus if demand.nodes == 1 else f"{demand.nodes} times {demand.gpus}"
         if demand.within is Level.ANY:
+            if sum(node.room(demand) for node in self._free.by_room(gpu_type)) >= demand.gpus:
+                return self._withheld(demand, gpu_type)
             return Denial(
                 HoldReason.CPU_OR_MEMORY,
                 f"{free} {gpu_type} are free, but not {demand.gpus} of them with {words.count(demand.cpus, 'CPU')} and "
@@ -90,10 +97,20 @@ class Shortage:
             )
         return Denial(
             HoldReason.FRAGMENTED,
-            f"{free} {gpu_type} are free, at most {most} on one node; this job needs {demand.gpus} within one "
-            f"{demand.within}",
+            f"{free} {gpu_type} are free, at most {most} on one node; "
+            f"this job needs {needed} within one {demand.within}",
             words.evidence(demand, free=free, largest_free_node=most),
-            (f"{demand.gpus} {gpu_type} come free within one {demand.within}", "it may lie further apart"),
+            (f"{needed} {gpu_type} come free within one {demand.within}", "it may lie further apart"),
+        )
+
+    def _withheld(self, demand: Demand, gpu_type: str) -> Denial:
+        """A demand that would fit, but for the placement's own rules on who shares a node with whom."""
+        free = self._free.gpus(gpu_type)
+        return Denial(
+            HoldReason.FRAGMENTED,
+            f"{free} {gpu_type} are free, but too few on nodes that this job may share with those who use them",
+            words.evidence(demand, free=free),
+            ("jobs that need nodes of their own end",),
         )
 
     def _cpu_or_memory(self, demand: Demand) -> Denial:

@@ -1,11 +1,20 @@
-"""Cutting one lot of GPUs to the nodes that a placement has chosen, in its order."""
+"""Cutting one lot of GPUs to nodes.
+
+A simulation cuts hundreds of thousands of lots. A lot that needs only GPUs is cut from the shelves of the pool and of
+its racks, which know how many nodes it takes without looking at any node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from scheduler.model import AllocationView, Level
 from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.gang import among, by_rack
+from scheduler.placement.steady import Shun
+
+T = TypeVar("T")
 
 
 def cut(demand: Demand, nodes: Iterable[FreeNode]) -> tuple[AllocationView, ...] | None:
@@ -31,37 +40,109 @@ def cut(demand: Demand, nodes: Iterable[FreeNode]) -> tuple[AllocationView, ...]
     return None
 
 
-def fewest_nodes(free: Free, demand: Demand, avoid: frozenset[int] = frozenset()) -> tuple[AllocationView, ...] | None:
+def fewest_nodes(
+    free: Free, demand: Demand, shun: Shun, singles: Callable[[Free, Demand], Iterable[FreeNode]] = Free.candidates
+) -> tuple[AllocationView, ...] | None:
     """The lot on as few nodes as possible, and as few racks; the last node is the one that it fills best.
 
-    1. On one node, the tightest that has room.
+    1. On one node, the first of `singles` that is no last choice.
     2. Within one rack: its roomiest nodes, and the rack that needs the fewest of them.
     3. Over racks, the roomiest nodes first.
+    4. All the same with as few last choices as possible.
     """
-    single = [node for node in free.by_fit(demand.gpu_type, demand.gpus) if node.room(demand) >= demand.gpus]
-    if single:
-        return cut(demand, [next((node for node in single if node.id not in avoid), single[0])])
-    if demand.within is Level.NODE:
-        return None
-    roomy = sorted(free.by_room(demand.gpu_type), key=lambda node: node.id in avoid)
-    racks: dict[str, list[FreeNode]] = {}
-    for node in roomy:
-        racks.setdefault(node.rack, []).append(node)
-    inside = [shares for rack in sorted(racks) if (shares := cut(demand, _fitting(demand, racks[rack]))) is not None]
-    if inside:
-        return min(inside, key=len)
-    if demand.within is Level.RACK:
-        return None
-    return cut(demand, _fitting(demand, roomy))
+    last_choice = None
+    for node in shun.of(singles(free, demand)):
+        if node.id not in shun.last:
+            return cut(demand, [node])
+        last_choice = last_choice or node
+    if demand.within is not Level.NODE and free.gpus(demand.gpu_type) >= demand.gpus:
+        if demand.cpus or demand.memory_mib or shun.last or shun.barred is not None:
+            nodes = _with_a_look_at_each(free, demand, shun)
+        else:
+            nodes = _by_number(free, demand, str(demand.gpu_type))
+        if nodes is not None and (last_choice is None or not among(shun.last, nodes)):
+            return cut(demand, nodes)
+    return None if last_choice is None else cut(demand, [last_choice])
 
 
-def _fitting(demand: Demand, roomy: list[FreeNode]) -> Iterator[FreeNode]:
-    """The roomiest nodes, but for the last one: the tightest that holds what is left."""
-    missing = demand.gpus
-    left = list(roomy)
-    while left and missing > 0:
-        enough = [node for node in left if node.room(demand) >= missing]
-        node = min(enough, key=lambda one: one.count(demand.gpu_type)) if enough else left[0]
-        left.remove(node)
-        missing -= node.room(demand)
-        yield node
+def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | None:
+    gpus, shelves = demand.gpus, free.shelves(gpu_type)
+    most = free.most_on_one_node(gpu_type)
+    if not most:
+        return None
+    least = -(-gpus // most)
+    fewest, best = 0, None
+    for _, rack in free.racks(gpu_type, gpus):
+        nodes = _how_many(rack, gpus)
+        if best is None or nodes < fewest:
+            fewest, best = nodes, rack
+        if fewest <= least:
+            break
+    if best is None:
+        if demand.within is Level.RACK:
+            return None
+        best = shelves
+    return [free.at(place) for place in _roomiest(best, gpus)]
+
+
+def _with_a_look_at_each(free: Free, demand: Demand, shun: Shun) -> list[FreeNode] | None:
+    nodes = list(shun.of(free.by_room(demand.gpu_type)))
+    wanted = [node for node in nodes if node.id not in shun.last] if shun.last else nodes
+    within = demand.within
+    for members in (wanted, nodes) if len(wanted) < len(nodes) else (wanted,):
+        lots = [_last_choices_last(inside, demand, shun) for _, inside in sorted(by_rack(members).items())]
+        fitting = [lot for lot in lots if lot]
+        if fitting:
+            return min(fitting, key=lambda lot: (among(shun.last, lot), len(lot)))
+        lot = _last_choices_last(members, demand, shun) if within is Level.ANY else None
+        if lot:
+            return lot
+    return None
+
+
+def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, shun: Shun) -> list[FreeNode]:
+    """The roomiest of the nodes that hold the lot together, or none when they do not."""
+    wanted = _shelved((node for node in nodes if node.id not in shun.last), demand)
+    lot = _roomiest(wanted, demand.gpus)
+    if lot or not shun.last:
+        return lot
+    whole = [node for shelf in reversed(wanted) for node in shelf]
+    missing = demand.gpus - sum(node.room(demand) for node in whole)
+    rest = _roomiest(_shelved((node for node in nodes if node.id in shun.last), demand), missing)
+    return whole + rest if rest else []
+
+
+def _shelved(nodes: Iterable[FreeNode], demand: Demand) -> list[list[FreeNode]]:
+    """The nodes that have room for any of the lot, by how much."""
+    shelves: list[list[FreeNode]] = [[]]
+    for node in nodes:
+        room = node.room(demand)
+        if room > 0:
+            shelves.extend([] for _ in range(room + 1 - len(shelves)))
+            shelves[room].append(node)
+    return shelves
+
+
+def _how_many(shelves: Sequence[Sequence[T]], gpus: int) -> int:
+    """How many nodes a lot takes that fits on these shelves."""
+    nodes = 0
+    for room in range(len(shelves) - 1, 0, -1):
+        here = len(shelves[room])
+        if gpus <= here * room:
+            return nodes - (-gpus // room)
+        gpus -= here * room
+        nodes += here
+    return nodes
+
+
+def _roomiest(shelves: Sequence[Sequence[T]], gpus: int) -> list[T]:
+    """The roomiest nodes, but for the last one: the tightest that holds what is left of the lot; empty if too few."""
+    chosen: list[T] = []
+    for room in range(len(shelves) - 1, 0, -1):
+        for node in shelves[room]:
+            if room >= gpus:
+                chosen.append(next((shelves[tight][0] for tight in range(gpus, room) if shelves[tight]), node))
+                return chosen
+            chosen.append(node)
+            gpus -= room
+    return []

@@ -1,0 +1,46 @@
+"""Best fit; docs/policies/best_fit.md says what it optimises and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from scheduler.model import AllocationView
+from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.gang import gang, idle, ranks
+from scheduler.placement.split import fewest_nodes
+from scheduler.placement.steady import Shun, Steady
+
+
+@dataclass(frozen=True, slots=True)
+class BestFit(Steady):
+    """Places each rank by these wishes, the earlier the stronger.
+
+    1. No node that is a last choice, or else as few as possible.
+    2. The nodes with the fewest free GPUs, of these the ones that are in use, of these the ones with the fewest free
+       CPUs, then with the least free memory.
+    3. The fewer strikes, the smaller node id.
+    """
+
+    def choose(self, free: Free, demand: Demand, shun: Shun) -> tuple[AllocationView, ...] | None:
+        """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
+        if demand.split:
+            return fewest_nodes(free, demand, shun, _tightest_first)
+        nodes = gang(shun.of(_tightest_first(free, demand)), demand, shun.last, _the_first, idle)
+        return None if nodes is None else ranks(demand, sorted(nodes, key=lambda node: (node.rack, node.id)))
+
+
+def _tightest_first(free: Free, demand: Demand) -> Iterator[FreeNode]:
+    """The nodes that can host one rank or the whole lot; no more of them are sorted than are asked for."""
+    for _, equals in groupby(free.candidates(demand), key=lambda node: node.count(demand.gpu_type)):
+        yield from sorted(equals, key=_left)
+
+
+def _left(node: FreeNode) -> Any:
+    return not node.guests, node.cpus, node.memory_mib, node.place
+
+
+def _the_first(candidates: Sequence[FreeNode], demand: Demand) -> Sequence[FreeNode]:
+    return candidates[: demand.nodes]
