@@ -36,6 +36,18 @@ class Ordering(Protocol):
         ...
 
 
+class Grouping(Protocol):
+    """What a board must know of a policy to keep the jobs of each group, such as a user, in a queue of its own."""
+
+    def waiting_key(self, job: Job) -> Key:
+        """Where a waiting job stands in its group; see `Ordering`."""
+        ...
+
+    def group_of(self, job: Job) -> int:
+        """The group of a job; it does not change."""
+        ...
+
+
 class Board:
     """A view, what is free in it, what could be, and who uses what."""
 
@@ -45,6 +57,7 @@ class Board:
         # The jobs whose memo the policy should look at before it decides: all, unless the simulator knows better.
         self.due: set[int] | None = None
         self._queue: Queue | None = None
+        self._queues: Queues | None = None
         self._standings: Standings | None = None
         for kept in view.reservations:
             if kept.until > view.now:
@@ -58,6 +71,15 @@ class Board:
                 if job.eligible_at <= self.view.now and not job.still_stopping:
                     self._queue.add(job)
         return self._queue
+
+    def queues(self, grouping: Grouping) -> Queues:
+        """The jobs that wait and may start, in a queue for each group."""
+        if self._queues is None:
+            self._queues = Queues(grouping)
+            for job in self.view.waiting:
+                if job.eligible_at <= self.view.now and not job.still_stopping:
+                    self._queues.add(job)
+        return self._queues
 
     def standings(self, ordering: Ordering) -> Standings:
         """Those that run and may be preempted, in the order of the policy."""
@@ -80,11 +102,15 @@ class Board:
         """A job has come to the queue, or has another memo now."""
         if self._queue is not None:
             self._queue.add(job)
+        if self._queues is not None:
+            self._queues.add(job)
 
     def waits_no_more(self, job_id: int) -> None:
         """A job has left the queue."""
         if self._queue is not None:
             self._queue.remove(job_id)
+        if self._queues is not None:
+            self._queues.remove(job_id)
 
     def runs(self, run: Running) -> None:
         """A job has started, or has another memo now."""
@@ -118,7 +144,7 @@ class Queue:
     thousands looks at a few.
     """
 
-    def __init__(self, ordering: Ordering) -> None:
+    def __init__(self, ordering: Ordering | Grouping) -> None:
         self._ordering = ordering
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
         self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
@@ -151,6 +177,38 @@ class Queue:
     def walk(self) -> Walk:
         """The jobs in order; the queue must not change meanwhile."""
         return Walk(self._classes, self._jobs)
+
+
+class Queues:
+    """A queue for each group that has jobs which wait."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._queues: dict[int, Queue] = {}
+        self._group: dict[int, int] = {}
+
+    def add(self, job: Job) -> None:
+        """Put a job into its place; one that was there already takes its new one."""
+        group = self._group[job.id] = self._grouping.group_of(job)
+        if group not in self._queues:
+            self._queues[group] = Queue(self._grouping)
+        self._queues[group].add(job)
+
+    def remove(self, job_id: int) -> None:
+        """Forget a job; one that was not there is no error."""
+        group = self._group.pop(job_id, None)
+        if group is not None:
+            self._queues[group].remove(job_id)
+            if not len(self._queues[group]):
+                del self._queues[group]
+
+    def __iter__(self) -> Iterator[int]:
+        """The groups, ascending."""
+        return iter(sorted(self._queues))
+
+    def __getitem__(self, group: int) -> Queue:
+        """The queue of a group that has one."""
+        return self._queues[group]
 
 
 class Walk:

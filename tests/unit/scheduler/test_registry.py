@@ -45,7 +45,7 @@ def test_a_configuration_survives_the_trip_through_json() -> None:
 
 
 WRONG: dict[str, tuple[CycleConfig, str]] = {
-    "a policy that does not exist": (CycleConfig(policy="lifo"), "there is no policy 'lifo'; there is fifo"),
+    "a policy that does not exist": (CycleConfig(policy="lifo"), "there is no policy 'lifo'; there is "),
     "a placement that does not exist": (CycleConfig(placement="x"), "there is no placement 'x'"),
     "a guard that does not exist": (CycleConfig(guard="free"), "there is no guard 'free'"),
     "a module of the package that is no plug-in": (

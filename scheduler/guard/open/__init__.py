@@ -1,0 +1,7 @@
+"""Open: every job is admitted."""
+
+from scheduler.guard.open.guard import Open
+
+PLUGIN = Open
+
+__all__ = ["PLUGIN", "Open"]

@@ -1,0 +1,27 @@
+"""The guard that guards nothing; docs/policies/open.md says what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.guard import Usage
+from scheduler.law import Violation
+from scheduler.model import Job, View
+from scheduler.plan import Denial, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Admits every job: for policies that divide the pool themselves."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+        """Nothing is denied."""
+        return None
+
+    def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
+        """Nothing is objected to."""
+        return iter(())

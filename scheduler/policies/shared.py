@@ -1,0 +1,242 @@
+"""The policies that share the pool between groups of jobs: the group that is furthest behind is served next."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.board import Key, Walk
+from scheduler.model import Job, Running, View
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.free import Demand
+from scheduler.plan import FOR_EVER, Denial
+from scheduler.scratch import Scratch
+
+# An amount of each resource: GPUs by type, and these two.
+Vector = Mapping[str, int]
+CPUS, MEMORY_MIB = "cpus", "memory_mib"
+Grouper = Callable[[Job], int]
+
+
+class Books:
+    """Who holds how much during one decision; a policy says by `key` who is served next."""
+
+    def __init__(self, view: View, capacity: Capacity, group_of: Grouper) -> None:
+        self.view, self.group_of = view, group_of
+        self.total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
+        self.used: dict[int, Counter[str]] = {}
+        self.used_by_user: dict[tuple[int, int], Counter[str]] = {}
+        self.stopping_gpus = 0
+        self.runs: dict[int, list[Running]] = {}
+        for run in view.running:
+            self.charge(run.job, self.held(run), 1)
+            if run.stopping:
+                self.stopping_gpus += run.gpus
+            elif run.job.preemptible:
+                self.runs.setdefault(group_of(run.job), []).append(run)
+        for kept in view.reservations:
+            job = view.waiting_by_id.get(kept.job_id)
+            if job is not None and kept.until > view.now:
+                self.charge(job, self._sum(share.gpu_ids for share in kept.allocations), 1)
+
+    def key(self, group: int) -> Key:
+        """How far the group is from being served next, smaller first; what it holds makes it larger, never smaller."""
+        raise NotImplementedError
+
+    def limit(self, job: Job, demand: Demand) -> Denial | None:
+        """Why the shares do not let the job have this though it is free, or None when they do."""
+        return None
+
+    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+        """Whether the job has the right to take from groups that hold more than is theirs."""
+        return False
+
+    def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
+        """By how much the group holds more than is its own; only above 0 may it lose the run for the job."""
+        return 0.0
+
+    def charge(self, job: Job, vector: Vector, times: int) -> None:
+        """Add to what the group and the user of a job hold, or take off with `times` -1."""
+        group = self.group_of(job)
+        for used in (
+            self.used.setdefault(group, Counter()),
+            self.used_by_user.setdefault((group, job.owner_id), Counter()),
+        ):
+            for resource, amount in vector.items():
+                used[resource] += times * amount
+
+    def held(self, run: Running) -> Vector:
+        """What a running job holds."""
+        held = self._sum(share.gpu_ids for share in run.allocations)
+        held[CPUS] = sum(share.cpus for share in run.allocations)
+        held[MEMORY_MIB] = sum(share.memory_mib for share in run.allocations)
+        return held
+
+    def _sum(self, gpu_ids: Iterable[Sequence[int]]) -> Counter[str]:
+        found = (self.view.gpu_by_id.get(gpu_id) for some in gpu_ids for gpu_id in some)
+        return Counter(gpu.type for gpu in found if gpu is not None)
+
+
+def wanted(demand: Demand) -> Vector:
+    """All that a demand asks for."""
+    lots = demand.gpus if demand.split else demand.nodes
+    vector = {CPUS: demand.cpus * lots, MEMORY_MIB: demand.memory_mib * lots}
+    if demand.gpu_type is not None:
+        vector[demand.gpu_type] = demand.gpus * demand.nodes
+    return vector
+
+
+def dominant(vector: Vector, total: Vector) -> float:
+    """The largest share of any resource (Ghodsi et al., NSDI 2011, §4.1); what the pool has none of counts as all."""
+    shares = (amount / total[resource] if total.get(resource) else 1.0 for resource, amount in vector.items() if amount)
+    return max(shares, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The base of such a policy, which says what the groups are and keeps their books.
+
+    1. The next job, in its own order, of the group with the smallest key is placed, if it finds room; if not, the next
+       one of the same group is tried, and the group that has none left is done.
+    2. Then those that found no room, and have the right to more, take the place of what runs beyond its group's right,
+       at most `preemption_share` of the pool's GPUs at a time.
+    """
+
+    def group_of(self, job: Job) -> int:
+        """See `scheduler.board.Grouping`."""
+        raise NotImplementedError
+
+    def books(self, view: View, capacity: Capacity) -> Books:
+        """The books of a decision, from what is on the view."""
+        raise NotImplementedError
+
+    @property
+    def bound(self) -> float:
+        """Of all GPUs, the share that may be on their way out at a time because of a preemption; 0: none."""
+        return 0.0
+
+    def waiting_key(self, job: Job) -> Key:
+        """By priority, then submission."""
+        return (-job.priority, job.submitted_at)
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """See `Policy`."""
+        return None
+
+    def order(self, view: View) -> Iterable[Job]:
+        """As if each job found room in its turn."""
+        books = self.books(view, Capacity(view))
+        lines: dict[int, list[Job]] = {}
+        for job in sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id), reverse=True):
+            lines.setdefault(self.group_of(job), []).append(job)
+        heap = [(books.key(group), group) for group in lines]
+        heapq.heapify(heap)
+        while heap:
+            key, group = heapq.heappop(heap)
+            if (now := books.key(group)) != key:
+                heapq.heappush(heap, (now, group))
+                continue
+            job = lines[group].pop()
+            yield job
+            kind = job.gpu_type or next(iter(sorted(set(books.total) - {CPUS, MEMORY_MIB})), "")
+            demand = Demand(kind if job.gpus else None, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split)
+            books.charge(job, wanted(demand), 1)
+            if lines[group]:
+                heapq.heappush(heap, (books.key(group), group))
+
+    def serve(self, scratch: Scratch) -> None:
+        """See `Policy`."""
+        books, queues = self.books(scratch.view, scratch.board.capacity), scratch.board.queues(self)
+        walks = {group: queues[group].walk() for group in queues}
+        heap = [(books.key(group), group) for group in walks]
+        heapq.heapify(heap)
+        left: list[tuple[Job, Sequence[Demand]]] = []
+        while heap:
+            key, group = heapq.heappop(heap)
+            # What others have been given may have moved it: then it goes back to where it belongs.
+            if (now := books.key(group)) != key:
+                heapq.heappush(heap, (now, group))
+            elif self._next(scratch, books, walks[group], left):
+                heapq.heappush(heap, (books.key(group), group))
+        if self.bound > 0:
+            self._preempt(scratch, books, left)
+
+    def _next(self, scratch: Scratch, books: Books, walk: Walk, left: list[tuple[Job, Sequence[Demand]]]) -> bool:
+        """Whether another job of the group was placed."""
+        while (turn := walk.next()) is not None:
+            job = turn[0]
+            if job.id in scratch.places or job.id in scratch.kept:
+                continue
+            admitted, denial = scratch.entitled(job)
+            if denial is not None and denial.reason in FOR_EVER:
+                walk.drop()
+                continue
+            limits = [books.limit(job, demand) for demand in admitted]
+            allowed = [demand for demand, limit in zip(admitted, limits, strict=True) if limit is None]
+            for demand in allowed:
+                if scratch.place(job, (demand,)):
+                    books.charge(job, wanted(demand), 1)
+                    return True
+            if job.id in scratch.too_late:
+                if not scratch.explain:
+                    return False
+                continue
+            if allowed:
+                left.append((job, allowed))
+                if not scratch.placement.relaxes:
+                    walk.drop()
+            elif limits:  # which may be its user's own, so that others of its class have a chance
+                scratch.said[job.id] = next(limit for limit in limits if limit is not None)
+        return False
+
+    def _preempt(self, scratch: Scratch, books: Books, left: list[tuple[Job, Sequence[Demand]]]) -> None:
+        """Let those that have the right to it take from others, the group that is furthest behind first."""
+        budget = int(self.bound * sum(scratch.board.capacity.gpus.values())) - books.stopping_gpus
+        left.sort(key=lambda one: (books.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id))
+        for job, allowed in left:
+            for demand in allowed:
+                if budget <= 0 or scratch.full:
+                    return
+                if not books.may_take(job, demand, scratch.now):
+                    continue
+                victims = list(_victims(scratch, books, job, demand, budget))
+                if scratch.place_instead(job, victims, "its GPUs go to a queue that holds less than its share"):
+                    books.charge(job, wanted(demand), 1)
+                    for run in victims:
+                        if run.job.id in scratch.preempts:
+                            books.charge(run.job, books.held(run), -1)
+                            budget -= run.gpus
+                    break
+
+
+def _victims(scratch: Scratch, books: Books, job: Job, demand: Demand, budget: int) -> Iterator[Running]:
+    """The newest run of the group that holds the most beyond its own, and so on, as if each had gone."""
+    lines = {
+        group: sorted(
+            (
+                run
+                for run in runs
+                if scratch.stays(run) and (demand.gpu_type is None or books.held(run).get(demand.gpu_type))
+            ),
+            key=lambda run: (run.placed_at, run.job.id),
+        )
+        for group, runs in books.runs.items()
+        if group != books.group_of(job)
+    }
+    gone: list[Running] = []
+    while True:
+        found = [(books.excess(group, job, demand, runs[-1]), group) for group, runs in lines.items() if runs]
+        most, group = max(found, key=lambda one: (one[0], -one[1]), default=(0.0, 0))
+        if most <= 0:
+            break
+        run = lines[group].pop()
+        if run.gpus > budget:
+            continue
+        budget -= run.gpus
+        books.charge(run.job, books.held(run), -1)
+        gone.append(run)
+        yield run
+    for run in gone:
+        books.charge(run.job, books.held(run), 1)
