@@ -19,6 +19,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 from scipy.interpolate import LinearNDInterpolator
+from scipy.spatial import Delaunay
 
 from scheduler.sim.work import Layout
 
@@ -32,6 +33,8 @@ _LARGEST_LOCAL: Mapping[str, int] = {"yolov3": 8}
 _NOT_DISTRIBUTED = frozenset({"ncf"})
 
 _MOST_NODES = 16  # the largest cluster that was measured
+
+_FLAT = 1e-9  # six times the volume of what is no tetrahedron, in nodes times GPUs times samples
 
 
 class ApplicationError(ValueError):
@@ -135,9 +138,26 @@ class Application:
             sizes, times = self.placed[layout]
             return float(np.interp(local, sizes, times[:, 0])), float(np.interp(local, sizes, times[:, 1]))
         if self._mesh is None:
-            self._mesh = LinearNDInterpolator(*self.grid)
+            self._mesh = _mesh(*self.grid)
         step_s, sync_s = self._mesh([[min(len(layout), _MOST_NODES), sum(layout), local]])[0]
         return None if math.isnan(step_s) else (float(step_s), float(sync_s))
+
+
+def _mesh(points: Floats, values: Floats) -> LinearNDInterpolator:
+    """Linear interpolation within each tetrahedron of the Delaunay mesh of the points."""
+    mesh = Delaunay(points)
+    # For its first answer scipy solves a small system for each tetrahedron, in BLAS, whose threads take seconds for it
+    # where they share processors with other work. These have a closed form; handed over, they are not solved again.
+    corners: npt.NDArray[np.int32] = mesh.simplices
+    origin = points[corners[:, 3]]
+    a, b, c = (points[corners[:, corner]] - origin for corner in range(3))
+    normals = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)], axis=1)
+    volume = np.sum(a * normals[:, 0], axis=1)
+    volume[np.abs(volume) < _FLAT] = math.nan  # points of a grid also make tetrahedra without any volume
+    solved = np.concatenate([normals / volume[:, None, None], origin[:, None, :]], axis=1)
+    solved[np.isnan(volume)] = math.nan
+    mesh._transform = solved
+    return LinearNDInterpolator(mesh, values)
 
 
 def smallest_rotation(layout: Layout) -> Layout:

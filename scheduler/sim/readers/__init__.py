@@ -103,10 +103,11 @@ def read_trace(
     limit: int | None = None,
     options: ReadOptions | None = None,
 ) -> Trace:
-    """The jobs of a file, plain or gzipped, in the order of submission; the first one is submitted at 0.
+    """The jobs of a file, plain or gzipped, in the order of submission.
 
-    With `start_s` and `end_s`, counted from the first submission, only the jobs between; the trace then starts at
-    `start_s`. With `limit`, at most so many. Any other option of the format is a field of `options`.
+    A trace with dates starts at its first submission, one with plain seconds at their 0. With `start_s` and `end_s`,
+    counted from there, only the jobs between; the trace then starts at `start_s`. With `limit`, at most so many. Any
+    other option of the format is a field of `options`.
 
     Raises `TraceError`, with the file, the line and the reason, for what cannot be used; with `skip_bad` such lines are
     skipped and listed in `Trace.skipped`.

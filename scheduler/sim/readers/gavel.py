@@ -25,7 +25,6 @@ GAVEL = Peer(
     source="Gavel's simulator: a round ends when its latest job does, and a restart costs nothing",
     cluster="V100:2x4,P100:4x4,K80:6x4",
     round_s=360.0,
-    policies={"gavel": {"replan_s": 1920.0}},
 )
 
 FORMAT = Format(

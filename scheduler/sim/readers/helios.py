@@ -47,7 +47,7 @@ FORMAT = Format(
 
 def read(path: Path, options: ReadOptions) -> Trace:
     """The GPU jobs of such a file."""
-    source = Source(path, options)
+    source = Source(path, options, dated=True)
     source.add_each(source.table(_COLUMNS), _draft)
     return source.trace()
 

@@ -42,7 +42,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     """The jobs of such a file that ran and ended."""
     if options.gpus_per_node < 1:
         raise TraceError(f"{path.name}: gpus_per_node is {options.gpus_per_node}, not at least 1")
-    source = Source(path, options)
+    source = Source(path, options, dated=True)
 
     def draft(row: Sequence[str]) -> Draft:
         if len(row) != _COLUMNS:

@@ -37,7 +37,7 @@ FORMAT = Format(
 
 def read(path: Path, options: ReadOptions) -> Trace:
     """The jobs of such a file that ran."""
-    source = Source(path, options)
+    source = Source(path, options, dated=True)
     lines = source.lines()
     first, text = next(lines, (1, ""))
     try:

@@ -12,7 +12,7 @@ class ReadOptions:
     """How to read a trace; each format uses what concerns it."""
 
     skip_bad: bool = False  # leave out and list what cannot be used, rather than refuse the file
-    start_s: float = 0.0  # only jobs from here, since the first submission; the trace starts here
+    start_s: float = 0.0  # only jobs from here, since the trace's start; the trace then starts here
     end_s: float = math.inf  # only jobs before this, likewise
     limit: int | None = None  # only so many jobs, the first ones
     gpu_type: str | None = None  # what every job asks for where the trace names no type

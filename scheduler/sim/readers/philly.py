@@ -34,7 +34,7 @@ FORMAT = Format(
 
 def read(path: Path, options: ReadOptions) -> Trace:
     """The jobs of such a file that ran."""
-    source = Source(path, options)
+    source = Source(path, options, dated=True)
     with opened(path) as file:
         for line, job in _jobs(file, source):
             source.add(line, job, _draft)

@@ -27,14 +27,13 @@ FORMAT = Format(
         source="Sia's simulator",
         round_s=60.0,
         restart_s=30.0,
-        policies={"sia": {"p": -0.5, "queue_penalty": 1.1, "allocation_penalty": 0.01}},
     ),
 )
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
     """The jobs of such a file."""
-    source = Source(path, options)
+    source = Source(path, options, dated=True)
     source.add_each(source.table(_COLUMNS), _draft)
     return source.trace()
 

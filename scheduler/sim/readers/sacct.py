@@ -63,7 +63,7 @@ FORMAT = Format(
 
 def read(path: Path, options: ReadOptions) -> Trace:
     """The GPU jobs of such a file that ran and ended."""
-    source = Source(path, options)
+    source = Source(path, options, dated=True)
     names = (*_COLUMNS, *_OPTIONAL)
 
     def draft(row: Sequence[str]) -> Draft:

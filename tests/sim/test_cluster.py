@@ -1,0 +1,117 @@
+"""Clusters from a line of text and from YAML, and the quotas that they give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.sim.cluster import (
+    ClusterError,
+    ClusterSpec,
+    NodeGroup,
+    load_cluster,
+    parse_cluster,
+    quotas_by_share,
+    read_cluster,
+)
+from scheduler.sim.trace import Trace
+from tests.sim.stories import job
+
+YAML = """
+groups:
+  - {type: V100, nodes: 2, gpus: 4, cpus: 32, memory: 256GiB, gpu_memory: 32GiB, per_rack: 2}
+  - {type: K80, nodes: 1, gpus: 8, memory: 1000}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_it_reads_a_line_of_groups() -> None:
+    assert parse_cluster("V100:2x4, P100:4x8").groups == (NodeGroup("V100", 2, 4), NodeGroup("P100", 4, 8))
+    assert parse_cluster("V100:2x4,V100:1x2").gpus == {"V100": 10}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "V100", "V100:2", "V100:0x4", "V100:2x", ":2x4", "V100:-1x4", "V100:2x4,", "V:²x4"]
+)
+def test_it_refuses_a_line_that_it_does_not_understand(text: str) -> None:
+    with pytest.raises(ClusterError, match="is not TYPE:NODESxGPUS"):
+        parse_cluster(text)
+
+
+def test_it_reads_groups_of_yaml(tmp_path: Path) -> None:
+    spec = load_cluster(str(written(tmp_path, YAML)))
+    assert spec.groups == (NodeGroup("V100", 2, 4, 32, 262_144, 32_768, 2), NodeGroup("K80", 1, 8, 0, 1000))
+    assert spec.quotas_for(Trace("t", (job(1),), quotas={"default": {"V100": 1}})) == {"default": {"V100": 1}}
+    assert load_cluster("T4:1x1") == parse_cluster("T4:1x1")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("groups: [", "not YAML"),
+        ("- 1", "the file is no mapping"),
+        ("groups: []", "groups is not a list of at least one"),
+        ("nodes: 3", "unknown key 'nodes'; known: groups, vcs"),
+        ("groups: [3]", r"groups\[0\] is no mapping"),
+        ("groups: [{type: V100, nodes: 0, gpus: 4}]", r"groups\[0\].nodes is no whole number of at least 1: 0"),
+        ("groups: [{type: V100, nodes: 1}]", r"groups\[0\].gpus is no whole number of at least 1: None"),
+        ("groups: [{nodes: 1, gpus: 4}]", r"groups\[0\].type is no name of a GPU type"),
+        ("groups: [{type: V100, nodes: true, gpus: 4}]", r"groups\[0\].nodes is no whole number"),
+        ("groups: [{type: V100, nodes: 1, gpus: 4, memory: 3 pigs}]", r"groups\[0\].memory is no size"),
+        ("groups: [{type: V100, nodes: 1, gpus: 4, rack: 3}]", r"groups\[0\]: unknown key 'rack'"),
+        (YAML + "vcs: all", "vcs is neither 'by-gpu-time' nor"),
+        (YAML + "vcs: {a: {T4: 1}}", "vcs.a: the cluster has no 'T4'; it has V100, K80"),
+        (YAML + "vcs: {a: {V100: -1}}", "vcs.a.V100 is no whole number"),
+        (YAML + "vcs: {a: {V100: 5}, b: {V100: 4}}", "vcs: 9 V100 given away, and the cluster has 8"),
+        (YAML + "vcs: {a: {V100: 5}, b: 1}", "vcs.a is neither a share above 0 nor GPUs by type"),
+        (YAML + "vcs: {a: .nan}", "vcs.a is neither a share above 0"),
+        (YAML + "vcs: {a: 0}", "vcs.a is neither a share above 0"),
+    ],
+)
+def test_it_quotes_what_is_wrong_in_yaml(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(ClusterError, match=f"cluster.yaml: .*{reason}"):
+        read_cluster(written(tmp_path, text))
+
+
+def test_it_says_which_file_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match=r"none.yaml: No such file"):
+        load_cluster(str(tmp_path / "none.yaml"))
+
+
+def test_quotas_are_as_written_or_by_share_or_by_gpu_time(tmp_path: Path) -> None:
+    trace = Trace("t", (job(1, gpus=3, runs=100, vc="a"), job(2, gpus=1, runs=100, vc="b")))
+    exact = read_cluster(written(tmp_path, YAML + "vcs: {a: {V100: 5}, b: {K80: 8}}"))
+    assert exact.quotas_for(trace) == {"a": {"V100": 5}, "b": {"K80": 8}}
+    shared = read_cluster(written(tmp_path, YAML + "vcs: {a: 1, b: 1}"))
+    assert shared.quotas_for(trace) == {"a": {"V100": 4, "K80": 4}, "b": {"V100": 4, "K80": 4}}
+    used = read_cluster(written(tmp_path, YAML + "vcs: by-gpu-time"))
+    assert used.quotas_for(trace) == {"a": {"V100": 6, "K80": 6}, "b": {"V100": 2, "K80": 2}}
+
+
+def test_a_virtual_cluster_without_a_quota_is_an_error(tmp_path: Path) -> None:
+    spec = read_cluster(written(tmp_path, YAML + "vcs: {a: {V100: 5}}"))
+    with pytest.raises(ClusterError, match="no quota for virtual cluster 'b' of trace t"):
+        spec.quotas_for(Trace("t", (job(1, vc="a"), job(2, vc="b"))))
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 100), min_size=1),
+    st.integers(1, 500),
+    st.integers(1, 8),
+)
+def test_shares_deal_out_every_gpu_and_miss_none_by_more_than_one(
+    shares: dict[str, float], nodes: int, gpus: int
+) -> None:
+    spec = ClusterSpec((NodeGroup("V100", nodes, gpus),))
+    quotas = quotas_by_share(spec, shares)
+    assert sum(types["V100"] for types in quotas.values()) == nodes * gpus
+    for name, share in shares.items():
+        assert abs(quotas[name]["V100"] - nodes * gpus * share / sum(shares.values())) < 1 + 1e-9

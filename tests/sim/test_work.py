@@ -1,0 +1,61 @@
+"""How far a job gets, and how long the rest takes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.sim.work import FixedWork, StepsWork, Work
+
+STEPS = StepsWork(600.0, 4, {"V100": 6.0, "K80": 1.0}, {"V100": 3.0}, node_gpus=4)
+
+
+def test_a_fixed_work_takes_its_time_by_the_rate_of_the_type() -> None:
+    work = FixedWork(100.0, {"V100": 1.0, "K80": 0.25})
+    assert work.seconds_left(0.0, "K80", (1,), 1.0) == 400
+    assert work.seconds_left(50.0, "V100", (1,), 0.5) == 100
+    assert work.seconds_left(0.0, "T4", (1,), 1.0) == math.inf
+    assert work.advance(0.0, "K80", (1,), 1.0, 40.0) == 10
+    assert (work.remaining_s(30.0), work.alone_s()) == (70, 100)
+
+
+def test_steps_go_by_the_rate_of_the_type() -> None:
+    assert STEPS.seconds_left(0.0, "V100", (4,), 1.0) == 100
+    assert STEPS.seconds_left(300.0, "K80", (4,), 1.0) == 300
+    assert STEPS.advance(0.0, "V100", (4,), 0.5, 10.0) == 30
+
+
+def test_steps_go_slower_on_more_nodes_than_need_be() -> None:
+    assert STEPS.seconds_left(0.0, "V100", (2, 2), 1.0) == 200
+    assert StepsWork(600.0, 8, {"V100": 6.0}, {"V100": 3.0}).seconds_left(0.0, "V100", (4, 4), 1.0) == 100
+    assert StepsWork(600.0, 4, {"V100": 6.0}).seconds_left(0.0, "V100", (1, 1, 1, 1), 1.0) == 100
+
+
+@pytest.mark.parametrize(("gpu_type", "layout"), [("T4", (4,)), ("K80", (2, 2)), ("V100", (2,))])
+def test_steps_never_end_where_they_were_not_measured(gpu_type: str, layout: tuple[int, ...]) -> None:
+    assert STEPS.seconds_left(0.0, gpu_type, layout, 1.0) == math.inf
+    assert STEPS.advance(10.0, gpu_type, layout, 1.0, 100.0) == 10
+
+
+def test_a_predictor_counts_steps_on_the_reference_or_on_the_fastest_type() -> None:
+    assert STEPS.remaining_s(300.0) == 50
+    assert StepsWork(600.0, 4, STEPS.rates, reference="K80").alone_s() == 600
+
+
+@given(
+    st.sampled_from([FixedWork(600.0), FixedWork(600.0, {"V100": 0.3}), STEPS]),
+    st.lists(st.floats(0, 300), max_size=12),
+    st.floats(0.1, 1),
+)
+def test_pieces_of_time_add_up_to_the_whole(work: Work, pieces: list[float], speed: float) -> None:
+    done = 0.0
+    for seconds in pieces:
+        done = work.advance(done, "V100", (4,), speed, seconds)
+    whole = work.advance(0.0, "V100", (4,), speed, sum(pieces))
+    assert done == pytest.approx(whole)
+    left = work.seconds_left(done, "V100", (4,), speed)
+    assert left == pytest.approx(max(0.0, work.seconds_left(0.0, "V100", (4,), speed) - sum(pieces)), abs=1e-6)
+    assert work.advance(done, "V100", (4,), speed, left) == pytest.approx(600)
