@@ -147,8 +147,8 @@ class _SecondThoughts:
 
     def __init__(self, policy: Ordered, scratch: Scratch) -> None:
         self._policy, self._scratch = policy, scratch
-        # (key, job id, run, how often somebody had been made to go by then): no two entries share a job id.
-        self._turns: list[tuple[Key, int, Running, int]] = []
+        # (key, standing, job id, run, how often somebody had gone by then): no two entries share a job id.
+        self._turns: list[tuple[Key, Key, int, Running, int]] = []
         self._known = self._times = 0
 
     def remember(self) -> None:
@@ -167,7 +167,7 @@ class _SecondThoughts:
             self._turn()
 
     def _turn(self) -> None:
-        key, _, run, times = heapq.heappop(self._turns)
+        key, _, _, run, times = heapq.heappop(self._turns)
         if times == self._times:  # nobody has gone since, so there is no more room than there was
             return
         gone = self._make_room(run, key)
@@ -204,5 +204,6 @@ class _SecondThoughts:
         preempts, now = self._scratch.preempts, self._scratch.now
         for _, job_id in zip(range(count), reversed(preempts), strict=False):
             run = self._scratch.view.running_by_job[job_id]
-            heapq.heappush(self._turns, (self._policy.running_key(run, now), job_id, run, self._times))
+            key, standing = self._policy.running_key(run, now), self._policy.standing(run, now)
+            heapq.heappush(self._turns, (key, standing, job_id, run, self._times))
         self._known = len(preempts)

@@ -1,30 +1,41 @@
-"""How long a job will take yet, by what was predicted of it; several policies order jobs by that.
+"""How long a job will run yet, by what was predicted of it; several policies order jobs by that.
 
 A running job is charged a second for each second that it runs, also beyond its prediction: then it has less than
-nothing left, and still comes before all those that are predicted to need something. So the order of those that run
-never changes by itself, and no clock has to be asked to keep it.
+nothing left, and still comes before all those that are predicted to need something.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any, Final
 
 from scheduler.model import Job, Running
 
+UNKNOWN_S: Final[Mapping[str, Any]] = {
+    "type": ["number", "null"],
+    "minimum": 0,
+    "default": None,
+    "description": "The run time of a job of which none is predicted. null: it comes last.",
+}
+
+
+def whole_s(job: Job, unknown_s: float | None) -> float:
+    """Seconds that the job runs in all; without a prediction, `unknown_s`, or no end of them."""
+    if job.expected_s is not None:
+        return job.expected_s
+    return math.inf if unknown_s is None else unknown_s
+
 
 def rest_s(job: Job, unknown_s: float | None) -> float:
-    """Seconds that a waiting job will run yet; without a prediction, what is left of `unknown_s`, or no end of them."""
+    """Seconds that a waiting job will run yet; without a prediction of them, what its whole run time leaves."""
     if job.remaining_s is not None:
         return job.remaining_s
-    if job.expected_s is not None:
-        return job.expected_s - (job.ran_s if job.checkpoints else 0.0)
-    if unknown_s is None:
-        return math.inf
-    return unknown_s - (job.ran_s if job.checkpoints else 0.0)
+    return whole_s(job, unknown_s) - (job.ran_s if job.checkpoints else 0.0)
 
 
 def ends_at(run: Running, unknown_s: float | None) -> float:
-    """The moment at which a running job will end; without a prediction, never, or as `unknown_s` says."""
+    """The moment at which a running job will end, which does not change while it runs."""
     return run.placed_at + rest_s(run.job, unknown_s)
 
 
@@ -33,6 +44,6 @@ def left_s(run: Running, now: float, unknown_s: float | None) -> float:
     return ends_at(run, unknown_s) - now
 
 
-def stayed(run: Running, now: float, least_s: float) -> bool:
-    """Whether a running job has had its GPUs for so long; a microsecond is nothing, as clocks are counted in floats."""
-    return now - run.placed_at >= least_s - 1e-6
+def width(job: Job) -> int:
+    """By how much the run time of a job is multiplied for its service: its GPUs, and 1 for a job without any."""
+    return max(1, job.gpus_total)

@@ -6,23 +6,25 @@ last promoted, `attained_gpu_s` and `ran_s`. A job without a memo is in queue 0 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from scheduler.board import Key
 from scheduler.model import Job, Running
-from scheduler.policies.ordered import Ordered
-from scheduler.policies.predicted import stayed
-
-# Times are floats: who is within a microsecond of a limit has reached it.
-_SOON_S = 1e-6
+from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
+from scheduler.policies.tiresias.service import Service, service_of
+from scheduler.registry import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Tiresias(Ordered):
-    """Serves the queues in strict order, and within a queue by the time at which a job entered it."""
+class Tiresias(Preemptive):
+    """Serves the queues in strict order, and within a queue by the time at which a job entered it.
+
+    As `gittins`, there is a queue for each `delta_gpu_s` of attained service, and the one in which a job is most likely
+    to end, for the service that it takes until then, comes first.
+    """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -45,60 +47,77 @@ class Tiresias(Ordered):
                 "default": "entered",
                 "description": "What orders a queue: when a job entered it, or when it was submitted.",
             },
-            "min_run_s": {
+            "min_run_s": MIN_RUN_S,
+            "variant": {
+                "type": "string",
+                "enum": ["las", "gittins", "gittins_released"],
+                "default": "las",
+                "description": "Queues by limits, or by the Gittins index, or by that of the authors' program.",
+            },
+            "service_gpu_s": {
+                "type": "array",
+                "items": {"type": "number", "minimum": 0},
+                "default": [],
+                "description": "For the index: GPU-seconds that whole jobs needed, a sample of them.",
+            },
+            "delta_gpu_s": {
                 "type": "number",
-                "minimum": 0,
-                "default": 0,
-                "description": "How long a job that starts keeps its GPUs.",
+                "minimum": 1,
+                "default": 3250,
+                "description": "For the index: how much service is given before the next look.",
             },
         },
         "additionalProperties": False,
     }
-    preemptive: ClassVar[bool] = True
 
     limits_gpu_s: Sequence[float] = (57600,)
     promote_knob: float = 0
     tie: str = "entered"
-    min_run_s: float = 0
+    variant: str = "las"
+    service_gpu_s: Sequence[float] = ()
+    delta_gpu_s: float = 3250
+    service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        """Have the limits in ascending order, whatever they came as."""
+        """Have lists of numbers as ascending tuples, whatever they came as."""
+        service = service_of(self.service_gpu_s)
         object.__setattr__(self, "limits_gpu_s", tuple(sorted(self.limits_gpu_s)))
+        object.__setattr__(self, "service_gpu_s", service.samples)
+        object.__setattr__(self, "service", service)
+        if self.variant != "las" and not service.samples:
+            raise ConfigError(f"policy tiresias: the variant {self.variant} needs samples in service_gpu_s")
 
     def waiting_key(self, job: Job) -> Key:
         """By queue, then by when it entered the queue or was submitted."""
         since = job.memo.get("since", job.submitted_at) if self.tie == "entered" else job.submitted_at
-        return (job.memo.get("queue", 0), since)
-
-    def may_go(self, run: Running, now: float) -> bool:
-        """Whether it has had its GPUs for long enough."""
-        return stayed(run, now, self.min_run_s)
+        return (self._rank(int(job.memo.get("queue", 0))), since)
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
         """Another queue, for a job that has attained enough or waited too long."""
-        queue = job.memo.get("queue", 0)
-        at = self._demotion(job, run, now)
-        if at is not None and at <= now + _SOON_S:
-            below = bisect_right(self.limits_gpu_s, self._attained_gpu_s(job, run, now + _SOON_S))
-            return {**job.memo, "queue": max(below, queue + 1), "since": now}
-        at = self._promotion(job, run)
-        if at is not None and at <= now + _SOON_S:
+        demoted_at = self._demotion(job, run, now)
+        if demoted_at is not None and demoted_at <= now + SOON_S:
+            queue = int(job.memo.get("queue", 0)) + 1
+            attained = self._attained_gpu_s(job, run, now + SOON_S)
+            while attained >= self._limit(queue):
+                queue += 1
+            return {**job.memo, "queue": queue, "since": now}
+        promoted_at = self._promotion(job, run)
+        if promoted_at is not None and promoted_at <= now + SOON_S:
             return {"queue": 0, "since": now, "attained_gpu_s": job.attained_gpu_s, "ran_s": job.ran_s}
         return None
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """When the job changes its queue, or may be preempted, if nothing happens until then."""
-        moments = [self._demotion(job, run, now), self._promotion(job, run)]
-        if run is not None and not self.may_go(run, now):
-            moments.append(run.placed_at + self.min_run_s)
+        free_to_go = Preemptive.next_change(self, job, run, now)
+        moments = (self._demotion(job, run, now), self._promotion(job, run), free_to_go)
         return min((at for at in moments if at is not None), default=None)
 
     def _demotion(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When the job reaches the limit of its queue, at the latest now; None when it never does."""
-        queue = int(job.memo.get("queue", 0))
-        if queue >= len(self.limits_gpu_s) or (run is not None and run.stopping):
+        """When the job reaches the limit of its queue, at the earliest now; None when it never does."""
+        limit = self._limit(int(job.memo.get("queue", 0)))
+        if math.isinf(limit) or (run is not None and run.stopping):
             return None
-        missing = self.limits_gpu_s[queue] - self._attained_gpu_s(job, run, now)
+        missing = limit - self._attained_gpu_s(job, run, now)
         if missing <= 0:
             return now
         return now + missing / run.gpus if run is not None and run.gpus else None
@@ -113,3 +132,17 @@ class Tiresias(Ordered):
         """What the job has had since it was last promoted."""
         attained = job.attained_gpu_s if run is None else run.attained_gpu_s(now)
         return attained - job.memo.get("attained_gpu_s", 0.0)
+
+    def _limit(self, queue: int) -> float:
+        """The attained service at which a job leaves the queue for the next one; infinite for the last queue."""
+        if self.variant == "las":
+            return self.limits_gpu_s[queue] if queue < len(self.limits_gpu_s) else math.inf
+        attained = queue * self.delta_gpu_s
+        return attained + self.delta_gpu_s if attained < self.service.most else math.inf
+
+    def _rank(self, queue: int) -> float:
+        """Where the queue stands among the queues; the smaller goes first."""
+        if self.variant == "las":
+            return queue
+        less_attained = self.variant == "gittins"
+        return -self.service.index(queue * self.delta_gpu_s, self.delta_gpu_s, less_attained=less_attained)

@@ -1,0 +1,61 @@
+"""Least attained service; docs/policies/las.md says what it optimises and what its quantum costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.model import Job, Running
+from scheduler.policies.ordered import Ordered
+from scheduler.policies.preemptive import SOON_S
+
+
+@dataclass(frozen=True, slots=True)
+class Las(Ordered):
+    """Serves the job first that has had the fewest GPU-seconds, and preempts those that have had more.
+
+    A job that starts keeps its GPUs for a quantum. From then on it may lose them, and is looked at once a quantum.
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "quantum_s": {
+                "type": "number",
+                "minimum": 1,
+                "default": 360,
+                "description": "How long a job that starts keeps its GPUs, and how often it is compared from then on.",
+            },
+        },
+        "additionalProperties": False,
+    }
+    drifts: ClassVar[bool] = True  # those that run attain service, the wide ones faster
+
+    quantum_s: float = 360
+
+    @property
+    def preemptive(self) -> bool:
+        """That jobs which wait may take from jobs which run."""
+        return True
+
+    def waiting_key(self, job: Job) -> Key:
+        """By attained service, then submission."""
+        return (job.attained_gpu_s, job.submitted_at)
+
+    def running_key(self, run: Running, now: float) -> Key:
+        """By the service attained by now, then submission."""
+        return (run.attained_gpu_s(now), run.job.submitted_at)
+
+    def may_go(self, run: Running, now: float) -> bool:
+        """Whether its first quantum is over."""
+        return now - run.placed_at >= self.quantum_s - SOON_S
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """The end of the quantum in which a running job is."""
+        if run is None or not run.job.preemptible:
+            return None
+        quanta = math.floor((now - run.placed_at + SOON_S) / self.quantum_s) + 1
+        return run.placed_at + max(1, quanta) * self.quantum_s

@@ -1,0 +1,29 @@
+"""Quasi-shortest service first; docs/policies/qssf.md says what it optimises and where its predictions come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.model import Job
+from scheduler.policies.ordered import Ordered
+from scheduler.policies.predicted import UNKNOWN_S, whole_s, width
+
+
+@dataclass(frozen=True, slots=True)
+class Qssf(Ordered):
+    """Serves the job first that is predicted to take the fewest GPU-seconds in all, and preempts nobody."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"unknown_s": UNKNOWN_S},
+        "additionalProperties": False,
+    }
+
+    unknown_s: float | None = None
+
+    def waiting_key(self, job: Job) -> Key:
+        """By the predicted service, then submission."""
+        return (whole_s(job, self.unknown_s) * width(job), job.submitted_at)

@@ -1,0 +1,29 @@
+"""Shortest job first; docs/policies/sjf.md says what it optimises and what it needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.model import Job
+from scheduler.policies.ordered import Ordered
+from scheduler.policies.predicted import UNKNOWN_S, whole_s
+
+
+@dataclass(frozen=True, slots=True)
+class Sjf(Ordered):
+    """Serves the job first that is predicted to run for the shortest time, and preempts nobody."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"unknown_s": UNKNOWN_S},
+        "additionalProperties": False,
+    }
+
+    unknown_s: float | None = None
+
+    def waiting_key(self, job: Job) -> Key:
+        """By the predicted run time, then submission."""
+        return (whole_s(job, self.unknown_s), job.submitted_at)

@@ -1,0 +1,7 @@
+"""Shortest remaining service first, with preemption."""
+
+from scheduler.policies.srsf.policy import Srsf
+
+PLUGIN = Srsf
+
+__all__ = ["PLUGIN", "Srsf"]

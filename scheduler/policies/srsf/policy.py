@@ -1,0 +1,34 @@
+"""Shortest remaining service first; docs/policies/srsf.md says what it optimises and what it needs to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.model import Job, Running
+from scheduler.policies.predicted import UNKNOWN_S, left_s, rest_s, width
+from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
+
+
+@dataclass(frozen=True, slots=True)
+class Srsf(Preemptive):
+    """Serves the job first that is predicted to need the fewest GPU-seconds yet, and preempts those that need more."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {"unknown_s": UNKNOWN_S, "min_run_s": MIN_RUN_S},
+        "additionalProperties": False,
+    }
+    drifts: ClassVar[bool] = True  # a wide job loses more of what it needs each second than a narrow one
+
+    unknown_s: float | None = None
+
+    def waiting_key(self, job: Job) -> Key:
+        """By the service that is left, then submission."""
+        return (rest_s(job, self.unknown_s) * width(job), job.submitted_at)
+
+    def running_key(self, run: Running, now: float) -> Key:
+        """By the service that is left now, then submission."""
+        return (left_s(run, now, self.unknown_s) * width(run.job), run.job.submitted_at)
