@@ -78,6 +78,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "number": (int, float),
     "string": (str,),
     "null": (type(None),),
+    "object": (Mapping,),
     "array": (list, tuple),
 }
 _RULES: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
@@ -110,11 +111,28 @@ def _check_value(name: str, rules: Mapping[str, Any], value: object) -> None:
             for position, item in enumerate(value if isinstance(value, list | tuple) else ()):
                 _check_value(f"{name}[{position}]", operand, item)
             continue
+        if keyword == "properties":
+            _check_object(name, rules, value if isinstance(value, Mapping) else {})
+            continue
+        if keyword in ("required", "additionalProperties"):  # looked at together with the properties
+            continue
         if keyword not in _RULES:
             raise ConfigError(f"{name}: the schema uses {keyword!r}, which this check does not know")
         holds, words = _RULES[keyword]
         if value is not None and not holds(value, operand):
             raise ConfigError(f"{name} {words} {operand}, not {value!r}")
+
+
+def _check_object(name: str, rules: Mapping[str, Any], value: Mapping[str, object]) -> None:
+    """The fields of a value that is an object; as with parameters, no others are allowed."""
+    properties: Mapping[str, Mapping[str, Any]] = rules["properties"]
+    for field, inner in value.items():
+        if field not in properties:
+            raise ConfigError(f"{name} has no {field!r}; known: {', '.join(sorted(properties))}")
+        _check_value(f"{name}.{field}", properties[field], inner)
+    for field in rules.get("required", ()):
+        if field not in value:
+            raise ConfigError(f"{name} must have a {field!r}")
 
 
 def _is_a(kind: str, value: object) -> bool:
