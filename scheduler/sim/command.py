@@ -1,0 +1,153 @@
+"""Carries out what a command line asks of the simulator: runs, files, and a bar while it takes its time."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scheduler.registry import ConfigError
+from scheduler.sim.engine import simulate
+from scheduler.sim.metrics import summarize
+from scheduler.sim.report import Row, jobs_to_csv, to_csv, to_json
+from scheduler.sim.request import RequestError, Study, assumed
+from scheduler.sim.result import Result
+from scheduler.sim.trace import TraceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+STDOUT = "-"
+
+# Run, jobs that ended, jobs in all, seconds simulated.
+Tell = Callable[[str, int, int, float], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Where the figures go beside the table; None: nowhere. `-` is standard output."""
+
+    json: str | None = None
+    csv: str | None = None
+    jobs_csv: str | None = None
+    plots: Path | None = None
+    timing: bool = True
+
+    def check(self) -> None:
+        """Raise a `RequestError` for what cannot be written: better now than after hours of simulation."""
+        files = {"--json": self.json, "--csv": self.csv, "--jobs-csv": self.jobs_csv}
+        if sum(path == STDOUT for path in files.values()) > 1:
+            raise RequestError("--csv: only one document can go to standard output")
+        for option, path in files.items():
+            if path is None or path == STDOUT:
+                continue
+            if Path(path).is_dir():
+                raise RequestError(f"{option}: {path} is a folder")
+            if not Path(path).parent.is_dir():
+                raise RequestError(f"{option}: there is no folder {Path(path).parent}")
+        if self.plots is not None:
+            if importlib.util.find_spec("matplotlib") is None:
+                raise RequestError("--plots: needs matplotlib, which comes with: pip install 'muster[sim]'")
+            if self.plots.exists() and not self.plots.is_dir():
+                raise RequestError(f"--plots: {self.plots} is no folder")
+
+    @property
+    def answers(self) -> bool:
+        """Whether a document takes the place of the table on standard output."""
+        return STDOUT in {self.json, self.csv, self.jobs_csv}
+
+
+def carry_out(study: Study, outputs: Outputs, tell: Tell | None = None) -> list[Row]:
+    """Simulate each run, write what is asked for, and return the figures in the order of the runs.
+
+    Raises a `RequestError` for a job that can never run and for a file that cannot be written.
+    """
+    outputs.check()
+    rows: list[Row] = []
+    results: list[tuple[str, Result]] = []
+    for label, options in study.runs:
+
+        def progress(done: int, jobs: int, now_s: float, label: str = label) -> None:
+            if tell is not None:
+                tell(label, done, jobs, now_s)
+
+        try:
+            result = simulate(study.trace, study.cluster, options, progress)
+        except TraceError as error:
+            raise RequestError(f"--trace: {study.trace.name}: {error}") from None
+        except ConfigError as error:
+            raise RequestError(f"--policy: {label}: {error}") from None
+        if tell is not None:
+            tell(label, len(result.records), len(result.records), result.makespan_s)
+        rows.append(Row(label, summarize(result), assumed(study, options)))
+        # A long trace has a record for each of its jobs: they are kept only for whom they are needed.
+        if outputs.plots is not None or outputs.jobs_csv is not None:
+            results.append((label, result))
+    _write(outputs, rows, results)
+    return rows
+
+
+def remarks(rows: list[Row]) -> Iterator[str]:
+    """What a reader of the figures must not miss."""
+    for row in rows:
+        if row.summary.unfinished:
+            yield f"{row.label}: {row.summary.unfinished} of {row.summary.jobs} jobs never ended, and count in no mean"
+
+
+@contextmanager
+def progress_bar(console: Console | None, study: Study) -> Iterator[Tell | None]:
+    """A bar for each run while the block runs; without a console, nothing."""
+    if console is None:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("jobs, day {task.fields[day]:.1f}"),
+        TimeElapsedColumn(),
+    )
+    jobs = len(study.trace.jobs)
+    with Progress(*columns, console=console, transient=True) as progress:
+        tasks = {label: progress.add_task(label, total=jobs, start=False, day=0.0) for label, _ in study.runs}
+        started: set[str] = set()
+
+        def tell(label: str, done: int, _jobs: int, now_s: float) -> None:
+            if label not in started:
+                started.add(label)
+                progress.start_task(tasks[label])
+            progress.update(tasks[label], completed=done, day=now_s / 86_400)
+
+        yield tell
+
+
+def _write(outputs: Outputs, rows: list[Row], results: list[tuple[str, Result]]) -> None:
+    if outputs.json is not None:
+        _put("--json", outputs.json, to_json(rows, timing=outputs.timing))
+    if outputs.csv is not None:
+        _put("--csv", outputs.csv, to_csv(rows, timing=outputs.timing))
+    if outputs.jobs_csv is not None:
+        _put("--jobs-csv", outputs.jobs_csv, jobs_to_csv(results))
+    if outputs.plots is not None:
+        from scheduler.sim.plots import draw_all  # noqa: PLC0415 - matplotlib takes a second, and is seldom wanted
+
+        try:
+            draw_all(results, outputs.plots)
+        except OSError as error:
+            raise RequestError(f"--plots: {outputs.plots}: {error.strerror}") from None
+
+
+def _put(option: str, where: str, text: str) -> None:
+    if where == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(where).write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise RequestError(f"{option}: {where}: {error.strerror}") from None
