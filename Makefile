@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test faults bench check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -53,6 +53,9 @@ test: setup ## run the tests (Postgres and Valkey are started for them)
 
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
+
+figures: setup ## simulate what others have published, and write docs/policies/figures.md (needs their traces)
+	@$(PY) -m bench.published $(ARGS)
 
 faults: setup ## kill everything, several times longer than `make test` does
 	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults $(ARGS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.cycle import CycleConfig
+from scheduler.sim.readers import Peer
 
 
 class Oracle(StrEnum):
@@ -42,6 +43,18 @@ class Options:
     seed: int = 0
     skip_infeasible: bool = False  # leave out what the cluster could never run, instead of refusing the trace
     audit_every: int = 1_000  # events between two full checks of the world
+
+    @classmethod
+    def like(cls, peer: Peer, policy: str) -> Options:
+        """What the authors of a format's traces assume in their own simulator."""
+        return cls(
+            policy=policy,
+            policy_params=peer.policies.get(policy, {}),
+            placement=peer.placement,
+            round_s=peer.round_s or 0.0,
+            first_round_s=peer.first_round_s,
+            restart_s=peer.restart_s,
+        )
 
     @property
     def config(self) -> CycleConfig:

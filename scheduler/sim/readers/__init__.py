@@ -34,7 +34,9 @@ class Peer:
     source: str
     cluster: str | None = None  # as `parse_cluster` reads it
     round_s: float | None = None  # the interval at which an allocation may change; None: at any event
+    first_round_s: float = 0.0  # nothing is decided before this
     restart_s: float = 0.0  # without progress after each start and each change
+    placement: str = "consolidate"
     ties: str = "submission"
     policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by name of the policy
     works: Mapping[str, object] = field(default_factory=dict)  # fields of `ReadOptions` that make jobs last as there

@@ -1,0 +1,1 @@
+"""The simulator held against figures that others have published: what `make figures` writes."""

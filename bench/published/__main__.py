@@ -1,0 +1,59 @@
+"""`python -m bench.published`: simulates what others have published, and writes docs/policies/figures.md."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.published import philly, pollux
+from bench.published.data import NoData, data_folder
+from bench.published.page import Section, page
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies" / "figures.md"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Simulates everything, two runs at a time or as many as there are processors, and writes the page."""
+    parser = ArgumentParser(prog="python -m bench.published", description=__doc__)
+    parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
+    options = parser.parse_args(argv)
+    console = Console()
+    try:
+        folder = data_folder()
+    except NoData as error:
+        console.print(f"[red]✗[/] {error}", highlight=False)
+        return 2
+    studies = [
+        philly.Study(trace, cluster, policy)
+        for trace, cluster, policy in product(philly.TRACES, philly.CLUSTERS, philly.POLICIES)
+    ]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        runs = [
+            pool.submit(pollux.compare, folder, *what)
+            for what in product(pollux.POLICIES, pollux.LOADS, pollux.WORKLOADS)
+        ]
+        longer = [pool.submit(philly.run, folder, study) for study in studies]
+        with console.status("Pollux's workloads …"):
+            comparisons = [run.result() for run in runs]
+        summaries = {}
+        for study, run in zip(studies, longer, strict=True):
+            with console.status(f"{study.trace}, {study.cluster}, {study.policy} …"):
+                summaries[study.trace, study.cluster, study.policy] = run.result()
+    sections = [
+        Section(trace, cluster, [summaries[trace, cluster, policy] for policy in philly.POLICIES])
+        for trace, cluster in product(philly.TRACES, philly.CLUSTERS)
+    ]
+    options.out.write_text(page(comparisons, sections, philly.RESTART_S))
+    console.print(f"Written: {options.out}", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

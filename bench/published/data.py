@@ -1,0 +1,19 @@
+"""Where the published traces lie; they are not part of the project."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class NoData(FileNotFoundError):
+    """The published traces are not on this machine."""
+
+
+def data_folder() -> Path:
+    """`$MUSTER_DATA`, or `shared/data` beside the checkout; raises `NoData` when neither is there."""
+    named = os.environ.get("MUSTER_DATA")
+    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "data"
+    if not folder.is_dir():
+        raise NoData(f"{folder} is no folder; MUSTER_DATA names the one that has the traces")
+    return folder

@@ -1,0 +1,68 @@
+"""Policies on Philly's trace, and what each of its lessons is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from scheduler.sim.cluster import ClusterSpec, gpu_time_by_vc, parse_cluster, quotas_by_share
+from scheduler.sim.engine import simulate
+from scheduler.sim.metrics import Summary, summarize
+from scheduler.sim.options import Options
+from scheduler.sim.readers import ReadOptions, read_trace
+from scheduler.sim.trace import Trace
+
+TRACES: Mapping[str, str] = {
+    "philly_sia": "philly_sia/philly.csv.gz",
+    "philly_gavel": "philly_gavel/philly_by_vc.csv.gz",
+}
+CLUSTERS: Mapping[str, str] = {"768 GPUs": "V100:96x8", "640 GPUs": "V100:80x8"}
+# A preempted job starts again from its last checkpoint: half a minute without progress, as in Pollux's evaluation.
+RESTART_S = 30.0
+POLICIES = ("philly", "fifo", "srtf", "tiresias", "las")
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One run: a trace, a cluster, a policy, and what is special about it."""
+
+    trace: str
+    cluster: str
+    policy: str
+    title: str = ""
+    params: Mapping[str, object] | None = None
+    options: Mapping[str, Any] | None = None
+
+
+@cache
+def read(folder: Path, name: str) -> Trace:
+    """The trace; jobs of `philly_gavel` last as on the V100 that their steps were counted for."""
+    throughputs = folder / "gavel" / "simulation_throughputs.json" if name == "philly_gavel" else None
+    return read_trace(folder / TRACES[name], name.replace("sia", "csv"), options=ReadOptions(throughputs=throughputs))
+
+
+def quotas(trace: Trace, cluster: ClusterSpec) -> Mapping[str, Mapping[str, int]]:
+    """Each virtual cluster's share by the GPU time of its jobs, but at least its largest job: else that never runs."""
+    shares = quotas_by_share(cluster, gpu_time_by_vc(trace))
+    largest: dict[str, int] = {}
+    for job in trace.jobs:
+        largest[job.vc] = max(largest.get(job.vc, 0), job.gpus)
+    return {vc: {kind: max(gpus, largest[vc]) for kind, gpus in quota.items()} for vc, quota in shares.items()}
+
+
+def run(folder: Path, study: Study) -> Summary:
+    """What the study came to."""
+    trace, cluster = read(folder, study.trace), parse_cluster(CLUSTERS[study.cluster])
+    options = Options(
+        policy=study.policy,
+        policy_params=study.params or {},
+        # Philly's policy keeps the quotas itself: it lends what others leave idle.
+        guard="open" if study.policy == "philly" else "quota",
+        quotas=quotas(trace, cluster),
+        restart_s=RESTART_S,
+        first_start_s=0.0,
+    )
+    return summarize(simulate(trace, cluster, replace(options, **(study.options or {}))))
