@@ -286,8 +286,9 @@ def _move(shelves: Shelves, place: int, before: int, after: int) -> None:
 def _free_node(view: View, node: Node, place: int) -> FreeNode:
     gpus: dict[str, list[int]] = {}
     for gpu in sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.id)):
+        ids = gpus.setdefault(gpu.type, [])
         if gpu.healthy and gpu.id not in view.holder_of_gpu and gpu.id not in view.reserved_gpus:
-            gpus.setdefault(gpu.type, []).append(gpu.id)
+            ids.append(gpu.id)
     used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
     return FreeNode(
         id=node.id,

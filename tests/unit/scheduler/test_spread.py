@@ -1,42 +1,13 @@
 """Which nodes spreading gives to a gang, and to a lot that may be split."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import pytest
 
-from scheduler.model import Level, Node, Running
-from scheduler.placement.free import Demand, Free
+from scheduler.model import Level
 from scheduler.placement.spread.placement import Spread
-from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
-
-
-def gang(gpus: int, nodes: int = 1, within: Level = Level.ANY, cpus: int = 1) -> Demand:
-    return Demand("A100" if gpus else None, gpus, nodes, cpus, 1024, within=within)
-
-
-def lot(gpus: int, within: Level = Level.ANY, cpus: int = 0) -> Demand:
-    return Demand("A100", gpus, 1, cpus, 0, split=True, within=within)
-
-
-def using(node_id: int, gpus: int, cpus: int = 1) -> Running:
-    return make_running(make_share(node_id, range(gpus), cpus=cpus), attempt_id=node_id)
-
-
-def nodes(*racks: str) -> tuple[Node, ...]:
-    return tuple(make_node(index, rack=rack) for index, rack in enumerate(racks, start=1))
-
-
-@dataclass(frozen=True)
-class Case:
-    """A demand on a pool, and what it gets: (node id, GPUs) by rank."""
-
-    expected: list[tuple[int, int]] | None
-    demand: Demand
-    nodes: tuple[Node, ...]
-    running: tuple[Running, ...] = ()
-    avoid: Iterable[int] = ()
-
+from tests.unit.scheduler.factories import make_node
+from tests.unit.scheduler.pools import Case, gang, lot, nodes, using
 
 CASES = {
     "one node: the emptiest": Case([(2, 2)], gang(2), nodes("a", "a"), (using(1, 1),)),
@@ -79,12 +50,14 @@ CASES = {
     ),
     "a lot within a rack: none has room": Case(None, lot(9, Level.RACK), nodes("a", "b")),
     "a lot: too few are free": Case(None, lot(17), nodes("a", "b")),
+    "of equals, the fewest strikes": Case(
+        [(2, 1)],
+        gang(1),
+        (replace(make_node(1), strikes=0.5), make_node(2)),
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_spreading_chooses(case: Case) -> None:
-    free = Free(make_snapshot(nodes=case.nodes, running=case.running))
-    allocations = Spread().place(free, case.demand, tuple(case.avoid))
-    got = None if allocations is None else [(share.node_id, len(share.gpu_ids)) for share in allocations]
-    assert got == case.expected
+    assert case.got(Spread()) == case.expected
