@@ -1,6 +1,6 @@
 """A trace's file line by line, what is wrong with a value, and the jobs that come of it.
 
-Nothing here keeps the file: a line becomes a draft of a job, the drafts are sorted, and each is replaced by its job.
+Nothing here keeps the file: each line becomes a job as it is read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Draft(TypedDict, total=False):
 
 
 class Source:
-    """One file while it is read: its lines, what was left out so far, and the drafts of its jobs.
+    """One file while it is read: its lines, what was left out so far, and its jobs.
 
     Where jobs are `dated`, the trace starts at the first submission; else it starts at the 0 of the file, as rounds do
     that the authors counted from there.
@@ -75,7 +75,7 @@ class Source:
 
     def __init__(self, path: Path, options: ReadOptions, *, ordered: bool = False, dated: bool = False) -> None:
         self.path, self.options, self._ordered, self._dated = path, options, ordered, dated
-        self._drafts: list[Draft] = []
+        self._jobs: list[TraceJob] = []  # numbered once all are there, and their times counted from the start
         self._skipped: list[BadLine] = []
         self._left_out: Counter[str] = Counter()
         self._latest_s = -math.inf
@@ -121,7 +121,9 @@ class Source:
         else:
             self._latest_s = job["submitted_s"]
             job["line"] = line
-            self._drafts.append(job)
+            if job.get("gpu_type") is None:
+                job["gpu_type"] = self.options.gpu_type
+            self._jobs.append(TraceJob(id=0, **job))
 
     def table(
         self, columns: Sequence[str], *, optional: Sequence[str] = (), delimiter: str = ","
@@ -155,26 +157,22 @@ class Source:
 
     def trace(self, quotas: dict[str, dict[str, int]] | None = None) -> Trace:
         """The jobs in order, and only those that the options want."""
-        drafts = self._drafts
-        if not drafts:
+        jobs = self._jobs
+        if not jobs:
             left = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
             bad = f"{len(self._skipped)} bad lines" if self._skipped else ""
             raise self.error(1, "no job that can be used" + "".join(f"; {each}" for each in (left, bad) if each))
-        drafts.sort(key=lambda draft: draft["submitted_s"])
+        jobs.sort(key=lambda job: job.submitted_s)
         start_s, end_s, limit = self.options.start_s, self.options.end_s, self.options.limit
-        zero = start_s + (drafts[0]["submitted_s"] if self._dated else 0.0)
+        zero = start_s + (jobs[0].submitted_s if self._dated else 0.0)
         if start_s > 0 or end_s < math.inf:
-            drafts = [draft for draft in drafts if 0 <= draft["submitted_s"] - zero < end_s - start_s]
+            jobs = [job for job in jobs if 0 <= job.submitted_s - zero < end_s - start_s]
         if limit is not None:
-            del drafts[limit:]
-        drafts.reverse()  # so that each can be dropped when its job is made
-        jobs: list[TraceJob] = []
-        while drafts:
-            draft = drafts.pop()
-            draft["submitted_s"] -= zero
-            if draft.get("gpu_type") is None:
-                draft["gpu_type"] = self.options.gpu_type
-            jobs.append(TraceJob(id=len(jobs) + 1, **draft))
+            del jobs[limit:]
+        for number, job in enumerate(jobs, start=1):
+            # Nobody has seen the job yet: to make millions of them anew would take as long as to read them.
+            object.__setattr__(job, "id", number)
+            object.__setattr__(job, "submitted_s", job.submitted_s - zero)
         name = self.path.name.removesuffix(".gz")
         return Trace(name, tuple(jobs), tuple(self._skipped), quotas or {}, dict(self._left_out))
 
