@@ -44,6 +44,16 @@ class ConfigError(MusterError):
     exit_status = EXIT_USAGE
 
 
+class UsageError(MusterError):
+    """Options that make no sense, or for which something is not installed."""
+
+    exit_status = EXIT_USAGE
+
+
+class SimulationError(MusterError):
+    """A simulation that failed, through no fault of who asked for it."""
+
+
 class NotLoggedInError(MusterError):
     """A command that needs a token, and there is none."""
 
