@@ -1,0 +1,229 @@
+"""Guaranteed capacities; docs/policies/capacity.md says what it optimises and what its parameters cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Job, Running, View
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.free import Demand
+from scheduler.plan import Denial
+from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, ratio, rows_schema
+from scheduler.policies.shared import CPUS, MEMORY_MIB, Shared, wanted
+from scheduler.registry import ConfigError
+
+_FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityQueues(Shared):
+    """Serves next the queue that uses the least of its guaranteed capacity; what others leave idle is anybody's.
+
+    Source: the Capacity Scheduler of Apache Hadoop YARN (Vavilapalli et al., SoCC 2013, §3.2, and its documentation).
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "queues": rows_schema(
+                {
+                    "capacity": {
+                        **_FRACTION,
+                        "default": 0,
+                        "description": "Guaranteed, as a fraction of what is guaranteed to the queue above.",
+                    },
+                    "maximum_capacity": {
+                        **_FRACTION,
+                        "default": 1,
+                        "description": "The most it may hold, as a fraction of the most of the queue above.",
+                    },
+                    "minimum_user_limit_percent": {
+                        "type": "number",
+                        "minimum": 1,
+                        "maximum": 100,
+                        "default": 100,
+                        "description": "Of a leaf: each user may have an equal part of it, or this if it is more.",
+                    },
+                    "user_limit_factor": {
+                        "type": ["number", "null"],
+                        "minimum": 0,
+                        "default": None,
+                        "description": "Of a leaf: the most for one user, as a multiple of its guarantee. null: all.",
+                    },
+                }
+            ),
+            "preemption_grace_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 300,
+                "description": "How long a queue below its guarantee waits before it takes from others.",
+            },
+            "preemption_share": {
+                **_FRACTION,
+                "default": 0.1,
+                "description": "Of all GPUs, how many may be on their way out at a time for that. 0: none.",
+            },
+        },
+        "additionalProperties": False,
+    }
+
+    queues: Sequence[Row] = ()
+    preemption_grace_s: float = 300
+    preemption_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Raise a `ConfigError` for queues that make no tree, or guarantee more than there is."""
+        check_rows(self.queues)
+        for parent in ("", *(row["name"] for row in self.queues)):
+            if column(self.queues, parent, "capacity", 0.0) > 1.0 + EPSILON:
+                raise ConfigError(f"queues: more than all is guaranteed under {repr(parent) if parent else 'the root'}")
+        object.__setattr__(self, "queues", tuple(self.queues))
+
+    @property
+    def bound(self) -> float:
+        """See `Shared`."""
+        return self.preemption_share
+
+    def group_of(self, job: Job) -> int:
+        """See `Shared`: its virtual cluster."""
+        return job.vc_id
+
+    def books(self, view: View, capacity: Capacity) -> _Guarantees:
+        """See `Shared`."""
+        return _Guarantees(view, capacity, self.queues, self.preemption_grace_s)
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """The end of the grace of a job that waits."""
+        if run is not None or not self.preemption_share:
+            return None
+        end = job.waiting_since + self.preemption_grace_s
+        return end if end > now else None
+
+
+class _Guarantees(TreeBooks):
+    """Books of guaranteed and maximum capacities."""
+
+    def __init__(self, view: View, capacity: Capacity, rows: Sequence[Row], grace_s: float) -> None:
+        super().__init__(view, capacity, rows)
+        self._grace_s = grace_s
+        self._guaranteed: dict[str, Mapping[str, float]] = {}
+        self._most: dict[str, Mapping[str, float]] = {}
+        self._users: dict[str, set[int]] | None = None
+        root: Mapping[str, float] = dict(self.total)
+        quotas: Counter[str] = Counter()
+        for vc in view.vcs:
+            quotas.update(vc.quotas)
+        for name in self.tree.downwards():
+            row, parent = self.tree.rows.get(name), self.tree.parent(name)
+            above = self._guaranteed.get(parent, root)
+            most = self._most.get(parent, root)
+            if row is not None:
+                self._guaranteed[name] = {kind: amount * row.get("capacity", 0.0) for kind, amount in above.items()}
+                self._most[name] = {kind: amount * row.get("maximum_capacity", 1.0) for kind, amount in most.items()}
+            else:
+                self._guaranteed[name] = {} if rows else self._by_quota(name, quotas)
+                self._most[name] = root
+
+    def _by_quota(self, name: str, quotas: Counter[str]) -> Mapping[str, float]:
+        """Of each GPU type the share that the quota has in all quotas; of CPUs and memory the largest of those."""
+        shares = {
+            kind: sum(self.view.vc_by_id[vc_id].quotas.get(kind, 0) for vc_id in self.tree.vcs_of[name]) / quota
+            for kind, quota in quotas.items()
+            if quota
+        }
+        most = max(shares.values(), default=0.0)
+        shares |= {CPUS: most, MEMORY_MIB: most}
+        return {kind: amount * shares.get(kind, 0.0) for kind, amount in self.total.items()}
+
+    def rank(self, name: str) -> Key:
+        """The part of its guarantee that it uses."""
+        return (ratio(self.used_at.get(name, {}), self._guaranteed.get(name, {})),)
+
+    def limit(self, job: Job, demand: Demand) -> Denial | None:
+        """The maximum capacities above the job, and its user's limit."""
+        want = wanted(demand)
+        for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
+            used, most = self.used_at.get(name, Counter()), self._most.get(name, self.total)
+            for kind, amount in want.items():
+                if amount and used[kind] + amount > most.get(kind, 0.0) + EPSILON:
+                    ever = amount <= most.get(kind, 0.0) + EPSILON
+                    what = f"queue {name} may hold {most.get(kind, 0.0):g} {kind} at most and holds {used[kind]}"
+                    return _denial(what, kind, amount, ever)
+        return self._user_limit(job, want)
+
+    def _user_limit(self, job: Job, want: Mapping[str, int]) -> Denial | None:
+        leaf = self.tree.leaf(job.vc_id)
+        row = self.tree.rows.get(leaf, {})
+        percent, factor = row.get("minimum_user_limit_percent", 100), row.get("user_limit_factor")
+        if percent == 100 and factor is None:
+            return None
+        used, guaranteed = self.used_at.get(leaf, Counter()), self._guaranteed.get(leaf, {})
+        own = self.used_by_user.get((job.vc_id, job.owner_id), Counter[str]())
+        for kind, amount in want.items():
+            if not amount:
+                continue
+            then, sure = own[kind] + amount, guaranteed.get(kind, 0.0)
+            if factor is not None and then > factor * sure + EPSILON:
+                what = f"a user of queue {leaf} may hold {factor * sure:g} {kind} at most; this one holds {own[kind]}"
+                return _denial(what, kind, amount, amount <= factor * sure + EPSILON)
+            # What there is to divide: the guarantee, or what the queue will hold with the job if that is more.
+            all_of_it = max(sure, float(used[kind] + amount))
+            part = max(all_of_it / self._active_users(leaf), all_of_it * percent / 100)
+            if own[kind] and then > part + EPSILON:  # nobody is kept from a first job
+                what = f"the part of one user of queue {leaf} is {part:g} {kind}; this one holds {own[kind]}"
+                return _denial(what, kind, amount, True)
+        return None
+
+    def _active_users(self, leaf: str) -> int:
+        """How many users have jobs that wait or run in the leaf."""
+        if self._users is None:
+            self._users = {}
+            for job in (*self.view.waiting, *(run.job for run in self.view.running)):
+                self._users.setdefault(self.tree.leaf(job.vc_id), set()).add(job.owner_id)
+        return max(1, len(self._users.get(leaf, ())))
+
+    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+        """Whether with the job its queue stays within its guarantee, and has waited for as long as the grace."""
+        leaf = self.tree.leaf(job.vc_id)
+        return self.waited_s(job, now) >= self._grace_s and self._within(leaf, _guarded(demand))
+
+    def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
+        """How far its queue is beyond its guarantee, and all above it up to where the two belong together."""
+        ours, theirs = self.branches(job.vc_id, group)
+        want = _guarded(demand)
+        if not theirs or not all(self._within(name, want) for name in ours):
+            return 0.0
+        return min(max((self._beyond(name, kind) for kind in want), default=0.0) for name in theirs)
+
+    def _within(self, name: str, want: Mapping[str, int]) -> bool:
+        used, guaranteed = self.used_at.get(name, Counter()), self._guaranteed.get(name, {})
+        return all(used[kind] + amount <= guaranteed.get(kind, 0.0) + EPSILON for kind, amount in want.items())
+
+    def _beyond(self, name: str, kind: str) -> float:
+        """By what part of its guarantee the queue is beyond it; one without any by what it holds of all."""
+        used, sure = self.used_at.get(name, Counter())[kind], self._guaranteed.get(name, {}).get(kind, 0.0)
+        if used <= sure + EPSILON:
+            return 0.0
+        return used / sure - 1.0 if sure > 0.0 else 1e6 * used
+
+
+def _guarded(demand: Demand) -> Mapping[str, int]:
+    """What a guarantee is about: the GPUs of a job that has any."""
+    want = wanted(demand)
+    if demand.gpu_type is not None:
+        return {demand.gpu_type: want[demand.gpu_type]}
+    return {kind: amount for kind, amount in want.items() if amount}
+
+
+def _denial(what: str, kind: str, amount: int, ever: bool) -> Denial:
+    return Denial(
+        HoldReason.QUOTA if ever else HoldReason.QUOTA_TOO_SMALL,
+        f"{what}; this job needs {amount}",
+        {"resource": kind, "needed": amount},
+        ("jobs of the same queue end",) if ever else ("ask for less", "an operator raises the limit of the queue"),
+    )

@@ -1,0 +1,211 @@
+"""Fair shares; docs/policies/fair.md says what it optimises and what its parameters cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Job, Running, View
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.free import Demand
+from scheduler.plan import Denial
+from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, rows_schema
+from scheduler.policies.shared import Shared, dominant, wanted
+from scheduler.registry import ConfigError
+
+_FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
+_TIMEOUT = {"type": ["number", "null"], "minimum": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Fair(Shared):
+    """Serves first who is below a minimum share, and then who uses the least by weight.
+
+    Source: the Fair Scheduler of Apache Hadoop YARN, its documentation.
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "queues": rows_schema(
+                {
+                    "weight": {
+                        "type": "number",
+                        "minimum": 0,
+                        "default": 1,
+                        "description": "Its part beside its siblings; a queue without a row has its tenant's weight.",
+                    },
+                    "min_share": {
+                        **_FRACTION,
+                        "default": 0,
+                        "description": "The fraction of the pool below which it is served before others.",
+                    },
+                    "max_share": {
+                        **_FRACTION,
+                        "default": 1,
+                        "description": "The fraction of the pool beyond which it gets nothing.",
+                    },
+                }
+            ),
+            "min_share_timeout_s": {
+                **_TIMEOUT,
+                "default": 300,
+                "description": "How long a queue below its minimum waits before it takes from others. null: for ever.",
+            },
+            "fair_share_timeout_s": {
+                **_TIMEOUT,
+                "default": 900,
+                "description": "How long one far below its fair share waits before it does. null: for ever.",
+            },
+            "fair_share_threshold": {
+                **_FRACTION,
+                "default": 0.5,
+                "description": "Below which part of its fair share that is.",
+            },
+            "preemption_share": {
+                **_FRACTION,
+                "default": 0.1,
+                "description": "Of all GPUs, how many may be on their way out at a time for that. 0: none.",
+            },
+        },
+        "additionalProperties": False,
+    }
+
+    queues: Sequence[Row] = ()
+    min_share_timeout_s: float | None = 300
+    fair_share_timeout_s: float | None = 900
+    fair_share_threshold: float = 0.5
+    preemption_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Raise a `ConfigError` for queues that make no tree, or whose minimum shares are more than there is."""
+        check_rows(self.queues)
+        if column(self.queues, "", "min_share", 0.0) > 1.0 + EPSILON:
+            raise ConfigError("queues: the minimum shares under the root are more than all")
+        object.__setattr__(self, "queues", tuple(self.queues))
+
+    @property
+    def bound(self) -> float:
+        """See `Shared`."""
+        return self.preemption_share
+
+    def group_of(self, job: Job) -> int:
+        """See `Shared`: its virtual cluster."""
+        return job.vc_id
+
+    def books(self, view: View, capacity: Capacity) -> _FairShares:
+        """See `Shared`."""
+        return _FairShares(view, capacity, self)
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """The next end of a timeout of a job that waits."""
+        if run is not None or not self.preemption_share:
+            return None
+        timeouts = (self.min_share_timeout_s, self.fair_share_timeout_s)
+        ends = [job.waiting_since + timeout for timeout in timeouts if timeout is not None]
+        return min((end for end in ends if end > now), default=None)
+
+
+class _FairShares(TreeBooks):
+    """Books of minimum and fair shares."""
+
+    def __init__(self, view: View, capacity: Capacity, policy: Fair) -> None:
+        super().__init__(view, capacity, policy.queues)
+        self._policy = policy
+        of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
+        self._weights: dict[str, float] = {}
+        for name in self.tree.downwards():
+            row, vcs = self.tree.rows.get(name), self.tree.vcs_of.get(name, ())
+            own = max((of_tenant.get(view.vc_by_id[vc_id].tenant_id, 1.0) for vc_id in vcs), default=1.0)
+            self._weights[name] = own if row is None else row.get("weight", 1.0)
+        self._fair: dict[str, Mapping[str, float]] = {}
+
+    def rank(self, name: str) -> Key:
+        """Those below their minimum first, by how much of it they have; the others by what they use over weight."""
+        share, least = dominant(self.used_at.get(name, {}), self.total), self._column(name, "min_share", 0.0)
+        if share < least:
+            return (0, share / least)
+        weight = self._weights.get(name, 1.0)
+        return (1, share / weight if weight > 0.0 else float("inf"))
+
+    def limit(self, job: Job, demand: Demand) -> Denial | None:
+        """The maximum shares above the job."""
+        for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
+            used, most = self.used_at.get(name, Counter()), self._column(name, "max_share", 1.0)
+            for kind, amount in wanted(demand).items():
+                limit = most * self.total.get(kind, 0)
+                if amount and used[kind] + amount > limit + EPSILON:
+                    ever, held = amount <= limit + EPSILON, used[kind]
+                    return Denial(
+                        HoldReason.QUOTA if ever else HoldReason.QUOTA_TOO_SMALL,
+                        f"queue {name} may hold {limit:g} {kind} at most and holds {held}; this job needs {amount}",
+                        {"resource": kind, "needed": amount},
+                        ("jobs of the same queue end",) if ever else ("an operator raises the limit of the queue",),
+                    )
+        return None
+
+    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+        """Whether its queue is below its minimum, or far below its fair share, and has waited for long enough."""
+        kind, policy, leaf = demand.gpu_type, self._policy, self.tree.leaf(job.vc_id)
+        if kind is None:
+            return False
+        waited_s, used = self.waited_s(job, now), self.used_at.get(leaf, Counter())[kind]
+        then = used + demand.gpus * demand.nodes
+        least = self._column(leaf, "min_share", 0.0) * self.total.get(kind, 0)
+        if _over(waited_s, policy.min_share_timeout_s) and then <= least + EPSILON:
+            return True
+        fair = self._fair_share(leaf, kind)
+        below = used < policy.fair_share_threshold * fair
+        return below and _over(waited_s, policy.fair_share_timeout_s) and then <= fair + EPSILON
+
+    def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
+        """How many GPUs its queue holds beyond its fair share and its minimum, by weight."""
+        leaf, kind = self.tree.leaf(group), demand.gpu_type
+        if kind is None or leaf == self.tree.leaf(job.vc_id):
+            return 0.0
+        used = self.used_at.get(leaf, Counter())[kind]
+        least = self._column(leaf, "min_share", 0.0) * self.total.get(kind, 0)
+        beyond = used - max(self._fair_share(leaf, kind), least)
+        return max(0.0, beyond) / max(self._weights.get(leaf, 1.0), EPSILON) if beyond > EPSILON else 0.0
+
+    def _column(self, name: str, field: str, default: float) -> float:
+        return float(self.tree.rows.get(name, {}).get(field, default))
+
+    def _fair_share(self, name: str, kind: str) -> float:
+        """GPUs of a type that a queue would hold if all queues with demand were served by weight from the root down."""
+        if kind not in self._fair:
+            asked: Counter[str] = Counter()
+            for queue, used in self.used_at.items():
+                asked[queue] += used[kind]
+            for job in self.view.waiting:
+                if job.gpu_type in (None, kind) and job.gpus:
+                    for queue in self.tree.path(self.tree.leaf(job.vc_id)):
+                        asked[queue] += job.gpus_total
+            shares: dict[str, float] = {}
+            self._pour("", float(self.total.get(kind, 0)), kind, asked, shares)
+            self._fair[kind] = shares
+        return self._fair[kind].get(name, 0.0)
+
+    def _pour(self, parent: str, amount: float, kind: str, asked: Mapping[str, int], shares: dict[str, float]) -> None:
+        """Water-filling: as much for each by weight, no less than its minimum, no more than it asks for or may have."""
+        names = [name for name in self.tree.children.get(parent, ()) if asked.get(name, 0) > 0]
+        total = self.total.get(kind, 0)
+        most = {name: min(float(asked[name]), self._column(name, "max_share", 1.0) * total) for name in names}
+        least = {name: min(most[name], self._column(name, "min_share", 0.0) * total) for name in names}
+        level, step = 0.0, (amount + 1.0) / max(min((self._weights[n] for n in names), default=1.0), EPSILON)
+        for _ in range(100):  # by bisection from above: the largest level that does not give out more than there is
+            step /= 2
+            given = sum(min(most[n], max(least[n], (level + step) * self._weights[n])) for n in names)
+            if given <= amount:
+                level += step
+        for name in names:
+            shares[name] = min(most[name], max(least[name], level * self._weights[name]))
+            self._pour(name, shares[name], kind, asked, shares)
+
+
+def _over(waited_s: float, timeout_s: float | None) -> bool:
+    return timeout_s is not None and waited_s >= timeout_s

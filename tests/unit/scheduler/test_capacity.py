@@ -1,0 +1,269 @@
+"""The capacity policy keeps guarantees, lends what is idle, and takes it back late and little at a time."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle import CycleConfig, compose, decide
+from scheduler.law import check
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Job, Running, Snapshot
+from scheduler.plan import Plan, apply
+from scheduler.policies.capacity.policy import CapacityQueues
+from scheduler.registry import ConfigError
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+
+VCS = [make_vc(1, "a", {"A100": 6}), make_vc(2, "b", {"A100": 2}), make_vc(3, "c", {})]
+
+
+def config(**params: Any) -> CycleConfig:
+    return CycleConfig(policy="capacity", policy_params=params, guard="open")
+
+
+def jobs(line: int, count: int, **fields: Any) -> list[Job]:
+    return [make_job(line * 100 + n, **{"vc_id": line, "cpus": 0} | fields) for n in range(count)]
+
+
+def runs(vc_id: int, *indexes: range, **fields: Any) -> list[Running]:
+    return [
+        make_running(make_share(1, some), attempt_id=vc_id * 10 + n, vc_id=vc_id, **fields)
+        for n, some in enumerate(indexes)
+    ]
+
+
+def of_vcs(world: Snapshot, plan: Plan) -> dict[int, int]:
+    """How many GPUs the jobs placed for each virtual cluster get."""
+    found: dict[int, int] = {}
+    for place in plan.places:
+        vc_id = world.waiting_by_id[place.job_id].vc_id
+        found[vc_id] = found.get(vc_id, 0) + sum(len(share.gpu_ids) for share in place.allocations)
+    return found
+
+
+# Eight GPUs.
+ROWS: list[Mapping[str, object]] = [
+    {"name": "research", "capacity": 0.5},
+    {"name": "a", "parent": "research", "capacity": 0.5},
+    {"name": "b", "parent": "research", "capacity": 0.5},
+    {"name": "c", "capacity": 0.5},
+]
+LIMITED: list[Mapping[str, object]] = [
+    {"name": "a", "capacity": 0.25, "maximum_capacity": 0.5},
+    {"name": "b", "capacity": 0.75},
+]
+SHARES: dict[str, tuple[list[Mapping[str, object]], list[Running], list[Job], dict[int, int]]] = {
+    "by default a guarantee is the part that the quota is of all": ([], [], jobs(1, 9) + jobs(2, 9), {1: 6, 2: 2}),
+    "what is idle is anybody's": ([], [], jobs(2, 9), {2: 8}),
+    "even of one without a guarantee": ([], [], jobs(3, 3) + jobs(1, 2), {1: 2, 3: 3}),
+    "who has no guarantee comes last": ([], [], jobs(3, 9) + jobs(1, 7), {1: 7, 3: 1}),
+    "what runs counts": ([], runs(1, range(6)), jobs(1, 2) + jobs(2, 2), {2: 2}),
+    "in a tree the inner queues are compared first": (
+        ROWS,
+        [],
+        jobs(1, 9) + jobs(2, 9) + jobs(3, 9),
+        {1: 2, 2: 2, 3: 4},
+    ),
+    "a sibling has what its sibling leaves": (ROWS, [], jobs(1, 9) + jobs(3, 9), {1: 4, 3: 4}),
+    "a virtual cluster that no row names comes last": (ROWS[3:], [], jobs(1, 9) + jobs(3, 6), {1: 2, 3: 6}),
+    "nobody gets more than its maximum": (LIMITED, [], jobs(1, 9) + jobs(2, 1), {1: 4, 2: 1}),
+}
+
+
+@pytest.mark.parametrize(("rows", "running", "waiting", "expected"), SHARES.values(), ids=SHARES)
+def test_free_gpus_go_to_the_queue_that_uses_the_least_of_its_guarantee(
+    rows: list[Mapping[str, object]], running: list[Running], waiting: list[Job], expected: dict[int, int]
+) -> None:
+    world = make_snapshot(vcs=VCS, running=running, waiting=waiting)
+    assert of_vcs(world, decide(world, config(queues=rows))) == expected
+
+
+def test_in_a_leaf_the_first_is_served_first() -> None:
+    world = make_snapshot(vcs=VCS, waiting=[*jobs(1, 8), make_job(7, vc_id=1, priority=1, cpus=0)])
+    assert decide(world, config()).holds[0].job_id == 107
+
+
+def test_a_job_beyond_the_maximum_is_told_so() -> None:
+    world = make_snapshot(
+        vcs=VCS, waiting=[*jobs(1, 1, gpus=4), make_job(107, vc_id=1, gpus=5), make_job(108, vc_id=1)]
+    )
+    holds = {hold.job_id: hold for hold in decide(world, config(queues=LIMITED)).holds}
+    assert holds[107].reason is HoldReason.QUOTA_TOO_SMALL
+    assert holds[108].reason is HoldReason.QUOTA
+    assert "queue a may hold 4 A100 at most and holds" in holds[108].detail
+
+
+USERS: dict[str, tuple[dict[str, object], list[Job], dict[int, int]]] = {
+    "no limit by default": ({}, jobs(1, 9), {1: 8}),
+    "two users have half each": (
+        {"minimum_user_limit_percent": 25},
+        jobs(1, 7, owner_id=1) + jobs(2, 7, vc_id=1, owner_id=2),
+        {1: 4, 2: 4},
+    ),
+    "of many users each has the least part": (
+        {"minimum_user_limit_percent": 50},
+        jobs(1, 7, owner_id=1) + jobs(2, 1, vc_id=1, owner_id=2) + jobs(3, 1, vc_id=1, owner_id=3),
+        {1: 4, 2: 1, 3: 1},
+    ),
+    "one user has at most a multiple of the guarantee": ({"user_limit_factor": 0.5}, jobs(1, 9), {1: 4}),
+}
+
+
+@pytest.mark.parametrize(("limits", "waiting", "expected"), USERS.values(), ids=USERS)
+def test_a_user_has_a_limit_inside_a_leaf(
+    limits: dict[str, object], waiting: list[Job], expected: dict[int, int]
+) -> None:
+    world = make_snapshot(vcs=VCS, waiting=waiting)
+    plan = decide(world, config(queues=[{"name": "a", "capacity": 1.0, **limits}]))
+    owners = [world.waiting_by_id[place.job_id].owner_id for place in plan.places]
+    assert {owner: owners.count(owner) for owner in sorted(set(owners))} == expected
+
+
+# Virtual cluster 1 has a guarantee of six, 2 of two, 3 of none; jobs wait for 600 s less their id.
+LATE = {"submitted_at": NOW - 300}
+TAKEN: dict[str, tuple[dict[str, Any], list[Running], list[Job], list[int]]] = {
+    "not before the grace is over": (
+        {"preemption_grace_s": 301},
+        runs(2, range(4), range(4, 8)),
+        jobs(1, 1, **LATE),
+        [],
+    ),
+    "the newest of the queue that is beyond its guarantee": (
+        {},
+        runs(2, range(4), range(4, 8)),
+        jobs(1, 1, **LATE),
+        [1021],
+    ),
+    "of the one that is furthest beyond": (
+        {},
+        runs(1, range(1)) + runs(2, range(1, 4)) + runs(3, range(4, 8)),
+        jobs(1, 1, **LATE),
+        [1030],
+    ),
+    "not from one within its guarantee": ({}, runs(2, range(2)) + runs(1, range(2, 8)), jobs(2, 1, **LATE), []),
+    "not for one that would be beyond its own": ({}, runs(2, range(8)), jobs(1, 1, gpus=7, **LATE), []),
+    "not for one that is beyond it already": ({}, runs(3, range(5)) + runs(2, range(5, 8)), jobs(2, 1, **LATE), []),
+    "no more than the share at a time": (
+        {"preemption_share": 0.49},
+        runs(2, range(4), range(4, 8)),
+        jobs(1, 1, **LATE),
+        [],
+    ),
+    "never, if the share is nothing": ({"preemption_share": 0}, runs(2, range(8)), jobs(1, 1, **LATE), []),
+    "a branch within its guarantee gives nothing to another": (
+        {"queues": ROWS},
+        runs(1, range(4)) + runs(3, range(4, 8)),
+        jobs(3, 1, **LATE),
+        [],
+    ),
+    "but to a sibling it does": (
+        {"queues": ROWS},
+        runs(1, range(2), range(2, 4)) + runs(3, range(4, 8)),
+        jobs(2, 1, **LATE),
+        [1011],
+    ),
+}
+
+
+@pytest.mark.parametrize(("params", "running", "waiting", "expected"), TAKEN.values(), ids=TAKEN)
+def test_a_guarantee_is_taken_back_late_and_a_bounded_share_at_a_time(
+    params: dict[str, Any], running: list[Running], waiting: list[Job], expected: list[int]
+) -> None:
+    world = make_snapshot(vcs=VCS, running=running, waiting=waiting)
+    plan = decide(world, config(**{"preemption_share": 1.0} | params))
+    assert [preempt.job_id for preempt in plan.preempts] == expected
+
+
+def test_what_stops_already_counts_against_the_share() -> None:
+    running = runs(2, *(range(n, n + 1) for n in range(8)))
+    world = make_snapshot(vcs=VCS, running=running, waiting=jobs(1, 1, **LATE))
+    first = decide(world, config(preemption_share=0.125))
+    assert [preempt.job_id for preempt in first.preempts] == [1027]
+    after = replace(apply(world, first), waiting=tuple(jobs(1, 2, **LATE)))
+    assert decide(after, config(preemption_share=0.125)).preempts == ()
+
+
+CHANGES = {
+    "at the end of its grace": (make_job(1, submitted_at=NOW - 100), {}, NOW + 200),
+    "no more after it": (make_job(1, submitted_at=NOW - 300), {}, None),
+    "never without preemption": (make_job(1, submitted_at=NOW - 100), {"preemption_share": 0}, None),
+}
+
+
+@pytest.mark.parametrize(("job", "params", "expected"), CHANGES.values(), ids=CHANGES)
+def test_a_waiting_job_is_looked_at_again(job: Job, params: Any, expected: float | None) -> None:
+    assert CapacityQueues(**params).next_change(job, None, NOW) == expected
+
+
+WRONG: dict[str, tuple[list[Mapping[str, object]], str]] = {
+    "a name twice": ([{"name": "a"}, {"name": "a"}], "queues: 'a' is there twice"),
+    "no name": ([{"name": ""}], "queues: a queue must have a name"),
+    "a parent that is not there": ([{"name": "a", "parent": "x"}], "queues: 'a' is under 'x', which is not there"),
+    "a circle": ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "queues: 'a' is under itself"),
+    "more than all": (
+        [{"name": "a", "capacity": 0.6}, {"name": "b", "capacity": 0.5}],
+        "queues: more than all is guaranteed under the root",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG)
+def test_queues_that_make_no_sense_are_refused(rows: list[Mapping[str, object]], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(config(queues=rows))
+    assert message in str(caught.value)
+
+
+@st.composite
+def shared_worlds(draw: st.DrawFn) -> Snapshot:
+    """Two nodes and jobs of three virtual clusters; some run, put there by a policy without limits."""
+
+    def job(job_id: int) -> Job:
+        gpus = draw(st.integers(0, 4))
+        return make_job(
+            job_id,
+            gpus=gpus,
+            nodes=draw(st.integers(1, 2)),
+            gpu_type=draw(st.sampled_from(["A100", None])) if gpus else None,
+            vc_id=draw(st.integers(1, 4)),  # jobs of virtual cluster 4 have none
+            owner_id=draw(st.integers(1, 2)),
+            preemptible=draw(st.integers(0, 3)) > 0,
+            cpus=draw(st.sampled_from([1, 30])),
+            submitted_at=NOW - draw(st.integers(0, 1000)),
+        )
+
+    world = make_snapshot(
+        nodes=[make_node(1, gpus=4), make_node(2, gpus=3), make_node(3, gpus=2, gpu_type="V100")],
+        vcs=VCS,
+        waiting=[job(n) for n in range(1, 1 + draw(st.integers(0, 5)))],
+    )
+    world = apply(world, decide(world, CycleConfig(guard="open")))
+    return replace(world, now=NOW + 100, waiting=(*world.waiting, *(job(n) for n in range(11, 17))))
+
+
+@settings(max_examples=100, deadline=None)
+@given(shared_worlds(), st.sampled_from(["capacity", "fair"]), st.sampled_from([[], ROWS]), st.sampled_from([1, 256]))
+def test_a_plan_never_breaks_the_law(
+    world: Snapshot, policy: str, rows: list[Mapping[str, object]], max_places: int
+) -> None:
+    if policy == "fair":
+        rows = [{key: value for key, value in row.items() if key != "capacity"} for row in rows]
+    chosen = replace(config(queues=rows, preemption_share=0.5), policy=policy, max_places=max_places)
+    plan = decide(world, chosen)
+    assert check(world, plan, compose(chosen).guard) == ()
+    answered = [place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds]
+    assert sorted(answered) == sorted(job.id for job in world.waiting)
+    freed = sum(world.running_by_job[preempt.job_id].gpus for preempt in plan.preempts)
+    assert freed <= 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(shared_worlds(), st.sampled_from(["capacity", "fair"]))
+def test_nothing_that_fits_is_left_idle(world: Snapshot, policy: str) -> None:
+    plan = decide(world, replace(config(), policy=policy))
+    after = apply(world, plan)
+    greedy = decide(replace(after, running=after.running), CycleConfig(guard="open"))
+    assert greedy.places == ()
