@@ -13,12 +13,13 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import cycle, limits, report
-from bench.figures import CYCLE, FIGURES, ITEMS, JOB_LIST, Series, figures_of
+from bench import cycle, limits, report, simulations
+from bench.figures import CYCLE, CYCLE_GROWTH, FIGURES, ITEMS, JOB_LIST, SIMULATE, Series, figures_of
 from bench.home import own_home
 from bench.memory import PeakMemory
 from bench.plan import GPUS_PER_NODE, NODES, Plan, quick, shortened
 from bench.processor import read_processor
+from bench.published.data import NoData, data_folder
 from bench.report import MUSTER, System
 from bench.slurm.cluster import missing, running_slurm
 from bench.slurm.config import PROFILES, Profile
@@ -88,6 +89,13 @@ def _measure_muster(plan: Plan, console: Console) -> System:
     peaks = {}
     if CYCLE in plan.items:
         series |= cycle.measure(samples=plan.cycles)
+    if CYCLE_GROWTH in plan.items:
+        series |= cycle.measure_growth(samples=plan.cycles)
+    if SIMULATE in plan.items:
+        try:
+            series |= simulations.measure(data_folder())
+        except NoData as error:
+            console.print(f"The simulator is not measured: {error}", highlight=False)
     if plan.needs_platform:
         with own_home() as home:
             # These need Django's settings, which need the home.

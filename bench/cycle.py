@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import perf_counter, process_time
 
 from bench.figures import Series
+from bench.samples import median
 from scheduler.cycle import CycleConfig, decide
 from scheduler.lifecycle import AttemptState, JobClass
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
@@ -27,6 +28,16 @@ def measure(*, samples: int) -> Series:
         snapshot = make_snapshot(taken_share=share)
         series[f"cycle_{name}_ms"], series[f"cycle_{name}_cpu_ms"] = measure_snapshot(snapshot, samples=samples)
     return series
+
+
+def measure_growth(*, samples: int) -> Series:
+    """Milliseconds of the processor for `decide` with 64 free GPUs, by thousands of waiting jobs, and the growth."""
+    series: Series = {}
+    for thousands in (1, 2, 4, 8):
+        snapshot = make_snapshot(taken_share=1 - 8 / NODES, waiting=thousands * 1_000)
+        _, series[f"cycle_growth_{thousands}k_ms"] = measure_snapshot(snapshot, samples=samples)
+    most, least = median(series["cycle_growth_8k_ms"]), median(series["cycle_growth_1k_ms"])
+    return series | {"cycle_growth_ratio": [most / least]}
 
 
 def make_snapshot(*, taken_share: float, nodes: int = NODES, waiting: int = WAITING, seed: int = 1) -> Snapshot:

@@ -11,7 +11,7 @@ from bench.samples import median, p95
 Series = dict[str, list[float]]
 
 FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
-JOB_LIST, CYCLE = "job-list", "cycle"
+JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -19,6 +19,8 @@ ITEMS: Mapping[str, str] = {
     LOG_LINE: "from a job's print to the client that follows its log",
     JOB_LIST: "a page of 100 jobs out of 100,000",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
+    CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
+    SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
 }
 
 
@@ -76,6 +78,18 @@ FIGURES: tuple[Figure, ...] = (
     Figure("cycle.full-cpu", "decide, every GPU taken, CPU", "ms", "cycle_full_cpu_ms", median),
     Figure("cycle.half-cpu", "decide, half of them free, CPU", "ms", "cycle_half_cpu_ms", median),
     Figure("cycle.empty-cpu", "decide, all of them free, CPU", "ms", "cycle_empty_cpu_ms", median),
+    *(
+        Figure(f"cycle-growth.{jobs}k", f"decide, {jobs},000 jobs, CPU", "ms", f"cycle_growth_{jobs}k_ms", median)
+        for jobs in (1, 2, 4, 8)
+    ),
+    # n log n from 1,000 to 8,000 jobs is a factor of 8 · 13 / 10.
+    Figure("cycle-growth.ratio", "8,000 jobs to 1,000", "times", "cycle_growth_ratio", median, 10.4),
+    *(
+        Figure(f"simulate.{policy}-{gpus}", f"{policy}, {gpus} GPUs", "s", f"simulate_{policy}_{gpus}_s", median, 60)
+        for gpus in (2490, 640)
+        for policy in ("fifo", "srtf", "tiresias")
+    ),
+    Figure("simulate.memory", "memory of the largest simulation", "MiB", "simulate_peak_mib", max, 1024),
 )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.figures import CYCLE, ITEMS, JOB_LIST
+from bench.figures import CYCLE, CYCLE_GROWTH, ITEMS, JOB_LIST, SIMULATE
 
 NODES, GPUS_PER_NODE = 2, 8
 # Writes $1 lines with the time at which each was written, 20 a second.
 LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sleep 0.05; done'
+
+# What needs nothing but this process.
+_ALONE = frozenset({CYCLE, CYCLE_GROWTH, SIMULATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +34,12 @@ class Plan:
     @property
     def needs_platform(self) -> bool:
         """Whether any item needs the platform to run."""
-        return bool(set(self.items) - {CYCLE})
+        return bool(set(self.items) - _ALONE)
 
     @property
     def needs_peer(self) -> bool:
         """Whether any item can be measured on a peer too."""
-        return bool(set(self.items) - {CYCLE, JOB_LIST})
+        return bool(set(self.items) - _ALONE - {JOB_LIST})
 
 
 def quick(items: tuple[str, ...]) -> Plan:

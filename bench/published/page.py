@@ -56,8 +56,8 @@ def _pollux_worst(comparisons: Sequence[Comparison]) -> str:
     worst = max(comparisons, key=lambda one: abs(one.deviation))
     return (
         f"Of all {len(comparisons)} runs, the mean that is furthest off is that of {worst.policy} on workload "
-        f"{worst.workload} at load {worst.load}: {worst.deviation:+.2%}. On workload 6 at load 1.0 their simulator took "
-        "59 s under Tiresias and 254 s under Optimus.\n"
+        f"{worst.workload} at load {worst.load}: {worst.deviation:+.2%}. On workload 6 at load 1.0 their simulator\n"
+        "took 59 s under Tiresias and 254 s under Optimus.\n"
     )
 
 
@@ -65,7 +65,7 @@ def _policies(section: Section) -> str:
     lines = [
         f"### {section.trace}, {section.summaries[0].jobs:,} jobs, {section.cluster}",
         "",
-        "| policy | JCT mean | p50 | p99 | fair-share delay | fragmentation delay | utilisation | preemptions | run, s |",
+        "| policy | JCT mean | p50 | p99 | fair-share delay | fragmentation delay | use | preemptions | run, s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [

@@ -1,0 +1,34 @@
+"""How long the simulator takes for Philly's trace, each run in a process of its own so that its memory is its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.figures import Series
+
+CLUSTERS = {"2490": "P100:231x8,P40:321x2", "640": "V100:80x8"}
+POLICIES = ("fifo", "srtf", "tiresias")
+_TIMEOUT_S = 600
+
+
+def measure(folder: Path, *, clusters: Sequence[str] = tuple(CLUSTERS)) -> Series:
+    """Seconds on the clock and MiB at most, by policy and cluster."""
+    series: Series = {}
+    with TemporaryDirectory() as scratch:
+        for cluster in clusters:
+            for policy in POLICIES:
+                out = Path(scratch) / f"{policy}-{cluster}.json"
+                command = [
+                    sys.executable, "-m", "scheduler.sim", "--trace", str(folder / "philly_sia" / "philly.csv.gz"),
+                    "--format", "philly_csv", "--policy", policy, "--cluster", CLUSTERS[cluster], "--json", str(out),
+                ]  # fmt: skip
+                subprocess.run(command, check=True, timeout=_TIMEOUT_S, stdout=subprocess.DEVNULL)
+                run = json.loads(out.read_text())["runs"][0]
+                series[f"simulate_{policy}_{cluster}_s"] = [run["wall_s"]]
+                series.setdefault("simulate_peak_mib", []).append(run["peak_mib"])
+    return series
