@@ -323,6 +323,53 @@ class TestFollowing:
             text = "".join(event.data["text"] for event in events if event.name == "log")
         assert text == "a☃b\ufffd"
 
+    # Each character of one to four bytes is cut wherever it can be cut, by a chunk's border and by the place itself.
+    @pytest.mark.parametrize("by", ["id", "offset"])
+    @pytest.mark.parametrize("alone", [True, False])
+    def test_who_comes_back_inside_a_character_is_given_the_whole_of_it(
+        self, http: httpx.Client, world: World, by: str, alone: bool
+    ) -> None:
+        attempt = start(world, nodes=2)
+        first, second = ranks(attempt)
+        body, borders = "aé☃😀z".encode(), {0, 1, 3, 6, 10, 11}
+        for at in range(len(body)):
+            say(second, body[at : at + 1])
+        say(first, "x")
+        succeed(attempt)
+        query = {"rank": 1} if alone else {}
+        for at in range(len(body) + 1):
+            begin = max(border for border in borders if border <= at)
+            if by == "id":
+                events = following(http, log_path(attempt, follow=1, **query), Last_Event_ID=f"1:{at}")
+            else:
+                events = following(http, log_path(attempt, follow=1, offset=at, **query))
+            with events as found:
+                texts = [event.data["text"] for event in found if event.name == "log" and event.data["rank"] == 1]
+            assert "".join(texts) == body[begin:].decode(), at
+
+    def test_a_place_inside_a_chunk_and_a_character_shows_the_whole_character(
+        self, http: httpx.Client, world: World
+    ) -> None:
+        attempt = start(world)
+        say(ranks(attempt)[0], "a☃b", b"\x98\x83c")
+        succeed(attempt)
+        for at, text in ((1, "☃b"), (2, "☃b"), (3, "☃b"), (4, "b")):
+            with following(http, log_path(attempt, follow=1, offset=at)) as events:
+                found = "".join(event.data["text"] for event in events if event.name == "log")
+            # The last chunk begins with what is no character at all, and stays so.
+            assert found == f"{text}\ufffd\ufffdc"
+
+    def test_the_two_sides_of_a_hole_make_no_character(self, http: httpx.Client, world: World) -> None:
+        attempt = start(world)
+        allocation = ranks(attempt)[0]
+        snow = "☃".encode()
+        say(allocation, b"a" + snow[:1])
+        append(allocation, Chunk(100, snow[1:] + b"b", 0, dropped=(2, 100)))
+        succeed(attempt)
+        for at, text in (("1:0", "a\ufffd\ufffd\ufffdb"), ("1:2", "\ufffd\ufffdb")):
+            with following(http, log_path(attempt, follow=1), Last_Event_ID=at) as events:
+                assert "".join(event.data["text"] for event in events if event.name == "log") == text
+
     def test_the_next_try_of_a_job_is_followed_without_asking(self, http: httpx.Client, world: World) -> None:
         first = start(world)
         with following(http, log_path(first, follow=1)) as events:

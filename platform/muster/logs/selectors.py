@@ -79,6 +79,15 @@ def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_
     return result
 
 
+def bytes_before(attempt: Attempt, piece: Piece, count: int) -> bytes:
+    """The bytes in front of the piece, at most `count` of them and none beyond a hole."""
+    if piece.offset == 0:
+        return b""
+    allocation = rank_of(attempt, piece.rank)
+    holes = [min(stop, piece.offset) for start, stop in log_file(allocation).holes if start < piece.offset]
+    return read(allocation, start=max([0, piece.offset - count, *holes]), end=piece.offset)
+
+
 def is_over(attempt: Attempt) -> bool:
     """Whether the attempt, as the caller has read it, has ended and all that it printed is stored."""
     if attempt.state not in ATTEMPT_TERMINAL:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -15,13 +14,14 @@ from starlette.responses import Response, StreamingResponse
 from muster.accounts.models import User
 from muster.api.streams import sse
 from muster.api.streams.callers import caller, flag, number
+from muster.api.streams.text import MOST_BEFORE, RankText
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid
 from muster.events.hub import hub
 from muster.events.redis import EVENTS_CHANNEL, log_channel
 from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import get_job
-from muster.logs.selectors import MOST_PIECES, Piece, attempt_of, is_over, log_file, pieces, rank_of
+from muster.logs.selectors import MOST_PIECES, Piece, attempt_of, bytes_before, is_over, log_file, pieces, rank_of
 from muster.logs.store import read_to_hole
 from scheduler.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
@@ -107,7 +107,7 @@ class _Follower:
     cursor: int
     at_border: bool = False
     told: tuple[int, str] | None = None
-    decoders: dict[int, codecs.IncrementalDecoder] = field(default_factory=dict)
+    texts: dict[int, RankText] = field(default_factory=dict)
 
     async def events(self) -> AsyncIterator[bytes]:
         """The event stream: subscribe first, then read, then wait, so that nothing falls between."""
@@ -164,6 +164,10 @@ class _Follower:
                 largest=PIECES_AT_ONCE,
                 at_border=self.at_border,
             )
+            for piece in found:
+                if piece.rank not in self.texts:
+                    before = bytes_before(self.attempt, piece, MOST_BEFORE)
+                    self.texts[piece.rank] = RankText(piece.offset, before)
         if not found and over and self.only is None:
             after = self.attempt.number if self.attempt else 0
             newest = Attempt.objects.filter(job=self.job, number__gt=after).order_by("number").first() or self.attempt
@@ -177,12 +181,11 @@ class _Follower:
         messages = []
         for piece in look.found:
             self.cursor, self.at_border = piece.cursor, True
-            decoder = self.decoders.setdefault(piece.rank, codecs.getincrementaldecoder("utf-8")("replace"))
             data: dict[str, Any] = {
                 "attempt": self.attempt.number if self.attempt else 0,
                 "offset": piece.offset,
                 "rank": piece.rank,
-                "text": decoder.decode(piece.body),
+                "text": self.texts[piece.rank].of(piece.offset, piece.body),
             }
             messages.append(sse.event(data, name="log", event_id=self._id()))
         state = (self.attempt.number if self.attempt else 0, self.attempt.state if self.attempt else look.job_state)
@@ -193,7 +196,7 @@ class _Follower:
 
     def _turn_to(self, attempt: Attempt | None) -> None:
         self.attempt, self.cursor, self.at_border = attempt, 0, False
-        self.decoders.clear()
+        self.texts.clear()
 
     def _id(self) -> str:
         return f"{self.attempt.number if self.attempt else 0}:{self.cursor}"
