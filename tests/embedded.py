@@ -1,8 +1,8 @@
 """A pytest plugin (`-p tests.embedded`): this run's own Postgres and Valkey, started before Django reads its settings.
 
 A conftest would be too late: pytest-django sets Django up before any conftest is read. The addresses go into the
-environment, which the workers of pytest-xdist inherit; each of them gets a Redis database of its own (pytest-django
-gives each a Postgres database).
+environment, which the workers of pytest-xdist inherit; each of them gets a Redis database and a state folder of its own
+(pytest-django gives each a Postgres database).
 
 MUSTER_TEST_SERVICES=0 starts nothing; DATABASE_URL and REDIS_URL name servers to be used instead.
 """
@@ -37,6 +37,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:
         os.environ["REDIS_URL"] = redis_url_of(os.environ.get("REDIS_URL", ""), worker)
+        # Each database counts its jobs from 1, and a job's files lie in a folder of its number.
+        os.environ["MUSTER_HOME"] = str(_new_home(Path(os.environ["MUSTER_HOME"]) / worker))
     else:
         _prepare(early_config)
     yield
@@ -68,10 +70,8 @@ def _prepare(config: pytest.Config) -> None:
     _stop_what_was_left()
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     folder.chmod(0o711)  # root's servers run under another account, which has to pass through
-    home = folder / "home"
+    home = _new_home(folder / "home")
     os.environ.update(MUSTER_HOME=str(home), MUSTER_TESTING="1")
-    (home / "static").mkdir(parents=True)  # where WhiteNoise looks besides the finders
-    home.chmod(0o711)
     services: Services | None = None
     if os.environ.get("MUSTER_TEST_SERVICES", "1") != "0" and needs_services(
         options.file_or_dir, start=config.invocation_params.dir
@@ -85,6 +85,12 @@ def _prepare(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
     config.add_cleanup(clean_up)
+
+
+def _new_home(home: Path) -> Path:
+    (home / "static").mkdir(parents=True)  # where WhiteNoise looks besides the finders
+    home.chmod(0o711)
+    return home
 
 
 def _stop_what_was_left() -> None:
