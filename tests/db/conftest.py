@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import uvicorn
-from django.core.management.commands import flush
 from django.db import connection
-from django.db.backends.postgresql.operations import DatabaseOperations
 
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import WAIT_S, World, make_world, unsound
@@ -20,24 +18,6 @@ def sound(db: None) -> Iterator[None]:
     """What must never be is looked for when the test ends, whatever the test was about."""
     yield
     assert unsound() == []
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _tables_are_emptied_fast() -> Iterator[None]:
-    """Empties the tables by DELETE after a test that commits: to truncate forty tables of few rows takes a second."""
-
-    def statements(self: DatabaseOperations, style: object, tables: list[str], **_: object) -> list[str]:
-        rows = [name for name in tables if name not in {_NEVER_DELETED, "django_content_type", "auth_permission"}]
-        return [*(f'DELETE FROM "{name}"' for name in rows), f'TRUNCATE "{_NEVER_DELETED}"']
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "sql_flush", statements)
-        # Content types and permissions stay, so nothing has to make them again.
-        patch.setattr(flush, "emit_post_migrate_signal", lambda *_, **__: None)
-        yield
-
-
-_NEVER_DELETED = "events_auditentry"
 
 
 class _Server(uvicorn.Server):
