@@ -38,7 +38,8 @@ def world() -> World:
 
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "SEGMENT_BYTES", SEGMENT)
+    monkeypatch.setattr(store, "LARGEST_SEGMENT_BYTES", SEGMENT)
+    monkeypatch.setattr(store, "SMALLEST_SEGMENT_BYTES", 1)
 
 
 def rank_0(world: World) -> Allocation:
@@ -60,6 +61,11 @@ def stored(allocation: Allocation) -> list[tuple[int, bytes]]:
             return found
         found.append((begin, body))
         offset = begin + len(body)
+
+
+def on_disk(allocation: Allocation) -> int:
+    """The bytes of the rank's files."""
+    return sum(path.stat().st_size for path in store._folder(allocation).glob("*"))
 
 
 def as_written(runs: list[tuple[int, bytes]], size: int, holes: list[tuple[int, int]]) -> None:
@@ -186,15 +192,14 @@ class TestCap:
             size = append(allocation, chunk(size, size + length))
             log = LogFile.objects.get()
             kept = size - sum(stop - begin for begin, stop in log.holes)
-            assert kept <= self.CAP + SEGMENT + length
+            assert kept <= self.CAP
         ((begin, stop),) = log.holes
         assert begin >= self.CAP // 8
         assert stop < size - self.CAP // 2
         as_written(stored(allocation), size, [(begin, stop)])
         as_written([(offset, body) for _, offset, body in followed(allocation.attempt)], size, [(begin, stop)])
         as_written([(offset, body) for _, offset, body in followed(allocation.attempt, rank=0)], size, [(begin, stop)])
-        on_disk = sum(path.stat().st_size for path in store._folder(allocation).iterdir())
-        assert on_disk == kept
+        assert on_disk(allocation) == kept
 
     @pytest.mark.django_db(transaction=True)
     def test_what_was_given_up_may_be_sent_again_and_stays_given_up(self, world: World) -> None:
@@ -232,7 +237,52 @@ class TestCap:
             for begin in range(0, 600, 30):
                 append(allocation, chunk(begin, begin + 30))
         for log in LogFile.objects.all():
-            assert log.size - sum(stop - begin for begin, stop in log.holes) <= self.CAP // 2 + SEGMENT + 30
+            assert log.size - sum(stop - begin for begin, stop in log.holes) <= self.CAP // 2
+
+    # From a cap that is smaller than a chunk and than two segments up to one of many segments.
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.parametrize("nodes", [1, 2])
+    @pytest.mark.parametrize("cap", [16, 40, 130, 600])
+    @pytest.mark.parametrize("length", [9, 64])
+    def test_no_more_lies_on_disk_than_the_cap_and_one_chunk(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, cap: int, nodes: int, length: int
+    ) -> None:
+        monkeypatch.setattr(store, "LARGEST_SEGMENT_BYTES", 64)
+        Pool.objects.update(log_max_bytes_per_job=cap)
+        attempt = start(world, nodes=nodes, gpus=0)
+        allocations, size, most = ranks(attempt), 0, 0
+        write = store._write
+
+        def look(*of: Any) -> None:
+            nonlocal most
+            write(*of)
+            # The chunk is there, and nothing was removed for it yet: no moment has more.
+            most = max(most, sum(on_disk(allocation) for allocation in allocations))
+
+        monkeypatch.setattr(store, "_write", look)
+        while size < 3 * cap:
+            for allocation in allocations:
+                append(allocation, chunk(size, size + length))
+                assert on_disk(allocation) <= cap // nodes
+            size += length
+        assert most <= cap + length
+        for allocation, log in zip(allocations, LogFile.objects.order_by("pk"), strict=True):
+            as_written(stored(allocation), size, [tuple(hole) for hole in log.holes])
+        # The beginning and the end are what is kept.
+        assert all(min(begin for begin, _ in log.holes) >= cap // nodes // 8 for log in LogFile.objects.all())
+        assert all(max(stop for _, stop in log.holes) < size for log in LogFile.objects.all())
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_log_that_has_begun_goes_on_with_its_segments_when_the_cap_is_changed(self, world: World) -> None:
+        allocation, size = rank_0(world), 0
+        for cap in (self.CAP, 64, 4096, 40):
+            Pool.objects.update(log_max_bytes_per_job=cap)
+            allocation = rank_of(allocation.attempt, 0)
+            for _ in range(8):
+                size = append(allocation, chunk(size, size + 30))
+            log = LogFile.objects.get()
+            assert log.segment_bytes == SEGMENT
+            as_written(stored(allocation), size, [tuple(hole) for hole in log.holes])
 
 
 class TestFinish:

@@ -24,6 +24,7 @@ class LogFile(models.Model):
     allocation = models.OneToOneField(Allocation, on_delete=models.CASCADE, primary_key=True, related_name="log_file")
     size = models.BigIntegerField(default=0)
     holes = models.JSONField(default=list, help_text="Byte ranges [from, to) that were given up.")
+    segment_bytes = models.PositiveIntegerField(db_default=4 << 20, help_text="How much of the log one file holds.")
     finished_at = models.DateTimeField(null=True)
     complete = models.BooleanField(null=True, help_text="Whether the stored bytes have the digest the agent stated.")
 

@@ -13,7 +13,14 @@ from muster.logs.store import read
 from scheduler.lifecycle import ATTEMPT_TERMINAL
 
 MOST_PIECES = 200
-_FIELDS = ("position", "offset", "size", "allocation__attempt_id", "allocation__rank")
+_FIELDS = (
+    "position",
+    "offset",
+    "size",
+    "allocation__attempt_id",
+    "allocation__rank",
+    "allocation__log_file__segment_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_
     The cursor counts accepted bytes of all ranks, or with a rank that rank's own bytes. A reader who goes on from the
     cursor of the last piece is `at_border`; any other may come back to a place in the middle of a chunk.
     """
-    chunks: QuerySet[LogChunk] = LogChunk.objects.filter(attempt=attempt).select_related("allocation").only(*_FIELDS)
+    chunks: QuerySet[LogChunk] = LogChunk.objects.filter(attempt=attempt)
+    chunks = chunks.select_related("allocation__log_file").only(*_FIELDS)
     if rank is not None:
         chunks = chunks.filter(allocation__rank=rank)
     place = "position" if rank is None else "offset"

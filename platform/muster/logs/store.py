@@ -1,8 +1,10 @@
 """The log store: bytes in segment files by offset, their order in Postgres.
 
-A rank's log is a run of offsets. Segment N of it holds the offsets from N times SEGMENT_BYTES on, so that any part can
-be read with one seek and old parts can be given up by removing files. The row of the log is locked while bytes are
-appended; bytes that were written and whose transaction did not commit are written again by the next try.
+A rank's log is a run of offsets. Segment N of it holds the offsets from N times `segment_bytes` on, so that any part
+can be read with one seek and old parts can be given up by removing files. The size is the log's own: the first segment
+and the one that grows are never given up, so a log with a small cap has small segments. The row of the log is locked
+while bytes are appended; bytes that were written and whose transaction did not commit are written again by the next
+try.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from muster.events.redis import log_channel, publish
 from muster.jobs.models import Allocation
 from muster.logs.models import LogChunk, LogFile, LogHead
 
-SEGMENT_BYTES = 4 << 20
+LARGEST_SEGMENT_BYTES = 4 << 20
+SMALLEST_SEGMENT_BYTES = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
     1. Bytes that are stored already must be the same bytes: a resend is fine, a rewrite is a `Conflict`.
     2. A chunk behind the end is a `Gap`, unless the bytes between were given up.
     3. New bytes go to the segment files, then the index; readers are told after the commit.
-    4. A job that prints more than its pool allows loses what is oldest behind the first eighth.
+    4. A job that prints more than its pool allows loses what is oldest behind the first eighth. So a rank never has
+       more stored than its part of what is allowed and the chunk that just came.
     """
     with transaction.atomic():
         log = _locked(allocation)
@@ -75,7 +79,7 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
             holes.append((log.size, chunk.offset))
         if not chunk.body:
             return log.size
-        _write(_folder(allocation), chunk)
+        _write(_folder(allocation), log.segment_bytes, chunk)
         LogChunk.objects.create(
             attempt_id=allocation.attempt_id,
             position=_next_position(allocation.attempt_id, len(chunk.body)),
@@ -84,7 +88,7 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
             size=len(chunk.body),
             crc32=chunk.crc32,
         )
-        holes = _give_up_oldest(allocation, chunk.end, holes)
+        holes = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
         LogFile.objects.filter(pk=allocation.pk).update(size=chunk.end, holes=merged(holes))
         transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
     return chunk.end
@@ -112,11 +116,15 @@ def finish(allocation: Allocation, *, size: int, sha256: str, holes: list[tuple[
 
 def _locked(allocation: Allocation) -> LogFile:
     """The log's row under lock, made if there is none: one statement, since every chunk passes here."""
-    return LogFile.objects.raw(
-        "INSERT INTO logs_logfile (allocation_id, size, holes) VALUES (%s, 0, '[]')"
+    segment_bytes = max(SMALLEST_SEGMENT_BYTES, min(_cap(allocation) // 8, LARGEST_SEGMENT_BYTES))
+    log = LogFile.objects.raw(
+        "INSERT INTO logs_logfile (allocation_id, size, holes, segment_bytes) VALUES (%s, 0, '[]', %s)"
         " ON CONFLICT (allocation_id) DO UPDATE SET size = logs_logfile.size RETURNING *",
-        [allocation.pk],
+        [allocation.pk, segment_bytes],
     )[0]
+    # The allocation knows it from here on: who reads bytes must know how large the segments are.
+    log.allocation = allocation
+    return log
 
 
 def _next_position(attempt_id: int, size: int) -> int:
@@ -131,7 +139,7 @@ def _next_position(attempt_id: int, size: int) -> int:
 
 def read(allocation: Allocation, *, start: int, end: int) -> bytes:
     """The stored bytes of [start, end); bytes that were given up are left out, so compare with the holes."""
-    return b"".join(_pieces(_folder(allocation), start, end))
+    return b"".join(_pieces(_folder(allocation), allocation.log_file.segment_bytes, start, end))
 
 
 def read_to_hole(allocation: Allocation, log: LogFile, *, offset: int, limit: int) -> tuple[int, bytes]:
@@ -168,23 +176,34 @@ def _require_same(allocation: Allocation, log: LogFile, chunk: Chunk) -> None:
         raise Conflict(f"other bytes are stored at {chunk.offset}")
 
 
-def _give_up_oldest(allocation: Allocation, size: int, holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    cap = allocation.attempt.job.pool.log_max_bytes_per_job // max(1, allocation.attempt.job.nodes)
+def _cap(allocation: Allocation) -> int:
+    """What is kept of this rank at most: the ranks of a job share what its pool allows."""
+    return allocation.attempt.job.pool.log_max_bytes_per_job // max(1, allocation.attempt.job.nodes)
+
+
+def _give_up_oldest(
+    allocation: Allocation, segment_bytes: int, size: int, holes: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    cap = _cap(allocation)
     kept = size - _total(holes)
     if kept <= cap:
         return holes
-    head_segments = -(-(cap // 8) // SEGMENT_BYTES)
-    last = size // SEGMENT_BYTES
-    for path in sorted(_folder(allocation).iterdir()):
+    head_segments = -(-(cap // 8) // segment_bytes)
+    last = size // segment_bytes
+    given_up: list[tuple[int, int]] = []
+    for path in sorted(_folder(allocation).iterdir(), key=lambda path: int(path.name)):
         number = int(path.name)
         if number < head_segments or number >= last or kept <= cap:
             continue
-        start, end = number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES
-        _leave_out(allocation, start, end)
+        start, end = number * segment_bytes, (number + 1) * segment_bytes
+        given_up.append((start, end))
         holes = merged([*holes, (start, end)])
         kept = size - _total(holes)
         # Not before the hole is stated for good.
         transaction.on_commit(partial(path.unlink, missing_ok=True))
+    # One chunk may be many small segments; those that lie side by side leave the index together.
+    for start, end in merged(given_up):
+        _leave_out(allocation, start, end)
     return holes
 
 
@@ -214,12 +233,12 @@ def _total(holes: list[tuple[int, int]]) -> int:
     return sum(end - start for start, end in merged(holes))
 
 
-def _write(folder: Path, chunk: Chunk) -> None:
+def _write(folder: Path, segment_bytes: int, chunk: Chunk) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     offset, body = chunk.offset, memoryview(chunk.body)
     while body:
-        number, within = divmod(offset, SEGMENT_BYTES)
-        piece = body[: SEGMENT_BYTES - within]
+        number, within = divmod(offset, segment_bytes)
+        piece = body[: segment_bytes - within]
         path = folder / f"{number:08d}"
         with path.open("r+b" if path.exists() else "w+b") as handle:
             handle.seek(within)
@@ -227,10 +246,10 @@ def _write(folder: Path, chunk: Chunk) -> None:
         offset, body = offset + len(piece), body[len(piece) :]
 
 
-def _pieces(folder: Path, start: int, end: int) -> Iterator[bytes]:
+def _pieces(folder: Path, segment_bytes: int, start: int, end: int) -> Iterator[bytes]:
     while start < end:
-        number, within = divmod(start, SEGMENT_BYTES)
-        length = min(end - start, SEGMENT_BYTES - within)
+        number, within = divmod(start, segment_bytes)
+        length = min(end - start, segment_bytes - within)
         path = folder / f"{number:08d}"
         if path.exists():
             with path.open("rb") as handle:
@@ -241,8 +260,8 @@ def _pieces(folder: Path, start: int, end: int) -> Iterator[bytes]:
 
 def _digest(allocation: Allocation, size: int) -> str:
     digest = hashlib.sha256()
-    for start in range(0, size, SEGMENT_BYTES):
-        digest.update(read(allocation, start=start, end=min(start + SEGMENT_BYTES, size)))
+    for start in range(0, size, LARGEST_SEGMENT_BYTES):
+        digest.update(read(allocation, start=start, end=min(start + LARGEST_SEGMENT_BYTES, size)))
     return digest.hexdigest()
 
 
