@@ -456,7 +456,7 @@ def _record(job: TraceJob) -> JobRecord:
         owner=job.owner,
         gpus=job.gpus,
         submitted_s=job.submitted_s,
-        alone_s=job.work.remaining_s(0.0),
+        alone_s=job.work.alone_s(),
         outcome=job.status or "succeeded",
     )
 
