@@ -15,9 +15,7 @@ from scheduler.board import Board, class_of
 from scheduler.guard import Guard
 from scheduler.model import Job, View
 from scheduler.sim.result import JobRecord
-
-# The timeline is thinned when it gets longer than this.
-_MOST_SAMPLES = 8_000
+from scheduler.sim.timeline import Sample, Timeline
 
 
 @dataclass(slots=True)
@@ -47,8 +45,7 @@ class Clocks:
         self._entered: dict[int, tuple[Hashable, float, float]] = {}
         self._active, self._active_since, self._job_seconds = 0, 0.0, 0.0
         self._touched: set[int] = set()
-        self._every, self._skipped = 1, 0
-        self.timeline: list[tuple[float, int, int]] = []
+        self._timeline = Timeline()
 
     def enter(self, job: Job) -> None:
         """A job begins to wait."""
@@ -88,13 +85,12 @@ class Clocks:
                     clock.advance(now)
                     clock.over_quota = over_quota
         self._touched.clear()
-        self._skipped += 1
-        if self._skipped >= self._every:
-            self._skipped = 0
-            self.timeline.append((now, busy, len(self._entered)))
-            if len(self.timeline) > _MOST_SAMPLES:
-                self.timeline = self.timeline[::2]
-                self._every *= 2
+        self._timeline.add((now, busy, len(self._entered)))
+
+    @property
+    def timeline(self) -> list[Sample]:
+        """How busy the cluster was, and how many jobs waited, until now."""
+        return self._timeline.samples
 
     def active(self, change: int) -> None:
         """A job has come to the cluster, or left it."""
