@@ -51,7 +51,9 @@ def simulate_command(
         OptionalText,
         typer.Option(metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file."),
     ] = None,
-    placement: Annotated[str, typer.Option(metavar=_NAME, help="Which GPUs exactly.")] = "consolidate",
+    placement: Annotated[
+        OptionalText, typer.Option(metavar=_NAME, help="Which GPUs exactly; consolidate if nothing is said.")
+    ] = None,
     guard: Annotated[str, typer.Option(metavar=_NAME, help="What a virtual cluster may have.")] = "quota",
     start: Annotated[float, typer.Option(metavar="S", help="Only jobs from so long after the first submission.")] = 0.0,
     end: Annotated[float, typer.Option(metavar="S", help="Only jobs before that.", show_default=False)] = float("inf"),
@@ -70,7 +72,7 @@ def simulate_command(
         float | None,
         typer.Option("--round", metavar="S", help="Decide at multiples of this only; 0: whenever something happens."),
     ] = None,
-    first_round: Annotated[float, typer.Option(metavar="S", help="And not before this.")] = 0.0,
+    first_round: Annotated[float | None, typer.Option(metavar="S", help="And not before this.")] = None,
     restart: Annotated[float | None, typer.Option(metavar="S", help="Without progress after each start.")] = None,
     first_start: Annotated[
         float | None, typer.Option(metavar="S", help="The same for the first start of a job.")

@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     add("--generate", metavar="NAME[:K=V,…]", help="Jobs drawn from the seed, instead of a trace.")
     add("--policy", action="append", default=[], metavar="NAME[:K=V,…]", help="A policy to compare; may be repeated.")
     add("--cluster", metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file.")
-    add("--placement", default="consolidate", metavar="NAME[:K=V,…]", help="Which GPUs exactly.")
+    add("--placement", metavar="NAME[:K=V,…]", help="Which GPUs exactly; consolidate if nothing is said.")
     add("--guard", default="quota", metavar="NAME[:K=V,…]", help="What a virtual cluster may have.")
     add("--start", type=float, default=0.0, metavar="S", help="Only jobs from so long after the first submission.")
     add("--end", type=float, default=math.inf, metavar="S", help="Only jobs before that.")
@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument_group("what is assumed").add_argument
     add("--peer", action="store_true", help="What the trace's authors assumed in theirs, where nothing else is said.")
     add("--round", type=float, metavar="S", help="Decide at multiples of this only; 0: whenever something happens.")
-    add("--first-round", type=float, default=0.0, metavar="S", help="And not before this.")
+    add("--first-round", type=float, metavar="S", help="And not before this.")
     add("--restart", type=float, metavar="S", help="Without progress after each start.")
     add("--first-start", type=float, metavar="S", help="The same for the first start of a job.")
     add("--grace", type=float, default=0.0, metavar="S", help="How long a preempted job holds its GPUs.")

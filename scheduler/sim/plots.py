@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES = ("-", "--", "-.", ":")
 _BINS = 240
-_DAY_S, _HOUR_S, _MINUTE_S = 86_400.0, 3_600.0, 60.0
+_OPEN: dict[str, Any] = {"baseline": None}  # no line down to 0 at either end
 _STYLE: dict[Any, Any] = {
     "figure.dpi": 120,
     "font.size": 10,
@@ -76,16 +76,13 @@ def utilization(runs: Sequence[Run]) -> Figure:
     """The part of the GPUs that were held, and the number of jobs that waited, over time."""
     figure, axes = _figure(2)
     last_s = max((result.timeline[-1][0] for _, result in runs if result.timeline), default=0.0)
-    unit, unit_s = next(
-        ((name, size) for name, size in (("days", _DAY_S), ("h", _HOUR_S), ("min", _MINUTE_S)) if last_s > 3 * size),
-        ("s", 1.0),
-    )
+    unit, unit_s = _unit(last_s)
     for (label, result), (colour, dash) in _styled(runs):
         if len(result.timeline) < 2:
             continue
         edges, busy, waiting = over_time(result)
-        axes[0].stairs(busy / result.gpus * 100, edges / unit_s, color=colour, linestyle=dash, label=label)
-        axes[1].stairs(waiting, edges / unit_s, color=colour, linestyle=dash, label=label)
+        axes[0].stairs(busy / result.gpus * 100, edges / unit_s, color=colour, linestyle=dash, label=label, **_OPEN)
+        axes[1].stairs(waiting, edges / unit_s, color=colour, linestyle=dash, label=label, **_OPEN)
     axes[0].set(ylim=(0, 101), ylabel="GPUs held (%)")
     axes[1].set(ylim=(0, None), xlabel=f"time since the start of the trace ({unit})", ylabel="jobs waiting")
     _finish(axes[0], f"Use of the cluster over time (means over 1/{_BINS} of the run)", runs)
@@ -97,15 +94,16 @@ def queueing(runs: Sequence[Run]) -> Figure:
     figure, axes = _figure(1)
     width = 0.8 / max(1, len(runs))
     places = np.arange(len(SIZES))
-    for number, ((_, result), (colour, _)) in enumerate(_styled(runs)):
-        sizes = summarize(result).by_size
-        fair_share = np.array([(size.fair_share_delay_mean_s or 0.0) / _MINUTE_S for size in sizes])
-        fragmentation = np.array([(size.fragmentation_delay_mean_s or 0.0) / _MINUTE_S for size in sizes])
+    waits = [_waits_s(result) for _, result in runs]
+    longest_s = max((float(np.max(fair_share + fragmentation)) for fair_share, fragmentation in waits), default=0.0)
+    unit, unit_s = _unit(longest_s)
+    for number, (_, (colour, _)) in enumerate(_styled(runs)):
+        fair_share, fragmentation = (wait / unit_s for wait in waits[number])
         at = places + (number - (len(runs) - 1) / 2) * width
         axes[0].bar(at, fragmentation, width * 0.92, color=colour)
         axes[0].bar(at, fair_share, width * 0.92, bottom=fragmentation, color="white", edgecolor=colour, hatch="////")
     axes[0].set_xticks(places, [f"{name} GPU{'' if name == '1' else 's'}" for name, _, _ in SIZES])
-    axes[0].set(ylabel="mean wait (min)", xlabel="size of the job")
+    axes[0].set(ylabel=f"mean wait ({unit})", xlabel="size of the job")
     axes[0].grid(visible=False, axis="x")
     keys = [Patch(color=colour, label=label) for (label, _), (colour, _) in _styled(runs)]
     keys.append(Patch(facecolor="white", edgecolor="#444444", hatch="////", label="fair share (over quota)"))
@@ -133,6 +131,19 @@ def over_time(result: Result, bins: int = _BINS) -> tuple[Floats, Floats, Floats
         return np.asarray(np.diff(np.interp(edges, times, integral)) / spans, dtype=np.float64)
 
     return edges, average(samples[:, 1]), average(samples[:, 2])
+
+
+def _waits_s(result: Result) -> tuple[Floats, Floats]:
+    """Mean wait by size of the job for its share, and because of fragmentation."""
+    sizes = summarize(result).by_size
+    fair_share = [size.fair_share_delay_mean_s or 0.0 for size in sizes]
+    return np.array(fair_share), np.array([size.fragmentation_delay_mean_s or 0.0 for size in sizes])
+
+
+def _unit(longest_s: float) -> tuple[str, float]:
+    """The unit in which so long a time is an easy number."""
+    units = (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0))
+    return next((unit for unit in units if longest_s > 3 * unit[1]), ("s", 1.0))
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:

@@ -207,8 +207,8 @@ def _cell(line: _Line, row: Row, first: Row) -> str:
         return text
     reference = line.value(first.summary)
     # A ratio to nothing says nothing; it keeps its place, so that the numbers stay in line.
-    ratio = f"{value / reference:.2f}x" if reference else "-"
-    return f"{text} {ratio:>7}"
+    ratio = f"{value / reference:.{2 if value / reference >= 0.1 else 4}f}x" if reference else "-"
+    return f"{text} {ratio:>8}"
 
 
 def _number(value: float) -> str:

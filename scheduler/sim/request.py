@@ -46,11 +46,11 @@ class Request:
     format: str | None = None
     policies: Sequence[str] = ()
     cluster: str | None = None
-    placement: str = "consolidate"
+    placement: str | None = None
     guard: str = "quota"
     peer: bool = False
     round_s: float | None = None
-    first_round_s: float = 0.0
+    first_round_s: float | None = None
     restart_s: float | None = None
     first_start_s: float | None = None
     grace_s: float = 0.0
@@ -165,30 +165,28 @@ def catalogue() -> dict[str, dict[str, str]]:
 def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
     if not request.policies:
         raise RequestError(f"--policy: name at least one of {', '.join(POLICIES.names)}")
-    placement, placement_params = _plugin("--placement", PLACEMENTS, request.placement)
-    guard, guard_params = _plugin("--guard", GUARDS, request.guard)
-    common = Options(
-        placement=placement,
-        placement_params=placement_params,
-        guard=guard,
-        guard_params=guard_params,
-        round_s=_first(request.round_s, peer.round_s if peer else None, 0.0),
-        first_round_s=request.first_round_s,
-        restart_s=_first(request.restart_s, peer.restart_s if peer else None, 0.0),
-        first_start_s=request.first_start_s,
-        grace_s=request.grace_s,
-        interference=request.interference,
-        spread_penalty=request.spread_penalty,
-        rack_penalty=request.rack_penalty,
-        oracle=Oracle(request.oracle),
-        seed=request.seed,
-        skip_infeasible=request.skip_bad,
-    )
+    given: dict[str, Any] = {
+        "round_s": request.round_s,
+        "first_round_s": request.first_round_s,
+        "restart_s": request.restart_s,
+        "first_start_s": request.first_start_s,
+        "grace_s": request.grace_s,
+        "interference": request.interference,
+        "spread_penalty": request.spread_penalty,
+        "rack_penalty": request.rack_penalty,
+        "oracle": Oracle(request.oracle),
+        "seed": request.seed,
+        "skip_infeasible": request.skip_bad,
+    }
+    if request.placement is not None:
+        given["placement"], given["placement_params"] = _plugin("--placement", PLACEMENTS, request.placement)
+    given["guard"], given["guard_params"] = _plugin("--guard", GUARDS, request.guard)
+    said = {name: value for name, value in given.items() if value is not None}
     runs: dict[str, Options] = {}
     for text in request.policies:
         policy, params = _plugin("--policy", POLICIES, text)
-        as_peer = peer.policies.get(policy, {}) if peer else {}
-        options = replace(common, policy=policy, policy_params={**as_peer, **params})
+        options = Options.like(peer, policy) if peer else Options(policy=policy)
+        options = replace(options, policy_params={**options.policy_params, **params}, **said)
         _blame("--policy", compose, options.config)
         twins = sum(label.partition(" (")[0] == text for label in runs)
         runs[f"{text} ({twins + 1})" if twins else text] = options
@@ -336,10 +334,6 @@ def _blame(option: str, function: Callable[..., T], *args: Any) -> T:
     except (OSError, TypeError, ValueError, OverflowError) as error:
         # A plug-in's own complaint about values that its schema cannot refuse.
         raise RequestError(f"{option}: {error}") from error
-
-
-def _first(*values: float | None) -> float:
-    return next(value for value in values if value is not None)
 
 
 def _sentence(module: str) -> str:

@@ -34,14 +34,19 @@ def lines(grid: Grid) -> dict[str, tuple[str, ...]]:
 def test_the_table_has_a_column_for_each_run_and_ratios_beside_the_first() -> None:
     (grid,) = grids([run("fifo", 100), run("srtf", 50)])
     assert grid.header == ("", "fifo", "srtf")
-    assert lines(grid)["JCT mean, s"] == ("100.0", "50.000   0.50x")
-    assert lines(grid)["fair-share delay, mean s"] == ("10.000", "5.000   0.50x")
+    assert lines(grid)["JCT mean, s"] == ("100.0", "50.000    0.50x")
+    assert lines(grid)["fair-share delay, mean s"] == ("10.000", "5.000    0.50x")
 
 
 def test_counts_have_no_ratio_and_nothing_is_divided_by_nothing() -> None:
     (grid,) = grids([run("fifo"), run("srtf")])
     assert lines(grid)["jobs"] == ("1", "1")
-    assert lines(grid)["GPU-hours lost"] == ("0.000", "0.000       -")
+    assert lines(grid)["GPU-hours lost"] == ("0.000", "0.000        -")
+
+
+def test_a_small_ratio_is_more_than_nothing() -> None:
+    (grid,) = grids([run("fifo", 1000), run("srtf", 1)])
+    assert lines(grid)["JCT mean, s"] == ("1,000.0", "1.000  0.0010x")
 
 
 def test_a_figure_that_a_run_does_not_have_is_a_dash() -> None:
