@@ -144,6 +144,10 @@ class Free:
         """The type of one GPU."""
         return self._gpu_type[gpu_id]
 
+    def usable(self, gpu_id: int) -> bool:
+        """Whether the GPU is healthy, and so of use to whoever comes next."""
+        return gpu_id in self._usable
+
     def index_of(self, gpu_id: int) -> int:
         """The index of one GPU on its node."""
         return self._rank[gpu_id][0]

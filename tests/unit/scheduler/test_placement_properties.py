@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.guard import GUARDS
 from scheduler.law import check
-from scheduler.model import Job, Level, Node, Snapshot
+from scheduler.model import Job, Level, Node, Running, Snapshot
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free
@@ -53,8 +53,11 @@ def nodes_of(draw: st.DrawFn, node_id: int) -> Node:
 def pools(draw: st.DrawFn) -> Snapshot:
     """A pool in which some jobs run, and some of them on several nodes."""
     nodes = [draw(nodes_of(node_id)) for node_id in range(1, draw(st.integers(1, 6)) + 1)]
-    running, left = [], [node for node in nodes if node.gpus]
-    while left and draw(st.booleans()):
+    running: list[Running] = []
+    left = [node for node in nodes if node.gpus]
+    while left:
+        if not draw(st.booleans()):
+            break
         mine, left = left[: draw(st.integers(1, 2))], left[2:]
         shares = [
             make_share(node.id, range(draw(st.integers(0, len(node.gpus)))), rank, cpus=1)
@@ -89,7 +92,10 @@ def every_placement(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., 
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         tried = settings(max_examples=25, deadline=None)(given(pools(), jobs(), *others)(test))
-        return pytest.mark.parametrize("placement", PLACEMENT_CASES.values(), ids=PLACEMENT_CASES)(tried)
+        marked: Callable[..., None] = pytest.mark.parametrize(
+            "placement", PLACEMENT_CASES.values(), ids=PLACEMENT_CASES
+        )(tried)
+        return marked
 
     return decorate
 

@@ -1,0 +1,271 @@
+"""Making room by moving jobs: the cheapest moves after which a demand that is blocked fits, and nobody is evicted.
+
+A move is a checkpoint, a stop and a start elsewhere. Gandiva (Xiao et al., OSDI 2018, §4.2) moves jobs to defragment;
+which jobs and where to is found here by a bounded search of our own:
+
+1. Openings: for each node, or for each rack if a lot must lie within one, the cheapest sets of jobs there without which
+   it could host a rank, or the lot.
+2. Sets of as many openings as nodes are missing, the cheapest first.
+3. Of each, the demand is given its place and then all who had to go are given another; the first set for which that
+   works is taken, and those whose old place is still free stay.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from scheduler.model import AllocationView, Job, Level, Running
+from scheduler.placement import Placement
+from scheduler.placement.free import Demand, Free, FreeNode
+
+# Of each node or rack: so many sets of jobs are looked at, and so many that make room are kept.
+_SETS, _OPENINGS = 64, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A job that runs, and where it should run instead: to be preempted for itself and placed in one plan."""
+
+    run: Running
+    allocations: tuple[AllocationView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far the search goes."""
+
+    moves: int = 4  # jobs in all
+    tries: int = 64  # sets of jobs for which new places are looked for
+
+
+_USUAL = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Jobs without which one place could host a rank, or the lot."""
+
+    cost: float
+    place: str  # the rack, and the node if it is one
+    runs: tuple[Running, ...]
+
+
+@dataclass(slots=True)
+class _Room:
+    """What a node would have if some jobs left it."""
+
+    node: FreeNode
+    gpus: int
+    cpus: int
+    memory_mib: int
+    runs: list[Running] = field(default_factory=list)
+
+    def hosts(self, demand: Demand) -> bool:
+        """Whether it could host one rank, or all of a lot."""
+        lots = demand.gpus if demand.split else 1
+        enough = self.cpus >= demand.cpus * lots and self.memory_mib >= demand.memory_mib * lots
+        return enough and self.gpus >= demand.gpus
+
+    def of_lot(self, demand: Demand) -> int:
+        """How many GPUs of a lot it could host."""
+        by_cpus = self.cpus // demand.cpus if demand.cpus else self.gpus
+        by_memory = self.memory_mib // demand.memory_mib if demand.memory_mib else self.gpus
+        return min(self.gpus, by_cpus, by_memory)
+
+
+def defragment(
+    free: Free,
+    runs: Iterable[Running],
+    demand: Demand,
+    placement: Placement,
+    *,
+    restart_s: Callable[[Job], float],
+    limits: Limits = _USUAL,
+) -> tuple[Move, ...] | None:
+    """The moves after which the demand fits, by id of their job; none when it fits already, None when none were found.
+
+    Of `runs`, those that may be preempted and make checkpoints may move, each to GPUs of the type that it has and as
+    close together as it asks for; one that is on a bad GPU or node is left to those who deal with failures. A move
+    costs as many seconds of GPU as the job has GPUs times its `restart_s`; where a job would have to leave two
+    openings, the order of the sets counts it twice. Leaves `free` as it was.
+    """
+    if placement.place(free, demand, ()) is not None:
+        return ()
+    if free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:  # a move frees no GPU that it does not take elsewhere
+        return None
+    movable = sorted((run for run in runs if _movable(free, run)), key=lambda run: run.job.id)
+    costs = {run.job.id: run.gpus * restart_s(run.job) for run in movable}
+    areas = _openings(free, movable, demand, costs)
+    sets = heapq.merge(*(_sets(openings, missing) for openings, missing in areas), key=lambda one: one[0])
+    seen = set()
+    for _, openings in islice(sets, limits.tries):
+        leaving = {run.job.id: run for opening in openings for run in opening.runs}
+        chosen = tuple(sorted(leaving))
+        if len(chosen) > limits.moves or chosen in seen:
+            continue
+        seen.add(chosen)
+        moves = _moved(free, [leaving[job_id] for job_id in chosen], demand, placement)
+        if moves is not None:
+            return moves
+    return None
+
+
+def _movable(free: Free, run: Running) -> bool:
+    if not (run.job.checkpoints and run.job.preemptible and run.gpus) or run.stopping:
+        return False
+    return all(
+        free.node(share.node_id) is not None and all(map(free.usable, share.gpu_ids)) for share in run.allocations
+    )
+
+
+def _openings(
+    free: Free, movable: Sequence[Running], demand: Demand, costs: dict[int, float]
+) -> Iterator[tuple[Sequence[_Opening], int]]:
+    """For each area in which all ranks must lie: its openings, the cheapest first, and how many of them it takes."""
+    rooms = _rooms(free, movable, demand)
+    racks: dict[str, list[_Room]] = {}
+    for room in rooms.values():
+        racks.setdefault(room.node.rack, []).append(room)
+    if demand.split and demand.within is not Level.NODE:
+        areas = [list(rooms.values())] if demand.within is Level.ANY else [racks[rack] for rack in sorted(racks)]
+        for area in areas:
+            yield _cheapest_openings(free, demand, costs, area, area[0].node.rack), 1
+        return
+    for area in [racks[rack] for rack in sorted(racks)] if demand.within is Level.RACK else [list(rooms.values())]:
+        closed = [room for room in area if not room.hosts(demand)]
+        missing = demand.nodes - (len(area) - len(closed))
+        found = [
+            opening
+            for room in closed
+            for opening in _cheapest_openings(free, demand, costs, [room], f"{room.node.rack} {room.node.id:020}")
+        ]
+        # Though enough nodes are open, the placement may have refused them: then one more may help.
+        yield sorted(found, key=lambda opening: (opening.cost, opening.place)), max(1, missing)
+
+
+def _rooms(free: Free, movable: Sequence[Running], demand: Demand) -> dict[int, _Room]:
+    """The nodes in service with all they have free now, and the jobs that could leave each."""
+    rooms = {
+        node.id: _Room(node, node.count(demand.gpu_type), node.cpus, node.memory_mib) for node in free.by_fit(None, 0)
+    }
+    for run in movable:
+        for share in run.allocations:
+            if share.node_id in rooms:
+                rooms[share.node_id].runs.append(run)
+    return dict(sorted(rooms.items()))
+
+
+def _cheapest_openings(
+    free: Free, demand: Demand, costs: dict[int, float], area: Sequence[_Room], place: str
+) -> list[_Opening]:
+    """The cheapest sets of jobs without which the rooms would host the rank or the lot, none a part of another."""
+    runs = {run.job.id: run for room in area for run in room.runs}
+    order = sorted(runs.values(), key=lambda run: (costs[run.job.id], run.job.id))
+    if not _hosted(free, demand, area, order):
+        return []
+    found: list[_Opening] = []
+    price = [costs[run.job.id] for run in order]
+    sizes = (_cheapest(price, size) for size in range(1, len(order) + 1))
+    for cost, chosen in islice(heapq.merge(*islice(sizes, 8), key=lambda one: one[0]), _SETS):
+        leaving = tuple(order[position] for position in chosen)
+        superfluous = any(set(map(_id, one.runs)) <= set(map(_id, leaving)) for one in found)
+        if not superfluous and _hosted(free, demand, area, leaving):
+            found.append(_Opening(cost, place, leaving))
+            if len(found) == _OPENINGS:
+                break
+    return found
+
+
+def _hosted(free: Free, demand: Demand, area: Sequence[_Room], leaving: Collection[Running]) -> bool:
+    rooms = {room.node.id: _Room(room.node, room.gpus, room.cpus, room.memory_mib) for room in area}
+    for run in leaving:
+        for share in run.allocations:
+            if share.node_id in rooms:
+                room = rooms[share.node_id]
+                room.gpus += sum(free.type_of(gpu_id) == demand.gpu_type for gpu_id in share.gpu_ids)
+                room.cpus += share.cpus
+                room.memory_mib += share.memory_mib
+    if len(area) == 1:
+        return all(room.hosts(demand) for room in rooms.values())
+    return sum(room.of_lot(demand) for room in rooms.values()) >= demand.gpus
+
+
+def _sets(openings: Sequence[_Opening], size: int) -> Iterator[tuple[float, list[_Opening]]]:
+    """So many openings of different places, the cheapest first."""
+    for cost, chosen in _cheapest([opening.cost for opening in openings], size):
+        together = [openings[position] for position in chosen]
+        if len({opening.place for opening in together}) == size:
+            yield cost, together
+
+
+def _cheapest(costs: Sequence[float], size: int) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """All sets of so many positions of ascending costs, the cheapest first."""
+    if size > len(costs):
+        return
+    first = tuple(range(size))
+    heap = [(sum(costs[:size]), first)]
+    seen = {first}
+    while heap:
+        cost, chosen = heapq.heappop(heap)
+        yield cost, chosen
+        for at, position in enumerate(chosen):
+            limit = chosen[at + 1] if at + 1 < size else len(costs)
+            if position + 1 < limit:
+                successor = (*chosen[:at], position + 1, *chosen[at + 1 :])
+                if successor not in seen:
+                    seen.add(successor)
+                    heapq.heappush(heap, (sum(costs[each] for each in successor), successor))
+
+
+def _moved(free: Free, leaving: Sequence[Running], demand: Demand, placement: Placement) -> tuple[Move, ...] | None:
+    """Where those who leave go once the demand has its place; None when not all of that works."""
+    for run in leaving:
+        free.give(run.allocations)
+    taken: list[tuple[AllocationView, ...]] = []
+    moves = _places(free, leaving, demand, placement, taken)
+    for allocations in reversed(taken):
+        free.give(allocations)
+    for run in leaving:
+        free.take(run.allocations)
+    return moves
+
+
+def _places(
+    free: Free,
+    leaving: Sequence[Running],
+    demand: Demand,
+    placement: Placement,
+    taken: list[tuple[AllocationView, ...]],
+) -> tuple[Move, ...] | None:
+    found = placement.place(free, demand, ())
+    if found is None:
+        return None
+    free.take(found)
+    taken.append(found)
+    moves = []
+    for run in sorted(leaving, key=lambda run: (-run.gpus, run.job.id)):  # the large ones are the hardest to place
+        stays = free.can_take(run.allocations)
+        found = run.allocations if stays else placement.place(free, _held(free, run), run.job.avoid_nodes)
+        if found is None:
+            return None
+        free.take(found)
+        taken.append(found)
+        if not stays:
+            moves.append(Move(run, found))
+    return tuple(sorted(moves, key=lambda move: move.run.job.id))
+
+
+def _held(free: Free, run: Running) -> Demand:
+    """What the job would ask for to have elsewhere what it has now."""
+    job = run.job
+    kind = next(free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
+    return Demand(
+        kind, run.gpus if job.split else job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality
+    )
+
+
+def _id(run: Running) -> int:
+    return run.job.id
