@@ -1,0 +1,227 @@
+"""Who is promised what by backfilling, who may start meanwhile, and that promises are kept."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle import CycleConfig, decide
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Job, Running, Snapshot
+from scheduler.plan import Hold, Plan
+from tests.unit.scheduler.driving import carried_out, later, running
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+
+
+def config(**params: Any) -> CycleConfig:
+    return CycleConfig(policy="backfill", policy_params=params)
+
+
+def runs(job_id: int, node_id: int, gpus: range, limit_s: float | None, **fields: Any) -> Running:
+    """A job that has just started on these GPUs of a node."""
+    job = make_job(job_id, gpus=len(gpus), time_limit_s=limit_s, **fields)
+    return replace(make_running(make_share(node_id, gpus), attempt_id=job_id, job=job), placed_at=NOW)
+
+
+def waits(job_id: int, gpus: int, limit_s: float | None = None, **fields: Any) -> Job:
+    return make_job(job_id, gpus=gpus, time_limit_s=limit_s, **fields)
+
+
+def placed(plan: Plan) -> list[int]:
+    return sorted(place.job_id for place in plan.places)
+
+
+def hold_of(plan: Plan, job_id: int) -> Hold:
+    return next(hold for hold in plan.holds if hold.job_id == job_id)
+
+
+# Node 1 has eight GPUs: six are held for 100 s. Job 1 needs all eight; node 2 is no help but where it is named.
+SIX = [runs(90, 1, range(6), 100)]
+EIGHT = waits(1, 8)
+PASSING: dict[str, tuple[list[Job], dict[str, Any], list[int]]] = {
+    "one that has ended by then": ([EIGHT, waits(2, 2, 100)], {}, [2]),
+    "not one that might run on": ([EIGHT, waits(2, 2, 101)], {}, []),
+    "not one without a limit": ([EIGHT, waits(2, 2)], {}, []),
+    "not on the strength of a prediction": ([EIGHT, waits(2, 2, 500, expected_s=50.0)], {}, []),
+    "on the strength of a prediction if told so": (
+        [EIGHT, waits(2, 2, 500, expected_s=50.0)],
+        {"optimistic": True},
+        [2],
+    ),
+    "one that leaves what is promised free": ([waits(1, 6), waits(2, 2)], {}, [2]),
+    "not two of which each alone would": ([waits(1, 7), waits(2, 1), waits(3, 1)], {}, [2]),
+    "easy: one that delays the second in the queue": (
+        [waits(1, 6, 50), waits(2, 8), waits(3, 2, 160)],
+        {},
+        [3],
+    ),
+    "conservative: not one that delays the second in the queue": (
+        [waits(1, 6, 50), waits(2, 8), waits(3, 2, 160)],
+        {"mode": "conservative"},
+        [],
+    ),
+    "conservative: one that ends before the second in the queue starts": (
+        [waits(1, 6, 50), waits(2, 8), waits(3, 2, 150)],
+        {"mode": "conservative"},
+        [3],
+    ),
+    "conservative: one that delays those beyond the depth": (
+        [waits(1, 6, 50), waits(2, 8), waits(3, 2, 160)],
+        {"mode": "conservative", "depth": 1},
+        [3],
+    ),
+    "the first that fits": ([EIGHT, waits(2, 2, 90, expected_s=80.0), waits(3, 2, 90, expected_s=5.0)], {}, [2]),
+    "the shortest that fits, if told so": (
+        [EIGHT, waits(2, 2, 90, expected_s=80.0), waits(3, 2, 90, expected_s=5.0)],
+        {"shortest_first": True},
+        [3],
+    ),
+    "a higher priority is the head whenever it came": ([waits(1, 2), waits(2, 8, priority=1)], {}, []),
+}
+
+
+@pytest.mark.parametrize(("jobs", "params", "expected"), PASSING.values(), ids=PASSING)
+def test_who_may_pass_a_job_that_cannot_start(jobs: list[Job], params: dict[str, Any], expected: list[int]) -> None:
+    assert placed(decide(make_snapshot(running=SIX, waiting=jobs), config(**params))) == expected
+
+
+def test_a_job_may_pass_on_other_nodes_than_those_of_the_head() -> None:
+    # At 100 s the head gets the whole of node 1; node 2 stays held for longer and has two GPUs free for ever.
+    world = make_snapshot(
+        nodes=[make_node(1), make_node(2)],
+        running=[*SIX, runs(91, 2, range(6), 900)],
+        waiting=[EIGHT, waits(2, 2), waits(3, 2)],
+    )
+    plan = decide(world, config())
+    assert placed(plan) == [2]
+    assert plan.places[0].allocations[0].node_id == 2
+    assert hold_of(plan, 3).reason is HoldReason.BEHIND_HEAD
+
+
+def test_a_head_is_told_by_when_it_starts_and_whose_end_that_is() -> None:
+    hold = hold_of(decide(make_snapshot(running=SIX, waiting=[EIGHT]), config()), 1)
+    assert hold.reason is HoldReason.NO_FREE_GPUS
+    # NOW is 13:46:40, and the limit is over at 13:48:20.
+    assert (
+        hold.detail == "backfill: starts by 1970-01-12 13:49 UTC at the latest, when the time limit of job 90 is over"
+    )
+    assert hold.evidence["starts_by"] == NOW + 100
+
+
+def test_a_job_of_another_virtual_cluster_is_not_named() -> None:
+    world = make_snapshot(
+        running=[runs(90, 1, range(6), 100, vc_id=2)], waiting=[EIGHT], vcs=[make_vc(1), make_vc(2, "speech")]
+    )
+    assert "90" not in hold_of(decide(world, config()), 1).detail
+
+
+def test_who_may_not_pass_is_told_what_would_help() -> None:
+    hold = hold_of(decide(make_snapshot(running=SIX, waiting=[EIGHT, waits(2, 2)]), config()), 2)
+    assert hold.reason is HoldReason.BEHIND_HEAD
+    assert "starts by 1970-01-12 13:49 UTC" in hold.detail
+    assert hold.helps[0] == "ask for a time limit that is over by then"
+
+
+def test_behind_a_job_without_a_limit_only_jobs_with_one_pass() -> None:
+    world = make_snapshot(running=[runs(90, 1, range(6), None)], waiting=[EIGHT, waits(2, 1), waits(3, 1, 10_000)])
+    plan = decide(world, config())
+    assert placed(plan) == [3]
+    assert "nobody knows when" in hold_of(plan, 1).detail
+
+
+def test_a_job_that_lacks_quota_holds_up_its_own_virtual_cluster_only() -> None:
+    world = make_snapshot(
+        running=[runs(90, 1, range(2), None)],
+        waiting=[waits(1, 3), waits(2, 2), waits(3, 6, vc_id=2)],
+        vcs=[make_vc(1, quotas={"A100": 4}), make_vc(2, "speech")],
+    )
+    plan = decide(world, config())
+    assert placed(plan) == [3]
+    assert hold_of(plan, 1).reason is HoldReason.QUOTA
+
+
+def test_what_is_promised_counts_against_the_quota() -> None:
+    # At 100 s job 1 gets the four A100 that the quota has room for then; job 2 may stay no longer than that.
+    world = make_snapshot(
+        nodes=[make_node(1), make_node(2)],
+        running=[runs(90, 1, range(4), 100)],
+        waiting=[waits(1, 6), waits(2, 2, 100), waits(3, 2, 500)],
+        vcs=[make_vc(quotas={"A100": 6})],
+    )
+    assert placed(decide(world, config(mode="conservative"))) == [2]
+
+
+def test_a_conservative_promise_is_kept_when_others_end_early() -> None:
+    """Planned afresh, job 1 would move to where job 2 was to be, and job 2 to a later time than it was promised."""
+    world = make_snapshot(
+        nodes=[make_node(1, gpus=4), make_node(2, gpus=4)],
+        running=[runs(90, 1, range(4), 100), runs(91, 2, range(4), 50)],
+        waiting=[waits(1, 4, 200, submitted_at=1.0), waits(2, 4, 20, submitted_at=2.0)],
+    )
+    first = decide(world, config(mode="conservative"))
+    promised = {hold.job_id: hold.evidence["starts_by"] for hold in first.holds}
+    assert promised == {1: NOW + 50, 2: NOW + 100}
+    world = later(carried_out(world, config(mode="conservative")), NOW + 10)
+    again = decide(world, config(mode="conservative"))
+    assert {hold.job_id: hold.evidence["starts_by"] for hold in again.holds} == promised
+
+
+@st.composite
+def plays(draw: st.DrawFn) -> tuple[Snapshot, dict[int, tuple[float, Job, float]]]:
+    """A pool, and jobs: when each comes, what it asks for, and how long it runs within its limit."""
+    nodes = [
+        make_node(number, gpus=draw(st.integers(2, 4)), cpus=8) for number in range(1, draw(st.integers(1, 3)) + 1)
+    ]
+    jobs = {}
+    at = 0.0
+    for job_id in range(1, draw(st.integers(2, 9)) + 1):
+        at += draw(st.sampled_from([0, 0, 1, 5]))
+        limit_s = draw(st.integers(1, 20))
+        job = make_job(
+            job_id,
+            gpus=draw(st.integers(0, 4)),
+            nodes=draw(st.sampled_from([1, 1, 1, 2])),
+            cpus=draw(st.integers(0, 4)),
+            time_limit_s=float(limit_s),
+            submitted_at=NOW + at,
+        )
+        if draw(st.booleans()):
+            job = replace(job, nodes=1, split=True, cpus=0, memory_mib=0, gpus=draw(st.integers(1, 8)))
+        jobs[job_id] = (NOW + at, job, float(draw(st.integers(1, limit_s))))
+    return make_snapshot(nodes=nodes), jobs
+
+
+@settings(max_examples=150, deadline=None)
+@given(plays(), st.sampled_from([{"mode": "easy"}, {"mode": "conservative"}, {"mode": "conservative", "depth": 2}]))
+def test_no_job_starts_later_than_it_was_promised(
+    play: tuple[Snapshot, dict[int, tuple[float, Job, float]]], params: dict[str, Any]
+) -> None:
+    world, jobs = play
+    promised: dict[int, float] = {}
+    started: dict[int, float] = {}
+    now, feasible = NOW, set(jobs)
+    for _ in range(100):
+        arrived = [job for job_id, (at, job, _) in jobs.items() if at == now and job_id not in started]
+        ended = [run.job.id for run in world.running if run.placed_at + jobs[run.job.id][2] <= now]
+        world = later(world, now, arrived, ended)
+        plan = decide(world, config(**params))
+        for hold in plan.holds:
+            if hold.reason is HoldReason.INFEASIBLE:
+                feasible.discard(hold.job_id)
+            by = hold.evidence.get("starts_by") if hold.reason is HoldReason.NO_FREE_GPUS else None
+            if by is not None:
+                assert float(by) <= promised.get(hold.job_id, float(by))
+                promised[hold.job_id] = float(by)
+            assert now < promised.get(hold.job_id, float("inf")), "it should have started by now"
+        world = carried_out(world, config(**params))
+        for job_id in running(world):
+            started.setdefault(job_id, now)
+        moments = [at for at, _, _ in jobs.values() if at > now]
+        moments += [run.placed_at + jobs[run.job.id][2] for run in world.running]
+        if not moments:
+            break
+        now = min(moments)
+    assert all(started[job_id] <= by for job_id, by in promised.items())
+    assert set(started) == feasible
