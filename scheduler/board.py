@@ -11,7 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Protocol
 
-from scheduler.guard import Usage
+from scheduler.guard import Usage, charge
+from scheduler.lifecycle import JobClass
 from scheduler.model import AllocationView, Job, Reservation, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Free
@@ -59,6 +60,9 @@ class Board:
         self._queue: Queue | None = None
         self._queues: Queues | None = None
         self._standings: Standings | None = None
+        for run in view.running:
+            if run.job.klass is JobClass.OPPORTUNISTIC:
+                self._count_as_opportunistic(run)
         for kept in view.reservations:
             if kept.until > view.now:
                 self._keep(kept)
@@ -90,13 +94,27 @@ class Board:
                     self._standings.add(run, self.view.now)
         return self._standings
 
-    def count(self, vc_id: int, allocations: Iterable[AllocationView], times: int) -> None:
+    def count(
+        self,
+        vc_id: int,
+        allocations: Iterable[AllocationView],
+        times: int,
+        klass: JobClass = JobClass.GUARANTEED,
+    ) -> None:
         """Add GPUs to what the virtual cluster uses, or take them off with `times` -1."""
         for share in allocations:
             for gpu_id in share.gpu_ids:
                 gpu = self.view.gpu_by_id.get(gpu_id)
                 if gpu is not None:
-                    self.usage[vc_id, gpu.type] += times
+                    charge(self.usage, vc_id, klass, gpu.type, times)
+
+    def _count_as_opportunistic(self, run: Running) -> None:
+        """Of what is counted already, say whose it is."""
+        for share in run.allocations:
+            for gpu_id in share.gpu_ids:
+                gpu = self.view.gpu_by_id.get(gpu_id)
+                if gpu is not None:
+                    self.usage[-run.job.vc_id, gpu.type] += 1
 
     def waits(self, job: Job) -> None:
         """A job has come to the queue, or has another memo now."""
@@ -126,8 +144,8 @@ class Board:
         job = self.view.waiting_by_id.get(kept.job_id)
         run = self.view.running_by_job.get(kept.job_id)
         if job is not None:
-            self.count(job.vc_id, kept.allocations, 1)
-        elif run is None:
+            self.count(job.vc_id, kept.allocations, 1, job.klass)
+        elif run is None and not kept.offered:
             return
         for share in kept.allocations:
             node = self.free.node(share.node_id)

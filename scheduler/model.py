@@ -201,11 +201,20 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """GPUs that wait for one job while those who still hold them stop; nobody else gets them before `until`."""
+    """GPUs that wait for one job while those who still hold them stop; nobody else gets them before `until`.
+
+    Those that are offered to a scheduler outside wait for it to answer: then `job_id` is minus the offer's id, which no
+    job has; see `scheduler.offers`.
+    """
 
     job_id: int
     allocations: tuple[AllocationView, ...]
     until: float
+
+    @property
+    def offered(self) -> bool:
+        """Whether they wait for an answer, and not for a job that is known."""
+        return self.job_id < 0
 
 
 class View(Protocol):
