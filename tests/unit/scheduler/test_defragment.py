@@ -18,7 +18,6 @@ from scheduler.placement.free import Demand, Free
 from scheduler.plan import Place, Plan, Preempt
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import gang, lot, nodes
-from tests.unit.scheduler.test_placement_properties import demand_of, jobs
 
 CONSOLIDATE = PLACEMENTS.make("consolidate", {})
 
@@ -160,22 +159,30 @@ def test_asking_changes_nothing() -> None:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> Snapshot:
-    """A pool in which jobs of all kinds run, most of which can move."""
+    """Full nodes but for holes of a few GPUs, and a gang on some; most jobs can move."""
     world_nodes = [
-        make_node(node_id, gpus=draw(st.integers(2, 4)), rack=draw(st.sampled_from(["a", "b"])), cpus=6)
+        make_node(node_id, gpus=4, rack=draw(st.sampled_from(["a", "a", "b"])), cpus=6)
         for node_id in range(1, draw(st.integers(2, 5)) + 1)
     ]
-    world = make_snapshot(nodes=world_nodes)
-    free, running = Free(world), []
-    for job_id in range(101, 101 + draw(st.integers(1, 8))):
-        job = replace(draw(jobs()), id=job_id, checkpoints=draw(st.integers(0, 3)) > 0, preemptible=True, cpus=1)
-        placement = PLACEMENTS.make(draw(st.sampled_from(["consolidate", "spread"])), {})
-        allocations = placement.place(free, demand_of(job), ())
-        if allocations is not None:
-            free.take(allocations)
-            running.append(make_running(*allocations, attempt_id=job_id, job=job))
-    kept = [run for run in running if draw(st.booleans())]
-    return replace(world, running=tuple(kept))
+    running: list[Running] = []
+    gang_on = draw(st.lists(st.sampled_from([node.id for node in world_nodes]), max_size=2, unique=True))
+    if len(gang_on) == 2:
+        running.append(wide(100, *gang_on, gpus=[3]))
+    for node in world_nodes:
+        left = list(range(3 if node.id in gang_on else 4))
+        while left:
+            here, left = left[: draw(st.integers(1, 2))], left[2:]
+            if draw(st.integers(0, 2)):
+                running.append(on(101 + len(running), node.id, here, checkpoints=draw(st.integers(0, 4)) > 0))
+    sized = [replace(run, job=replace(run.job, gpus=len(run.allocations[0].gpu_ids))) for run in running]
+    return make_snapshot(nodes=world_nodes, running=sized)
+
+
+blocked = st.one_of(
+    st.builds(gang, st.integers(2, 4), st.integers(1, 2), st.sampled_from([Level.ANY, Level.RACK]), st.integers(0, 3)),
+    st.builds(lot, st.integers(2, 4), st.just(Level.NODE), st.integers(0, 1)),
+    st.builds(lot, st.integers(4, 8), st.just(Level.RACK), st.integers(0, 1)),
+)
 
 
 def by_job(run: Running, allocations: tuple[AllocationView, ...]) -> Running:
@@ -184,9 +191,11 @@ def by_job(run: Running, allocations: tuple[AllocationView, ...]) -> Running:
 
 @pytest.mark.parametrize("name", ["consolidate", "spread", "best_fit", "topology", "dedicated"])
 @settings(max_examples=150, deadline=None)
-@given(world=worlds(), job=jobs())
-def test_after_lawful_moves_the_demand_fits_and_all_others_run_as_before(name: str, world: Snapshot, job: Job) -> None:
-    placement, demand = PLACEMENTS.make(name, {}), demand_of(job)
+@given(world=worlds(), demand=blocked)
+def test_after_lawful_moves_the_demand_fits_and_all_others_run_as_before(
+    name: str, world: Snapshot, demand: Demand
+) -> None:
+    placement = PLACEMENTS.make(name, {})
     free = Free(world)
     moves = defragment(free, world.running, demand, placement, restart_s=restart_s)
     assert [free.node(node.id) for node in world.nodes] == [Free(world).node(node.id) for node in world.nodes]
