@@ -14,7 +14,8 @@ from django.db import connection, models
 from django.db.models import F
 
 from muster.accounts.models import User
-from muster.dispatch.cycles import CycleResult, config_of, run_cycle
+from muster.dispatch.cycles import CycleResult, run_cycle
+from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.events.selectors import EventCursor, newest
@@ -251,6 +252,17 @@ _NEVER = {
         SELECT node.name FROM fleet_node node JOIN jobs_allocation held ON held.node_id = node.id
         WHERE held.state <> 'released' GROUP BY node.id
         HAVING sum(held.cpus) > node.cpus OR sum(held.memory_mib) > node.memory_mib""",
+    "a GPU that is kept for a job was given to another": """
+        SELECT kept.gpu_id FROM jobs_reservedgpu kept
+        JOIN jobs_reservation reservation ON reservation.job_id = kept.reservation_id
+        JOIN jobs_gpuclaim claim ON claim.gpu_id = kept.gpu_id AND claim.claimed_at > reservation.created_at
+        JOIN jobs_allocation held ON held.id = claim.allocation_id
+        JOIN jobs_attempt attempt ON attempt.id = held.attempt_id
+        WHERE attempt.job_id <> kept.reservation_id AND reservation.until > clock_timestamp()""",
+    "something is kept for a job that has it, or has ended": """
+        SELECT job.id, job.state FROM jobs_reservation reservation JOIN jobs_job job ON job.id = reservation.job_id
+        WHERE job.state NOT IN ('queued', 'active') OR (job.state = 'active' AND NOT EXISTS (
+        SELECT FROM jobs_attempt attempt WHERE attempt.job_id = job.id AND attempt.state = 'stopping'))""",
     "a virtual cluster holds more than its quota": """
         SELECT vc.name, gpu.type, count(*) FROM jobs_gpuclaim claim
         JOIN jobs_allocation held ON held.id = claim.allocation_id

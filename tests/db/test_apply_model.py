@@ -1,7 +1,8 @@
 """The applier against its model: one random history, told to Postgres and to the pure functions, stays one story.
 
 After each step the snapshot that is read from Postgres equals the one that the model keeps by itself; each cycle's
-plan equals what the model decides, and is lawful.
+plan equals what the model decides, and is lawful. Under a preemptive policy jobs are stopped for others, what they hold
+is kept for whoever it was, and given to it once they have let go.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from typing import Any
 
 import pytest
 
-from muster.dispatch.cycles import config_of
+from muster.dispatch.cycles import stored_snapshot
+from muster.dispatch.models import Cycle
+from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.services import cordon_node, resume_node
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler import model
 from scheduler.cycle import compose, decide
-from scheduler.law import check
+from scheduler.law import check, late
 from scheduler.lifecycle import AttemptState, JobClass, Reason
-from scheduler.plan import apply
-from tests.db.stories import World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
+from scheduler.plan import apply, requeued
+from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
 from tests.factories import make_node, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -68,7 +71,13 @@ class History:
             "priority": self.random.choice(["low", "normal"]),
             "retry": {"max": 0},
         }
+        if self.random.random() < 0.2:
+            spec |= {"preemptible": False, "time": "1h"}
+        if self.random.random() < 0.5:
+            spec |= {"checkpoint": {"grace": "5s"}}
         row = submit(self.world, **spec)
+        row.expected_s = self.random.choice([None, self.random.uniform(100, 100_000)])
+        row.save(update_fields=["expected_s"])
         self.lines.append(f"submit {row.pk} {spec}")
         job = model.Job(
             id=row.pk,
@@ -84,11 +93,14 @@ class History:
             memory_mib=1024,
             submitted_at=row.submitted_at.timestamp(),
             eligible_at=row.eligible_at.timestamp(),
-            time_limit_s=None,
+            time_limit_s=3600.0 if "time" in spec else None,
             attained_gpu_s=0.0,
             avoid_nodes=(),
-            preemptible=False,
+            preemptible="time" not in spec,
             still_stopping=False,
+            checkpoints="checkpoint" in spec,
+            expected_s=row.expected_s,
+            remaining_s=row.expected_s,
         )
         self.jobs[job.id] = job
         self.wait(job)
@@ -97,13 +109,27 @@ class History:
         before = pool_snapshot(self.world.pool, seed=0)
         config = config_of(self.world.pool)
         result = cycle(self.world)
-        self.lines.append(f"cycle {result.plan.places}")
-        assert result.refusals == []
-        assert check(before, result.plan, compose(config).guard) == ()
-        self.told = replace(self.told, now=before.now)
+        self.lines.append(f"cycle {result.plan.places} {result.plan.preempts} {result.plan.drops}")
+        assert result.refusals == [], "\n".join(self.lines)
+        guard = compose(config).guard
+        assert check(before, result.plan, guard) == ()
+        if result.cycle_id is None:
+            assert not self.told.waiting
+            return
+        row = Cycle.objects.get(pk=result.cycle_id)
+        self.told = replace(self.told, now=stored_snapshot(row).now if row.snapshot else before.now)
         plan = decide(self.told, config)
-        assert plan.places == result.plan.places, "\n".join(self.lines)
-        self.told = apply(self.told, plan)
+        assert replace(plan, holds=()) == replace(result.plan, holds=()), "\n".join(self.lines)
+        self.told = apply(self.told, plan, late=late(self.told, plan, guard))
+        for one in self.told.running:  # the database's clock is its own
+            if one.attempt_id < 0:
+                placed_at = live_attempt(Job.objects.get(pk=one.job_id)).placed_at.timestamp()
+                self.change(replace(one, attempt_id=one.job_id, placed_at=placed_at))
+        stopped = {preempt.job_id for preempt in plan.preempts}
+        self.will_wait_again |= stopped
+        for one in self.told.running:
+            if one.job_id in stopped:
+                self.change(self.stopped(one))
 
     def claim(self) -> None:
         attempt = self.pick(lambda one: one.state is not AttemptState.STOPPING and self.unclaimed(one))
@@ -145,6 +171,7 @@ class History:
             self.lines.append(f"cancel waiting {job_id}")
             cancel_job(user=self.world.user, job=Job.objects.get(pk=job_id))
             self.told = replace(self.told, waiting=tuple(job for job in self.told.waiting if job.id != job_id))
+            self.forget(job_id)
             return
         attempt = self.pick(lambda _: True)
         if attempt is None:
@@ -152,7 +179,12 @@ class History:
         self.lines.append(f"cancel {attempt.job_id}")
         cancel_job(user=self.world.user, job=Job.objects.get(pk=attempt.job_id))
         self.will_wait_again.discard(attempt.job_id)
+        self.forget(attempt.job_id)
         self.change(self.stopped(attempt))
+
+    def forget(self, job_id: int) -> None:
+        kept = tuple(one for one in self.told.reservations if one.job_id != job_id)
+        self.told = replace(self.told, reservations=kept)
 
     def requeue(self) -> None:
         attempt = self.pick(lambda one: one.state is not AttemptState.STOPPING)
@@ -220,8 +252,27 @@ class History:
         self.ran.pop(attempt.job_id, None)
         if attempt.job_id in self.will_wait_again:
             self.will_wait_again.discard(attempt.job_id)
-            row = Job.objects.get(pk=attempt.job_id)
-            self.wait(replace(self.jobs[attempt.job_id], eligible_at=row.eligible_at.timestamp()))
+            self.wait(self.as_it_was_told(requeued(attempt, self.told.now)))
+
+    def as_it_was_told(self, job: model.Job) -> model.Job:
+        """The job with what only the database's clock knows: when exactly it came back, and what it has had by then."""
+        row = Job.objects.get(pk=job.id)
+        assert row.requeued_at is not None
+        assert 0 <= row.ran_s - self.jobs[job.id].ran_s < WAIT_S
+        assert row.attained_gpu_s - self.jobs[job.id].attained_gpu_s == pytest.approx(
+            job.gpus_total * (row.ran_s - self.jobs[job.id].ran_s)
+        )
+        left_s = None if job.expected_s is None else job.expected_s - (row.ran_s if job.checkpoints else 0.0)
+        job = replace(
+            job,
+            attained_gpu_s=row.attained_gpu_s,
+            ran_s=row.ran_s,
+            remaining_s=left_s,
+            requeued_at=row.requeued_at.timestamp(),
+            eligible_at=row.eligible_at.timestamp(),
+        )
+        self.jobs[job.id] = job
+        return job
 
     def wait(self, job: model.Job) -> None:
         waiting = sorted([*self.told.waiting, job], key=lambda one: one.id)
@@ -238,7 +289,7 @@ def normal(snapshot: model.Snapshot) -> model.Snapshot:
         snapshot,
         now=0.0,
         seed=0,
-        waiting=tuple(replace(job, attained_gpu_s=0.0) for job in snapshot.waiting),
+        reservations=tuple(replace(one, until=0.0) for one in snapshot.reservations),
         running=tuple(
             sorted(
                 (replace(one, attempt_id=-one.job_id, placed_at=0.0) for one in snapshot.running),
@@ -263,6 +314,27 @@ def test_postgres_and_the_model_tell_the_same_story(seed: int, skip_blocked: boo
     for _ in range(STEPS):
         history.step()
     assert any("Place(" in line for line in history.lines)
+
+
+@pytest.mark.parametrize(("policy", "params"), [("srtf", {}), ("tiresias", {"limits_gpu_s": [0.05, 0.5]})])
+def test_postgres_and_the_model_tell_the_same_story_of_preemptions(policy: str, params: dict[str, Any]) -> None:
+    lines: list[str] = []
+    for seed in range(5):
+        world = make_world(nodes=2, gpus=4, quota=6, policy=policy, policy_params=params)
+        world.nodes.append(make_node(world.pool, gpus=3, gpu_type="V100", cpus=32))
+        other = make_vc(world.tenant, world.pool, quotas={"A100": 3, "V100": 2})
+        history = History(
+            random=random.Random(seed),
+            world=world,
+            vcs=[world.vc.name, other.name],
+            told=pool_snapshot(world.pool, seed=0),
+        )
+        for _ in range(STEPS):
+            history.step()
+        lines += history.lines
+    assert any("Preempt(" in line for line in lines)
+    assert Cycle.objects.filter(reserved__gt=0).exists()
+    assert not Cycle.objects.exclude(error="").exists()
 
 
 def test_the_history_reaches_every_kind_of_step() -> None:

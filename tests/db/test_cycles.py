@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from kombu.exceptions import OperationalError as BrokerError
 
 from muster.dispatch import cycles, tasks
+from muster.dispatch import settings as pool_settings
 from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot import one_moment, pool_snapshot
 from muster.events import redis as events_redis
@@ -125,7 +126,7 @@ class TestWhatACycleWrites:
     def test_a_cycle_has_a_limit_and_asks_for_another_one(
         self, world: World, messages: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(cycles, "MOST_PLACES", 2)
+        monkeypatch.setattr(pool_settings, "MOST_PLACES", 2)
         jobs = [submit(world) for _ in range(3)]
         messages.clear()
         assert len(cycle(world).plan.places) == 2

@@ -14,8 +14,9 @@ from django.db import connection, transaction
 
 from muster.common.errors import Conflict, Invalid
 from muster.dispatch import cycles
-from muster.dispatch.apply import Refusal, apply_place
-from muster.dispatch.cycles import config_of
+from muster.dispatch.apply import Refusal, apply_unit
+from muster.dispatch.settings import config_of
+from muster.dispatch.units import Unit
 from muster.events.models import Event
 from muster.fleet.leases import judge_nodes, renew, tick
 from muster.fleet.models import NodeLease, Tick
@@ -60,7 +61,7 @@ def lose(attempt: Attempt) -> bool:
 
 
 def apply(world: World, one: Place, versions: dict[int, int]) -> Refusal | None:
-    return apply_place(world.pool, one, config_of(world.pool), versions)
+    return next(iter(apply_unit(world.pool, Unit((one,)), config_of(world.pool), versions).refusals), None)
 
 
 def reason_of(refusal: Refusal | None) -> str:

@@ -11,6 +11,7 @@ from operator import attrgetter
 from muster.common.clock import database_now
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
+from muster.jobs.spec import stop_signal
 from nodeagent.protocol import Action, DesiredAllocation
 from scheduler.lifecycle import AllocationState
 
@@ -57,7 +58,7 @@ def _desired(allocation: Allocation, now: datetime | None) -> DesiredAllocation:
             id=allocation.pk,
             fence=attempt.pk,
             action=Action.STOP,
-            signal=job.spec["checkpoint"]["signal"],
+            signal=stop_signal(job.spec),
             grace_s=job.grace_s,
             reason=attempt.reason,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
+from muster.jobs.spec import stop_signal
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
 
 
@@ -31,7 +32,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,
         time_limit_s=job.time_limit_s,
-        stop_signal=spec["checkpoint"]["signal"],
+        stop_signal=stop_signal(spec),
         grace_s=job.grace_s,
         stop_after_s=attempt.stop_after_s,
         on_disconnect=OnDisconnect(spec["on_disconnect"]),

@@ -8,7 +8,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django.db import OperationalError, connection
@@ -16,21 +16,23 @@ from django.db.backends.utils import CursorWrapper
 from django.db.models import F
 from psycopg2.errors import LockNotAvailable
 
-from muster.dispatch.apply import Refusal, apply_plan
-from muster.dispatch.holds import write_holds
+from muster.dispatch.apply import Applied, Refusal, apply_plan
+from muster.dispatch.holds import reserved_holds, write_holds
 from muster.dispatch.models import Cycle
+from muster.dispatch.settings import config_of, fall_back, plainer
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from scheduler.cycle import CycleConfig, config_from_dict, config_to_dict, decide
+from muster.jobs.reservations import forget_what_is_over
+from scheduler.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
+from scheduler.law import Violation, check
 from scheduler.lifecycle import JobState
 from scheduler.model import Snapshot, snapshot_from_dict, snapshot_to_dict
 from scheduler.plan import Plan, plan_from_dict, plan_to_dict
 
 log = logging.getLogger(__name__)
 
-MOST_PLACES = 256
 CYCLE_TIMEOUT_S = 30
 # The first half of the key of our advisory locks; the second is the pool's id.
 _LOCK_SPACE = 0x6D757374
@@ -42,20 +44,12 @@ class CycleResult:
 
     cycle_id: int | None
     plan: Plan
-    refusals: list[Refusal]
+    applied: Applied
 
-
-def config_of(pool: Pool) -> CycleConfig:
-    """The pool's settings as the scheduler reads them."""
-    return CycleConfig(
-        policy=pool.policy,
-        policy_params=pool.policy_params,
-        placement=pool.placement,
-        placement_params=pool.placement_params,
-        guard=pool.guard,
-        guard_params=pool.guard_params,
-        max_places=MOST_PLACES,
-    )
+    @property
+    def refusals(self) -> list[Refusal]:
+        """What was refused."""
+        return self.applied.refusals
 
 
 def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
@@ -63,67 +57,111 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
 
     1. The lock of the pool is waited for; correctness does not depend on it, only the number of refusals does.
     2. The hint is deleted before the snapshot is taken, so that what changes afterwards sends a new one.
-    3. The plan is carried out gang by gang; holds are written where they changed.
-    4. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
+    3. A plan is made. If that fails, or the plan breaks the law, the failure is recorded, and the pool goes on with
+       plainer settings; nothing of such a plan is carried out.
+    4. The plan is carried out unit by unit; holds are written where they changed.
+    5. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
        them does not: whatever refuses it would refuse the next one too, and the sweep comes back to it.
+
+    A pool in which nobody waits is left as it is.
     """
     with _pool_lock(pool_id):
         pool = Pool.objects.get(pk=pool_id)
         forget_hint(pool_id)
-        started = time.perf_counter()
+        forget_what_is_over(pool)
         if not Job.objects.filter(pool=pool, state=JobState.QUEUED).exists():
-            return CycleResult(None, Plan(places=(), holds=()), [])
-        config = config_of(pool)
-        snapshot = pool_snapshot(pool, seed=pool_id)
-        taken = time.perf_counter()
-        plan = decide(snapshot, config)
-        decided = time.perf_counter()
-        refusals = apply_plan(pool, plan, config, {node.id: node.version for node in snapshot.nodes})
-        changed = write_holds(pool_id, plan.holds, {refusal.job_id: refusal.reason for refusal in refusals})
-        applied = time.perf_counter()
-        result = _record(
-            pool=pool,
-            trigger=trigger,
-            snapshot=snapshot,
-            config=config,
-            plan=plan,
-            refusals=refusals,
-            changed=changed,
-            timings={
-                "snapshot_ms": (taken - started) * 1000,
-                "decide_ms": (decided - taken) * 1000,
-                "apply_ms": (applied - decided) * 1000,
-            },
+            return CycleResult(None, Plan(places=(), holds=()), Applied())
+        decided = _decide(pool, trigger)
+        started = time.perf_counter()
+        plan, snapshot = decided.plan, decided.snapshot
+        applied = apply_plan(pool, snapshot, plan, decided.config)
+        changed = write_holds(
+            pool_id,
+            [*plan.holds, *reserved_holds(plan, applied.reserved)],
+            {refusal.job_id: refusal.reason for refusal in applied.refusals},
         )
-    if len(plan.places) >= MOST_PLACES or 0 < len(refusals) < len(plan.places):
+        decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
+        result = _record(pool, trigger, decided, applied, changed)
+    if len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places):
         wake_pool(pool_id)
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A lawful plan and what it was made from."""
+
+    config: CycleConfig
+    snapshot: Snapshot
+    plan: Plan
+    timings: dict[str, float]
+
+
+def _decide(pool: Pool, trigger: str) -> _Decided:
+    """A lawful plan by the settings of the pool, or by plainer ones if these fail."""
+    while True:
+        config = config_of(pool)
+        started = time.perf_counter()
+        snapshot = pool_snapshot(pool, seed=pool.pk)
+        taken = time.perf_counter()
+        plan: Plan | None = None
+        violations: tuple[Violation, ...] = ()
+        error = ""
+        try:
+            plan = decide(snapshot, config)
+            violations = check(snapshot, plan, compose(config).guard)
+        # A plug-in may fail in any way: which way is recorded, and the pool goes on without it.
+        except Exception as failure:
+            if plainer(config) is None:
+                raise
+            log.exception("policy_failed pool=%s policy=%s", pool.name, config.policy)
+            error = f"{type(failure).__name__}: {failure}"
+        timings = {"snapshot_ms": (taken - started) * 1000, "decide_ms": (time.perf_counter() - taken) * 1000}
+        if plan is not None and not violations and not error:
+            return _Decided(config, snapshot, plan, timings)
+        if violations:
+            error = f"the plan breaks the law: {violations[0].message}"
+            log.error("plan_unlawful pool=%s policy=%s first=%s", pool.name, config.policy, violations[0].message)
+        to = plainer(config)
+        if to is None:
+            raise UnlawfulPlan(error)
+        cycle = Cycle.objects.create(
+            pool=pool,
+            trigger=trigger,
+            waiting=len(snapshot.waiting),
+            error=error[:2000],
+            violations=[asdict(violation) for violation in violations[:50]],
+            snapshot=_packed(snapshot_to_dict(snapshot)),
+            config=config_to_dict(config),
+            plan=_packed(plan_to_dict(plan)) if plan is not None else None,
+            **timings,
+        )
+        fall_back(pool, failed=config, to=to, why=error[:500], cycle_id=cycle.pk)
+
+
+class UnlawfulPlan(Exception):
+    """Even the defaults made a plan against the law: the cycle ends without having done anything."""
 
 
 def replay(cycle: Cycle) -> tuple[Plan, Plan]:
     """The stored plan of a cycle, and the plan that the present code makes of its stored snapshot."""
     if cycle.snapshot is None or cycle.plan is None:
-        raise ValueError(f"cycle {cycle.pk} changed nothing, so its snapshot was not kept")
-    snapshot = snapshot_from_dict(_unpacked(cycle.snapshot))
-    return plan_from_dict(_unpacked(cycle.plan)), decide(snapshot, config_from_dict(cycle.config))
+        raise ValueError(f"cycle {cycle.pk} failed, or changed nothing, so there is no plan to compare with")
+    return plan_from_dict(_unpacked(cycle.plan)), decide(stored_snapshot(cycle), config_from_dict(cycle.config))
 
 
-def _record(
-    *,
-    pool: Pool,
-    trigger: str,
-    snapshot: Snapshot,
-    config: CycleConfig,
-    plan: Plan,
-    refusals: list[Refusal],
-    changed: int,
-    timings: dict[str, float],
-) -> CycleResult:
+def stored_snapshot(cycle: Cycle) -> Snapshot:
+    """What a cycle that kept its snapshot saw."""
+    return snapshot_from_dict(_unpacked(cycle.snapshot or b""))
+
+
+def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, changed: int) -> CycleResult:
+    plan, snapshot, timings = decided.plan, decided.snapshot, decided.timings
     kept: dict[str, Any] = {}
-    if plan.places or changed:
+    if plan.places or plan.preempts or plan.drops or plan.notes or changed:
         kept = {
             "snapshot": _packed(snapshot_to_dict(snapshot)),
-            "config": config_to_dict(config),
+            "config": config_to_dict(decided.config),
             "plan": _packed(plan_to_dict(plan)),
         }
     else:
@@ -132,19 +170,21 @@ def _record(
         if last and last["config"] is None and last["held"] == len(plan.holds):
             # The same nothing again: one row counts for all of them.
             Cycle.objects.filter(pk=last["pk"]).update(repeats=F("repeats") + 1, **timings)
-            return CycleResult(last["pk"], plan, refusals)
+            return CycleResult(last["pk"], plan, applied)
     cycle = Cycle.objects.create(
         pool=pool,
         trigger=trigger,
         waiting=len(snapshot.waiting),
-        placed=len(plan.places) - len(refusals),
+        placed=len(applied.started),
+        reserved=len(applied.reserved),
+        preempted=len(applied.preempted),
         held=len(plan.holds),
-        refused=len(refusals),
-        refusals=[{"job": refusal.job_id, "reason": refusal.reason} for refusal in refusals],
+        refused=len(applied.refusals),
+        refusals=[{"job": refusal.job_id, "reason": refusal.reason} for refusal in applied.refusals],
         **timings,
         **kept,
     )
-    return CycleResult(cycle.pk, plan, refusals)
+    return CycleResult(cycle.pk, plan, applied)
 
 
 def _packed(data: dict[str, Any]) -> bytes:

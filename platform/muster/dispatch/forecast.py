@@ -7,8 +7,8 @@ from typing import Any
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
-from muster.dispatch.cycles import config_of
 from muster.dispatch.holds import hold_as_data
+from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import job_view, pool_snapshot
 from muster.jobs.services import draft_job
 from scheduler.cycle import forecast
@@ -34,7 +34,8 @@ def dry_run(*, user: User, data: object) -> DryRun:
     snapshot = pool_snapshot(job.pool, seed=job.pool_id)
     # One more than any id there is: between equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
-    answer = forecast(snapshot, config_of(job.pool), job_view(job, job_id=newest + 1))
+    hypothetical = job_view(job, job_id=newest + 1, now=snapshot.now)
+    answer = forecast(snapshot, config_of(job.pool), hypothetical)
     return DryRun(
         spec=job.spec,
         gpus_total=job.gpus_total,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.db import transaction
@@ -11,7 +11,7 @@ from django.db.models import Case, JSONField, Value, When
 from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
 from scheduler.lifecycle import HoldReason, JobState
-from scheduler.plan import Hold
+from scheduler.plan import Hold, Plan
 
 BATCH = 500
 
@@ -24,6 +24,21 @@ def hold_as_data(hold: Hold) -> dict[str, Any]:
         "evidence": dict(hold.evidence),
         "helps": list(hold.helps),
     }
+
+
+def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
+    """Why those wait for whom others have just been asked to stop: the next cycle would say the same."""
+    places = {place.job_id: place for place in plan.places}
+    for job_id in reserved:
+        gpus = sum(len(share.gpu_ids) for share in places[job_id].allocations)
+        yield Hold(
+            job_id,
+            HoldReason.RESERVED,
+            f"{gpus} GPU{'' if gpus == 1 else 's'} are kept for this job while those who hold them stop",
+            {"gpus": gpus},
+            ("the jobs that were asked to stop have stopped",),
+            position=1,
+        )
 
 
 def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) -> int:

@@ -12,7 +12,7 @@ class Cycle(models.Model):
     """One pass of snapshot, policy and apply over a pool.
 
     A cycle that placed something or changed a hold keeps its snapshot, configuration and plan, so that it can be run
-    again; one that changed nothing keeps its counters only.
+    again; one that changed nothing keeps its counters only. One that failed carried nothing out: `error` says why.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -24,10 +24,14 @@ class Cycle(models.Model):
     apply_ms = models.FloatField(default=0)
     waiting = models.PositiveIntegerField(default=0)
     placed = models.PositiveIntegerField(default=0)
+    reserved = models.PositiveIntegerField(default=0, help_text="Jobs that start once others have stopped.")
+    preempted = models.PositiveIntegerField(default=0)
     held = models.PositiveIntegerField(default=0)
     repeats = models.PositiveIntegerField(default=0, help_text="How many later cycles changed nothing either.")
     refused = models.PositiveIntegerField(default=0)
     refusals = models.JSONField(default=list)
+    error = models.TextField(default="", blank=True, help_text="Why nothing of the plan was carried out.")
+    violations = models.JSONField(default=list, help_text="What the plan would have done against the law.")
     snapshot = models.BinaryField(null=True, help_text="Compressed JSON.")
     config = models.JSONField(null=True)
     plan = models.BinaryField(null=True, help_text="Compressed JSON.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
+from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Q
@@ -15,6 +18,7 @@ from django.db.models import Q
 from muster.common.clock import database_now
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.models import Job
+from muster.jobs.reservations import reservations_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
 from scheduler.lifecycle import (
@@ -45,6 +49,14 @@ _JOB_FIELDS = (
     "time_limit_s",
     "attained_gpu_s",
     "avoid_nodes",
+    "requeued_at",
+    "ran_s",
+    "expected_s",
+    "memo",
+    "preemptible",
+    "checkpoints",
+    "locality",
+    "relax_after_s",
 )
 # Every placement asks this, and to put it together by Django took several times as long as the answer.
 _RUNNING = """
@@ -61,8 +73,9 @@ ORDER BY attempt.id, allocation.rank
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
-_ON_NODES_OR_IN_VC = (
-    "job.vc_id = %s OR attempt.id IN (SELECT attempt_id FROM jobs_allocation WHERE node_id = ANY(%s) AND state <> %s)"
+_WHO_COUNTS = (
+    "job.vc_id = ANY(%s) OR job.id = ANY(%s)"
+    " OR attempt.id IN (SELECT attempt_id FROM jobs_allocation WHERE node_id = ANY(%s) AND state <> %s)"
 )
 
 
@@ -80,48 +93,54 @@ def one_moment() -> Iterator[None]:
 def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
     """The pool as it is now: every node, every waiting job, every live attempt."""
     with one_moment():
+        now = database_now().timestamp()
         waiting = Job.objects.filter(pool=pool, state=JobState.QUEUED, desired=Desired.RUN)
         tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
-            now=database_now().timestamp(),
+            now=now,
             seed=seed,
             pool_id=pool.pk,
             nodes=_nodes(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)),
-            waiting=_waiting(waiting.order_by("pk").values(*_JOB_FIELDS)),
-            running=_running(_IN_POOL, pool.pk),
+            waiting=tuple(_job(row, now) for row in waiting.order_by("pk").values(*_JOB_FIELDS)),
+            running=_running(_IN_POOL, [pool.pk], now=now),
+            reservations=reservations_of(pool),
             tenants=tenants,
             vcs=vcs,
         )
 
 
-def locked_snapshot(pool: Pool, vc: VirtualCluster, job: Job, nodes: list[Node], *, now: datetime) -> model.Snapshot:
-    """A small snapshot for the law: one job, the nodes its gang would use, and whoever holds anything that counts.
+def locked_snapshot(
+    pool: Pool, vcs: list[VirtualCluster], jobs: list[Job], nodes: list[Node], *, now: datetime
+) -> model.Snapshot:
+    """A small snapshot for the law: some jobs, the nodes their gangs would use, and whoever holds anything that counts.
 
-    What counts: every live attempt on these nodes, and every live attempt of the job's virtual cluster. The virtual
-    cluster, the job and the nodes are rows that the caller has locked.
+    What counts: every live attempt of the jobs themselves, on these nodes, and of these virtual clusters. The virtual
+    clusters, the jobs and the nodes are rows that the caller has locked. Those of the jobs that are queued wait.
     """
     node_ids = {node.pk for node in nodes}
-    running = _running(_ON_NODES_OR_IN_VC, vc.pk, sorted(node_ids), AllocationState.RELEASED.value)
-    # A virtual cluster's GPUs may lie on other nodes: the guard counts them by type, so their nodes come along.
+    vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], now.timestamp()
+    running = _running(_WHO_COUNTS, [vc_ids, job_ids, sorted(node_ids), AllocationState.RELEASED.value], now=moment)
+    # What they hold may lie on other nodes: the guard counts it by type, so these nodes come along.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
     held_elsewhere = list(Node.objects.filter(pk__in=others)) if others else []
-    tenants, vcs = _with_quotas([vc])
+    tenants, with_quotas = _with_quotas(vcs)
     return model.Snapshot(
-        now=now.timestamp(),
+        now=moment,
         seed=0,
         pool_id=pool.pk,
         nodes=_nodes([*nodes, *held_elsewhere]),
-        waiting=(job_view(job, job_id=job.pk),),
+        waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
+        reservations=reservations_of(pool),
         tenants=tenants,
-        vcs=vcs,
+        vcs=with_quotas,
     )
 
 
-def job_view(job: Job, *, job_id: int) -> model.Job:
+def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
     """A job that is not stored yet, as a decision would see it."""
     values = {name: getattr(job, name) for name in _JOB_FIELDS}
-    return _job(values | {"id": job_id})
+    return _job(values | {"id": job_id}, now)
 
 
 def _nodes(nodes: Iterable[Node]) -> tuple[model.Node, ...]:
@@ -175,23 +194,36 @@ def _with_quotas(
     )
 
 
-def _waiting(rows: Iterable[dict[str, object]]) -> tuple[model.Job, ...]:
-    return tuple(_job(row) for row in rows)
-
-
-def _job(values: dict[str, object]) -> model.Job:
-    row: dict[str, object] = dict(values)
-    submitted_at, eligible_at, avoid = row["submitted_at"], row["eligible_at"], row["avoid_nodes"]
-    row["submitted_at"] = submitted_at.timestamp() if isinstance(submitted_at, datetime) else 0.0
-    row["eligible_at"] = eligible_at.timestamp() if isinstance(eligible_at, datetime) else 0.0
-    row["avoid_nodes"] = tuple(avoid) if isinstance(avoid, list) else ()
+def _job(values: Mapping[str, Any], now: float) -> model.Job:
+    row = dict(values)
+    for name in ("submitted_at", "eligible_at", "requeued_at"):
+        row[name] = row[name].timestamp() if row[name] is not None else 0.0
+    row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
+    row["memo"] = {name: float(value) for name, value in _plain(row["memo"]).items()}
     row["gpu_type"] = row["gpu_type"] or None
-    row["klass"] = JobClass(str(row["klass"]))
+    row["klass"] = JobClass(row["klass"])
+    row["remaining_s"] = _remaining_s(row)
+    row["locality"], relax_after_s = model.Level(row["locality"]), row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.
-    return model.Job(**row, preemptible=row["klass"] is JobClass.OPPORTUNISTIC, still_stopping=False)  # type: ignore[arg-type]
+    job = model.Job(**row, still_stopping=False)
+    if relax_after_s is not None and now - job.waiting_since >= relax_after_s:
+        return replace(job, locality=model.Level.ANY)
+    return job
 
 
-def _running(which: str, *params: int | str | list[int]) -> tuple[model.Running, ...]:
+def _remaining_s(row: Mapping[str, Any]) -> float | None:
+    """What is left of the predicted run time; a job that does not save its work begins again."""
+    expected_s: float | None = row["expected_s"]
+    ran_s: float = row["ran_s"] if row["checkpoints"] else 0.0
+    return None if expected_s is None else max(0.0, expected_s - ran_s)
+
+
+def _plain(value: Any) -> Any:
+    """A JSON column, which comes as text where Django's models have no part in the query."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Running, ...]:
     """The live attempts that the condition finds, each with everything it still holds, in one query."""
     live = [state.value for state in sorted(ATTEMPT_LIVE)]
     with connection.cursor() as cursor:
@@ -206,7 +238,7 @@ def _running(which: str, *params: int | str | list[int]) -> tuple[model.Running,
         running.append(
             model.Running(
                 attempt_id=attempt_id,
-                job=_job(dict(zip(_JOB_FIELDS, job, strict=True))),
+                job=_job(dict(zip(_JOB_FIELDS, job, strict=True)), now),
                 state=AttemptState(state),
                 allocations=tuple(
                     model.AllocationView(node_id, rank, tuple(gpu_ids), cpus, memory_mib)

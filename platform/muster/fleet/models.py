@@ -22,6 +22,9 @@ class Pool(models.Model):
     placement_params = models.JSONField(default=dict, blank=True)
     guard = models.CharField(max_length=40, default="quota")
     guard_params = models.JSONField(default=dict, blank=True)
+    fallback = models.JSONField(
+        null=True, editable=False, help_text="What the pool decides by instead of its settings, since when and why."
+    )
 
     beat_s = models.FloatField(default=5)
     suspect_after_s = models.FloatField(default=15)

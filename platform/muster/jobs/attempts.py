@@ -263,11 +263,13 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
     held_s = (utc_now() - attempt.placed_at).total_seconds()
     fields: dict[str, object] = {
         "attained_gpu_s": job.attained_gpu_s + job.gpus_total * max(held_s, 0.0),
+        "ran_s": job.ran_s + max(held_s, 0.0),
         "exit_code": attempt.exit_code,
         "reason": reason,
         "reason_detail": attempt.reason_detail,
     }
     if outcome.state is JobState.QUEUED:
+        fields["requeued_at"] = DatabaseNow()
         fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
         fields["retries_used"] = job.retries_used + outcome.uses_retry
         if outcome.avoid_nodes:

@@ -27,6 +27,7 @@ from scheduler.lifecycle import (
     Reason,
     Stage,
 )
+from scheduler.model import Level
 
 SLOTS_PER_GPU = 64
 
@@ -79,7 +80,15 @@ class Job(models.Model):
     ended_at = models.DateTimeField(null=True)
     attempt_count = models.PositiveIntegerField(default=0)
     retries_used = models.PositiveIntegerField(default=0)
-    attained_gpu_s = models.FloatField(default=0)
+    requeued_at = models.DateTimeField(null=True, help_text="When it last went back to the queue.")
+    attained_gpu_s = models.FloatField(default=0, help_text="By the attempts that have ended.")
+    ran_s = models.FloatField(default=0, help_text="With its GPUs, in the attempts that have ended.")
+    expected_s = models.FloatField(null=True, help_text="Predicted run time, from the first start to the end.")
+    memo = models.JSONField(default=dict, help_text="What the pool's policy asked to be told again.")
+    preemptible = models.BooleanField(default=True)
+    checkpoints = models.BooleanField(default=False, help_text="Whether it goes on where it was stopped.")
+    locality = models.CharField(max_length=4, choices=choices(Level), default=Level.ANY)
+    relax_after_s = models.FloatField(null=True, help_text="How long it waits for its locality.")
     avoid_nodes = models.JSONField(default=list)
     exit_code = models.IntegerField(null=True)
     reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
@@ -94,6 +103,13 @@ class Job(models.Model):
                 name="job_ended_has_time",
             ),
             models.CheckConstraint(condition=Q(nodes__gte=1), name="job_has_nodes"),
+            models.CheckConstraint(
+                condition=Q(klass=JobClass.GUARANTEED) | Q(preemptible=True), name="job_that_borrows_is_preemptible"
+            ),
+            models.CheckConstraint(
+                condition=Q(preemptible=True) | Q(time_limit_s__isnull=False), name="job_that_stays_has_limit"
+            ),
+            one_of("locality", Level, name="job_locality_known"),
             models.CheckConstraint(
                 condition=Q(state=JobState.QUEUED) | Q(hold_reason=""), name="job_hold_only_while_queued"
             ),
@@ -245,6 +261,31 @@ class GpuClaim(models.Model):
 
     def __str__(self) -> str:
         return f"claim of GPU {self.gpu_id} by allocation {self.allocation_id}"
+
+
+class Reservation(models.Model):
+    """What is kept for a job while others stop: the allocations that it gets once they have let go of them.
+
+    A row past `until` keeps nothing, and the next cycle removes it.
+    """
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="reservation")
+    allocations = models.JSONField(help_text="node_id, rank, gpu_ids, cpus and memory_mib for each rank.")
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    until = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"kept for job {self.job_id}"
+
+
+class ReservedGpu(models.Model):
+    """A GPU that is kept for one job, and cannot be kept for another."""
+
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="reserved")
+    reservation = models.ForeignKey(Reservation, on_delete=models.CASCADE, related_name="gpus")
+
+    def __str__(self) -> str:
+        return f"GPU {self.gpu_id} is kept for job {self.reservation_id}"
 
 
 class IdempotencyKey(models.Model):

@@ -49,20 +49,19 @@ def derive_job_state(
 
     1. Success is success, even if a cancellation was on its way.
     2. What the owner wants stopped is cancelled.
-    3. A preempted or requeued job goes back without charge, if it may be preempted at all.
+    3. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
+       what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
     4. Anything else is queued again if its spec names the category and has tries left, after a growing pause.
     """
     if ended_as is AttemptState.SUCCEEDED:
         return Outcome(JobState.SUCCEEDED)
     if desired is Desired.STOP:
         return Outcome(JobState.CANCELLED)
-    if reason is Reason.REQUEUED_BY_USER:
+    if reason in _FREE_OF_CHARGE:
         return Outcome(JobState.QUEUED)
     category = category_of(reason)
     if category is None or category not in retry.on:
         return Outcome(JobState.FAILED)
-    if reason in _FREE_OF_CHARGE:
-        return Outcome(JobState.QUEUED)
     if retries_used >= retry.max:
         return Outcome(JobState.FAILED)
     pause_s = min(BACK_OFF_S * 2**retries_used, LONGEST_BACK_OFF_S)

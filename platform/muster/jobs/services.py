@@ -15,11 +15,13 @@ from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.reservations import forget_reservations
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import move_job
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
 from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
+from scheduler.model import Level
 
 MOST_IN_A_BATCH = 1000
 EDITABLE = ("name", "priority", "time", "tags")
@@ -122,6 +124,10 @@ def draft_job(*, user: User, data: object) -> Job:
         grace_s=spec.grace_s,
         priority=PRIORITIES[spec.priority],
         klass=spec.klass,
+        preemptible=spec.preemptible,
+        checkpoints=spec.checkpoints,
+        locality=spec.locality.within if spec.locality else Level.ANY,
+        relax_after_s=spec.relax_after_s,
     )
 
 
@@ -135,6 +141,7 @@ def cancel_job(*, user: User, job: Job) -> Job:
         if job.state not in JOB_TERMINAL and job.desired == Desired.RUN:
             Job.objects.filter(pk=job.pk).update(desired=Desired.STOP)
             record("job.cancel_asked", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk)
+            forget_reservations([job.pk])
             if job.state == JobState.QUEUED:
                 move_job(job, JobState.CANCELLED, actor=user.username, reason=Reason.CANCELLED_BY_USER)
             else:

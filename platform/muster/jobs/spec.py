@@ -13,11 +13,12 @@ from pydantic_core import ErrorDetails
 from muster.common.errors import FieldError, Invalid
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from scheduler.lifecycle import JobClass
+from scheduler.model import Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
-    {"resources", "shm", "image", "outputs", "secrets", "params", "mounts", "locality", "kind", "elastic", "share"}
-    | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "preemptible", "chain", "idle"}
+    {"resources", "shm", "image", "outputs", "secrets", "params", "mounts", "kind", "elastic", "share"}
+    | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain", "idle"}
     | {"notify", "throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
 )
 
@@ -156,6 +157,13 @@ class Checkpoint(_Strict):
     grace: Duration = "30s"
 
 
+class Locality(_Strict):
+    """How close together the ranks must lie, and for how long to wait for that."""
+
+    within: Annotated[Level, Field(strict=False)]
+    relax_after: Duration | None = Field(default=None, description="After so long, anywhere will do.")
+
+
 class JobSpec(_Strict):
     """What a job is: unknown keys and values that cannot be carried out are errors."""
 
@@ -175,7 +183,14 @@ class JobSpec(_Strict):
     priority: Literal["low", "normal", "high", "urgent"] = "normal"
     klass: Annotated[JobClass, Field(strict=False)] = Field(default=JobClass.GUARANTEED, alias="class")
     retry: Retry = Retry()
-    checkpoint: Checkpoint = Checkpoint()
+    locality: Locality | None = None
+    preemptible: bool = Field(
+        default=True,
+        description="Whether it may be stopped for others and queued again. False needs a time limit.",
+    )
+    checkpoint: Checkpoint | None = Field(
+        default=None, description="Naming it says that the job saves its work when it is asked to stop."
+    )
     on_disconnect: Literal["stop", "keep"] = "stop"
     tags: Annotated[dict[str, str], BeforeValidator(_tags)] = {}
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
@@ -199,7 +214,17 @@ class JobSpec(_Strict):
     @property
     def grace_s(self) -> float:
         """Seconds between the signal and SIGKILL."""
-        return parse_duration_s(self.checkpoint.grace)
+        return parse_duration_s((self.checkpoint or Checkpoint()).grace)
+
+    @property
+    def checkpoints(self) -> bool:
+        """Whether the job goes on where it was stopped: that is what naming a signal or a grace says."""
+        return self.checkpoint is not None
+
+    @property
+    def relax_after_s(self) -> float | None:
+        """After how long a wait any place will do."""
+        return parse_duration_s(self.locality.relax_after) if self.locality and self.locality.relax_after else None
 
     @property
     def memory_mib(self) -> int | None:
@@ -230,7 +255,24 @@ def parse_spec(data: object) -> JobSpec:
         raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors)[:2000], errors=errors) from error
     if not spec.command.strip():
         raise Invalid.field("command", "it must not be empty")
+    _require_sense(spec)
     return spec
+
+
+def stop_signal(stored: dict[str, Any]) -> str:
+    """The signal by which the job of a stored spec is asked to stop."""
+    signal: str = Checkpoint.model_validate(stored.get("checkpoint") or {}).signal
+    return signal
+
+
+def _require_sense(spec: JobSpec) -> None:
+    """Return if the keys agree with each other, and raise `Invalid` for the first that does not."""
+    if not spec.preemptible and spec.klass is JobClass.OPPORTUNISTIC:
+        raise Invalid.field("preemptible", "an opportunistic job uses what others leave, and gives it back when asked")
+    if not spec.preemptible and spec.time is None:
+        raise Invalid.field("preemptible", "a job that may not be stopped for others needs a limit: set time")
+    if spec.locality and spec.locality.within is Level.NODE and spec.nodes > 1:
+        raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
 
 
 def json_schema() -> dict[str, Any]:
@@ -253,7 +295,7 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 def _unknown_key(path: list[str]) -> str:
     if ".".join(path) in NOT_SUPPORTED_YET:
         return "not supported yet"
-    parts: dict[str, type[BaseModel]] = {"retry": Retry, "checkpoint": Checkpoint, "code": Code}
+    parts: dict[str, type[BaseModel]] = {"retry": Retry, "checkpoint": Checkpoint, "code": Code, "locality": Locality}
     model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec
     known = [field.alias or name for name, field in model.model_fields.items()]
     nearest = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)

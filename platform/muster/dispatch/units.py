@@ -1,0 +1,64 @@
+"""Which parts of a plan go together or not at all: a pure function of the plan and what it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.law import Objector, late
+from scheduler.model import View
+from scheduler.plan import Place, Plan, Preempt
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Places and preemptions that are carried out in one transaction."""
+
+    places: tuple[Place, ...]
+    preempts: tuple[Preempt, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """The unit as a plan of its own, for the law."""
+        return Plan(self.places, (), preempts=self.preempts)
+
+
+def units_of(view: View, plan: Plan, guard: Objector) -> list[Unit]:
+    """The units of a lawful plan, in the order in which they are carried out.
+
+    1. Whoever can start with everybody still there is a unit alone.
+    2. Anyone else goes together with those who stop for it, and with those of whom it may need something: GPUs, room
+       on a node, or the quota of its virtual cluster. Who shares one who stops with another is in one unit with it.
+    """
+    waits = late(view, plan, guard)
+    alone = [Unit((place,)) for place in plan.places if place.job_id not in waits]
+    groups: list[tuple[set[int], list[Place]]] = []  # ids of those who stop, and the places that need them
+    for place in plan.places:
+        if place.job_id not in waits:
+            continue
+        needed, places = _needed(view, plan.preempts, place), [place]
+        for group in [group for group in groups if group[0] & needed]:
+            groups.remove(group)
+            needed, places = needed | group[0], [*group[1], *places]
+        groups.append((needed, places))
+    return alone + [
+        Unit(tuple(places), tuple(one for one in plan.preempts if one.job_id in needed)) for needed, places in groups
+    ]
+
+
+def _needed(view: View, preempts: Iterable[Preempt], place: Place) -> set[int]:
+    """The ids of the jobs that stop and of whose resources the place may need some."""
+    mover = view.running_by_job.get(place.job_id)
+    job = view.waiting_by_id.get(place.job_id) or (mover.job if mover else None)
+    gpu_ids = {gpu_id for share in place.allocations for gpu_id in share.gpu_ids}
+    node_ids = {share.node_id for share in place.allocations}
+    found = set()
+    for preempt in preempts:
+        run = view.running_by_job[preempt.job_id]
+        if (
+            preempt.for_job_id == place.job_id
+            or (job is not None and run.job.vc_id == job.vc_id)
+            or any(share.node_id in node_ids or gpu_ids & set(share.gpu_ids) for share in run.allocations)
+        ):
+            found.add(preempt.job_id)
+    return found
