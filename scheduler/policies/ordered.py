@@ -129,6 +129,9 @@ class Ordered:
     def _review(self, scratch: Scratch) -> None:
         """Let the policy look at the memos of those that are due."""
         board, view = scratch.board, scratch.view
+        # A note moves a job within these, so they must be there: made afterwards, they would not know of it.
+        board.queue(self)
+        board.standings(self)
         due = board.due
         if due is None:
             due = {*view.waiting_by_id, *view.running_by_job}

@@ -154,18 +154,27 @@ def test_what_is_promised_counts_against_the_quota() -> None:
 
 
 def test_a_conservative_promise_is_kept_when_others_end_early() -> None:
-    """Planned afresh, job 1 would move to where job 2 was to be, and job 2 to a later time than it was promised."""
+    """Planned afresh at 40 s, job 1 would get all four GPUs at 50 s, and job 3 nothing before 60 s."""
     world = make_snapshot(
-        nodes=[make_node(1, gpus=4), make_node(2, gpus=4)],
-        running=[runs(90, 1, range(4), 100), runs(91, 2, range(4), 50)],
-        waiting=[waits(1, 4, 200, submitted_at=1.0), waits(2, 4, 20, submitted_at=2.0)],
+        nodes=[make_node(1, gpus=4)],
+        running=[runs(90, 1, range(2), 100), runs(91, 1, range(2, 4), 50)],
+        waiting=[waits(1, 4, 10), waits(2, 2, 200), waits(3, 2, 50)],
     )
-    first = decide(world, config(mode="conservative"))
-    promised = {hold.job_id: hold.evidence["starts_by"] for hold in first.holds}
-    assert promised == {1: NOW + 50, 2: NOW + 100}
-    world = later(carried_out(world, config(mode="conservative")), NOW + 10)
-    again = decide(world, config(mode="conservative"))
-    assert {hold.job_id: hold.evidence["starts_by"] for hold in again.holds} == promised
+    conservative = config(mode="conservative")
+    promised = {hold.job_id: hold.evidence["starts_by"] for hold in decide(world, conservative).holds}
+    assert promised == {1: NOW + 100, 2: NOW + 110, 3: NOW + 50}
+    world = later(carried_out(world, conservative), NOW + 40, ended=[90])
+    again = decide(world, conservative)
+    assert placed(again) == [3]
+    assert {hold.job_id: hold.evidence["starts_by"] for hold in again.holds} == {1: NOW + 100, 2: NOW + 110}
+
+
+def test_promises_behind_a_newcomer_of_higher_priority_are_planned_afresh() -> None:
+    world = make_snapshot(running=SIX, waiting=[waits(1, 8, 10)])
+    conservative = config(mode="conservative")
+    world = carried_out(world, conservative)
+    plan = decide(later(world, NOW, [waits(2, 8, 10, priority=1)]), conservative)
+    assert {hold.job_id: hold.evidence["starts_by"] for hold in plan.holds} == {2: NOW + 100, 1: NOW + 110}
 
 
 @st.composite

@@ -1,0 +1,229 @@
+"""When Tiresias moves a job from queue to queue, and that its rounds are those of the list of queues it stands for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle import CycleConfig, decide
+from scheduler.model import Job, Running
+from scheduler.policies.tiresias import Tiresias
+from scheduler.policies.tiresias.service import service_of
+from scheduler.registry import ConfigError
+from tests.unit.scheduler.driving import carried_out, later, running
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot
+
+AUTHORS = (3250.0, 7200.0, 18_000.0)
+
+
+def runs(gpus: int, for_s: float, **fields: Any) -> Running:
+    return replace(
+        make_running(make_share(1, range(gpus)), job=make_job(1, gpus=gpus, **fields)), placed_at=NOW - for_s
+    )
+
+
+# (the run, when it will next be looked at, its memo by then)
+DEMOTIONS: dict[str, tuple[Running, float | None, Mapping[str, float] | None]] = {
+    "GPUs count": (runs(4, 100), NOW + 712.5, {"queue": 1, "since": NOW + 712.5}),
+    "what earlier attempts had counts": (
+        runs(1, 0, attained_gpu_s=3000.0),
+        NOW + 250,
+        {"queue": 1, "since": NOW + 250},
+    ),
+    "from the second queue to the third": (
+        runs(2, 0, attained_gpu_s=7000.0, memo={"queue": 1, "since": 7.0}),
+        NOW + 100,
+        {"queue": 2, "since": NOW + 100},
+    ),
+    "over two limits at once, seen late": (runs(8, 1000), NOW, {"queue": 2, "since": NOW}),
+    "what it had before its promotion does not count": (
+        runs(1, 0, attained_gpu_s=5000.0, memo={"queue": 0, "since": 7.0, "attained_gpu_s": 4000.0, "ran_s": 9.0}),
+        NOW + 2250,
+        {"queue": 1, "since": NOW + 2250, "attained_gpu_s": 4000.0, "ran_s": 9.0},
+    ),
+    "nobody leaves the last queue": (runs(8, 0, attained_gpu_s=99_999.0, memo={"queue": 3, "since": 7.0}), None, None),
+    "a job without GPUs attains nothing": (
+        replace(make_running(make_share(1, ()), job=make_job(1, gpus=0)), placed_at=NOW - 1e6),
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "at", "memo"), DEMOTIONS.values(), ids=DEMOTIONS)
+def test_a_job_goes_down_exactly_when_it_reaches_its_limit(
+    run: Running, at: float | None, memo: Mapping[str, float] | None
+) -> None:
+    policy = Tiresias(limits_gpu_s=AUTHORS)
+    assert policy.next_change(run.job, run, NOW) == at
+    if at is None:
+        assert policy.review(run.job, run, NOW + 1e9) is None
+        return
+    assert policy.review(run.job, run, at) == memo
+    if at > NOW:
+        assert policy.review(run.job, run, at - 0.001) is None
+
+
+BELOW = {"queue": 1, "since": NOW - 9000, "attained_gpu_s": 0.0, "ran_s": 40.0}
+PROMOTIONS: dict[str, tuple[Job, float, float | None]] = {
+    "by the knob times what it ran since its last promotion": (
+        make_job(requeued_at=NOW - 10, ran_s=100.0, attained_gpu_s=5000.0, memo=BELOW),
+        2,
+        NOW + 110,
+    ),
+    "a back-off is no waiting": (
+        make_job(requeued_at=NOW - 500, eligible_at=NOW - 10, ran_s=100.0, attained_gpu_s=5000.0, memo=BELOW),
+        2,
+        NOW + 110,
+    ),
+    "not from the first queue": (make_job(ran_s=1.0, attained_gpu_s=1.0), 2, None),
+    "not without a knob": (make_job(ran_s=100.0, attained_gpu_s=5000.0, memo=BELOW), 0, None),
+}
+
+
+@pytest.mark.parametrize(("job", "knob", "at"), PROMOTIONS.values(), ids=PROMOTIONS)
+def test_a_job_goes_up_exactly_when_it_has_waited_too_long_for_what_it_ran(
+    job: Job, knob: float, at: float | None
+) -> None:
+    policy = Tiresias(limits_gpu_s=AUTHORS, promote_knob=knob)
+    assert policy.next_change(job, None, NOW) == at
+    if at is None:
+        assert policy.review(job, None, NOW + 1e9) is None
+        return
+    assert policy.review(job, None, at - 0.001) is None
+    assert policy.review(job, None, at) == {"queue": 0, "since": at, "attained_gpu_s": 5000.0, "ran_s": 100.0}
+
+
+def lot(job_id: int, gpus: int, **fields: Any) -> Job:
+    return make_job(job_id, gpus=gpus, split=True, cpus=0, memory_mib=0, **fields)
+
+
+def test_a_new_job_takes_from_one_that_has_gone_down_and_gives_back_in_its_turn() -> None:
+    config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [800]})
+    world = carried_out(make_snapshot(waiting=[lot(1, 8, submitted_at=NOW)]), config)
+    world = carried_out(later(world, NOW + 99, [lot(2, 8, submitted_at=NOW + 99)]), config)
+    assert running(world) == {1}
+    world = carried_out(later(world, NOW + 100), config)
+    assert running(world) == {2}
+    assert world.waiting[0].memo == {"queue": 1, "since": NOW + 100}
+    world = carried_out(later(world, NOW + 200), config)  # both are in the second queue now, the first one before
+    assert running(world) == {1}
+    assert decide(world, config).preempts == ()
+
+
+TIES = {"entered": [2, 1], "submitted": [1, 2]}
+
+
+@pytest.mark.parametrize(("tie", "expected"), TIES.items(), ids=TIES)
+def test_a_queue_is_in_the_order_of_entry_or_of_submission(tie: str, expected: list[int]) -> None:
+    jobs = [
+        make_job(1, submitted_at=1.0, memo={"queue": 1, "since": 90.0}),
+        make_job(2, submitted_at=2.0, memo={"queue": 1, "since": 80.0}),
+        make_job(3, submitted_at=99.0),
+    ]
+    assert [job.id for job in Tiresias(tie=tie).order(make_snapshot(waiting=jobs))] == [3, *expected]
+
+
+def test_a_job_that_started_keeps_its_gpus_for_as_long_as_told() -> None:
+    config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [80], "min_run_s": 60})
+    world = carried_out(make_snapshot(waiting=[lot(1, 8, submitted_at=NOW)]), config)
+    world = carried_out(later(world, NOW + 59, [lot(2, 8, submitted_at=NOW + 59)]), config)
+    assert running(world) == {1}
+    assert Tiresias(min_run_s=60).next_change(world.running[0].job, world.running[0], NOW + 59) == NOW + 60
+    assert running(carried_out(later(world, NOW + 60), config)) == {2}
+
+
+# Round by round: what a program with lists for queues does, and what decisions on snapshots do.
+
+LIMIT, ROUND_S, GPUS = 600.0, 60.0, 8
+Script = list[tuple[int, int, int]]  # of each job: the round in which it comes, its GPUs, the rounds that it runs
+
+
+def by_lists(script: Script) -> list[set[int]]:
+    """Who runs in each round: queues are lists, GPUs are granted by number, demotion is at the beginning of a round."""
+    queues: tuple[list[int], list[int]] = ([], [])
+    ran = dict.fromkeys(range(1, len(script) + 1), 0)
+    chosen: set[int] = set()
+    history = []
+    for number in range(200):
+        for job_id in sorted(chosen):
+            ran[job_id] += 1
+        done = {job_id for job_id in ran if ran[job_id] == script[job_id - 1][2]}
+        for queue in queues:
+            queue[:] = [job_id for job_id in queue if job_id not in done]
+        queues[0].extend(job_id for job_id in ran if script[job_id - 1][0] == number)
+        for job_id in sorted(chosen & set(queues[0])):
+            if ran[job_id] * ROUND_S * script[job_id - 1][1] >= LIMIT:
+                queues[0].remove(job_id)
+                queues[1].append(job_id)
+        free, chosen = GPUS, set()
+        for job_id in [*queues[0], *queues[1]]:
+            if script[job_id - 1][1] <= free:
+                free -= script[job_id - 1][1]
+                chosen.add(job_id)
+        history.append(chosen)
+        if len(done) == len(script):
+            break
+    return history
+
+
+def by_decisions(script: Script) -> list[set[int]]:
+    """The same by decisions on snapshots, with the jobs' ends told at the beginning of a round."""
+    config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [LIMIT]})
+    world, history = make_snapshot(nodes=[make_node(1, gpus=GPUS)]), []
+    finished: set[int] = set()
+    for number in range(200):
+        now = NOW + number * ROUND_S
+        ended = [run.job.id for run in world.running if run.ran_s(now) >= script[run.job.id - 1][2] * ROUND_S]
+        finished |= set(ended)
+        arrived = [
+            lot(job_id, gpus, submitted_at=now, checkpoints=True)
+            for job_id, (comes, gpus, _) in enumerate(script, start=1)
+            if comes == number
+        ]
+        world = carried_out(later(world, now, arrived, ended), config)
+        history.append(running(world))
+        if len(finished) == len(script):
+            break
+    return history
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.integers(1, 12)), min_size=1, max_size=10).map(sorted)
+)
+def test_each_round_is_that_of_a_program_with_lists_for_queues(script: Script) -> None:
+    assert by_decisions(script) == by_lists(script)
+
+
+# The index of P(S - a ≤ Δ | S > a) ÷ E[min(S - a, Δ) | S > a], by hand; the samples are 100, 200, 1000, 1000.
+INDEXES: dict[str, tuple[float, float, bool, float]] = {
+    "of a new job": (0, 150, True, (1 / 4) / ((100 + 150 * 3) / 4)),
+    "of one that has outlived the shortest": (100, 150, True, (1 / 3) / ((100 + 150 * 2) / 3)),
+    "of one that ends for sure": (900, 150, True, 1 / 100),
+    "of one that never ends so soon": (200, 150, True, 0.0),
+    "of one that has had more than all": (1000, 150, True, 0.0),
+    "as released, of a new job": (0, 150, False, (1 / 4) / ((100 + 150 * 3) / 4)),
+    "as released, of one that has had more than delta": (900, 150, False, 1 / 150),
+}
+
+
+@pytest.mark.parametrize(("attained", "delta", "less", "index"), INDEXES.values(), ids=INDEXES)
+def test_the_gittins_index(attained: float, delta: float, less: bool, index: float) -> None:
+    assert service_of([1000, 100, 1000, 200]).index(attained, delta, less_attained=less) == pytest.approx(index)
+
+
+def test_by_the_index_a_job_that_is_about_to_end_goes_before_a_new_one() -> None:
+    policy = Tiresias(variant="gittins", service_gpu_s=[100, 1000, 1000, 1000], delta_gpu_s=300)
+    jobs = [make_job(1, memo={"queue": 3, "since": 5.0}), make_job(2), make_job(3, memo={"queue": 1, "since": 5.0})]
+    assert [job.id for job in policy.order(make_snapshot(waiting=jobs))] == [1, 2, 3]
+    run = runs(4, 0, attained_gpu_s=100.0)
+    assert policy.next_change(run.job, run, NOW) == NOW + 50
+
+
+def test_the_index_needs_a_sample() -> None:
+    with pytest.raises(ConfigError, match="needs samples in service_gpu_s"):
+        Tiresias(variant="gittins")
