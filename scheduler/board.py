@@ -192,9 +192,12 @@ class Queue:
         for members in self._classes.values():
             yield self._jobs[members[0][1]][0], len(members)
 
-    def walk(self) -> Walk:
-        """The jobs in order; the queue must not change meanwhile."""
-        return Walk(self._classes, self._jobs)
+    def walk(self, klass: JobClass | None = None) -> Walk:
+        """The jobs in order, or the guaranteed or opportunistic ones of them; the queue must not change meanwhile."""
+        classes: Iterable[list[tuple[Key, int]]] = self._classes.values()
+        if klass is not None:
+            classes = [members for members in classes if self._jobs[members[0][1]][0].klass is klass]
+        return Walk(classes, self._jobs)
 
 
 class Queues:
@@ -232,10 +235,10 @@ class Queues:
 class Walk:
     """One walk through a queue, on which whole classes can be dropped."""
 
-    def __init__(self, classes: dict[Hashable, list[tuple[Key, int]]], jobs: dict[int, tuple[Job, Hashable, Key]]):
+    def __init__(self, classes: Iterable[list[tuple[Key, int]]], jobs: dict[int, tuple[Job, Hashable, Key]]) -> None:
         self._jobs = jobs
         # (key, job id, class, position): no two entries share a job id, so the rest is never compared.
-        self._heads = [(*members[0], members, 0) for members in classes.values()]
+        self._heads = [(*members[0], members, 0) for members in classes]
         heapq.heapify(self._heads)
         self._last: tuple[list[tuple[Key, int]], int] | None = None
 
@@ -288,6 +291,7 @@ def class_of(job: Job) -> Hashable:
     """What two jobs have in common if they can start in exactly the same places."""
     return (
         job.vc_id,
+        job.klass.value,
         job.gpu_type or "",
         job.gpus,
         job.nodes,

@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from scheduler.board import Board
-from scheduler.guard import Guard
-from scheduler.lifecycle import HoldReason
+from scheduler.guard import Guard, charge
+from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import AllocationView, Job, Level, Reservation, Running
 from scheduler.placement import Placement
 from scheduler.placement.free import Demand
@@ -61,6 +61,7 @@ class Scratch:
         self.waits_behind: dict[int, Job] = {}  # job id -> the head that it may not pass
         self.said: dict[int, Denial] = {}  # job id -> why the policy itself lets it wait
         self.too_late: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
+        self._newest: Sequence[Running] | None = None  # those that may be preempted
         self._failures = _Failures()
         # Lots that may lie anywhere are cut last, when it is known who else goes: (job, demand) in their order.
         self._promised: list[tuple[Job, Demand]] = []
@@ -150,22 +151,38 @@ class Scratch:
                 return True
         return False
 
+    def turns(self) -> Sequence[JobClass | None]:
+        """The classes of jobs to be served one after the other; None for all at once.
+
+        Where guaranteed jobs take GPUs back from opportunistic ones, they go first: nobody starts only to be stopped.
+        """
+        return (JobClass.GUARANTEED, JobClass.OPPORTUNISTIC) if self.guard.reclaims else (None,)
+
+    def reclaimable(self, job: Job) -> Sequence[Running]:
+        """Those that have their GPUs only until the job has use for them, the newest first."""
+        if not self.guard.reclaims:
+            return ()
+        if self._newest is None:
+            may_go = (run for run in self.view.running if run.job.preemptible and not run.stopping)
+            self._newest = sorted(may_go, key=lambda run: (-run.placed_at, -run.job.id))
+        return [run for run in self._newest if self.stays(run) and self.guard.yields(run.job, job)]
+
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         """Give the job exactly these; they must be free."""
         self.board.free.take(allocations)
-        self.board.count(job.vc_id, allocations, 1)
+        self.board.count(job.vc_id, allocations, 1, job.klass)
         self.places[job.id] = Place(job.id, allocations)
 
     def release(self, run: Running) -> None:
         """Count as free, from now on, what a running job holds."""
         self.board.free.give(run.allocations)
-        self.board.count(run.job.vc_id, run.allocations, -1)
+        self.board.count(run.job.vc_id, run.allocations, -1, run.job.klass)
         self._failures.forget()
 
     def keep(self, run: Running) -> None:
         """Undo a `release`; all of it must be free still."""
         self.board.free.take(run.allocations)
-        self.board.count(run.job.vc_id, run.allocations, 1)
+        self.board.count(run.job.vc_id, run.allocations, 1, run.job.klass)
 
     def preempt(self, run: Running, for_job_id: int, detail: str) -> None:
         """Stop a job that was released."""
@@ -191,7 +208,7 @@ class Scratch:
                 return False
             self._promised.append((job, demand))
             self._promised_gpus[demand.gpu_type] += demand.gpus
-            self.board.usage[job.vc_id, str(demand.gpu_type)] += demand.gpus
+            charge(self.board.usage, job.vc_id, job.klass, str(demand.gpu_type), demand.gpus)
             return True
         self.settle()
         allocations = self.placement.place(self.board.free, demand, job.avoid_nodes)
@@ -205,7 +222,7 @@ class Scratch:
         promised, self._promised = self._promised, []
         self._promised_gpus.clear()
         for job, demand in promised:
-            self.board.usage[job.vc_id, str(demand.gpu_type)] -= demand.gpus
+            charge(self.board.usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
             allocations = self.placement.place(self.board.free, demand, job.avoid_nodes)
             if allocations is None:
                 raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
@@ -265,12 +282,12 @@ class Scratch:
             if self._usable(kept) and self._held(kept):
                 self.kept.add(job.id)
                 continue
-            self.board.count(job.vc_id, kept.allocations, -1)
+            self.board.count(job.vc_id, kept.allocations, -1, job.klass)
             late = self._lacks_quota(job, kept) and any(
                 run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
             )
             if late and self._usable(kept):
-                self.board.count(job.vc_id, kept.allocations, 1)
+                self.board.count(job.vc_id, kept.allocations, 1, job.klass)
                 self.kept.add(job.id)
                 continue
             self._give_back(kept)

@@ -6,12 +6,21 @@ from collections import Counter
 from typing import Protocol
 
 from scheduler.law import Objector
+from scheduler.lifecycle import JobClass
 from scheduler.model import Job, View
 from scheduler.plan import Denial
 from scheduler.registry import Plugin, Registry
 
-# GPUs held, by virtual cluster and GPU type: those of the view and those the cycle has given so far.
+# GPUs held, by virtual cluster and GPU type: those of the view and those the cycle has given so far. Those of
+# opportunistic jobs are counted once more, under minus the id of the virtual cluster.
 Usage = Counter[tuple[int, str]]
+
+
+def charge(usage: Usage, vc_id: int, klass: JobClass, gpu_type: str, gpus: int) -> None:
+    """Count GPUs that a job of the virtual cluster has got, or with a number below 0 has given back."""
+    usage[vc_id, gpu_type] += gpus
+    if klass is JobClass.OPPORTUNISTIC:
+        usage[-vc_id, gpu_type] += gpus
 
 
 class Guard(Plugin, Objector, Protocol):
@@ -22,6 +31,18 @@ class Guard(Plugin, Objector, Protocol):
 
         `gpu_type` is None for a job without GPUs. The reason is QUOTA_TOO_SMALL when the job could never be admitted,
         and another one when it could be with less in use.
+        """
+        ...
+
+    @property
+    def reclaims(self) -> bool:
+        """Whether `yields` may ever say yes."""
+        ...
+
+    def yields(self, loser: Job, winner: Job) -> bool:
+        """Whether a running job has its GPUs only until another one, that waits and is admitted, has use for them.
+
+        Whatever the order of the policy, such a job is preempted for the other, and never the other way round.
         """
         ...
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from scheduler.board import Key
+from scheduler.lifecycle import JobClass
 from scheduler.model import Job, Running, View
 from scheduler.plan import FOR_EVER
 from scheduler.scratch import Scratch, not_yet
@@ -72,14 +73,15 @@ class Ordered:
         """See `Policy`."""
         self._review(scratch)
         second_thoughts = _SecondThoughts(self, scratch)
-        self._walk(scratch, second_thoughts)
+        for klass in scratch.turns():
+            self._walk(scratch, second_thoughts, klass)
         second_thoughts.about_all()
 
-    def _walk(self, scratch: Scratch, second_thoughts: _SecondThoughts) -> None:
-        """Let all who wait have their turns."""
+    def _walk(self, scratch: Scratch, second_thoughts: _SecondThoughts, klass: JobClass | None) -> None:
+        """Let all who wait have their turns, or those of one class."""
         head_of_pool: Job | None = None
         head_of_vc: dict[int, Job] = {}
-        walk = scratch.board.queue(self).walk()
+        walk = scratch.board.queue(self).walk(klass)
         droppable = not self.blocks and not scratch.placement.relaxes
         while (turn := walk.next()) is not None:
             job, key = turn
@@ -111,18 +113,26 @@ class Ordered:
                     return
 
     def _place_instead(self, scratch: Scratch, job: Job, key: Key, second_thoughts: _SecondThoughts) -> bool:
-        if not self.preemptive:
+        """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
+        victims = scratch.reclaimable(job)
+        if self.preemptive:
+            lent = {run.job.id for run in victims}
+            others = (run for run in self.victims(scratch, key, job) if run.job.id not in lent)
+            victims = [*victims, *others]
+        if not victims:
             return False
-        placed = scratch.place_instead(job, self.victims(scratch, key), "its GPUs go to a job that is ahead of it")
-        if placed:
+        placed = scratch.place_instead(job, victims, "its GPUs go to a job that is ahead of it")
+        if placed and self.preemptive:
             second_thoughts.remember()
         return placed
 
-    def victims(self, scratch: Scratch, key: Key) -> Iterator[Running]:
-        """Those that run and come after the key, the last one first."""
+    def victims(self, scratch: Scratch, key: Key, job: Job) -> Iterator[Running]:
+        """Those that run and come after the key, the last one first; the job takes nothing back that it had on loan."""
         for run in scratch.board.standings(self).from_the_last():
             if self.running_key(run, scratch.now) <= key:
                 return
+            if scratch.guard.reclaims and scratch.guard.yields(job, run.job):
+                continue
             if scratch.stays(run) and self.may_go(run, scratch.now):
                 yield run
 
@@ -182,7 +192,7 @@ class _SecondThoughts:
     def _make_room(self, run: Running, key: Key) -> Sequence[Running]:
         """Let the run stay if it can once others go that come after it; those are what is returned."""
         scratch, released = self._scratch, list[Running]()
-        victims = self._policy.victims(scratch, key)
+        victims = self._policy.victims(scratch, key, run.job)
         while not scratch.can_stay(run):
             victim = next(victims, None)
             if victim is None:

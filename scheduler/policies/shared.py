@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.board import Key, Walk
+from scheduler.lifecycle import JobClass
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
@@ -18,6 +19,7 @@ from scheduler.scratch import Scratch
 Vector = Mapping[str, int]
 CPUS, MEMORY_MIB = "cpus", "memory_mib"
 Grouper = Callable[[Job], int]
+_Left = tuple[Job, Sequence[Demand]]  # a job that found no room, and what it may have
 
 
 class Books:
@@ -148,22 +150,28 @@ class Shared:
 
     def serve(self, scratch: Scratch) -> None:
         """See `Policy`."""
-        books, queues = self.books(scratch.view, scratch.board.capacity), scratch.board.queues(self)
-        walks = {group: queues[group].walk() for group in queues}
-        heap = [(books.key(group), group) for group in walks]
-        heapq.heapify(heap)
-        left: list[tuple[Job, Sequence[Demand]]] = []
-        while heap:
-            key, group = heapq.heappop(heap)
-            # What others have been given may have moved it: then it goes back to where it belongs.
-            if (now := books.key(group)) != key:
-                heapq.heappush(heap, (now, group))
-            elif self._next(scratch, books, walks[group], left):
-                heapq.heappush(heap, (books.key(group), group))
+        books = self.books(scratch.view, scratch.board.capacity)
+        left: list[_Left] = []
+        for klass in scratch.turns():
+            self._fill(scratch, books, left, klass)
         if self.bound > 0:
             self._preempt(scratch, books, left)
 
-    def _next(self, scratch: Scratch, books: Books, walk: Walk, left: list[tuple[Job, Sequence[Demand]]]) -> bool:
+    def _fill(self, scratch: Scratch, books: Books, left: list[_Left], klass: JobClass | None) -> None:
+        """Place what finds room, the group that is furthest behind first."""
+        queues = scratch.board.queues(self)
+        walks = {group: queues[group].walk(klass) for group in queues}
+        heap = [(books.key(group), group) for group in walks]
+        heapq.heapify(heap)
+        while heap:
+            key, group = heapq.heappop(heap)
+            # What others have been given may have moved it: then it goes back to where it belongs.
+            if (now := books.key(group)) > key:
+                heapq.heappush(heap, (now, group))
+            elif self._next(scratch, books, walks[group], left):
+                heapq.heappush(heap, (books.key(group), group))
+
+    def _next(self, scratch: Scratch, books: Books, walk: Walk, left: list[_Left]) -> bool:
         """Whether another job of the group was placed."""
         while (turn := walk.next()) is not None:
             job = turn[0]
@@ -179,6 +187,8 @@ class Shared:
                 if scratch.place(job, (demand,)):
                     books.charge(job, wanted(demand), 1)
                     return True
+            if allowed and self._reclaim(scratch, books, job, allowed[0]):
+                return True
             if job.id in scratch.too_late:
                 if not scratch.explain:
                     return False
@@ -191,7 +201,18 @@ class Shared:
                 scratch.said[job.id] = next(limit for limit in limits if limit is not None)
         return False
 
-    def _preempt(self, scratch: Scratch, books: Books, left: list[tuple[Job, Sequence[Demand]]]) -> None:
+    def _reclaim(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
+        """Whether the job took the place of those that the guard let have it until now."""
+        lent = scratch.reclaimable(job)
+        if not lent or not scratch.place_instead(job, lent, "its GPUs go to a job that has a right to them"):
+            return False
+        for run in lent:
+            if run.job.id in scratch.preempts:
+                books.charge(run.job, books.held(run), -1)
+        books.charge(job, wanted(demand), 1)
+        return True
+
+    def _preempt(self, scratch: Scratch, books: Books, left: list[_Left]) -> None:
         """Let those that have the right to it take from others, the group that is furthest behind first."""
         budget = int(self.bound * sum(scratch.board.capacity.gpus.values())) - books.stopping_gpus
         left.sort(key=lambda one: (books.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id))

@@ -17,10 +17,15 @@ class Open:
     """Admits every job: for policies that divide the pool themselves."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    reclaims: ClassVar[bool] = False
 
     def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """Nothing is denied."""
         return None
+
+    def yields(self, loser: Job, winner: Job) -> bool:
+        """Nobody holds what is another's."""
+        return False
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """Nothing is objected to."""

@@ -20,6 +20,7 @@ class Quota:
     """Admits a job while its virtual cluster stays within its quota of the GPU type that the job gets."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    reclaims: ClassVar[bool] = False
 
     def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """None when the quota has room for the job, or by how much it has not."""
@@ -44,6 +45,10 @@ class Quota:
             evidence,
             (f"ask for at most {quota} {gpu_type}", raise_it) if quota else (raise_it,),
         )
+
+    def yields(self, loser: Job, winner: Job) -> bool:
+        """Nobody holds what is another's."""
+        return False
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """Each place that takes its virtual cluster above its quota of a GPU type, with what the plan frees off."""

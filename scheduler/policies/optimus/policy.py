@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.board import Key
-from scheduler.guard import Usage
+from scheduler.guard import Usage, charge
 from scheduler.lifecycle import HoldReason
 from scheduler.model import AllocationView, Job, Level, Running, View
 from scheduler.placement.split import cut
@@ -152,7 +152,7 @@ class _Ledger:
         for one in entrants:
             if one.run is not None and one.kind is not None:
                 self._left[one.kind] += one.has
-                self._usage[one.job.vc_id, one.kind] -= one.has
+                charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.has)
 
     def settle_type(self, one: _Entrant) -> None:
         """Choose the type with the most GPUs left for a job that takes any."""
@@ -173,7 +173,7 @@ class _Ledger:
         if scratch.guard.admit(scratch.view, self._usage, one.job, kind, gpus) is not None:
             return False
         self._left[kind] -= gpus
-        self._usage[one.job.vc_id, kind] += gpus
+        charge(self._usage, one.job.vc_id, one.job.klass, kind, gpus)
         one.size, one.goes = one.size + gpus, True
         return True
 
