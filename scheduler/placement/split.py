@@ -66,38 +66,56 @@ def fewest_nodes(
 
 
 def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | None:
-    gpus, shelves = demand.gpus, free.shelves(gpu_type)
-    most = free.most_on_one_node(gpu_type)
-    if not most:
-        return None
-    least = -(-gpus // most)
+    gpus = demand.gpus
+    least = -(-gpus // max(1, free.most_on_one_node(gpu_type)))  # no rack can do with fewer
     fewest, best = 0, None
-    for _, rack in free.racks(gpu_type, gpus):
-        nodes = _how_many(rack, gpus)
+    for _, shelves in free.racks(gpu_type, gpus):
+        nodes = _how_many(shelves, gpus)
         if best is None or nodes < fewest:
-            fewest, best = nodes, rack
+            fewest, best = nodes, shelves
         if fewest <= least:
             break
     if best is None:
         if demand.within is Level.RACK:
             return None
-        best = shelves
-    return [free.at(place) for place in _roomiest(best, gpus)]
+        best = free.shelves(gpu_type)
+    return [free.at(place) for place in _roomiest(best, gpus)] or None
 
 
 def _with_a_look_at_each(free: Free, demand: Demand, shun: Shun) -> list[FreeNode] | None:
+    lot = _in_one_rack(free, demand, shun)
+    if lot:
+        return lot
     nodes = list(shun.of(free.by_room(demand.gpu_type)))
     wanted = [node for node in nodes if node.id not in shun.last] if shun.last else nodes
-    within = demand.within
-    for members in (wanted, nodes) if len(wanted) < len(nodes) else (wanted,):
-        lots = [_last_choices_last(inside, demand, shun) for _, inside in sorted(by_rack(members).items())]
-        fitting = [lot for lot in lots if lot]
-        if fitting:
-            return min(fitting, key=lambda lot: (among(shun.last, lot), len(lot)))
-        lot = _last_choices_last(members, demand, shun) if within is Level.ANY else None
-        if lot:
-            return lot
-    return None
+    if demand.within is Level.ANY:
+        lot = _roomiest(_shelved(wanted, demand), demand.gpus)
+    if lot or len(wanted) == len(nodes):
+        return lot or None
+    lots = [_last_choices_last(inside, demand, shun) for _, inside in sorted(by_rack(nodes).items())]
+    fitting = [lot for lot in lots if lot]
+    if fitting:
+        return min(fitting, key=lambda lot: (among(shun.last, lot), len(lot)))
+    return (_last_choices_last(nodes, demand, shun) or None) if demand.within is Level.ANY else None
+
+
+def _in_one_rack(free: Free, demand: Demand, shun: Shun) -> list[FreeNode]:
+    """The lot without last choices in the rack that needs the fewest nodes, or none.
+
+    By its GPUs alone a rack would need no more nodes than it does, so most racks need no look at their nodes.
+    """
+    gpus = demand.gpus
+    racks = dict(free.racks(str(demand.gpu_type), gpus))
+    found: tuple[int, str] | None = None
+    lot: list[FreeNode] = []
+    for least, rack in sorted((_how_many(shelves, gpus), rack) for rack, shelves in racks.items()):
+        if found is not None and found < (least, rack):
+            break
+        nodes = shun.of(free.at(place) for shelf in reversed(racks[rack]) for place in shelf)
+        here = _roomiest(_shelved((node for node in nodes if node.id not in shun.last), demand), gpus)
+        if here and (found is None or (len(here), rack) < found):
+            found, lot = (len(here), rack), here
+    return lot
 
 
 def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, shun: Shun) -> list[FreeNode]:

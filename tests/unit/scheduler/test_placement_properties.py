@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from scheduler.model import Job, Level, Node, Running, Snapshot
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free
+from scheduler.placement.split import fewest_nodes
+from scheduler.placement.steady import Shun
 from scheduler.plan import Place, Plan
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 
@@ -183,6 +186,33 @@ def test_equal_pools_give_equal_answers_and_asking_changes_nothing(
     first = placement.place(free, demand, job.avoid_nodes)
     assert placement.place(free, demand, job.avoid_nodes) == first
     assert placement.place(Free(twin), demand, job.avoid_nodes) == first
+
+
+@settings(max_examples=200, deadline=None)
+@given(pools(), st.integers(1, 12), st.sampled_from(Level))
+def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(world: Snapshot, gpus: int, within: Level) -> None:
+    free, demand = Free(world), Demand("A100", gpus, 1, 0, 0, split=True, within=within)
+    assert fewest_nodes(free, demand, Shun()) == fewest_nodes(free, demand, Shun(barred=lambda node: node.id < 0))
+
+
+def fewest(free: Free, world: Snapshot, gpus: int, racks: int) -> int | None:
+    """The number of nodes that a lot takes at least in so many racks, by trying all sets of nodes."""
+    found = [free.node(node.id) for node in world.nodes]
+    there = [node for node in found if node is not None]
+    for size in range(1, len(there) + 1):
+        for nodes in combinations(there, size):
+            if sum(node.count("A100") for node in nodes) >= gpus and len({node.rack for node in nodes}) <= racks:
+                return size
+    return None
+
+
+@settings(max_examples=200, deadline=None)
+@given(pools(), st.integers(1, 12))
+def test_a_lot_takes_as_few_racks_and_then_as_few_nodes_as_it_can(world: Snapshot, gpus: int) -> None:
+    free = Free(replace(world, nodes=tuple(replace(node, strikes=0.0) for node in world.nodes)))
+    lot = fewest_nodes(free, Demand("A100", gpus, 1, 0, 0, split=True), Shun())
+    in_one, in_any = fewest(free, world, gpus, 1), fewest(free, world, gpus, 2)
+    assert (None if lot is None else len(lot)) == (in_any if in_one is None else in_one)
 
 
 def contents(free: Free, world: Snapshot) -> object:
