@@ -13,8 +13,10 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
@@ -24,7 +26,7 @@ from scheduler.sim.result import Result
 Floats = NDArray[np.float64]
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES = ("-", "--", "-.", ":")
+_DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
 _BINS = 240
 _OPEN: dict[str, Any] = {"baseline": None}  # no line down to 0 at either end
 _STYLE: dict[Any, Any] = {
@@ -61,14 +63,14 @@ def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
 def completion_times(runs: Sequence[Run]) -> Figure:
     """The part of the jobs that were complete within so much time of their submission."""
     figure, axes = _figure(1)
-    for (label, result), (colour, dash) in _styled(runs):
+    for (_, result), (colour, dash) in _styled(runs):
         times = np.sort([jct_s(record) for record in result.records if record.ended_s is not None])
         if len(times):
             parts = np.arange(1, len(times) + 1) / len(times) * 100
             # A logarithm has no zero; what takes less than a second is shown at one.
-            axes[0].step(np.maximum(times, 1.0), parts, where="post", color=colour, linestyle=dash, label=label)
+            axes[0].step(np.maximum(times, 1.0), parts, where="post", color=colour, linestyle=dash)
     axes[0].set(xscale="log", ylim=(0, 101), xlabel="job completion time (s)", ylabel="jobs complete (%)")
-    _finish(axes[0], "Distribution of job completion times", runs)
+    _finish(figure, "Distribution of job completion times", _lines(runs))
     return figure
 
 
@@ -77,15 +79,15 @@ def utilization(runs: Sequence[Run]) -> Figure:
     figure, axes = _figure(2)
     last_s = max((result.timeline[-1][0] for _, result in runs if result.timeline), default=0.0)
     unit, unit_s = _unit(last_s)
-    for (label, result), (colour, dash) in _styled(runs):
+    for (_, result), (colour, dash) in _styled(runs):
         if len(result.timeline) < 2:
             continue
         edges, busy, waiting = over_time(result)
-        axes[0].stairs(busy / result.gpus * 100, edges / unit_s, color=colour, linestyle=dash, label=label, **_OPEN)
-        axes[1].stairs(waiting, edges / unit_s, color=colour, linestyle=dash, label=label, **_OPEN)
+        axes[0].stairs(busy / result.gpus * 100, edges / unit_s, color=colour, linestyle=dash, **_OPEN)
+        axes[1].stairs(waiting, edges / unit_s, color=colour, linestyle=dash, **_OPEN)
     axes[0].set(ylim=(0, 101), ylabel="GPUs held (%)")
     axes[1].set(ylim=(0, None), xlabel=f"time since the start of the trace ({unit})", ylabel="jobs waiting")
-    _finish(axes[0], f"Use of the cluster over time (means over 1/{_BINS} of the run)", runs)
+    _finish(figure, f"Use of the cluster over time (means over 1/{_BINS} of the run)", _lines(runs))
     return figure
 
 
@@ -105,11 +107,10 @@ def queueing(runs: Sequence[Run]) -> Figure:
     axes[0].set_xticks(places, [f"{name} GPU{'' if name == '1' else 's'}" for name, _, _ in SIZES])
     axes[0].set(ylabel=f"mean wait ({unit})", xlabel="size of the job")
     axes[0].grid(visible=False, axis="x")
-    keys = [Patch(color=colour, label=label) for (label, _), (colour, _) in _styled(runs)]
+    keys: list[Artist] = [Patch(color=colour, label=label) for (label, _), (colour, _) in _styled(runs)]
     keys.append(Patch(facecolor="white", edgecolor="#444444", hatch="////", label="fair share (over quota)"))
     keys.append(Patch(facecolor="#444444", label="fragmentation (under quota)"))
-    axes[0].set_title("What jobs waited for", loc="left")
-    axes[0].legend(handles=keys, frameon=False, fontsize=8, ncols=2)
+    _finish(figure, "What jobs waited for", keys)
     return figure
 
 
@@ -152,12 +153,18 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
     return figure, list(axes[:, 0])
 
 
-def _styled(runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[str, str]]]:
+def _styled(runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[str, Any]]]:
     """Each run with its colour and its dashes, which do not repeat together before 28 runs."""
     return zip(runs, zip(cycle(_COLOURS), cycle(_DASHES), strict=False), strict=False)
 
 
-def _finish(axes: Axes, title: str, runs: Sequence[Run]) -> None:
-    axes.set_title(title, loc="left")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8, ncols=1 + len(runs) // 8)
+def _lines(runs: Sequence[Run]) -> list[Artist]:
+    return [Line2D([], [], color=colour, linestyle=dash, label=label) for (label, _), (colour, dash) in _styled(runs)]
+
+
+def _finish(figure: Figure, title: str, keys: Sequence[Artist]) -> None:
+    """Add the title, and the legend below the axes, where it hides nothing however many runs there are."""
+    figure.axes[0].set_title(title, loc="left")
+    longest = max(len(str(key.get_label())) for key in keys)
+    columns = max(1, min(len(keys), 100 // (longest + 8)))
+    figure.legend(handles=list(keys), loc="outside lower center", frameon=False, fontsize=8, ncols=columns)

@@ -37,8 +37,7 @@ def test_three_pictures_are_drawn_and_the_same_runs_give_the_same_bytes(tmp_path
 @pytest.mark.parametrize("draw", [plots.completion_times, plots.utilization, plots.queueing])
 def test_every_run_is_in_the_legend_and_every_axis_has_a_unit_or_counts(draw: plots.Draw) -> None:
     figure = draw(RUNS)
-    legend = figure.axes[0].get_legend()
-    assert legend is not None
+    (legend,) = figure.legends
     assert {label for label, _ in RUNS} <= {text.get_text() for text in legend.get_texts()}
     assert all(axes.get_ylabel() for axes in figure.axes)
     assert figure.axes[-1].get_xlabel()
