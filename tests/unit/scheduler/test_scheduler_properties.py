@@ -1,4 +1,8 @@
-"""What must hold for every world: never an unlawful plan, and in the end every feasible job runs."""
+"""What must hold for every world, policy and placement: never an unlawful plan, and in the end every feasible job runs.
+
+Each policy is tried on its defaults and on what `PARAMS` draws for it, with any placement. A new plug-in is tried
+without a line here.
+"""
 
 import json
 from collections.abc import Callable
@@ -6,13 +10,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
-from scheduler.model import Job, Node, Snapshot, VirtualCluster, snapshot_from_dict, snapshot_to_dict
-from scheduler.plan import apply, plan_from_dict, plan_to_dict
+from scheduler.law import check, late
+from scheduler.model import Job, Node, Running, Snapshot, VirtualCluster, snapshot_from_dict, snapshot_to_dict
+from scheduler.placement import PLACEMENTS
+from scheduler.plan import Plan, apply, plan_from_dict, plan_to_dict, release
+from scheduler.policies import POLICIES
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_snapshot, make_vc
 
 TYPES = ["A100", "V100"]
@@ -40,14 +47,27 @@ def node_of(draw: st.DrawFn, node_id: int) -> Node:
 
 @st.composite
 def job_of(draw: st.DrawFn, job_id: int) -> Job:
+    split = draw(st.integers(0, 2)) == 0
+    bare = split and draw(st.booleans())  # GPUs and nothing else, which may be cut last
+    expected_s = draw(st.sampled_from([None, 50.0, 500.0, 5000.0]))
+    ran_s = draw(st.sampled_from([0.0, 0.0, 40.0, 4000.0]))
     return make_job(
         job_id,
-        gpus=draw(st.integers(0, 4)),
-        nodes=draw(st.integers(1, 3)),
+        gpus=draw(st.integers(1, 8) if split else st.integers(0, 4)),
+        nodes=1 if split else draw(st.integers(1, 3)),
+        split=split,
         gpu_type=draw(st.sampled_from([None, *TYPES])),
         vc_id=draw(st.integers(1, 3)),
-        cpus=draw(st.integers(0, 4)),
-        memory_mib=draw(st.integers(0, 4)) * GIB,
+        cpus=0 if bare else draw(st.integers(0, 4)),
+        memory_mib=0 if bare else draw(st.integers(0, 4)) * GIB,
+        time_limit_s=draw(st.sampled_from([None, 60.0, 6000.0])),
+        expected_s=expected_s,
+        remaining_s=expected_s and max(0.0, expected_s - ran_s),
+        ran_s=ran_s,
+        attained_gpu_s=ran_s * 4,
+        checkpoints=draw(st.booleans()),
+        preemptible=draw(st.integers(0, 4)) > 0,
+        owner_id=draw(st.integers(1, 3)),
         priority=draw(st.integers(0, 1)),
         submitted_at=NOW - draw(st.integers(0, 100)),
         eligible_at=NOW + draw(st.sampled_from([-1, -1, -1, 5])),
@@ -63,43 +83,95 @@ def vc_of(vc_id: int) -> st.SearchStrategy[VirtualCluster]:
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """A small pool in which some jobs run already, put there by a cycle."""
+    """A small pool in which some jobs run already for a while, put there by a cycle."""
     nodes = [draw(node_of(node_id)) for node_id in range(1, draw(st.integers(0, 5)) + 1)]
     vcs = [draw(vc_of(vc_id)) for vc_id in (1, 2)]  # jobs of virtual cluster 3 have none
     early = [draw(job_of(job_id)) for job_id in range(1, draw(st.integers(0, 4)) + 1)]
     late = [draw(job_of(job_id)) for job_id in range(11, 11 + draw(st.integers(0, 8)))]
     world = make_snapshot(nodes=nodes, waiting=early, vcs=vcs)
     world = apply(world, decide(world, CycleConfig()))
-    return replace(world, waiting=(*world.waiting, *late))
+    since = NOW - draw(st.sampled_from([0, 30, 300, 3000]))
+    running = tuple(replace(run, placed_at=since) for run in world.running)
+    return replace(world, waiting=(*world.waiting, *late), running=running)
+
+
+# What a policy is tried with, but for its defaults.
+PARAMS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "backfill": {
+        "mode": st.sampled_from(["easy", "conservative"]),
+        "depth": st.integers(1, 4),
+        "optimistic": st.booleans(),
+        "shortest_first": st.booleans(),
+    },
+    "fifo": {"skip_blocked": st.booleans(), "patience_s": st.sampled_from([None, 0, 50, 1000])},
+    "las": {"quantum_s": st.sampled_from([1, 60])},
+    "priority": {"preemptive": st.booleans(), "min_run_s": st.sampled_from([0, 60])},
+    "srsf": {"unknown_s": st.sampled_from([None, 0, 400]), "min_run_s": st.sampled_from([0, 60])},
+    "srtf": {"unknown_s": st.sampled_from([None, 0, 400]), "min_run_s": st.sampled_from([0, 60])},
+    "tiresias": {
+        "limits_gpu_s": st.sampled_from([[], [100], [20, 200, 2000]]),
+        "promote_knob": st.sampled_from([0, 0.5]),
+        "tie": st.sampled_from(["entered", "submitted"]),
+        "variant": st.sampled_from(["las", "gittins", "gittins_released"]),
+        "service_gpu_s": st.just([50, 500, 5000]),
+        "delta_gpu_s": st.sampled_from([10, 300]),
+    },
+}
+
+
+@st.composite
+def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
+    return CycleConfig(
+        policy=policy,
+        policy_params=draw(st.just({}) | st.fixed_dictionaries({}, optional=PARAMS.get(policy, {})))
+        if policy != "tiresias" or draw(st.booleans())
+        else draw(st.fixed_dictionaries(PARAMS[policy])),
+        placement=draw(st.sampled_from(PLACEMENTS.names)),
+        max_places=draw(st.sampled_from([1, 3, 256])),
+    )
 
 
 def worlds(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Try a test on drawn snapshots; without a deadline, for a machine may be busy with other things."""
-    return lambda test: settings(max_examples=60, deadline=None)(given(snapshots(), *others)(test))
+    """Try a test with every policy on drawn snapshots; without a deadline, for a machine may be busy otherwise."""
+
+    def tried(test: Callable[..., None]) -> Callable[..., None]:
+        @pytest.mark.parametrize("policy", POLICIES.names)
+        @settings(max_examples=25, deadline=None)
+        @given(data=st.data())
+        def with_policy(policy: str, data: st.DataObject) -> None:
+            world, config = data.draw(snapshots()), data.draw(configs_of(policy))
+            test(world, config, *(data.draw(other) for other in others))
+
+        with_policy.__name__ = test.__name__
+        return with_policy
+
+    return tried
 
 
-CONFIGS = st.builds(
-    CycleConfig,
-    policy_params=st.fixed_dictionaries(
-        {"skip_blocked": st.booleans(), "patience_s": st.sampled_from([None, 0, 50, 1000])}
-    ),
-    max_places=st.sampled_from([1, 3, 256]),
-)
+def carried_out(world: Snapshot, plan: Plan, config: CycleConfig) -> Snapshot:
+    """The world after a plan."""
+    return apply(world, plan, late=late(world, plan, compose(config).guard))
 
 
-@worlds(CONFIGS)
+def job_of_place(world: Snapshot, job_id: int) -> Job:
+    return world.waiting_by_id.get(job_id) or world.running_by_job[job_id].job
+
+
+@worlds()
 def test_a_plan_never_breaks_the_law(world: Snapshot, config: CycleConfig) -> None:
     assert check(world, decide(world, config), compose(config).guard) == ()
 
 
 # The law is checked above by the law's own code; here its promises are counted afresh.
-@worlds(CONFIGS)
+@worlds()
 def test_no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot, config: CycleConfig) -> None:
-    after = apply(world, decide(world, config))
-    shares = [share for attempt in after.running for share in attempt.allocations]
+    plan = decide(world, config)
+    preempted = {preempt.job_id for preempt in plan.preempts}
+    shares = [share for run in world.running if run.job.id not in preempted for share in run.allocations]
+    shares += [share for place in plan.places for share in place.allocations]
     gpu_ids = [gpu_id for share in shares for gpu_id in share.gpu_ids]
     assert len(gpu_ids) == len(set(gpu_ids))
-    for node in after.nodes:
+    for node in world.nodes:
         here = [share for share in shares if share.node_id == node.id]
         assert sum(share.cpus for share in here) <= node.cpus
         assert sum(share.memory_mib for share in here) <= node.memory_mib
@@ -107,42 +179,53 @@ def test_no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot
         assert node.schedulable or not here
 
 
-@worlds(CONFIGS)
+@worlds()
 def test_no_virtual_cluster_holds_more_than_its_quota(world: Snapshot, config: CycleConfig) -> None:
-    after = apply(world, decide(world, config))
-    gpu_type = {gpu.id: gpu.type for node in after.nodes for gpu in node.gpus}
-    for vc in after.vcs:
-        held = [
-            gpu_type[gpu_id]
-            for attempt in after.running
-            if attempt.vc_id == vc.id
-            for share in attempt.allocations
-            for gpu_id in share.gpu_ids
-        ]
-        assert all(held.count(kind) <= vc.quotas.get(kind, 0) for kind in TYPES)
+    plan = decide(world, config)
+    preempted = {preempt.job_id for preempt in plan.preempts}
+    gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
+    held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]
+    held += [(job_of_place(world, one.job_id).vc_id, share) for one in plan.places for share in one.allocations]
+    for vc in world.vcs:
+        types = [gpu_type[gpu_id] for vc_id, share in held if vc_id == vc.id for gpu_id in share.gpu_ids]
+        assert all(types.count(kind) <= vc.quotas.get(kind, 0) for kind in TYPES)
 
 
-@worlds(CONFIGS)
+@worlds()
 def test_a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world: Snapshot, config: CycleConfig) -> None:
     gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
     for place in decide(world, config).places:
-        job = world.waiting_by_id[place.job_id]
-        assert [share.rank for share in place.allocations] == list(range(job.nodes))
-        assert len({share.node_id for share in place.allocations}) == job.nodes
-        assert {len(share.gpu_ids) for share in place.allocations} == {job.gpus}
+        job = job_of_place(world, place.job_id)
+        assert sorted(share.rank for share in place.allocations) == list(range(len(place.allocations)))
+        assert len({share.node_id for share in place.allocations}) == len(place.allocations)
+        if job.split:
+            assert sum(len(share.gpu_ids) for share in place.allocations) == job.gpus
+        else:
+            assert [len(share.gpu_ids) for share in place.allocations] == [job.gpus] * job.nodes
         assert len({gpu_type[gpu_id] for share in place.allocations for gpu_id in share.gpu_ids}) == min(job.gpus, 1)
 
 
-@worlds(CONFIGS)
+@worlds()
+def test_nobody_is_preempted_who_may_not_be_or_for_nobody(world: Snapshot, config: CycleConfig) -> None:
+    plan = decide(world, config)
+    placed = {place.job_id for place in plan.places}
+    for preempt in plan.preempts:
+        assert world.running_by_job[preempt.job_id].job.preemptible
+        assert preempt.for_job_id in placed
+        assert preempt.detail
+
+
+@worlds()
 def test_every_waiting_job_is_placed_or_held_exactly_once(world: Snapshot, config: CycleConfig) -> None:
     plan = decide(world, config)
-    answered = [place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds]
+    answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
+    answered += [hold.job_id for hold in plan.holds]
     assert sorted(answered) == sorted(job.id for job in world.waiting)
     assert len(plan.places) <= config.max_places
     assert all(hold.detail and hold.helps for hold in plan.holds)
 
 
-@worlds(CONFIGS)
+@worlds()
 def test_the_positions_of_a_virtual_cluster_count_from_one(world: Snapshot, config: CycleConfig) -> None:
     holds = decide(world, config).holds
     for vc_id in {job.vc_id for job in world.waiting}:
@@ -150,7 +233,7 @@ def test_the_positions_of_a_virtual_cluster_count_from_one(world: Snapshot, conf
         assert positions == list(range(1, len(positions) + 1))
 
 
-@worlds(CONFIGS, st.randoms(use_true_random=False))
+@worlds(st.randoms(use_true_random=False))
 def test_the_same_world_in_any_order_has_the_same_plan(world: Snapshot, config: CycleConfig, random: Random) -> None:
     def shuffled(items: tuple[T, ...]) -> tuple[T, ...]:
         return tuple(random.sample(items, len(items)))
@@ -166,21 +249,22 @@ def test_the_same_world_in_any_order_has_the_same_plan(world: Snapshot, config: 
 
 
 @worlds()
-def test_a_second_cycle_without_a_change_places_nobody(world: Snapshot) -> None:
-    after = apply(world, decide(world, CycleConfig()))
-    again = decide(after, CycleConfig())
+def test_a_second_cycle_without_a_change_asks_nobody_else_to_stop(world: Snapshot, config: CycleConfig) -> None:
+    config = replace(config, max_places=256)
+    after = carried_out(world, decide(world, config), config)
+    again = decide(after, config)
+    assert again.preempts == ()
     assert again.places == ()
-    assert again.holds == decide(world, CycleConfig()).holds
 
 
-@worlds(CONFIGS)
+@worlds()
 def test_stored_cycles_replay(world: Snapshot, config: CycleConfig) -> None:
     stored_world, stored_plan = json.dumps(snapshot_to_dict(world)), json.dumps(plan_to_dict(decide(world, config)))
     assert snapshot_from_dict(json.loads(stored_world)) == world
     assert plan_from_dict(json.loads(stored_plan)) == decide(snapshot_from_dict(json.loads(stored_world)), config)
 
 
-@worlds(CONFIGS)
+@worlds()
 def test_in_the_end_every_feasible_job_runs(world: Snapshot, config: CycleConfig) -> None:
     healed = tuple(
         replace(node, schedulable=True, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
@@ -189,12 +273,16 @@ def test_in_the_end_every_feasible_job_runs(world: Snapshot, config: CycleConfig
     eager = tuple(replace(job, still_stopping=False, eligible_at=0.0) for job in world.waiting)
     world = replace(world, nodes=healed, waiting=eager, running=())
     # Whether a job can run at all is asked of a pool that it has to itself.
-    feasible = {job.id for job in eager if decide(replace(world, waiting=(job,)), CycleConfig()).places}
-    started = set()
-    for _ in range(len(eager) + 1):
+    alone = replace(config, policy="fifo", policy_params={})
+    feasible = {job.id for job in eager if decide(replace(world, waiting=(job,)), alone).places}
+    ended: set[int] = set()
+    for _ in range(4 * len(eager) + 1):
         plan = decide(world, config)
-        started |= {place.job_id for place in plan.places}
-        world = apply(world, plan)
-        world = replace(world, running=world.running[1:])  # one attempt ends
-    assert started == feasible
+        world = release(carried_out(world, plan, config), [preempt.job_id for preempt in plan.preempts])
+        if world.running:  # the attempt that has run for longest ends
+            first: Running = min(world.running, key=lambda run: (run.placed_at, run.job.id))
+            ended.add(first.job.id)
+            world = replace(world, running=tuple(run for run in world.running if run is not first))
+        world = replace(world, now=world.now + 400)
+    assert ended == feasible
     assert {job.id for job in world.waiting} == {job.id for job in eager} - feasible
