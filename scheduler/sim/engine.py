@@ -352,12 +352,15 @@ class _Simulation:
         self._foresee_change(run.job.id)
 
     def _foresee_change(self, job_id: int) -> None:
-        """Have the policy look at the job again when it said it would want to."""
+        """Have the job looked at again when the policy wants to, or when the placement lets it lie further apart."""
         run = self.world.running_by_job.get(job_id)
         job = run.job if run is not None else self.world.waiting_by_id.get(job_id)
         if job is None or (run is not None and run.stopping):
             return
-        at = self.parts.policy.next_change(job, run, self.world.now)
+        moments = [self.parts.policy.next_change(job, run, self.world.now)]
+        if run is None:
+            moments.append(self.parts.placement.relaxes_at(job, self.world.now))
+        at = min((moment for moment in moments if moment is not None), default=None)
         if at is not None:
             heapq.heappush(self.events, (max(at, self.world.now), _WAKE, job_id, self.doing[job_id].version))
 
