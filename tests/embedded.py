@@ -68,6 +68,10 @@ def _prepare(config: pytest.Config) -> None:
     if getattr(options, "help", False) or getattr(options, "version", False):
         return
     _stop_what_was_left()
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        # Else each of the hundred processes that tests start and kill compiles Django and Celery anew, for over a
+        # second; nothing is written beside the sources even so.
+        os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "pycache")
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     folder.chmod(0o711)  # root's servers run under another account, which has to pass through
     home = _new_home(folder / "home")
