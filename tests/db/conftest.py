@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 from django.db import connection
 
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import WAIT_S, World, make_world, unsound
+from tests.factories import make_token
 
 
 @pytest.fixture
@@ -79,3 +82,19 @@ def agent(server: str, world: World) -> Iterator[Agent]:
     agent = agent_of(server, world.nodes[0])
     with agent.http:
         yield agent
+
+
+def client(server: str, user: Any) -> httpx.Client:
+    return httpx.Client(base_url=server, timeout=WAIT_S, headers={"Authorization": f"Bearer {make_token(user)}"})
+
+
+@pytest.fixture
+def http(server: str, world: World) -> Iterator[httpx.Client]:
+    with client(server, world.user) as http:
+        yield http
+
+
+@pytest.fixture
+def stranger(server: str) -> Iterator[httpx.Client]:
+    with client(server, make_world().user) as http:
+        yield http

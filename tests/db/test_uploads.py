@@ -1,0 +1,133 @@
+"""Code archives as they come over HTTP: stored once by their digest, or refused and not stored."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from muster.api.streams import uploads as upload_stream
+from muster.common.errors import Invalid
+from muster.jobs.models import CodeArchive
+from tests.db.stories import (
+    World,
+    submit,
+)
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+
+
+def archive_of(*members: tarfile.TarInfo | tuple[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for member in members:
+            if isinstance(member, tuple):
+                info, body = tarfile.TarInfo(member[0]), member[1]
+                info.size = len(body)
+                archive.addfile(info, io.BytesIO(body))
+            else:
+                archive.addfile(member)
+    return buffer.getvalue()
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def send(http: httpx.Client, body: bytes, sha256: str | None = None, **headers: str) -> httpx.Response:
+    named = hashlib.sha256(body).hexdigest() if sha256 is None else sha256
+    return http.post("/api/v1/uploads", content=body, headers={"X-Content-SHA256": named, **headers})
+
+
+def stored_files() -> list[Path]:
+    folder = Path(settings.STATE_FOLDER) / "code"
+    return [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
+
+
+GOOD = (("train.py", b"print('hello')"), ("src/model.py", b""))
+
+
+class TestUploads:
+    @pytest.fixture(autouse=True)
+    def _an_empty_store(self, tmp_path: Path, settings: Any) -> None:
+        settings.STATE_FOLDER = tmp_path
+
+    def test_an_archive_is_stored_once_by_its_digest(self, http: httpx.Client) -> None:
+        body = archive_of(*GOOD)
+        sha256 = hashlib.sha256(body).hexdigest()
+        first, second = send(http, body), send(http, body)
+        assert (first.status_code, first.json()) == (201, {"sha256": sha256, "size": len(body)})
+        assert second.status_code == 200
+        assert [path.read_bytes() for path in stored_files()] == [body]
+        assert http.head(f"/api/v1/uploads/{sha256}").status_code == 200
+
+    def test_what_only_others_have_uploaded_is_not_there(
+        self, http: httpx.Client, stranger: httpx.Client, world: World
+    ) -> None:
+        body = archive_of(*GOOD)
+        sha256 = send(stranger, body).json()["sha256"]
+        assert http.head(f"/api/v1/uploads/{sha256}").status_code == 404
+        with pytest.raises(Invalid, match="not uploaded"):
+            submit(world, code={"upload": sha256})
+        send(http, body)
+        assert http.head(f"/api/v1/uploads/{sha256}").status_code == 200
+        assert submit(world, code={"upload": sha256}).code_id == sha256
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param(archive_of(special("link", tarfile.SYMTYPE, "/etc/passwd")), id="a symbolic link"),
+            pytest.param(archive_of(special("link", tarfile.LNKTYPE, "train.py")), id="a hard link"),
+            pytest.param(archive_of(special("device", tarfile.CHRTYPE)), id="a device"),
+            pytest.param(archive_of(special("pipe", tarfile.FIFOTYPE)), id="a pipe"),
+            pytest.param(archive_of(("../evil", b"")), id="a way out"),
+            pytest.param(archive_of(("a/../../evil", b"")), id="a hidden way out"),
+            pytest.param(archive_of(("/etc/cron.d/evil", b"")), id="an absolute path"),
+            pytest.param(archive_of(("a\nb", b"")), id="a name with a line break"),
+            pytest.param(archive_of(*GOOD)[:-20], id="half an archive"),
+            pytest.param(b"not an archive", id="no archive"),
+            pytest.param(b"", id="nothing"),
+        ],
+    )
+    def test_what_is_no_plain_folder_of_files_is_refused_and_not_stored(self, http: httpx.Client, body: bytes) -> None:
+        answer = send(http, body)
+        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "code")
+        assert not CodeArchive.objects.exists()
+        assert stored_files() == []
+
+    def test_a_body_with_another_digest_is_refused_and_not_stored(self, http: httpx.Client) -> None:
+        assert send(http, archive_of(*GOOD), sha256="0" * 64).status_code == 422
+        assert send(http, archive_of(*GOOD), sha256="none").status_code == 422
+        assert not CodeArchive.objects.exists()
+        assert stored_files() == []
+
+    def test_a_body_that_is_too_large_is_refused_and_not_stored(
+        self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(upload_stream, "LARGEST_ARCHIVE", 50)
+        assert send(http, archive_of(*GOOD)).status_code == 413
+        assert stored_files() == []
+
+    def test_a_session_must_show_its_csrf_token(self, server: str, world: World) -> None:
+        browser = Client()
+        browser.force_login(world.user)
+        cookies = {"sessionid": browser.cookies["sessionid"].value, "csrftoken": "t" * 32}
+        with httpx.Client(base_url=server, cookies=cookies) as http:
+            assert send(http, archive_of(*GOOD)).status_code == 403
+            assert send(http, archive_of(*GOOD), **{"X-CSRFToken": "u" * 32}).status_code == 403
+            assert stored_files() == []
+            assert send(http, archive_of(*GOOD), **{"X-CSRFToken": "t" * 32}).status_code == 201
+
+    def test_without_a_session_or_a_token_nothing_is_stored(self, server: str) -> None:
+        with httpx.Client(base_url=server) as http:
+            assert send(http, archive_of(*GOOD)).status_code == 401
+        assert stored_files() == []
