@@ -20,12 +20,16 @@ from scheduler.placement.free import Free
 Key = tuple[Any, ...]
 
 
-class Ordering(Protocol):
-    """What a board must know of a policy to keep jobs in its order."""
+class Keyed(Protocol):
+    """What a board must know of a policy to keep those that wait in its order."""
 
     def waiting_key(self, job: Job) -> Key:
         """Where a waiting job stands; the smaller goes first. It does not change while the job waits."""
         ...
+
+
+class Ordering(Keyed, Protocol):
+    """What a board must know of a policy to keep all jobs in its order."""
 
     def standing(self, run: Running, now: float) -> Key:
         """What orders those that run as their keys do, whatever time it is."""
@@ -37,12 +41,8 @@ class Ordering(Protocol):
         ...
 
 
-class Grouping(Protocol):
+class Grouping(Keyed, Protocol):
     """What a board must know of a policy to keep the jobs of each group, such as a user, in a queue of its own."""
-
-    def waiting_key(self, job: Job) -> Key:
-        """Where a waiting job stands in its group; see `Ordering`."""
-        ...
 
     def group_of(self, job: Job) -> int:
         """The group of a job; it does not change."""
@@ -67,7 +67,7 @@ class Board:
             if kept.until > view.now:
                 self._keep(kept)
 
-    def queue(self, ordering: Ordering) -> Queue:
+    def queue(self, ordering: Keyed) -> Queue:
         """The jobs that wait and may start, in the order of the policy."""
         if self._queue is None:
             self._queue = Queue(ordering)
@@ -162,7 +162,7 @@ class Queue:
     thousands looks at a few.
     """
 
-    def __init__(self, ordering: Ordering | Grouping) -> None:
+    def __init__(self, ordering: Keyed) -> None:
         self._ordering = ordering
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
         self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
@@ -198,6 +198,12 @@ class Queue:
         if klass is not None:
             classes = [members for members in classes if self._jobs[members[0][1]][0].klass is klass]
         return Walk(classes, self._jobs)
+
+    def walks(self, klass: JobClass | None = None) -> Iterator[Walk]:
+        """The same, but each class of equal demands for itself."""
+        for members in self._classes.values():
+            if klass is None or self._jobs[members[0][1]][0].klass is klass:
+                yield Walk([members], self._jobs)
 
 
 class Queues:

@@ -96,6 +96,43 @@ def dominant(vector: Vector, total: Vector) -> float:
     return max(shares, default=0.0)
 
 
+class DominantBooks(Books):
+    """Books of dominant shares by weight; a group without a weight has 1."""
+
+    def __init__(self, view: View, capacity: Capacity, group_of: Grouper, weights: Mapping[int, float]) -> None:
+        super().__init__(view, capacity, group_of)
+        self._weights = weights
+
+    def key(self, group: int) -> Key:
+        """The dominant share over the weight."""
+        return (self._share(self.used.get(group, {}), group),)
+
+    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+        """See `Books`; from whom is what decides."""
+        return True
+
+    def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
+        """The share of the group, while without the run it is no smaller than that of the taker with the job."""
+        used, held = self.used[group], self.held(run)
+        taker = self.group_of(job)
+        without = {resource: amount - held.get(resource, 0) for resource, amount in used.items()}
+        have: Vector = self.used.get(taker, {})
+        want = wanted(demand)
+        then = {resource: have.get(resource, 0) + want.get(resource, 0) for resource in {*have, *want}}
+        fair = self._share(without, group) >= self._share(then, taker)
+        return self._share(used, group) if fair else 0.0
+
+    def _share(self, used: Vector, group: int) -> float:
+        weight = self._weights.get(group, 1.0)
+        return dominant(used, self.total) / weight if weight > 0 else float("inf")
+
+
+def weights_of_vcs(view: View) -> Mapping[int, float]:
+    """Of each virtual cluster, the weight of its tenant."""
+    of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
+    return {vc.id: of_tenant.get(vc.tenant_id, 1.0) for vc in view.vcs}
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """The base of such a policy, which says what the groups are and keeps their books.

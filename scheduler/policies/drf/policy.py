@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.board import Key
-from scheduler.model import Job, Running, View
+from scheduler.model import Job, View
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand
-from scheduler.policies.shared import Books, Shared, dominant, wanted
+from scheduler.policies.shared import Books, DominantBooks, Shared, weights_of_vcs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +54,9 @@ class Drf(Shared):
 
     def books(self, view: View, capacity: Capacity) -> Books:
         """See `Shared`."""
-        weights: dict[int, float] = {}
-        if self.over != "user":
-            of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
-            weights = of_tenant
-            if self.over == "vc":
-                weights = {vc.id: of_tenant.get(vc.tenant_id, 1.0) for vc in view.vcs}
-        return _Dominant(view, capacity, self.group_of, weights)
-
-
-class _Dominant(Books):
-    """Books of dominant shares."""
-
-    def __init__(self, view: View, capacity: Capacity, group_of: Any, weights: Mapping[int, float]) -> None:
-        super().__init__(view, capacity, group_of)
-        self._weights = weights
-
-    def key(self, group: int) -> Key:
-        """The dominant share over the weight."""
-        return (self._share(self.used.get(group, {}), group),)
-
-    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
-        """See `Books`; from whom is what decides."""
-        return True
-
-    def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """The share of the group, while without the run it is no smaller than that of the taker with the job."""
-        used, held = self.used[group], self.held(run)
-        taker = self.group_of(job)
-        without = {resource: amount - held.get(resource, 0) for resource, amount in used.items()}
-        have: Mapping[str, int] = self.used.get(taker, {})
-        want = wanted(demand)
-        then = {resource: have.get(resource, 0) + want.get(resource, 0) for resource in {*have, *want}}
-        fair = self._share(without, group) >= self._share(then, taker)
-        return self._share(used, group) if fair else 0.0
-
-    def _share(self, used: Mapping[str, int], group: int) -> float:
-        weight = self._weights.get(group, 1.0)
-        return dominant(used, self.total) / weight if weight > 0 else float("inf")
+        weights: Mapping[int, float] = {}
+        if self.over == "tenant":
+            weights = {tenant.id: tenant.weight for tenant in view.tenants}
+        elif self.over == "vc":
+            weights = weights_of_vcs(view)
+        return DominantBooks(view, capacity, self.group_of, weights)
