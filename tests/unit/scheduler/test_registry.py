@@ -93,6 +93,7 @@ SCHEMA = {
         "mode": {"type": "string", "enum": ["easy", "conservative"]},
         "knob": {"type": "integer", "minimum": 0, "maximum": 9},
         "odd": {"type": "string", "pattern": "^a"},
+        "limits": {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 1},
         "rows": {
             "type": "array",
             "items": {
@@ -118,6 +119,13 @@ VALUES: dict[str, tuple[dict[str, object], str | None]] = {
     "a field of the wrong type": ({"rows": [{"name": 1}]}, "rows[0].name must be string, not 1"),
     "a field out of bounds": ({"rows": [{"name": "a"}, {"name": "b", "part": 2}]}, "rows[1].part must be at most 1"),
     "a row without what it must have": ({"rows": [{"part": 1}]}, "rows[0] must have a 'name'"),
+    "a list": ({"limits": [1, 2.5]}, None),
+    "an empty list where one item is needed": (
+        {"limits": []},
+        "limits must have at least as many items as 1, not []",
+    ),
+    "one wrong item of a list": ({"limits": [1, -1]}, "limits[1] must be at least 0, not -1"),
+    "a number for a list": ({"limits": 1}, "limits must be array, not 1"),
     "a rule that the check does not know": ({"odd": "b"}, "odd: the schema uses 'pattern'"),
 }
 

@@ -143,7 +143,8 @@ def worlds(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], C
             test(world, config, *(data.draw(other) for other in others))
 
         with_policy.__name__ = test.__name__
-        return with_policy
+        found: Callable[..., None] = with_policy
+        return found
 
     return tried
 
