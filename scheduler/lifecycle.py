@@ -1,4 +1,4 @@
-"""The states of a job, an attempt, an allocation, a node and a lease, and the moves between them.
+"""The states of a job, an attempt, an allocation, a node, a lease and an offer, and the moves between them.
 
 Each status is an enum with its transition table beside it. The tables are drawn in docs/states.md, and a test
 holds both against each other. A move that is not in a table is a `TransitionError`.
@@ -99,6 +99,16 @@ class LeaseState(StrEnum):
     EXPIRED = "expired"
 
 
+class OfferState(StrEnum):
+    """What became of GPUs that were offered to a scheduler outside; see `scheduler.offers`."""
+
+    STANDING = "standing"
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+    RESCINDED = "rescinded"
+
+
 class Reason(StrEnum):
     """Why an attempt or a job ended, or is being stopped."""
 
@@ -146,6 +156,7 @@ def _table(moves: dict[StrEnum, tuple[StrEnum, ...]]) -> Table:
 
 
 _J, _A, _L, _N, _H, _E = JobState, AttemptState, AllocationState, NodeAdmin, NodeHealth, LeaseState
+_O = OfferState
 
 JOB_MOVES: Table = _table(
     {
@@ -207,6 +218,16 @@ LEASE_MOVES: Table = _table(
     }
 )
 
+OFFER_MOVES: Table = _table(
+    {
+        _O.STANDING: (_O.ACCEPTED, _O.DECLINED, _O.EXPIRED, _O.RESCINDED),
+        _O.ACCEPTED: (),
+        _O.DECLINED: (),
+        _O.EXPIRED: (),
+        _O.RESCINDED: (),
+    }
+)
+
 TABLES: Mapping[str, Table] = {
     "job": JOB_MOVES,
     "attempt": ATTEMPT_MOVES,
@@ -214,6 +235,7 @@ TABLES: Mapping[str, Table] = {
     "node_admin": NODE_ADMIN_MOVES,
     "node_health": NODE_HEALTH_MOVES,
     "lease": LEASE_MOVES,
+    "offer": OFFER_MOVES,
 }
 
 JOB_TERMINAL = frozenset(state for state, targets in JOB_MOVES.items() if not targets)

@@ -36,11 +36,13 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A scheduler outside that asks for offers; `held` is what its jobs hold, its standing offers not counted."""
+    """A scheduler outside; `held` is what its jobs hold, its standing offers not counted. One that does not ask for
+    offers now gets none, and what it holds counts for its role all the same."""
 
     id: int
     role_id: int
     held: Vector
+    asks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
     taken: set[int] = set()
     turns: dict[int, list[_Turn]] = {}
     for one in frameworks:
-        turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused)))
+        if one.asks:
+            turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused)))
     heap = [(books.of_role(role_id), role_id) for role_id in sorted(turns)]
     heapq.heapify(heap)
     made: list[Offer] = []

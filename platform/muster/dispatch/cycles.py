@@ -18,6 +18,7 @@ from psycopg2.errors import LockNotAvailable
 
 from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.holds import reserved_holds, write_holds
+from muster.dispatch.hooks import end_cycle
 from muster.dispatch.models import Cycle
 from muster.dispatch.settings import config_of, fall_back, plainer
 from muster.dispatch.snapshot import pool_snapshot
@@ -63,28 +64,36 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     5. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
        them does not: whatever refuses it would refuse the next one too, and the sweep comes back to it.
 
-    A pool in which nobody waits is left as it is.
+    A pool in which nobody waits is left as it is. Then other apps act on what the cycle left: see `dispatch.hooks`.
     """
     with _pool_lock(pool_id):
         pool = Pool.objects.get(pk=pool_id)
         forget_hint(pool_id)
         forget_what_is_over(pool)
-        if not Job.objects.filter(pool=pool, state=JobState.QUEUED).exists():
-            return CycleResult(None, Plan(places=(), holds=()), Applied())
-        decided = _decide(pool, trigger)
-        started = time.perf_counter()
-        plan, snapshot = decided.plan, decided.snapshot
-        applied = apply_plan(pool, snapshot, plan, decided.config)
-        changed = write_holds(
-            pool_id,
-            [*plan.holds, *reserved_holds(plan, applied.reserved)],
-            {refusal.job_id: refusal.reason for refusal in applied.refusals},
-        )
-        decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
-        result = _record(pool, trigger, decided, applied, changed)
-    if len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places):
+        result, again = _cycle(pool, trigger)
+        end_cycle(pool)
+    if again:
         wake_pool(pool_id)
     return result
+
+
+def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
+    """What the cycle did, and whether another one would find more to do."""
+    if not Job.objects.filter(pool=pool, state=JobState.QUEUED).exists():
+        return CycleResult(None, Plan(places=(), holds=()), Applied()), False
+    decided = _decide(pool, trigger)
+    started = time.perf_counter()
+    plan, snapshot = decided.plan, decided.snapshot
+    applied = apply_plan(pool, snapshot, plan, decided.config)
+    changed = write_holds(
+        pool.pk,
+        [*plan.holds, *reserved_holds(plan, applied.reserved)],
+        {refusal.job_id: refusal.reason for refusal in applied.refusals},
+    )
+    decided.timings["apply_ms"] = (time.perf_counter() - started) * 1000
+    result = _record(pool, trigger, decided, applied, changed)
+    again = len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places)
+    return result, again
 
 
 @dataclass(frozen=True, slots=True)

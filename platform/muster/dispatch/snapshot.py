@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from muster.common.clock import database_now
+from muster.dispatch.hooks import kept_for_others
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.models import Job
 from muster.jobs.reservations import reservations_of
@@ -103,7 +104,7 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
             nodes=_nodes(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)),
             waiting=tuple(_job(row, now) for row in waiting.order_by("pk").values(*_JOB_FIELDS)),
             running=_running(_IN_POOL, [pool.pk], now=now),
-            reservations=reservations_of(pool),
+            reservations=(*kept_for_others(pool), *reservations_of(pool)),
             tenants=tenants,
             vcs=vcs,
         )
@@ -131,7 +132,7 @@ def locked_snapshot(
         nodes=_nodes([*nodes, *held_elsewhere]),
         waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
-        reservations=reservations_of(pool),
+        reservations=(*kept_for_others(pool), *reservations_of(pool)),
         tenants=tenants,
         vcs=with_quotas,
     )

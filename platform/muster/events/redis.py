@@ -33,6 +33,11 @@ def log_channel(attempt_id: int) -> str:
     return f"muster:log:{attempt_id}"
 
 
+def offers_channel(user_id: int) -> str:
+    """Where new offers to a user's frameworks are announced."""
+    return f"muster:offers:{user_id}"
+
+
 def publish(channel: str, message: dict[str, object] | None = None) -> None:
     """Announce a change to whoever waits for it; those who miss it look again by themselves."""
     try:

@@ -37,9 +37,11 @@ class Pool(models.Model):
     cpus_per_gpu = models.PositiveIntegerField(default=1, help_text="CPUs for a job that asks for none, by GPU.")
     memory_mib_per_gpu = models.PositiveIntegerField(default=1024)
     log_max_bytes_per_job = models.BigIntegerField(default=1 << 30)
+    offer_lease_s = models.FloatField(default=30, help_text="How long an offer to a scheduler outside stands.")
 
     class Meta:
         constraints = [
+            models.CheckConstraint(condition=Q(offer_lease_s__gt=0), name="pool_offer_lease_positive"),
             models.CheckConstraint(
                 condition=Q(beat_s__gt=0)
                 & Q(suspect_after_s__gt=F("beat_s"))

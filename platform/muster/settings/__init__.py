@@ -34,6 +34,7 @@ INSTALLED_APPS = [
     "muster.jobs",
     "muster.logs",
     "muster.dispatch",
+    "muster.offers",
     "muster.agents",
     "muster.api",
     "muster.local",
@@ -123,6 +124,7 @@ CELERY_BEAT_SCHEDULE = {
     "reaper": {"task": "dispatch.reap", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
     "outbox": {"task": "events.deliver", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
     "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
+    "old_offers": {"task": "offers.forget_old_offers", "schedule": timedelta(minutes=10)},
 }
 
 REST_FRAMEWORK = {
@@ -160,6 +162,7 @@ SPECTACULAR_SETTINGS = {
         "NodeAdmin": "scheduler.lifecycle.NodeAdmin",
         "NodeHealth": "scheduler.lifecycle.NodeHealth",
         "Role": "muster.tenants.roles.Role",
+        "OfferState": "scheduler.lifecycle.OfferState",
         "Priority": "muster.api.shapes.jobs.PRIORITY_NAMES",
         "UpOrDown": "muster.api.shapes.accounts.UP_OR_DOWN",
     },

@@ -57,6 +57,9 @@ UNFOLD: dict[str, Any] = {
                     _item("Attempts", "replay", "jobs_attempt"),
                     _item("Allocations", "splitscreen", "jobs_allocation"),
                     _item("Scheduling cycles", "cycle", "dispatch_cycle"),
+                    _item("Roles", "handshake", "offers_role"),
+                    _item("Frameworks", "hub", "offers_framework"),
+                    _item("Offers", "sell", "offers_offer"),
                 ],
             },
             {

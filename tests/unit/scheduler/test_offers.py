@@ -105,6 +105,9 @@ CASES = {
     "GPUs without a CPU are not offered": Case((make_node(1, gpus=4, cpus=0),), (framework(1),), []),
     "what runs is not offered": Case(nodes(4), (framework(1),), [(1, 1, 3)], running=(make_running(make_share(1)),)),
     "a framework of a role that is gone gets nothing": Case(nodes(4), (framework(1, role_id=7),), []),
+    "what one holds that does not ask counts for its role": Case(
+        nodes(4, 4), (Framework(1, 1, {"A100": 1}, asks=False), framework(2), framework(3, 2)), [(3, 1, 4), (2, 2, 4)]
+    ),
     "no more offers than asked for": Case(nodes(4, 4, 4), (framework(1),), [(1, 1, 4), (1, 2, 4)], most=2),
 }
 

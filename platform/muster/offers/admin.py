@@ -1,0 +1,61 @@
+"""Roles, which operators edit, and the frameworks and offers of each, to be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+
+from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin
+from muster.events.services import wake_pool
+from muster.offers.models import Framework, Offer, Role
+
+
+@admin.register(Role)
+class RoleAdmin(AuditedMixin, ModelAdmin[Role]):
+    """Parts of virtual clusters that are offered to schedulers outside."""
+
+    list_display = ["name", "vc", "weight", "revocable"]
+    list_filter = ["vc__pool", "vc__tenant", "revocable"]
+    list_select_related = ["vc"]
+    search_fields = ["name", "vc__name"]
+    ordering = ["name"]
+    fields = ["name", "vc", "weight", "revocable"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Frameworks know the name, and their jobs are in the virtual cluster, so both stay."""
+        return [] if obj is None else ["name", "vc"]
+
+    def save_model(self, request: HttpRequest, obj: Role, form: forms.ModelForm[Role], change: bool) -> None:
+        """Store the role, and let the next cycle offer by what is new."""
+        super().save_model(request, obj, form, change)
+        wake_pool(obj.vc.pool_id)
+
+
+@admin.register(Framework)
+class FrameworkAdmin(ReadOnlyMixin, ModelAdmin[Framework]):
+    """Who schedules in which role."""
+
+    list_display = ["id", "role", "user", "registered_at", "seen_at"]
+    list_filter = ["role"]
+    list_select_related = ["role", "user"]
+    ordering = ["-id"]
+
+
+@admin.register(Offer)
+class OfferAdmin(ReadOnlyMixin, ModelAdmin[Offer]):
+    """What was offered, and what became of it."""
+
+    list_display = ["id", "framework", "node", "state", "gpu_count", "cpus", "made_at", "expires_at", "ended_at"]
+    list_filter = ["state", "framework__role", "node__pool"]
+    list_select_related = ["framework__role", "framework__user", "node"]
+    ordering = ["-id"]
+    list_per_page = 50
+    show_full_result_count = False
+
+    @admin.display(description="GPUs")
+    def gpu_count(self, offer: Offer) -> int:
+        """How many GPUs were offered."""
+        return len(offer.gpu_ids)

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class OffersConfig(AppConfig):
+    name = "muster.offers"
+    label = "offers"
+    verbose_name = "Offers"
+
+    def ready(self) -> None:
+        """Take part in the pools' cycles: what is offered is kept for nobody else, and a cycle ends with offers."""
+        from muster.dispatch import hooks  # noqa: PLC0415 (models can be imported from here on, and not before)
+        from muster.offers.rounds import offer_round  # noqa: PLC0415
+        from muster.offers.selectors import standing_reservations  # noqa: PLC0415
+
+        hooks.also_kept(standing_reservations)
+        hooks.after_each_cycle(offer_round)

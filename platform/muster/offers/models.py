@@ -1,0 +1,117 @@
+"""Who is offered GPUs, what is offered to them now, and what they have launched."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from muster.common.models import DatabaseNow, choices, one_of
+from muster.fleet.models import SLUG, Gpu, Node
+from muster.jobs.models import Job
+from muster.tenants.models import VirtualCluster
+from scheduler.lifecycle import OfferState
+
+
+class Role(models.Model):
+    """A part of a virtual cluster that is offered to frameworks instead of being scheduled by the pool."""
+
+    name = models.CharField(max_length=63, unique=True, validators=[SLUG])
+    vc = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="roles")
+    weight = models.FloatField(default=1, help_text="Its share beside the pool's other roles.")
+    revocable = models.BooleanField(
+        default=False, help_text="What is launched on its offers is opportunistic and may be preempted."
+    )
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(weight__gt=0), name="role_weight_positive")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Framework(models.Model):
+    """A user's scheduler in a role. It is offered GPUs while it asks; `seen_at` is when it last did."""
+
+    role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="frameworks")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="frameworks")
+    registered_at = models.DateTimeField(db_default=DatabaseNow())
+    seen_at = models.DateTimeField(null=True, help_text="When it last asked for offers; empty once it has left.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["role", "user"], name="framework_once_in_a_role")]
+
+    def __str__(self) -> str:
+        return f"{self.user}'s framework in {self.role}"
+
+
+class Offer(models.Model):
+    """A lease on GPUs, CPUs and memory of one node, for one framework to launch jobs on or to decline.
+
+    One past `expires_at` is over, whatever its state says: the next cycle of the pool writes it down.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    framework = models.ForeignKey(Framework, on_delete=models.CASCADE, related_name="offers")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="offers")
+    state = models.CharField(max_length=10, choices=choices(OfferState), default=OfferState.STANDING)
+    gpu_ids = models.JSONField()
+    cpus = models.PositiveIntegerField()
+    memory_mib = models.PositiveBigIntegerField()
+    made_at = models.DateTimeField(db_default=DatabaseNow())
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+    detail = models.CharField(max_length=500, default="", blank=True)
+
+    class Meta:
+        constraints = [
+            one_of("state", OfferState, name="offer_state_known"),
+            models.CheckConstraint(
+                condition=Q(state=OfferState.STANDING, ended_at__isnull=True)
+                | Q(~Q(state=OfferState.STANDING), ended_at__isnull=False),
+                name="offer_ended_has_time",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["framework", "id"], name="offer_standing", condition=Q(state=OfferState.STANDING)),
+            models.Index(fields=["ended_at"], name="offer_age", condition=Q(ended_at__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"offer {self.pk}"
+
+
+class OfferedGpu(models.Model):
+    """A GPU of a standing offer. No GPU is in two: the database refuses the second."""
+
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="offered")
+    offer = models.ForeignKey(Offer, on_delete=models.CASCADE, related_name="gpus")
+
+    def __str__(self) -> str:
+        return f"GPU {self.gpu_id} of offer {self.offer_id}"
+
+
+class OfferFilter(models.Model):
+    """A framework's word that it wants nothing of a node until then."""
+
+    framework = models.ForeignKey(Framework, on_delete=models.CASCADE, related_name="filters")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
+    until = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["framework", "node"], name="offer_filter_once")]
+
+    def __str__(self) -> str:
+        return f"{self.framework_id} wants nothing of node {self.node_id}"
+
+
+class Launch(models.Model):
+    """A job that a framework launched on an offer. What it holds counts for the framework and its role."""
+
+    job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="launch")
+    framework = models.ForeignKey(Framework, on_delete=models.CASCADE, related_name="launches")
+    offer = models.ForeignKey(Offer, on_delete=models.SET_NULL, null=True, related_name="launches")
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} of framework {self.framework_id}"

@@ -1,0 +1,169 @@
+"""The end of each cycle: offers that are over are taken back, and what the cycle left is offered."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from muster.common.clock import database_now
+from muster.common.models import DatabaseNow
+from muster.dispatch.settings import config_of
+from muster.dispatch.snapshot import locked_snapshot, pool_snapshot
+from muster.events.services import record
+from muster.fleet.models import Node, Pool
+from muster.offers.models import Framework, Launch, Offer, OfferedGpu, OfferFilter
+from muster.offers.selectors import ASKS_FOR, share_of, standing_rows
+from muster.offers.transitions import end_offers, set_filter, tell_frameworks
+from muster.tenants.models import Membership
+from scheduler import model
+from scheduler import offers as two_level
+from scheduler.board import Board
+from scheduler.cycle import compose
+from scheduler.lifecycle import NodeAdmin, NodeHealth, OfferState
+from scheduler.policies.shared import CPUS, MEMORY_MIB
+
+log = logging.getLogger(__name__)
+
+MOST_OFFERS = 256
+# An offer that nobody answered: its node goes to others for so long, or a framework that hangs would have it for ever.
+UNANSWERED_FILTER_S = 5.0
+
+
+def offer_round(pool: Pool) -> None:
+    """Take back what is over, and make the offers that `scheduler.offers` finds for what is free in the pool."""
+    frameworks = list(Framework.objects.filter(role__vc__pool=pool).select_related("role__vc", "user").order_by("pk"))
+    if not frameworks:
+        return
+    take_back(pool)
+    asking = _asking(frameworks)
+    if asking:
+        _store(pool, _decided(pool, frameworks, asking))
+
+
+def take_back(pool: Pool) -> None:
+    """End the standing offers that are past their time, or of whose node nothing can be launched any more."""
+    in_service = Q(node__admin=NodeAdmin.ACTIVE, node__health=NodeHealth.READY)
+    sick = OfferedGpu.objects.filter(Q(gpu__healthy=False) | Q(gpu__present=False))
+    with transaction.atomic():
+        # One that is being accepted at this moment is left alone.
+        standing = standing_rows(pool).select_for_update(no_key=True, skip_locked=True, of=("self",))
+        late = list(standing.filter(expires_at__lte=DatabaseNow()).select_related("framework__role__vc", "node"))
+        end_offers(late, OfferState.EXPIRED, actor="scheduler")
+        for offer in late:
+            set_filter(offer.framework_id, offer.node_id, UNANSWERED_FILTER_S)
+        gone = standing.filter(~in_service | Q(pk__in=sick.values("offer_id")))
+        lost = list(gone.select_related("framework__role__vc", "node"))
+        end_offers(lost, OfferState.RESCINDED, actor="scheduler", detail="its node, or a GPU of it, is out of service")
+        OfferFilter.objects.filter(framework__role__vc__pool=pool, until__lte=DatabaseNow()).delete()
+
+
+def _asking(frameworks: Iterable[Framework]) -> set[int]:
+    """The ids of the frameworks that have asked lately, and whose users may use the virtual cluster still."""
+    since = database_now() - ASKS_FOR
+    found = [one for one in frameworks if one.seen_at is not None and one.seen_at > since and one.user.is_active]
+    members = set(
+        Membership.objects.filter(user__in=[one.user_id for one in found]).values_list("user_id", "tenant_id")
+    )
+    return {one.pk for one in found if one.user.is_operator or (one.user_id, one.role.vc.tenant_id) in members}
+
+
+def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple[two_level.Offer, ...]:
+    snapshot = pool_snapshot(pool, seed=pool.pk)
+    held = _held(snapshot)
+    roles = {one.role_id: one.role for one in frameworks}
+    standing = standing_rows(pool).filter(expires_at__gt=DatabaseNow())
+    filters = OfferFilter.objects.filter(framework__in=asking).order_by("pk")
+    request = two_level.Request(
+        roles=[two_level.Role(pk, role.vc_id, role.weight, role.revocable) for pk, role in sorted(roles.items())],
+        frameworks=[
+            two_level.Framework(one.pk, one.role_id, held.get(one.pk, {}), asks=one.pk in asking) for one in frameworks
+        ],
+        standing=[two_level.Offer(row.framework_id, share_of(row)) for row in standing],
+        filters=[two_level.Filter(row.framework_id, row.node_id, row.until.timestamp()) for row in filters],
+    )
+    return two_level.offers(snapshot, compose(config_of(pool)).guard, request, most=MOST_OFFERS)
+
+
+def _held(snapshot: model.Snapshot) -> dict[int, Counter[str]]:
+    """What the jobs of each framework hold."""
+    launched = Launch.objects.filter(job__in=[run.job.id for run in snapshot.running])
+    framework_of = dict(launched.values_list("job_id", "framework_id"))
+    held: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for run in snapshot.running:
+        if run.job.id not in framework_of:
+            continue
+        vector = held[framework_of[run.job.id]]
+        for share in run.allocations:
+            vector[CPUS] += share.cpus
+            vector[MEMORY_MIB] += share.memory_mib
+            for gpu_id in share.gpu_ids:
+                gpu = snapshot.gpu_by_id.get(gpu_id)
+                if gpu is not None:
+                    vector[gpu.type] += 1
+    return held
+
+
+def _store(pool: Pool, decided: tuple[two_level.Offer, ...]) -> None:
+    """Store the offers of what is free still, under the lock of their nodes, in one transaction."""
+    if not decided:
+        return
+    try:
+        with transaction.atomic():
+            made = _insert(pool, decided)
+            _record_made(made)
+            tell_frameworks({offer.framework.user_id for offer in made})
+    except IntegrityError as error:
+        # Somebody else offers at this moment, or the framework has just left: the next round looks again.
+        log.info("offers_not_made pool=%s error=%s", pool.name, error)
+
+
+def _insert(pool: Pool, decided: tuple[two_level.Offer, ...]) -> list[Offer]:
+    shares = {one.share.node_id: one for one in decided}
+    nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=sorted(shares)).order_by("pk"))
+    now = database_now()
+    free = Board(locked_snapshot(pool, [], [], nodes, now=now)).free
+    # An offer whose end is being written at this moment counts as standing: its GPUs are offered in the next round.
+    offered = set(OfferedGpu.objects.filter(gpu__node__in=nodes).values_list("gpu_id", flat=True))
+    rows: list[Offer] = []
+    frameworks = Framework.objects.select_related("role__vc").in_bulk([one.framework_id for one in decided])
+    for node in nodes:
+        one, left = shares[node.pk], free.node(node.pk)
+        there = set() if left is None else {gpu_id for gpu_ids in left.gpus.values() for gpu_id in gpu_ids} - offered
+        if left is None or not set(one.share.gpu_ids) <= there or one.framework_id not in frameworks:
+            continue
+        if left.cpus < one.share.cpus or left.memory_mib < one.share.memory_mib:
+            continue
+        rows.append(
+            Offer(
+                framework=frameworks[one.framework_id],
+                node=node,
+                gpu_ids=list(one.share.gpu_ids),
+                cpus=one.share.cpus,
+                memory_mib=one.share.memory_mib,
+                expires_at=now + timedelta(seconds=pool.offer_lease_s),
+            )
+        )
+    Offer.objects.bulk_create(rows)
+    OfferedGpu.objects.bulk_create([OfferedGpu(gpu_id=gpu_id, offer=row) for row in rows for gpu_id in row.gpu_ids])
+    return rows
+
+
+def _record_made(made: Iterable[Offer]) -> None:
+    """One event for each framework and round: with each of a thousand nodes, they would be a flood."""
+    of_framework: defaultdict[int, list[Offer]] = defaultdict(list)
+    for offer in made:
+        of_framework[offer.framework_id].append(offer)
+    for framework_id, offers in sorted(of_framework.items()):
+        role = offers[0].framework.role
+        data = {
+            "framework": framework_id,
+            "role": role.name,
+            "offers": [offer.pk for offer in offers],
+            "gpus": sum(len(offer.gpu_ids) for offer in offers),
+        }
+        record("offers.made", actor="scheduler", tenant_id=role.vc.tenant_id, data=data)

@@ -1,0 +1,85 @@
+"""What is offered to whom, as it is now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import Q, QuerySet
+
+from muster.accounts.models import User
+from muster.common.errors import NotFound
+from muster.common.models import DatabaseNow
+from muster.common.rows import first_of
+from muster.fleet.models import Pool
+from muster.offers.models import Framework, Offer
+from muster.tenants.selectors import tenants_of
+from scheduler import model
+from scheduler.lifecycle import OfferState
+from scheduler.offers import reservation_of
+
+# A framework that has not asked for so long is offered nothing more.
+ASKS_FOR = timedelta(seconds=60)
+# How old the note of its last question may be before it is written again.
+_SEEN_AGAIN_AFTER = timedelta(seconds=5)
+
+
+def frameworks_of(user: User) -> QuerySet[Framework]:
+    """The user's frameworks in roles of tenants that they belong to still."""
+    return (
+        Framework.objects.filter(user=user, role__vc__tenant__in=tenants_of(user))
+        .select_related("role__vc__tenant", "role__vc__pool", "user")
+        .order_by("pk")
+    )
+
+
+def get_framework(user: User, framework_id: int) -> Framework:
+    """The framework; `NotFound` if there is none or it is another user's."""
+    framework = first_of(frameworks_of(user).filter(pk=framework_id).order_by())
+    if framework is None:
+        raise NotFound(f"you have no framework {framework_id}")
+    return framework
+
+
+def get_offer(user: User, offer_id: int) -> Offer:
+    """The offer, standing or not; `NotFound` if there is none or it is another user's."""
+    offers = Offer.objects.filter(pk=offer_id, framework__in=frameworks_of(user).order_by())
+    offer = first_of(offers.select_related("framework__role__vc__tenant", "framework__role__vc__pool", "node"))
+    if offer is None:
+        raise NotFound(f"there is no offer {offer_id} of yours")
+    return offer
+
+
+def standing_offers(user: User) -> list[Offer]:
+    """What is offered to the user's frameworks now, oldest first."""
+    return list(
+        Offer.objects.filter(
+            framework__in=frameworks_of(user).order_by(), state=OfferState.STANDING, expires_at__gt=DatabaseNow()
+        )
+        .select_related("framework__role", "node")
+        .order_by("pk")
+    )
+
+
+def note_asked(user: User) -> set[int]:
+    """Note that the user's frameworks ask for offers, and return the ids of their pools; `NotFound` without one."""
+    pools = set(frameworks_of(user).order_by().values_list("role__vc__pool_id", flat=True))
+    if not pools:
+        raise NotFound("you have no framework: register one with POST /api/v1/frameworks")
+    stale = Q(seen_at__isnull=True) | Q(seen_at__lt=DatabaseNow() - _SEEN_AGAIN_AFTER)
+    Framework.objects.filter(stale, pk__in=frameworks_of(user).order_by().values("pk")).update(seen_at=DatabaseNow())
+    return pools
+
+
+def standing_rows(pool: Pool) -> QuerySet[Offer]:
+    """The offers of the pool that nobody has ended yet."""
+    return Offer.objects.filter(state=OfferState.STANDING, node__pool=pool).order_by("pk")
+
+
+def share_of(offer: Offer) -> model.AllocationView:
+    """What is offered."""
+    return model.AllocationView(offer.node_id, 0, tuple(offer.gpu_ids), offer.cpus, offer.memory_mib)
+
+
+def standing_reservations(pool: Pool) -> list[model.Reservation]:
+    """The standing offers of the pool as decisions and the law see them."""
+    return [reservation_of(row.pk, share_of(row), row.expires_at.timestamp()) for row in standing_rows(pool)]

@@ -1,0 +1,218 @@
+"""What frameworks do: register, leave, accept an offer by launching jobs on it, decline one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import transaction
+
+from muster.accounts.models import User
+from muster.common.errors import Conflict, FieldError, Invalid, MusterError, NotFound
+from muster.common.models import DatabaseNow
+from muster.common.rows import first_of
+from muster.dispatch.apply import apply_unit
+from muster.dispatch.settings import config_of
+from muster.dispatch.units import Unit
+from muster.events.services import audit, record, recorded_together, wake_pool
+from muster.fleet.models import Gpu, Node
+from muster.jobs.models import Job
+from muster.jobs.services import submit_job
+from muster.offers.models import Framework, Launch, Offer, OfferFilter, Role
+from muster.offers.selectors import get_framework, get_offer
+from muster.offers.transitions import accept, end_offers, set_filter
+from muster.tenants.selectors import tenants_of
+from scheduler.lifecycle import JobClass, OfferState
+from scheduler.model import AllocationView
+from scheduler.plan import Place
+
+DEFAULT_FILTER_S = 5.0
+LONGEST_FILTER_S = 86_400.0
+MOST_LAUNCHES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A job to launch on an offer: its spec, and the UUIDs of the GPUs that it gets, or None for any that fit."""
+
+    spec: object
+    gpus: Sequence[str] | None = None
+
+
+def register_framework(*, user: User, role_name: str) -> tuple[Framework, bool]:
+    """The user's framework in the role, and whether it is new; it is offered GPUs while it asks for them.
+
+    One that registers again begins anew: its filters are forgotten.
+    """
+    role = first_of(Role.objects.filter(name=role_name, vc__tenant__in=tenants_of(user)))
+    if role is None:
+        raise NotFound(f"there is no role {role_name[:100]!r} of a tenant of yours")
+    with transaction.atomic():
+        framework, created = Framework.objects.get_or_create(role=role, user=user)
+        Framework.objects.filter(pk=framework.pk).update(seen_at=DatabaseNow())
+        OfferFilter.objects.filter(framework=framework).delete()
+        if created:
+            audit(
+                "register",
+                actor=user.username,
+                object_type="framework",
+                object_id=framework.pk,
+                after={"role": role.name},
+            )
+            data = {"framework": framework.pk, "role": role.name}
+            record("framework.registered", actor=user.username, tenant_id=role.vc.tenant_id, data=data)
+        wake_pool(role.vc.pool_id)
+    return get_framework(user, framework.pk), created
+
+
+def leave(*, user: User, framework_id: int) -> None:
+    """Ask for nothing more, and give back what is offered; jobs that were launched go on."""
+    framework = get_framework(user, framework_id)
+    with transaction.atomic():
+        Framework.objects.filter(pk=framework.pk).update(seen_at=None)
+        standing = Offer.objects.filter(framework=framework, state=OfferState.STANDING).order_by("pk")
+        offers = list(standing.select_related("framework__role__vc", "node"))
+        end_offers(offers, OfferState.RESCINDED, actor=user.username, detail="its framework has left")
+        audit("leave", actor=user.username, object_type="framework", object_id=framework.pk)
+        wake_pool(framework.role.vc.pool_id)
+
+
+def decline_offer(*, user: User, offer_id: int, filter_s: float = DEFAULT_FILTER_S) -> Offer:
+    """Give the offer back, and hear nothing of its node for `filter_s`; declining twice is fine."""
+    _check_filter(filter_s)
+    offer = get_offer(user, offer_id)
+    with transaction.atomic():
+        ended = end_offers([offer], OfferState.DECLINED, actor=user.username)
+        offer.refresh_from_db(fields=["state", "ended_at", "detail"])
+        if not ended and offer.state != OfferState.DECLINED:
+            raise Conflict(_over(offer))
+        set_filter(offer.framework_id, offer.node_id, filter_s)
+        if ended:
+            wake_pool(offer.framework.role.vc.pool_id)
+    return offer
+
+
+def accept_offer(
+    *, user: User, offer_id: int, wanted: Sequence[Wanted], filter_s: float = DEFAULT_FILTER_S
+) -> list[Job]:
+    """The jobs, placed on GPUs of the offer; what they leave of it is free at once, and filtered for `filter_s`.
+
+    1. The offer is taken, so that nobody else can: from here on the law finds its GPUs free, for this transaction only.
+    2. The jobs are submitted as any others.
+    3. They are placed by the applier of the cycles, all in one unit, under the same locks and the same law.
+
+    `Conflict` with the reason if the offer has ended or the law refuses; then nothing has happened, and an offer that
+    has not ended stands.
+    """
+    _check_filter(filter_s)
+    if not 0 < len(wanted) <= MOST_LAUNCHES:
+        raise Invalid.field("jobs", f"send 1 to {MOST_LAUNCHES} jobs")
+    offer = get_offer(user, offer_id)
+    role = offer.framework.role
+    pool = role.vc.pool
+    with transaction.atomic(), recorded_together():
+        if not accept(offer, actor=user.username):
+            offer.refresh_from_db(fields=["state", "ended_at", "detail"])
+            raise Conflict(_over(offer))
+        jobs = [_submit(user, role, one, index) for index, one in enumerate(wanted)]
+        shares = _shares(offer, jobs, wanted)
+        Launch.objects.bulk_create([Launch(job=job, framework=offer.framework, offer=offer) for job in jobs])
+        unit = Unit(tuple(Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)))
+        # The law looks at the node as it is; that it has changed since the offer is by itself no reason to refuse.
+        versions = dict(Node.objects.filter(pk=offer.node_id).values_list("pk", "version"))
+        refusals = apply_unit(pool, unit, config_of(pool), versions).refusals
+        if refusals:
+            raise Conflict(f"offer {offer.pk}: {refusals[0].reason}")
+        if {gpu_id for share in shares for gpu_id in share.gpu_ids} < set(offer.gpu_ids):
+            set_filter(offer.framework_id, offer.node_id, filter_s)
+            wake_pool(pool.pk)
+    rows = Job.objects.select_related("vc", "tenant", "owner").in_bulk([job.pk for job in jobs])
+    return [rows[job.pk] for job in jobs]
+
+
+def _check_filter(filter_s: float) -> None:
+    if not 0 <= filter_s <= LONGEST_FILTER_S:
+        raise Invalid.field("filter", f"write at most {LONGEST_FILTER_S / 3600:g}h")
+
+
+def _over(offer: Offer) -> str:
+    """Why nothing can be done with an offer any more."""
+    if offer.state == OfferState.STANDING:  # its time is up, and no cycle has written that down yet
+        return f"offer {offer.pk} has expired"
+    if offer.state == OfferState.ACCEPTED:
+        jobs = ", ".join(str(pk) for pk in offer.launches.order_by("pk").values_list("pk", flat=True))
+        return f"offer {offer.pk} was accepted, with job {jobs}"
+    return f"offer {offer.pk} is {offer.state}" + (f": {offer.detail}" if offer.detail else "")
+
+
+def _submit(user: User, role: Role, wanted: Wanted, index: int) -> Job:
+    """The job as it was submitted; what is wrong with its spec is told with its place among the jobs."""
+    if not isinstance(wanted.spec, dict):
+        raise Invalid.field(f"jobs.{index}.spec", "a job spec is a mapping of keys to values")
+    try:
+        return submit_job(user=user, data=_spec(role, wanted.spec))[0]
+    except MusterError as error:
+        errors = tuple(FieldError(f"jobs.{index}.spec.{one.field}".rstrip("."), one.message) for one in error.errors)
+        raise type(error)(f"job {index}: {error.detail}", errors=errors) from error
+
+
+def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec as it is in a role: in its virtual cluster, on one node, and not queued again behind the framework's
+    back. A role that is revocable has opportunistic jobs."""
+    found = {"vc": role.vc.name, "retry": {"max": 0, "on": []}, **spec}
+    if found["vc"] != role.vc.name:
+        raise Invalid.field("vc", f"the offer is for jobs of {role.vc.name}")
+    if found.get("nodes", 1) != 1:
+        raise Invalid.field("nodes", "an offer is of one node")
+    if role.revocable:
+        found = {"class": JobClass.OPPORTUNISTIC.value, **found}
+        if found["class"] != JobClass.OPPORTUNISTIC.value or found.get("preemptible") is False:
+            raise Invalid.field("class", f"what is launched in role {role.name} is opportunistic and can be preempted")
+    return found
+
+
+def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list[AllocationView]:
+    """What each job gets of the offer; `Invalid` names the first that asks for more than is left."""
+    rows = Gpu.objects.filter(pk__in=offer.gpu_ids).order_by("index", "pk")
+    left: dict[int, Gpu] = {gpu.pk: gpu for gpu in rows}
+    rest = AllocationView(offer.node_id, 0, (), offer.cpus, offer.memory_mib)
+    shares: list[AllocationView] = []
+    # Who names its GPUs is served first, so that nobody else is given them.
+    order = sorted(range(len(jobs)), key=lambda index: wanted[index].gpus is None)
+    chosen: dict[int, tuple[int, ...]] = {}
+    for index in order:
+        chosen[index] = _gpus(left, jobs[index], wanted[index].gpus, index)
+        for gpu_id in chosen[index]:
+            del left[gpu_id]
+    for index, job in enumerate(jobs):
+        for name, has, asks, unit in (
+            ("cpus", rest.cpus, job.cpus, "CPUs"),
+            ("memory", rest.memory_mib, job.memory_mib, "MiB"),
+        ):
+            if asks > has:
+                raise Invalid.field(f"jobs.{index}.spec.{name}", f"{asks} {unit}: the offer has {has} left")
+        rest = replace(rest, cpus=rest.cpus - job.cpus, memory_mib=rest.memory_mib - job.memory_mib)
+        shares.append(AllocationView(offer.node_id, 0, chosen[index], job.cpus, job.memory_mib))
+    return shares
+
+
+def _gpus(left: dict[int, Gpu], job: Job, uuids: Sequence[str] | None, index: int) -> tuple[int, ...]:
+    """The ids of the GPUs that a job gets of those that are left: those that were named, or the first that fit."""
+    if uuids is not None:
+        by_uuid = {gpu.uuid: pk for pk, gpu in left.items()}
+        unknown = [uuid for uuid in uuids if uuid not in by_uuid]
+        if unknown or len(set(uuids)) != len(uuids):
+            message = f"{unknown[0]!r} is not in the offer, or has gone to another job" if unknown else "one is twice"
+            raise Invalid.field(f"jobs.{index}.gpus", message)
+        if len(uuids) != job.gpus:
+            raise Invalid.field(f"jobs.{index}.gpus", f"its spec asks for {job.gpus}, not {len(uuids)}")
+        return tuple(by_uuid[uuid] for uuid in uuids)
+    of_type: dict[str, list[int]] = {}
+    for pk, gpu in left.items():
+        of_type.setdefault(gpu.type, []).append(pk)
+    fitting = [ids for kind, ids in sorted(of_type.items()) if job.gpu_type in {"", kind} and len(ids) >= job.gpus]
+    if job.gpus and not fitting:
+        what = f"{job.gpus} {job.gpu_type}".strip()
+        raise Invalid.field(f"jobs.{index}.spec.gpus", f"{what}: the offer has fewer left of one type")
+    return tuple(fitting[0][: job.gpus]) if job.gpus else ()

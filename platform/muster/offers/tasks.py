@@ -1,0 +1,23 @@
+"""Celery: what forgets offers that have ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from celery import shared_task
+
+from muster.common.models import DatabaseNow
+from muster.offers.models import Offer
+from scheduler.lifecycle import OfferState
+
+# Every few seconds each free node is offered anew, so what nobody took is not kept for long.
+KEPT_FOR = timedelta(hours=1)
+ACCEPTED_KEPT_FOR = timedelta(days=30)
+
+
+@shared_task(name="offers.forget_old_offers")
+def forget_old_offers() -> None:
+    """Drop the offers that ended long ago; the jobs that were launched on them stay."""
+    over = Offer.objects.filter(ended_at__lt=DatabaseNow() - KEPT_FOR)
+    over.exclude(state=OfferState.ACCEPTED).delete()
+    over.filter(ended_at__lt=DatabaseNow() - ACCEPTED_KEPT_FOR).delete()
