@@ -15,6 +15,8 @@ from scheduler.sim.result import JobRecord, Result
 
 INFEASIBLE = "infeasible"  # the outcome of a job that the cluster could never run; it counts nowhere
 
+_LEAST_S = 1e-6  # shorter times are what rounding leaves of nothing, and have no ratio
+
 # The size classes of the queueing split: name, smallest and largest number of GPUs.
 SIZES: tuple[tuple[str, int, float], ...] = (
     ("1", 0, 1),
@@ -139,10 +141,10 @@ def rho(record: JobRecord, cluster_gpus: int) -> float | None:
 
     None for a job that has not ended, and for one without work or without time, which have no ratio.
     """
-    if record.ended_s is None or record.alone_s <= 0 or cluster_gpus <= 0:
+    if record.ended_s is None or record.alone_s < _LEAST_S or cluster_gpus <= 0:
         return None
     taken_s = jct_s(record)
-    return taken_s / isolated_s(record, cluster_gpus) if taken_s > 0 else None
+    return taken_s / isolated_s(record, cluster_gpus) if taken_s >= _LEAST_S else None
 
 
 def jain(values: Sequence[float]) -> float | None:

@@ -342,13 +342,16 @@ def _sentence(module: str) -> str:
 
 def _split(option: str, text: str, separators: str) -> list[str]:
     """The parts between separators that stand in no brackets and no quotes."""
-    parts, open_brackets, quoted = [""], "", False
-    for before, character in zip(" " + text, text, strict=False):
-        if character == '"' and before != "\\":
-            quoted = not quoted
-        elif not quoted and character in _CLOSERS:
+    parts, open_brackets, quoted, escaped = [""], "", False, False
+    for character in text:
+        if quoted:
+            quoted = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            quoted = True
+        elif character in _CLOSERS:
             open_brackets += _CLOSERS[character]
-        elif not quoted and open_brackets.endswith(character):
+        elif open_brackets.endswith(character):
             open_brackets = open_brackets[:-1]
         if character in separators and not quoted and not open_brackets:
             parts.append("")
