@@ -39,6 +39,9 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/jobs/{job}/events", None, (401, 200, 200, 200, 200, 404)),
     ("GET", "/vcs", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/pools", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/policies", None, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/pools/{pool}/policy", None, (401, 403, 403, 403, 200, 403)),
+    ("PUT", "/pools/{pool}/policy", {"policy": "fifo"}, (401, 403, 403, 403, 200, 403)),
     ("GET", "/nodes", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/nodes/gpu01", None, (401, 200, 200, 200, 200, 200)),
     ("PATCH", "/nodes/gpu01", {"action": "drain", "reason": "fans"}, (401, 403, 403, 403, 200, 403)),
@@ -63,7 +66,7 @@ def test_each_path_answers_each_caller_as_the_table_says(
     client = api(None if role == "anonymous" else world.user(role))
     # The owner's client makes the token, so that there is one to revoke.
     token = api(world.owner).get("/api/v1/tokens").json()["results"][0]["id"]
-    path = "/api/v1" + path.format(job=world.waiting.pk, token=token)
+    path = "/api/v1" + path.format(job=world.waiting.pk, token=token, pool=world.waiting.pool.name)
     answer = send(client, method, path, body)
     assert answer.status_code == status, answer.content
     require_described(method, path, answer)

@@ -2,68 +2,32 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from muster.dispatch.forms import PoolForm, field_names, pool_form
 from muster.dispatch.models import Cycle
-from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin
+from muster.dispatch.plugins import KINDS
+from muster.dispatch.settings import fallback_of, forget_fallback
+from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
-from scheduler.guard import GUARDS
-from scheduler.placement import PLACEMENTS
-from scheduler.policies import POLICIES
-from scheduler.registry import ConfigError, Registry
 
-_PLUGINS: dict[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "guard": GUARDS}
-# Each of these waits for the one before it.
-_TIMERS_IN_ORDER = ("beat_s", "suspect_after_s", "unreachable_after_s", "stop_after_s")
-
-
-if TYPE_CHECKING:
-    PoolFields = forms.ModelForm[Pool]
-else:
-    PoolFields = forms.ModelForm
-
-
-class PoolForm(PoolFields):
-    """A pool whose plug-ins exist and take the parameters that are given."""
-
-    class Meta:
-        model = Pool
-        exclude: list[str] = []
-
-    def clean(self) -> dict[str, Any]:
-        """Refuses an unknown plug-in or parameter by name, and timers in the wrong order."""
-        data = super().clean() or {}
-        for kind, registry in _PLUGINS.items():
-            name, params = data.get(kind), data.get(f"{kind}_params")
-            if name is None or params is None:
-                continue
-            if name not in registry.names:
-                self.add_error(kind, f"There is {', '.join(registry.names)}.")
-            elif not isinstance(params, dict):
-                self.add_error(f"{kind}_params", "Write an object, such as {}.")
-            else:
-                self._check_params(kind, name, params)
-        self._check_timers(data)
-        return data
-
-    def _check_params(self, kind: str, name: str, params: dict[str, Any]) -> None:
-        try:
-            _PLUGINS[kind].make(name, params)
-        except ConfigError as error:
-            self.add_error(f"{kind}_params", str(error))
-
-    def _check_timers(self, data: dict[str, Any]) -> None:
-        for earlier, later in pairwise(_TIMERS_IN_ORDER):
-            first, second = data.get(earlier), data.get(later)
-            if first is not None and second is not None and second < first:
-                self.add_error(later, f"It cannot be shorter than {earlier}, which is {first:g}.")
+_JOBS = ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job"]
+_AGENTS = [
+    "beat_s",
+    "suspect_after_s",
+    "unreachable_after_s",
+    "stop_after_s",
+    "fence_margin_s",
+    "claim_timeout_s",
+    "orphan_grace_s",
+]
 
 
 @admin.register(Pool)
@@ -71,48 +35,78 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     """Nodes that are scheduled together."""
 
     form = PoolForm
-    list_display = ["name", "policy", "placement", "guard"]
+    list_display = ["name", "policy", "placement", "guard", "decides_by"]
     search_fields = ["name"]
     ordering = ["name"]
-    fieldsets = [
-        (None, {"fields": ["name"]}),
-        (
-            "Scheduling",
-            {"fields": ["policy", "policy_params", "placement", "placement_params", "guard", "guard_params"]},
-        ),
-        ("Jobs", {"fields": ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job"]}),
-        (
-            "Agents",
-            {
-                "fields": [
-                    "beat_s",
-                    "suspect_after_s",
-                    "unreachable_after_s",
-                    "stop_after_s",
-                    "fence_margin_s",
-                    "claim_timeout_s",
-                    "orphan_grace_s",
-                ]
-            },
-        ),
-    ]
+    actions = ["try_again"]
+
+    @property
+    def conditional_fields(self) -> dict[str, str]:
+        """The parameters of a plug-in are shown while it is the one that is chosen."""
+        return {name: f"{kind} == '{plugin}'" for kind in KINDS for name, plugin in field_names(kind).items()}
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form with a field for each parameter of each plug-in that there is."""
+        return super().get_form(request, obj, change, **{**kwargs, "form": pool_form()})
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """The plug-ins, each kind with the parameters of its plug-ins, and the rest."""
+        kinds = [(kind.capitalize(), {"fields": [kind, *field_names(kind)]}) for kind in KINDS]
+        first = ["name"] if obj is None else ["name", "decides_by"]
+        return [(None, {"fields": first}), *kinds, ("Jobs", {"fields": _JOBS}), ("Agents", {"fields": _AGENTS})]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays."""
-        return [] if obj is None else ["name"]
+        return [] if obj is None else ["name", "decides_by"]
 
     def save_model(self, request: HttpRequest, obj: Pool, form: forms.ModelForm[Pool], change: bool) -> None:
         """Store the pool, and let the next cycle run by what is new."""
         super().save_model(request, obj, form, change)
         wake_pool(obj.pk)
 
+    @admin.display(description="Decides by")
+    def decides_by(self, pool: Pool) -> str:
+        """Its policy, or what it has fallen back to, since when and why."""
+        fallback = fallback_of(pool)
+        if fallback is None:
+            return pool.policy
+        config = fallback["config"]
+        return (
+            f"{config['policy']}, {config['placement']}, {config['guard']} since {fallback['since']}, because its own "
+            f"settings failed in cycle {fallback['cycle']}: {fallback['why']}"
+        )
+
+    @admin.action(description="Try the settings again that it has fallen back from")
+    def try_again(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
+        """Let the next cycle decide by the pool's own settings."""
+        for pool in queryset:
+            if fallback_of(pool) is None:
+                self.message_user(request, f"{pool.name} decides by its settings.")
+                continue
+            with transaction.atomic():
+                forget_fallback(pool, actor=actor(request))
+            self.message_user(request, f"{pool.name}: the next cycle tries its settings again.", messages.WARNING)
+
 
 @admin.register(Cycle)
 class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
     """What the scheduler did."""
 
-    list_display = ["id", "pool", "started_at", "trigger", "waiting", "placed", "held", "refused", "milliseconds"]
-    list_filter = ["pool", "trigger"]
+    list_display = [
+        "id",
+        "pool",
+        "started_at",
+        "trigger",
+        "waiting",
+        "placed",
+        "reserved",
+        "preempted",
+        "held",
+        "refused",
+        "milliseconds",
+        "error",
+    ]
+    list_filter = ["pool", "trigger", ("error", admin.EmptyFieldListFilter)]
     list_select_related = ["pool"]
     ordering = ["-id"]
     list_per_page = 50

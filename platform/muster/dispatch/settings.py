@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
 
 from muster.common.clock import utc_now
-from muster.events.services import mail_operators, record
+from muster.common.errors import FieldError, Invalid
+from muster.dispatch.plugins import KINDS, objections
+from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
 from scheduler.cycle import CycleConfig, config_from_dict, config_to_dict
 
 MOST_PLACES = 256
+SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
 
 
 def config_of(pool: Pool) -> CycleConfig:
@@ -69,6 +73,57 @@ def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cyc
             body=f"Cycle {cycle_id} of pool {pool.name} failed under {failed.policy}: {why}\n\n"
             f"It decides by {to.policy} until its settings are edited. What runs is not touched.",
         )
+
+
+def forget_fallback(pool: Pool, *, actor: str) -> None:
+    """Let the pool decide by its own settings again, in the caller's transaction, though nobody has edited them."""
+    audit(
+        "try_again",
+        actor=actor,
+        object_type="pool",
+        object_id=pool.name,
+        before={"fallback": pool.fallback},
+        after={"fallback": None},
+    )
+    Pool.objects.filter(pk=pool.pk).update(fallback=None)
+    wake_pool(pool.pk)
+
+
+def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Pool:
+    """Let the pool decide by other plug-ins or parameters from the next cycle on; `Invalid` names what is wrong.
+
+    A plug-in that is named without its parameters gets its defaults. What failed before gets another chance, changed or
+    not: an operator who says it again wants it again.
+    """
+    with transaction.atomic():
+        pool = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)
+        before = {name: getattr(pool, name) for name in SETTINGS}
+        after = dict(before)
+        for kind in KINDS:
+            if kind in changes and changes[kind] != before[kind]:
+                after[f"{kind}_params"] = {}
+        after |= changes
+        wrong = [
+            FieldError(field, message)
+            for kind in KINDS
+            for field, message in objections(kind, after[kind], after[f"{kind}_params"])
+        ]
+        if wrong:
+            raise Invalid("; ".join(f"{one.field}: {one.message}" for one in wrong)[:2000], errors=tuple(wrong))
+        edited = [name for name in SETTINGS if after[name] != before[name]]
+        Pool.objects.filter(pk=pool.pk).update(fallback=None, **{name: after[name] for name in edited})
+        if edited:
+            audit(
+                "change",
+                actor=actor,
+                object_type="pool",
+                object_id=pool.name,
+                before={name: before[name] for name in edited},
+                after={name: after[name] for name in edited},
+            )
+        wake_pool(pool.pk)
+    pool.refresh_from_db()
+    return pool
 
 
 def _settings_of(pool: Pool) -> CycleConfig:

@@ -1,0 +1,83 @@
+"""How pools decide, and what they can be told to decide by."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import User
+from muster.api.render.jobs import Json
+from muster.api.shapes import policies as shapes
+from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.common.errors import Forbidden, NotFound
+from muster.dispatch.plugins import KINDS
+from muster.dispatch.settings import SETTINGS, change_settings, fallback_of
+from muster.fleet.models import Pool
+
+_PLURALS = {"policy": "policies", "placement": "placements", "guard": "guards"}
+
+
+class Policies(ApiView):
+    """The plug-ins."""
+
+    @describe("list_policies", tag="cluster", answers={200: shapes.PlugIns})
+    def get(self, request: Request) -> Response:
+        """Every policy, placement and guard with the JSON Schema of its parameters."""
+        return Response(
+            {
+                _PLURALS[kind]: [{"name": name, "params_schema": registry.schema(name)} for name in registry.names]
+                for kind, registry in KINDS.items()
+            }
+        )
+
+
+class OnePoolPolicy(ApiView):
+    """The settings by which one pool decides."""
+
+    @describe("get_pool_policy", tag="cluster", answers={200: shapes.PoolPolicy}, problems=(403, 404))
+    def get(self, request: Request, name: str) -> Response:
+        """The pool's policy, placement and guard with their parameters, and whether it has fallen back. For
+        operators."""
+        _require_operator(caller(request))
+        return Response(_settings(_pool(name)))
+
+    @describe(
+        "change_pool_policy",
+        tag="cluster",
+        answers={200: shapes.PoolPolicy},
+        problems=(403, 404, 413, 415, 422),
+        request=shapes.PoolPolicyChange,
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """Let the pool decide in another way from its next cycle on; what runs goes on. For operators."""
+        user = caller(request)
+        _require_operator(user)
+        pool = _pool(name)
+        changes = body_of(request, shapes.PoolPolicyChange)
+        return Response(_settings(change_settings(pool=pool, changes=changes, actor=user.username)))
+
+
+def _require_operator(user: User) -> None:
+    if not user.is_operator:
+        raise Forbidden("only operators may see and change how a pool decides")
+
+
+def _pool(name: str) -> Pool:
+    pool = Pool.objects.filter(name=name).first()
+    if pool is None:
+        raise NotFound(f"there is no pool {name}")
+    return pool
+
+
+def _settings(pool: Pool) -> Json:
+    fallback = fallback_of(pool)
+    return {
+        **{name: getattr(pool, name) for name in SETTINGS},
+        "fallback": fallback
+        and {
+            **{kind: fallback["config"][kind] for kind in KINDS},
+            "since": fallback["since"],
+            "why": fallback["why"],
+            "cycle": fallback["cycle"],
+        },
+    }

@@ -1,0 +1,180 @@
+"""The form of a pool: a choice of plug-ins, and a field for each parameter, made from the plug-ins' schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from unfold.widgets import (
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+)
+
+from muster.dispatch.plugins import KINDS, objections, parameters
+from muster.fleet.models import Pool
+
+# Each of these waits for the one before it.
+_TIMERS_IN_ORDER = ("beat_s", "suspect_after_s", "unreachable_after_s", "stop_after_s")
+_BLANK: Any = object()
+
+if TYPE_CHECKING:
+    PoolFields = forms.ModelForm[Pool]
+else:
+    PoolFields = forms.ModelForm
+
+
+def field_name(kind: str, plugin: str, parameter: str) -> str:
+    """How the form calls the parameter of a plug-in."""
+    return f"{kind}__{plugin}__{parameter}"
+
+
+def field_names(kind: str) -> dict[str, str]:
+    """The fields of all parameters of a kind, each with the plug-in that it belongs to."""
+    return {
+        field_name(kind, plugin, parameter): plugin
+        for plugin in KINDS[kind].names
+        for parameter in parameters(kind, plugin)
+    }
+
+
+class PoolForm(PoolFields):
+    """A pool whose plug-ins exist and take the parameters that are given; `pool_form` adds the fields of these."""
+
+    class Meta:
+        model = Pool
+        exclude: list[str] = []
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for kind in KINDS:
+            plugin, params = getattr(self.instance, kind), getattr(self.instance, f"{kind}_params")
+            if plugin not in KINDS[kind].names:
+                continue
+            for parameter, rules in parameters(kind, plugin).items():
+                if parameter in params:
+                    self.initial[field_name(kind, plugin, parameter)] = _shown(rules, params[parameter])
+
+    def clean(self) -> dict[str, Any]:
+        """Refuses what a plug-in does not take, at the field of the parameter, and timers in the wrong order."""
+        data = super().clean() or {}
+        for kind in KINDS:
+            if kind in data:
+                self._clean_params(kind, data[kind], data)
+        self._check_timers(data)
+        return data
+
+    @cached_property
+    def changed_data(self) -> list[str]:
+        """The columns that were edited."""
+        names = [name for name in super().changed_data if "__" not in name]
+        stored = Pool.objects.filter(pk=self.instance.pk).first()
+        return names + [
+            f"{kind}_params"
+            for kind in KINDS
+            if stored is None or getattr(stored, f"{kind}_params") != getattr(self.instance, f"{kind}_params")
+        ]
+
+    def _clean_params(self, kind: str, plugin: str, data: Mapping[str, Any]) -> None:
+        """Put together the parameters of the chosen plug-in; what is left at its default is not stored."""
+        params: dict[str, Any] = {}
+        for parameter, rules in parameters(kind, plugin).items():
+            name = field_name(kind, plugin, parameter)
+            if name not in data:
+                continue  # not even a value, which the field itself has said already
+            try:
+                value = _value(rules, data[name])
+            except ValueError as error:
+                self.add_error(name, f"This is not JSON: {error}.")
+                continue
+            if value is not _BLANK and value != rules.get("default", _BLANK):
+                params[parameter] = value
+        for setting, message in objections(kind, plugin, params):
+            name = field_name(kind, plugin, setting.partition(".")[2])
+            self.add_error(name if name in self.fields else kind, message)
+        setattr(self.instance, f"{kind}_params", params)
+
+    def _check_timers(self, data: dict[str, Any]) -> None:
+        for earlier, later in pairwise(_TIMERS_IN_ORDER):
+            first, second = data.get(earlier), data.get(later)
+            if first is not None and second is not None and second < first:
+                self.add_error(later, f"It cannot be shorter than {earlier}, which is {first:g}.")
+
+
+def pool_form() -> type[PoolForm]:
+    """The form with the plug-ins that there are."""
+    fields: dict[str, forms.Field] = {}
+    for kind, registry in KINDS.items():
+        names = [(name, name) for name in registry.names]
+        fields[kind] = forms.ChoiceField(choices=names, widget=UnfoldAdminSelectWidget)
+        for plugin in registry.names:
+            for parameter, rules in parameters(kind, plugin).items():
+                fields[field_name(kind, plugin, parameter)] = parameter_field(parameter, rules)
+    return type("PoolForm", (PoolForm,), fields)
+
+
+def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
+    """The form field of one parameter; leaving it blank means its default, or null where null will do."""
+    kinds = _kinds(rules)
+    common: dict[str, Any] = {
+        "required": False,
+        "label": parameter,
+        "help_text": _help(rules),
+        "initial": _shown(rules, rules.get("default")),
+    }
+    if "enum" in rules or "boolean" in kinds:
+        values = rules.get("enum", [True, False])
+        choices = [(json.dumps(value), _word(value)) for value in values]
+        if "null" in kinds:
+            choices.insert(0, ("", "—"))
+        return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget, **common)
+    limits = {"min_value": rules.get("minimum"), "max_value": rules.get("maximum")}
+    if kinds <= {"integer", "null"}:
+        return forms.IntegerField(widget=UnfoldAdminIntegerFieldWidget, **limits, **common)
+    if kinds <= {"integer", "number", "null"}:
+        return forms.FloatField(widget=UnfoldAdminDecimalFieldWidget(attrs={"step": "any"}), **limits, **common)
+    if kinds <= {"string", "null"}:
+        return forms.CharField(widget=UnfoldAdminTextInputWidget, **common)
+    return forms.CharField(widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}), **common)
+
+
+def _value(rules: Mapping[str, Any], cleaned: Any) -> Any:
+    """What the cleaned field says of the parameter; `_BLANK` where it says nothing. Raises `ValueError` for no JSON."""
+    kinds = _kinds(rules)
+    if cleaned in (None, ""):
+        return None if "null" in kinds else _BLANK
+    if "enum" in rules or "boolean" in kinds or not kinds <= {"integer", "number", "string", "null"}:
+        return json.loads(cleaned)
+    return cleaned
+
+
+def _shown(rules: Mapping[str, Any], value: Any) -> Any:
+    """The value as the field of its parameter shows it."""
+    kinds = _kinds(rules)
+    if value is None:
+        return None
+    if "enum" in rules or "boolean" in kinds or not kinds <= {"integer", "number", "string", "null"}:
+        return json.dumps(value)
+    return value
+
+
+def _kinds(rules: Mapping[str, Any]) -> set[str]:
+    kinds = rules["type"]
+    return {kinds} if isinstance(kinds, str) else set(kinds)
+
+
+def _help(rules: Mapping[str, Any]) -> str:
+    default = f"Default: {_word(rules['default'])}." if "default" in rules else ""
+    return " ".join(part for part in (rules.get("description", ""), default) if part)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,42 @@
+"""The plug-ins that a pool's settings may name, and what is wrong with a choice of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.guard import GUARDS
+from scheduler.placement import PLACEMENTS
+from scheduler.policies import POLICIES
+from scheduler.registry import ConfigError, Registry, check_params
+
+KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "guard": GUARDS}
+
+
+def parameters(kind: str, name: str) -> Mapping[str, Mapping[str, Any]]:
+    """The rules of each parameter of a plug-in, by its name."""
+    properties: Mapping[str, Mapping[str, Any]] = KINDS[kind].schema(name)["properties"]
+    return properties
+
+
+def objections(kind: str, name: object, params: object) -> Iterator[tuple[str, str]]:
+    """What is wrong with a plug-in and its parameters: the setting, with the parameter after a dot, and a sentence."""
+    registry = KINDS[kind]
+    if name not in registry.names:
+        yield kind, f"there is no {kind} {str(name)[:60]!r}; there is {', '.join(registry.names)}"
+        return
+    if not isinstance(params, Mapping):
+        yield f"{kind}_params", "write an object, such as {}"
+        return
+    wrong = False
+    for key, value in params.items():
+        try:
+            check_params(registry.schema(str(name)), {key: value})
+        except ConfigError as error:
+            wrong = True
+            yield f"{kind}_params.{key}", str(error)
+    if not wrong:
+        try:
+            registry.make(str(name), params)
+        except ConfigError as error:
+            yield f"{kind}_params", str(error)

@@ -1,0 +1,106 @@
+"""How pools decide: what there is to choose from, and who may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from muster.accounts.models import User
+from muster.dispatch.settings import config_of, fall_back
+from muster.events.models import AuditEntry
+from scheduler.cycle import CycleConfig
+from scheduler.policies import POLICIES
+from tests.api.asking import fields_of, problem_of, require_described, send
+from tests.api.conftest import World
+
+Api = Callable[[User | None], Client]
+
+
+@pytest.fixture
+def path(world: World) -> str:
+    return f"/api/v1/pools/{world.running.pool.name}/policy"
+
+
+def test_every_plug_in_is_listed_with_the_schema_of_its_parameters(world: World, api: Api) -> None:
+    answer = api(world.owner).get("/api/v1/policies")
+    require_described("GET", "/api/v1/policies", answer)
+    found = {one["name"]: one["params_schema"] for one in answer.json()["policies"]}
+    assert tuple(found) == POLICIES.names
+    assert found["fifo"]["properties"]["skip_blocked"]["default"] is True
+    assert {one["name"] for one in answer.json()["guards"]} >= {"quota"}
+    assert {one["name"] for one in answer.json()["placements"]} >= {"consolidate"}
+
+
+def test_an_operator_lets_a_pool_decide_in_another_way(world: World, api: Api, path: str) -> None:
+    body = {"policy": "fifo", "policy_params": {"skip_blocked": False}, "placement": "spread"}
+    answer = send(api(world.operator), "PUT", path, body)
+    require_described("PUT", path, answer)
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "policy": "fifo",
+        "policy_params": {"skip_blocked": False},
+        "placement": "spread",
+        "placement_params": {},
+        "guard": "quota",
+        "guard_params": {},
+        "fallback": None,
+    }
+    assert api(world.operator).get(path).json() == answer.json()
+    world.running.pool.refresh_from_db()
+    config = config_of(world.running.pool)
+    assert (config.policy_params, config.placement) == ({"skip_blocked": False}, "spread")
+    row = AuditEntry.objects.get(object_type="pool")
+    assert row.before == {"policy_params": {}, "placement": "consolidate"}
+    assert row.after == {"policy_params": {"skip_blocked": False}, "placement": "spread"}
+
+
+def test_a_policy_that_is_named_alone_gets_its_defaults(world: World, api: Api, path: str) -> None:
+    send(api(world.operator), "PUT", path, {"policy": "fifo", "policy_params": {"skip_blocked": False}})
+    answer = send(api(world.operator), "PUT", path, {"policy": "fifo"})
+    assert answer.json()["policy_params"] == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "policy"),
+        ({"policy": "lottery"}, "policy"),
+        ({"policy": "fifo", "policy_params": {"speed": 1}}, "policy_params.speed"),
+        ({"policy": "fifo", "policy_params": {"patience_s": -1}}, "policy_params.patience_s"),
+        ({"policy": "fifo", "policy_params": []}, "policy_params"),
+        ({"policy": "fifo", "guard": "none-such"}, "guard"),
+    ],
+)
+def test_what_a_pool_could_not_decide_by_is_refused_by_name(
+    body: dict[str, Any], field: str, world: World, api: Api, path: str
+) -> None:
+    answer = send(api(world.operator), "PUT", path, body)
+    assert answer.status_code == 422
+    assert fields_of(answer) == [field]
+    world.running.pool.refresh_from_db()
+    assert config_of(world.running.pool) == CycleConfig()
+
+
+def test_nobody_else_may(world: World, api: Api, path: str) -> None:
+    for role in ("owner", "manager"):
+        assert send(api(world.user(role)), "PUT", path, {"policy": "fifo"}).status_code == 403
+        assert api(world.user(role)).get(path).status_code == 403
+    assert "no pool" in problem_of(api(world.operator).get("/api/v1/pools/none/policy"))["detail"]
+
+
+def test_it_tells_that_and_why_a_pool_has_fallen_back_until_its_settings_are_sent_again(
+    world: World, api: Api, path: str
+) -> None:
+    pool = world.running.pool
+    pool.policy = "tiresias"
+    pool.save(update_fields=["policy"])
+    fall_back(pool, failed=config_of(pool), to=CycleConfig(), why="ZeroDivisionError: no share", cycle_id=7)
+    answer = api(world.operator).get(path)
+    require_described("GET", path, answer)
+    assert answer.json()["policy"] == "tiresias"
+    fallback = answer.json()["fallback"]
+    assert (fallback["policy"], fallback["why"], fallback["cycle"]) == ("fifo", "ZeroDivisionError: no share", 7)
+    assert send(api(world.operator), "PUT", path, {"policy": "tiresias"}).json()["fallback"] is None
