@@ -156,6 +156,17 @@ class Shared:
         """Of all GPUs, the share that may be on their way out at a time because of a preemption; 0: none."""
         return 0.0
 
+    def put(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
+        """Whether the job found room; if so, it is the job's."""
+        return scratch.place(job, (demand,))
+
+    def close(self, scratch: Scratch, books: Books) -> None:
+        """What is left to do when all is decided."""
+
+    def differs(self, scratch: Scratch, job: Job) -> bool:
+        """Whether another job of the same demands may find room where this one found none."""
+        return scratch.placement.relaxes
+
     def waiting_key(self, job: Job) -> Key:
         """By priority, then submission."""
         return (-job.priority, job.submitted_at)
@@ -193,6 +204,7 @@ class Shared:
             self._fill(scratch, books, left, klass)
         if self.bound > 0:
             self._preempt(scratch, books, left)
+        self.close(scratch, books)
 
     def _fill(self, scratch: Scratch, books: Books, left: list[_Left], klass: JobClass | None) -> None:
         """Place what finds room, the group that is furthest behind first."""
@@ -221,7 +233,7 @@ class Shared:
             limits = [books.limit(job, demand) for demand in admitted]
             allowed = [demand for demand, limit in zip(admitted, limits, strict=True) if limit is None]
             for demand in allowed:
-                if scratch.place(job, (demand,)):
+                if self.put(scratch, books, job, demand):
                     books.charge(job, wanted(demand), 1)
                     return True
             if allowed and self._reclaim(scratch, books, job, allowed[0]):
@@ -232,7 +244,7 @@ class Shared:
                 continue
             if allowed:
                 left.append((job, allowed))
-                if not scratch.placement.relaxes:
+                if not self.differs(scratch, job):
                     walk.drop()
             elif limits:  # which may be its user's own, so that others of its class have a chance
                 scratch.said[job.id] = next(limit for limit in limits if limit is not None)

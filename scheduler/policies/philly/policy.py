@@ -1,0 +1,261 @@
+"""Philly's scheduler as a preset; docs/policies/philly.md says what it does and what its switches are worth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.lifecycle import HoldReason
+from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.defragment import defragment
+from scheduler.placement.free import Demand
+from scheduler.plan import Denial
+from scheduler.policies.philly.places import ANYWHERE, FEWEST_SERVERS, ONE_RACK, fewest_servers, find
+from scheduler.policies.queues import ratio
+from scheduler.policies.shared import Books, Shared
+from scheduler.scratch import Scratch
+
+
+def _switch(description: str) -> Mapping[str, Any]:
+    return {"type": "boolean", "default": False, "description": description}
+
+
+@dataclass(frozen=True, slots=True)
+class Philly(Shared):
+    """Serves the virtual cluster that uses the least of its quota, and gives up locality after a number of tries.
+
+    Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters (USENIX ATC 2019), §2.3; lessons in §5.
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "preempt_above": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": 1,
+                "default": 0.9,
+                "description": "From which share of GPUs in use on jobs beyond their quota are preempted.",
+            },
+            "tries": {
+                "type": "integer",
+                "minimum": 1,
+                "default": 3,
+                "description": "How often a gang is tried before it may lie further apart.",
+            },
+            "back_off_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 120,
+                "description": "How long a gang waits after a try that found it no place.",
+            },
+            "relax_after_s": {
+                "type": ["number", "null"],
+                "minimum": 1,
+                "default": None,
+                "description": "After how long in the queue it may lie further apart anyway. null: only after tries.",
+            },
+            "long_jobs_wait_for_locality": _switch("Whether jobs that run long are tried four times as often."),
+            "long_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 14400,
+                "description": "From which predicted run time on that is.",
+            },
+            "dedicated_nodes": _switch("Whether a gang on several servers shares them with nobody."),
+            "migrate_to_defragment": _switch("Whether jobs that make checkpoints are moved to make room for a gang."),
+            "restart_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 60,
+                "description": "What such a move costs a job, to choose the cheapest.",
+            },
+            "no_retry_of_hopeless": _switch("Whether failures that would come again end a job. The policy ignores it."),
+        },
+        "additionalProperties": False,
+    }
+
+    preempt_above: float = 0.9
+    tries: int = 3
+    back_off_s: float = 120
+    relax_after_s: float | None = None
+    long_jobs_wait_for_locality: bool = False
+    long_s: float = 14400
+    dedicated_nodes: bool = False
+    migrate_to_defragment: bool = False
+    restart_s: float = 60
+    no_retry_of_hopeless: bool = False
+
+    @property
+    def bound(self) -> float:
+        """See `Shared`; how many are preempted at a time is bounded by the quotas of the takers alone."""
+        return 1.0
+
+    def group_of(self, job: Job) -> int:
+        """See `Shared`: its virtual cluster."""
+        return job.vc_id
+
+    def books(self, view: View, capacity: Capacity) -> _Quotas:
+        """See `Shared`."""
+        return _Quotas(view, capacity, self.preempt_above)
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """The end of its back-off, or when it may lie further apart."""
+        if run is not None:
+            return None
+        moments = [_again_at(job)]
+        if self.relax_after_s is not None:
+            moments += [job.waiting_since + times * self.relax_after_s for times in (1, 2)]
+        return min((moment for moment in moments if moment > now), default=None)
+
+    def stage(self, job: Job, now: float) -> int:
+        """How far apart the job may lie by now, see `places`."""
+        tries = self.tries
+        if self.long_jobs_wait_for_locality and job.expected_s is not None and job.expected_s >= self.long_s:
+            tries *= 4
+        stage = int(_tried(job) // tries)
+        if self.relax_after_s is not None:
+            stage = max(stage, int((now - job.waiting_since) // self.relax_after_s))
+        return min(stage, ONE_RACK if job.locality is not Level.ANY else ANYWHERE)
+
+    def put(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
+        """See `Shared`; unless it backs off, the job is tried at its stage, and a failed try is remembered."""
+        if _again_at(job) > scratch.now:
+            scratch.said[job.id] = _backs_off(job, demand)
+            return False
+        if scratch.full:
+            scratch.too_late.add(job.id)
+            return False
+        scratch.settle()
+        stage, free = self.stage(job, scratch.now), scratch.board.free
+        found = None
+        for avoid in (job.avoid_nodes, ()) if job.avoid_nodes else ((),):  # what it avoids is better than nothing
+            found = found or find(free, demand, stage, avoid, dedicated=self.dedicated_nodes)
+        if found is not None:
+            scratch.take(job, found)
+            return True
+        size = demand.gpus * demand.nodes
+        if size < 2 or free.gpus(demand.gpu_type) < size:
+            return False  # it lacks GPUs, and not only their being together
+        if self.migrate_to_defragment and self._make_room(scratch, job, demand):
+            return True
+        if isinstance(books, _Quotas):
+            books.tried[job.id] = job
+        return False
+
+    def differs(self, scratch: Scratch, job: Job) -> bool:
+        """Others may be tried while one backs off, as long as there are GPUs enough."""
+        kinds = scratch.board.capacity.types if job.gpu_type is None else (job.gpu_type,)
+        return any(scratch.board.free.gpus(kind) >= max(job.gpus_total, 1) for kind in kinds)
+
+    def close(self, scratch: Scratch, books: Books) -> None:
+        """Note the tries that failed."""
+        if not isinstance(books, _Quotas):
+            return
+        for job_id in sorted(books.tried.keys() - scratch.places.keys()):
+            job = books.tried[job_id]
+            again_at = scratch.now + self.back_off_s
+            memo = {"tries": _tried(job) + 1.0, "again_at": again_at, "since": job.waiting_since}
+            scratch.note(job, None, memo)
+            if again_at > scratch.now:
+                scratch.said[job_id] = _backs_off(replace(job, memo=memo), scratch.demands(job)[0])
+
+    def _make_room(self, scratch: Scratch, job: Job, demand: Demand) -> bool:
+        """Whether the job found room once others moved, each of which goes on from its checkpoint."""
+        free, close, stage = scratch.board.free, demand, self.stage(job, scratch.now)
+        if demand.within is Level.ANY and stage < ANYWHERE:
+            close = demand._replace(within=Level.RACK)
+        if demand.split and stage == FEWEST_SERVERS and fewest_servers(free, demand) == 1:
+            close = demand._replace(within=Level.NODE)
+        runs = [run for run in scratch.view.running if scratch.stays(run)]
+        moves = defragment(free, runs, close, scratch.placement, restart_s=lambda _: self.restart_s)
+        if not moves or len(scratch.places) + len(moves) >= scratch.max_places:
+            return False
+        for move in moves:
+            scratch.release(move.run)
+        found = scratch.placement.place(free, close, ())
+        if found is not None:
+            free.take(found)
+            fits = _all_fit(scratch, [move.allocations for move in moves])
+            free.give(found)
+            if fits:
+                scratch.take(job, found)
+                for move in moves:
+                    scratch.take(move.run.job, move.allocations)
+                    scratch.preempt(move.run, move.run.job.id, "it moves so that a gang finds room")
+                return True
+        for move in reversed(moves):
+            scratch.keep(move.run)
+        return False
+
+
+class _Quotas(Books):
+    """Books of quotas, and of the gangs that were tried in vain."""
+
+    def __init__(self, view: View, capacity: Capacity, preempt_above: float) -> None:
+        self.tried: dict[int, Job] = {}
+        self._kinds = capacity.types
+        self._preempt_above = preempt_above
+        super().__init__(view, capacity, lambda job: job.vc_id)
+
+    def key(self, group: int) -> Key:
+        """The part of its quota that the virtual cluster uses."""
+        used = self.used.get(group, Counter[str]())
+        return (ratio({kind: used[kind] for kind in self._kinds}, self._quota(group)),)
+
+    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+        """Whether its virtual cluster stays within its quota with it, and the pool is full enough."""
+        kind = demand.gpu_type
+        if kind is None:
+            return False
+        then = self.used.get(job.vc_id, Counter[str]())[kind] + demand.gpus * demand.nodes
+        all_used = sum(used[each] for used in self.used.values() for each in self._kinds)
+        total = sum(self.total[each] for each in self._kinds)
+        return then <= self._quota(job.vc_id).get(kind, 0) and all_used >= self._preempt_above * total
+
+    def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
+        """GPUs beyond the quota."""
+        kind = demand.gpu_type
+        return 0.0 if kind is None else float(self.used[group][kind] - self._quota(group).get(kind, 0))
+
+    def _quota(self, vc_id: int) -> Mapping[str, int]:
+        vc = self.view.vc_by_id.get(vc_id)
+        return vc.quotas if vc else {}
+
+
+def _all_fit(scratch: Scratch, wanted: Sequence[tuple[AllocationView, ...]]) -> bool:
+    """Whether all of them are free together; leaves what is free as it was."""
+    taken: list[tuple[AllocationView, ...]] = []
+    for allocations in wanted:
+        if not scratch.board.free.can_take(allocations):
+            break
+        scratch.board.free.take(allocations)
+        taken.append(allocations)
+    for allocations in reversed(taken):
+        scratch.board.free.give(allocations)
+    return len(taken) == len(wanted)
+
+
+def _tried(job: Job) -> float:
+    """How often the job was tried in vain in its present wait."""
+    return job.memo.get("tries", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+
+
+def _again_at(job: Job) -> float:
+    return job.memo.get("again_at", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+
+
+def _backs_off(job: Job, demand: Demand) -> Denial:
+    moment = datetime.fromtimestamp(_again_at(job), UTC).isoformat(timespec="seconds")
+    tries, size = int(_tried(job)), demand.gpus * demand.nodes
+    return Denial(
+        HoldReason.FRAGMENTED,
+        f"{size} GPUs were free, but not close enough together, {tries} times; this job is tried again at {moment}",
+        {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": _again_at(job)},
+        (f"{size} GPUs come free close together", "it may lie further apart after more tries"),
+    )
