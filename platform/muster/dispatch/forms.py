@@ -134,7 +134,7 @@ def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
         if "null" in kinds:
             choices.insert(0, ("", "—"))
         return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget, **common)
-    limits = {"min_value": rules.get("minimum"), "max_value": rules.get("maximum")}
+    limits: dict[str, Any] = {"min_value": rules.get("minimum"), "max_value": rules.get("maximum")}
     if kinds <= {"integer", "null"}:
         return forms.IntegerField(widget=UnfoldAdminIntegerFieldWidget, **limits, **common)
     if kinds <= {"integer", "number", "null"}:

@@ -1,0 +1,74 @@
+"""The platform's own jobs as a trace that the simulator reads: docs/simulator-formats.md defines the format."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from muster.fleet.models import Pool
+from muster.jobs.models import Job
+from muster.tenants.models import Quota
+from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.sim.readers.muster import header
+
+ROWS_AT_ONCE = 2000
+
+
+def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -> Iterator[str]:
+    """The lines of the trace: the header, then each job that has ended, by the time of its submission."""
+    yield header(_quotas(pool))
+    jobs: QuerySet[Job] = Job.objects.filter(state__in=sorted(JOB_TERMINAL)).order_by("submitted_at", "pk")
+    if pool is not None:
+        jobs = jobs.filter(pool=pool)
+    if since is not None:
+        jobs = jobs.filter(submitted_at__gte=since)
+    for job in jobs.select_related("tenant", "vc", "owner").defer("spec", "hold", "memo").iterator(ROWS_AT_ONCE):
+        yield json.dumps(_record(job, anonymous))
+
+
+def pseudonym(kind: str, name: str) -> str:
+    """What stands for a name: always the same on this platform, and of no use for finding out the name."""
+    key = f"trace:{settings.SECRET_KEY}".encode()
+    return f"{kind}-{hmac.new(key, f'{kind}:{name}'.encode(), hashlib.sha256).hexdigest()[:12]}"
+
+
+def _record(job: Job, anonymous: bool) -> dict[str, Any]:
+    record = {
+        "submitted_at": job.submitted_at.isoformat(),
+        "name": pseudonym("job", job.name) if anonymous else job.name,
+        "tenant": job.tenant.name,
+        "vc": job.vc.name,
+        "owner": pseudonym("user", job.owner.username) if anonymous else job.owner.username,
+        "gpus": job.gpus_total,
+        "nodes": job.nodes,
+        "gpu_type": job.gpu_type or None,
+        "cpus": job.cpus * job.nodes,
+        "memory_mib": job.memory_mib * job.nodes,
+        "priority": job.priority,
+        "class": job.klass,
+        "preemptible": job.preemptible,
+        "time_limit_s": job.time_limit_s,
+        "run_s": round(job.ran_s, 3) if job.attempt_count else None,
+        "status": job.state,
+        "attempts": job.attempt_count,
+    }
+    if job.started_at is not None:
+        record["waited_s"] = max(0.0, round((job.started_at - job.submitted_at).total_seconds(), 3))
+    return record
+
+
+def _quotas(pool: Pool | None) -> dict[str, dict[str, int]]:
+    """What the virtual clusters may have now, by GPU type."""
+    rows = Quota.objects.all() if pool is None else Quota.objects.filter(vc__pool=pool)
+    found: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for name, gpu_type, gpus in rows.order_by("vc__name", "gpu_type").values_list("vc__name", "gpu_type", "gpus"):
+        found[name][gpu_type] = gpus
+    return dict(found)
