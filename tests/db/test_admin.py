@@ -21,6 +21,8 @@ from muster.dispatch.settings import config_of, fall_back, fallback_of
 from muster.events.models import AuditEntry, Event, Outbox
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.models import Job
+from muster.offers.models import Framework, Offer
+from muster.offers.models import Role as OfferRole
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from scheduler.cycle import CycleConfig
@@ -38,7 +40,16 @@ from tests.factories import (
 
 pytestmark = pytest.mark.django_db
 
-READ_ONLY = ["events_event", "events_auditentry", "dispatch_cycle", "jobs_attempt", "jobs_allocation", "fleet_gpu"]
+READ_ONLY = [
+    "events_event",
+    "events_auditentry",
+    "dispatch_cycle",
+    "jobs_attempt",
+    "jobs_allocation",
+    "fleet_gpu",
+    "offers_framework",
+    "offers_offer",
+]
 
 
 @pytest.fixture
@@ -69,6 +80,11 @@ def one_of_each() -> None:
     Event.objects.create(kind="job.submitted", actor="ada", job_id=job.pk)
     AuditEntry.objects.create(actor="ada", action="create", object_type="node", object_id="n1", after={"a": 1})
     Outbox.objects.create(topic="mail", payload={})
+    role = OfferRole.objects.create(name="research", vc=vc)
+    framework = Framework.objects.create(role=role, user=job.owner)
+    Offer.objects.create(
+        framework=framework, node=node, gpu_ids=[1], cpus=1, memory_mib=1, expires_at=framework.registered_at
+    )
 
 
 def formset(prefix: str, rows: list[dict[str, Any]], *, stored: int = 0) -> dict[str, Any]:
@@ -154,6 +170,18 @@ def test_an_edit_is_audited_with_what_it_was_before(browser: Client) -> None:
     assert (tenant.name, tenant.weight) == ("vision", 3)
     entry = last_audit("tenant")
     assert (entry.action, entry.before, entry.after) == ("change", {"weight": 1}, {"weight": 3})
+
+
+def test_a_role_is_stored_audited_and_keeps_its_name(browser: Client) -> None:
+    data = {"name": "research", "vc": make_vc().pk, "weight": "2", "revocable": "on"}
+    assert browser.post(reverse("admin:offers_role_add"), data).status_code == 302
+    role = OfferRole.objects.get()
+    assert (role.weight, role.revocable, last_audit("role").action) == (2, True, "create")
+    changed = {"name": "other", "weight": "3"}
+    assert browser.post(reverse("admin:offers_role_change", args=[role.pk]), changed).status_code == 302
+    role.refresh_from_db()
+    assert (role.name, role.weight, role.revocable) == ("research", 3, False)
+    assert last_audit("role").before == {"weight": 2, "revocable": True}
 
 
 def test_a_membership_that_is_removed_is_audited(browser: Client) -> None:

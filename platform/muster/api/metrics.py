@@ -16,10 +16,12 @@ from muster.dispatch.models import Cycle
 from muster.events.models import Outbox
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import GpuClaim, Job
-from scheduler.lifecycle import JobState, NodeAdmin
+from muster.offers.models import Role
+from scheduler.lifecycle import JobState, NodeAdmin, OfferState
 
 CYCLE_WINDOW = timedelta(minutes=5)
 _QUANTILES = (0.5, 0.95, 1.0)
+STANDING = Q(frameworks__offers__state=OfferState.STANDING)
 
 
 def exposition() -> bytes:
@@ -34,6 +36,7 @@ class _Platform(Collector):
         yield _jobs()
         yield from _gpus()
         yield _nodes()
+        yield from _offers()
         yield from _cycles()
         yield _outbox()
 
@@ -75,6 +78,23 @@ def _nodes() -> GaugeMetricFamily:
     for pool, health, admin, count in sorted(rows):
         family.add_metric([pool, health, admin], count)
     return family
+
+
+def _offers() -> Iterator[GaugeMetricFamily]:
+    standing = GaugeMetricFamily("muster_offers_standing", "Offers that wait for an answer.", labels=["role"])
+    offered = GaugeMetricFamily("muster_gpus_offered", "GPUs of offers that wait for an answer.", labels=["role"])
+    rows = (
+        Role.objects.values_list("name")
+        .annotate(
+            offers=Count("frameworks__offers", filter=STANDING, distinct=True),
+            gpus=Count("frameworks__offers__gpus", filter=STANDING),
+        )
+        .order_by("name")
+    )
+    for role, offers, gpus in rows:
+        standing.add_metric([role], offers)
+        offered.add_metric([role], gpus)
+    yield from (standing, offered)
 
 
 def _cycles() -> Iterator[GaugeMetricFamily]:

@@ -1,0 +1,48 @@
+"""Frameworks and offers as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.api.render.jobs import Json, moment
+from muster.fleet.models import Gpu
+from muster.offers.models import Framework, Offer
+
+
+def framework(row: Framework) -> Json:
+    """A framework."""
+    return {
+        "id": row.pk,
+        "role": row.role.name,
+        "vc": row.role.vc.name,
+        "pool": row.role.vc.pool.name,
+        "revocable": row.role.revocable,
+        "registered_at": moment(row.registered_at),
+    }
+
+
+def offer_list(offers: Sequence[Offer]) -> list[Json]:
+    """The offers with their GPUs, which take one query for all of them."""
+    gpu_ids = [gpu_id for offer in offers for gpu_id in offer.gpu_ids]
+    gpus = {
+        row["id"]: row for row in Gpu.objects.filter(pk__in=gpu_ids).values("id", "uuid", "index", "type", "memory_mib")
+    }
+    return [
+        {
+            "id": offer.pk,
+            "framework": offer.framework_id,
+            "role": offer.framework.role.name,
+            "node": offer.node.name,
+            "gpus": [
+                {name: gpus[gpu_id][name] for name in ("uuid", "index", "type", "memory_mib")}
+                for gpu_id in offer.gpu_ids
+                if gpu_id in gpus
+            ],
+            "cpus": offer.cpus,
+            "memory_mib": offer.memory_mib,
+            "revocable": offer.framework.role.revocable,
+            "made_at": moment(offer.made_at),
+            "expires_at": moment(offer.expires_at),
+        }
+        for offer in offers
+    ]
