@@ -272,6 +272,7 @@ class Standings:
     def __init__(self, ordering: Ordering, now: float) -> None:
         self._ordering = ordering
         self._order: list[tuple[Key, int]] = []
+        self._order_of_vc: dict[int, list[tuple[Key, int]]] = {}
         self._runs: dict[int, tuple[Running, Key]] = {}
 
     def add(self, run: Running, now: float) -> None:
@@ -280,16 +281,20 @@ class Standings:
         key = self._ordering.standing(run, now)
         self._runs[run.job.id] = (run, key)
         insort(self._order, (key, run.job.id))
+        insort(self._order_of_vc.setdefault(run.job.vc_id, []), (key, run.job.id))
 
     def remove(self, job_id: int) -> None:
         """Forget a job; one that was not there is no error."""
         found = self._runs.pop(job_id, None)
         if found is not None:
-            del self._order[bisect_left(self._order, (found[1], job_id))]
+            run, key = found
+            for order in (self._order, self._order_of_vc[run.job.vc_id]):
+                del order[bisect_left(order, (key, job_id))]
 
-    def from_the_last(self) -> Iterator[Running]:
-        """Those that run, the one with the least right to first."""
-        for _, job_id in reversed(self._order):
+    def from_the_last(self, vc_id: int | None = None) -> Iterator[Running]:
+        """Those that run, in one virtual cluster or in all, the one with the least right to first."""
+        order = self._order if vc_id is None else self._order_of_vc.get(vc_id, [])
+        for _, job_id in reversed(order):
             yield self._runs[job_id][0]
 
 

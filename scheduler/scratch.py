@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -44,6 +44,35 @@ class _Failures:
     def forget(self) -> None:
         """Something has come free."""
         self._smallest.clear()
+
+
+class _Candidates:
+    """Running jobs that may be asked to go, in their order; of thousands, only as many are looked at as are needed."""
+
+    def __init__(self, runs: Iterable[Running]) -> None:
+        self._seen: list[Running] = []
+        self._rest = iter(runs)
+
+    def __iter__(self) -> Iterator[Running]:
+        position = 0
+        while position < len(self._seen) or self._look():
+            yield self._seen[position]
+            position += 1
+
+    def hold(self, gpus: int) -> bool:
+        """Whether there are any, and they hold so many GPUs together."""
+        found = 0
+        for run in self:
+            found += run.gpus
+            if found >= gpus:
+                return True
+        return False
+
+    def _look(self) -> bool:
+        run = next(self._rest, None)
+        if run is not None:
+            self._seen.append(run)
+        return run is not None
 
 
 class Scratch:
@@ -113,6 +142,16 @@ class Scratch:
         """Why the guard does not let the job have this, or None when it does."""
         return self.guard.admit(self.view, self.board.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
 
+    def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
+        """Whether the guard would let the job have one of its demands if these were gone."""
+        gone = list(runs)
+        for run in gone:
+            self.board.count(run.job.vc_id, run.allocations, -1)
+        admitted = any(self.denied(job, demand) is None for demand in self.demands(job))
+        for run in gone:
+            self.board.count(run.job.vc_id, run.allocations, 1)
+        return admitted
+
     # Placing
 
     @property
@@ -140,12 +179,12 @@ class Scratch:
            lacks quota, only those of its own virtual cluster can help.
         2. Of those, the ones that the job does not need after all stay, the last asked first.
         """
-        candidates = list(victims)
-        if not candidates or self.full:
+        if self.full:
             return False
+        candidates = _Candidates(victims)
         for demand in self.demands(job):
             free = self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type]
-            if sum(run.gpus for run in candidates) + free < demand.gpus * demand.nodes:
+            if not candidates.hold(demand.gpus * demand.nodes - free):
                 continue
             if self.board.capacity.infeasible(demand) is None and self._place_instead(job, demand, candidates, detail):
                 return True
@@ -228,7 +267,7 @@ class Scratch:
                 raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
             self.take(job, allocations)
 
-    def _place_instead(self, job: Job, demand: Demand, candidates: Sequence[Running], detail: str) -> bool:
+    def _place_instead(self, job: Job, demand: Demand, candidates: Iterable[Running], detail: str) -> bool:
         gone: list[Running] = []
         if not self._release_until_it_fits(job, demand, candidates, gone):
             for run in reversed(gone):
@@ -242,7 +281,7 @@ class Scratch:
         return True
 
     def _release_until_it_fits(
-        self, job: Job, demand: Demand, candidates: Sequence[Running], gone: list[Running]
+        self, job: Job, demand: Demand, candidates: Iterable[Running], gone: list[Running]
     ) -> bool:
         later = []
         for run in candidates:

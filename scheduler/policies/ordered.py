@@ -10,6 +10,7 @@ from typing import ClassVar
 from scheduler.board import Key
 from scheduler.lifecycle import JobClass
 from scheduler.model import Job, Running, View
+from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER
 from scheduler.scratch import Scratch, not_yet
 
@@ -96,7 +97,7 @@ class Ordered:
             if head is not None:
                 scratch.waits_behind[job.id] = head
                 continue
-            if scratch.place(job, admitted) or self._place_instead(scratch, job, key, second_thoughts):
+            if scratch.place(job, admitted) or self._place_instead(scratch, job, key, admitted, second_thoughts):
                 continue
             if job.id in scratch.too_late:
                 if not scratch.explain:
@@ -112,13 +113,14 @@ class Ordered:
                 else:
                     return
 
-    def _place_instead(self, scratch: Scratch, job: Job, key: Key, second_thoughts: _SecondThoughts) -> bool:
+    def _place_instead(
+        self, scratch: Scratch, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _SecondThoughts
+    ) -> bool:
         """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
-        victims = scratch.reclaimable(job)
-        if self.preemptive:
-            lent = {run.job.id for run in victims}
-            others = (run for run in self.victims(scratch, key, job) if run.job.id not in lent)
-            victims = [*victims, *others]
+        # Quota that is lacking can only come from the own virtual cluster: often nobody there would have to go.
+        if not admitted and not scratch.admitted_without(job, self._all_victims(scratch, job, key, job.vc_id)):
+            return False
+        victims = self._all_victims(scratch, job, key)
         if not victims:
             return False
         placed = scratch.place_instead(job, victims, "its GPUs go to a job that is ahead of it")
@@ -126,9 +128,20 @@ class Ordered:
             second_thoughts.remember()
         return placed
 
-    def victims(self, scratch: Scratch, key: Key, job: Job) -> Iterator[Running]:
-        """Those that run and come after the key, the last one first; the job takes nothing back that it had on loan."""
-        for run in scratch.board.standings(self).from_the_last():
+    def _all_victims(self, scratch: Scratch, job: Job, key: Key, vc_id: int | None = None) -> Sequence[Running]:
+        """Those from whom the job may take, in one virtual cluster or in all, the first to go first."""
+        lent = [run for run in scratch.reclaimable(job) if vc_id in {None, run.job.vc_id}]
+        if not self.preemptive:
+            return lent
+        known = {run.job.id for run in lent}
+        return [*lent, *(run for run in self.victims(scratch, key, job, vc_id) if run.job.id not in known)]
+
+    def victims(self, scratch: Scratch, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
+        """Those that run and come after the key, the last one first, in one virtual cluster or in all.
+
+        The job takes nothing back that it had on loan.
+        """
+        for run in scratch.board.standings(self).from_the_last(vc_id):
             if self.running_key(run, scratch.now) <= key:
                 return
             if scratch.guard.reclaims and scratch.guard.yields(job, run.job):
