@@ -21,14 +21,17 @@ from muster_client.shapes import (
     FINISHED,
     Attempt,
     DryRun,
+    Framework,
     Gpu,
     Job,
     JobEvent,
     JobPage,
     JobSpec,
     JsonObject,
+    Launch,
     Me,
     Node,
+    Offer,
     Token,
     Upload,
     Vc,
@@ -303,6 +306,38 @@ class Client:
     def vcs(self) -> list[Vc]:
         """Return the virtual clusters that the user may submit to."""
         return cast(list[Vc], self._all("/vcs"))
+
+    # Offers
+
+    def register_framework(self, role: str) -> Framework:
+        """Return the user's framework in the role; registering again forgets its filters."""
+        return cast(Framework, self._http.document("POST", "/frameworks", json_body={"role": role}, repeatable=True))
+
+    def frameworks(self) -> list[Framework]:
+        """Return the user's frameworks."""
+        return cast(list[Framework], self._all("/frameworks"))
+
+    def leave(self, framework_id: int) -> None:
+        """Ask for no more offers, and give back those that stand; what was launched goes on."""
+        self._http.request("DELETE", f"/frameworks/{framework_id}")
+
+    def offers(self, *, wait_s: int = 20, after: int = 0) -> list[Offer]:
+        """Return the standing offers, as soon as there is one with an id above `after`, or after `wait_s`."""
+        page = self._http.document("GET", "/offers", params={"wait": wait_s, "after": after})
+        return cast(list[Offer], page["results"])
+
+    def accept_offer(self, offer_id: int, launches: Sequence[Launch], *, filter: str = "5s") -> list[Job]:  # noqa: A002
+        """Return the jobs that were launched, all of them; of what is left nothing is offered again for `filter`.
+
+        An `ApiError` with status 409 says why nothing was launched: the offer has ended, or its node has changed.
+        """
+        body = {"jobs": list(launches), "filter": filter}
+        return cast(list[Job], self._http.document("POST", f"/offers/{offer_id}:accept", json_body=body)["jobs"])
+
+    def decline_offer(self, offer_id: int, *, filter: str = "5s") -> None:  # noqa: A002
+        """Give an offer back, and hear nothing of its node for `filter`."""
+        # Declining twice is declining once, so a lost answer may be asked for again.
+        self._http.request("POST", f"/offers/{offer_id}:decline", json_body={"filter": filter}, repeatable=True)
 
     def _all(self, path: str) -> Sequence[JsonObject]:
         """Return a whole list, following its cursors."""
