@@ -117,24 +117,24 @@ class Ordered:
         self, scratch: Scratch, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _SecondThoughts
     ) -> bool:
         """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
+        if scratch.full or not (self.preemptive or scratch.guard.reclaims):
+            return False
         # Quota that is lacking can only come from the own virtual cluster: often nobody there would have to go.
         if not admitted and not scratch.admitted_without(job, self._all_victims(scratch, job, key, job.vc_id)):
             return False
         victims = self._all_victims(scratch, job, key)
-        if not victims:
-            return False
         placed = scratch.place_instead(job, victims, "its GPUs go to a job that is ahead of it")
         if placed and self.preemptive:
             second_thoughts.remember()
         return placed
 
-    def _all_victims(self, scratch: Scratch, job: Job, key: Key, vc_id: int | None = None) -> Sequence[Running]:
+    def _all_victims(self, scratch: Scratch, job: Job, key: Key, vc_id: int | None = None) -> Iterator[Running]:
         """Those from whom the job may take, in one virtual cluster or in all, the first to go first."""
         lent = [run for run in scratch.reclaimable(job) if vc_id in {None, run.job.vc_id}]
-        if not self.preemptive:
-            return lent
-        known = {run.job.id for run in lent}
-        return [*lent, *(run for run in self.victims(scratch, key, job, vc_id) if run.job.id not in known)]
+        yield from lent
+        if self.preemptive:
+            known = {run.job.id for run in lent}
+            yield from (run for run in self.victims(scratch, key, job, vc_id) if run.job.id not in known)
 
     def victims(self, scratch: Scratch, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
         """Those that run and come after the key, the last one first, in one virtual cluster or in all.
