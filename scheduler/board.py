@@ -60,6 +60,7 @@ class Board:
         self._queue: Queue | None = None
         self._queues: Queues | None = None
         self._standings: Standings | None = None
+        self._standings_at = view.now
         for run in view.running:
             if run.job.klass is JobClass.OPPORTUNISTIC:
                 self._count_as_opportunistic(run)
@@ -87,8 +88,8 @@ class Board:
 
     def standings(self, ordering: Ordering) -> Standings:
         """Those that run and may be preempted, in the order of the policy."""
-        if self._standings is None or ordering.drifts:
-            self._standings = Standings(ordering, self.view.now)
+        if self._standings is None or (ordering.drifts and self._standings_at != self.view.now):
+            self._standings, self._standings_at = Standings(ordering, self.view.now), self.view.now
             for run in self.view.running:
                 if run.job.preemptible and not run.stopping:
                     self._standings.add(run, self.view.now)
