@@ -188,6 +188,7 @@ class _Simulation:
             raise SimulationError(f"at {self.world.now:g}s the plan is unlawful: {violations[0].message}")
         self._apply(plan)
         self.board.due = set()
+        due |= {note.job_id for note in plan.notes}
         for job_id in due - {place.job_id for place in plan.places} - {one.job_id for one in plan.preempts}:
             self._foresee_change(job_id)
         self.clocks.sample(self.busy)
@@ -213,6 +214,7 @@ class _Simulation:
         moving: dict[int, Job] = {}
         over = placed.keys() | set(plan.drops)
         kept = {one.job_id: one for one in self.world.reservations if one.job_id not in over}
+        stopping = {preempt.job_id for preempt in plan.preempts} if self.options.grace_s > 0 else frozenset[int]()
         for preempt in plan.preempts:
             run = self.world.running_by_job[preempt.job_id]
             self.clocks.touch(run.job.vc_id)
@@ -231,7 +233,8 @@ class _Simulation:
             else:
                 self._wait(job)
         for place in plan.places:
-            if any(gpu_id in self.world.holder_of_gpu for gpu_id in _gpus(place.allocations)):
+            held = any(gpu_id in self.world.holder_of_gpu for gpu_id in _gpus(place.allocations))
+            if held or place.job_id in stopping:  # who moves starts when it has let go, however free its new place is
                 kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
                 self.board.waits_no_more(place.job_id)
                 continue
