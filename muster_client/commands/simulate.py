@@ -66,8 +66,12 @@ def simulate_command(
     ] = None,
     read: Annotated[OptionalText, typer.Option(metavar="K=V,…", help="Other options of the format.")] = None,
     peer: Annotated[
-        bool, typer.Option("--peer", help="What the trace's authors assumed in theirs, where nothing else is said.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--peer/--no-peer",
+            help="What the trace's authors assumed in theirs, where nothing else is said; with --format by itself.",
+        ),
+    ] = None,
     round_s: Annotated[
         float | None,
         typer.Option("--round", metavar="S", help="Decide at multiples of this only; 0: whenever something happens."),
@@ -86,6 +90,12 @@ def simulate_command(
     oracle: Annotated[
         str, typer.Option(metavar="NAME", help="What policies are told of run times: perfect or none.")
     ] = "perfect",
+    failures: Annotated[
+        str, typer.Option(metavar="NAME", help="Who fails: none, trace, philly or philly_paper.")
+    ] = "none",
+    retries: Annotated[int, typer.Option(metavar="N", help="How often a job that fails is tried again.")] = 1,
+    retry_hopeless: Annotated[bool, typer.Option(help="Whether also where every attempt must fail.")] = True,
+    retry_after: Annotated[float, typer.Option(metavar="S", help="From a failure to the queue again.")] = 0.0,
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed gives the same figures.")] = 0,
     json_: Annotated[
         OptionalText,
@@ -135,6 +145,10 @@ def simulate_command(
                 spread_penalty=spread_penalty,
                 rack_penalty=rack_penalty,
                 oracle=oracle,
+                failures=failures,
+                retries=retries,
+                retry_hopeless=retry_hopeless,
+                retry_after_s=retry_after,
                 throughputs=throughputs,
                 read=read,
                 start_s=start,

@@ -64,7 +64,11 @@ def parser() -> argparse.ArgumentParser:
     add("--throughputs", type=Path, metavar="FILE|FOLDER", help="Measured speeds, for traces that count steps.")
     add("--read", metavar="K=V,…", help="Other options of the format.")
     add = made.add_argument_group("what is assumed").add_argument
-    add("--peer", action="store_true", help="What the trace's authors assumed in theirs, where nothing else is said.")
+    add(
+        "--peer",
+        action=argparse.BooleanOptionalAction,
+        help="What the trace's authors assumed in theirs, where nothing else is said; with --format by itself.",
+    )
     add("--round", type=float, metavar="S", help="Decide at multiples of this only; 0: whenever something happens.")
     add("--first-round", type=float, metavar="S", help="And not before this.")
     add("--restart", type=float, metavar="S", help="Without progress after each start.")
@@ -74,6 +78,15 @@ def parser() -> argparse.ArgumentParser:
     add("--spread-penalty", type=float, default=0.0, metavar="X", help="Lost speed on several nodes, 0 to 1.")
     add("--rack-penalty", type=float, default=0.0, metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
     add("--oracle", default="perfect", metavar="NAME", help="What policies are told of run times: perfect or none.")
+    add("--failures", default="none", metavar="NAME", help="Who fails: none, trace, philly or philly_paper.")
+    add("--retries", type=int, default=1, metavar="N", help="How often a job that fails is tried again.")
+    add(
+        "--retry-hopeless",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="Whether also where every attempt must fail.",
+    )
+    add("--retry-after", type=float, default=0.0, metavar="S", help="From a failure to the queue again.")
     add("--seed", type=int, default=0, metavar="N", help="The same seed gives the same figures.")
     add = made.add_argument_group("where the figures go").add_argument
     add("--json", nargs="?", const=STDOUT, metavar="OUT", help="All figures as JSON; without OUT instead of the table.")
@@ -124,6 +137,10 @@ def _request(given: argparse.Namespace) -> Request:
         spread_penalty=given.spread_penalty,
         rack_penalty=given.rack_penalty,
         oracle=given.oracle,
+        failures=given.failures,
+        retries=given.retries,
+        retry_hopeless=given.retry_hopeless,
+        retry_after_s=given.retry_after,
         throughputs=given.throughputs,
         read=given.read,
         start_s=given.start,

@@ -27,6 +27,7 @@ from scheduler.placement.free import Demand, Free
 from scheduler.plan import RESERVATION_S, Plan
 from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
+from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import JobRecord, Result
 from scheduler.sim.trace import Trace, TraceError, TraceJob
@@ -36,7 +37,7 @@ from scheduler.sim.world import World
 Progress = Callable[[int, int, float], None]  # jobs that ended, jobs in all, seconds simulated
 
 # What happens at one moment happens in this order: GPUs come free before anybody new asks for them.
-_END, _RELEASE, _ARRIVE, _WAKE = range(4)
+_END, _RELEASE, _ARRIVE, _RETRY, _WAKE = range(5)
 
 
 class SimulationError(RuntimeError):
@@ -58,12 +59,13 @@ class _Doing:
     gpu_type: str = ""
     layout: Layout = ()
     speed: float = 1.0
-    useful_gpu_s: float = 0.0  # computing, but for what was lost
+    useful_gpu_s: float = 0.0  # computing in this attempt, but for what was lost
 
 
 class _Simulation:
     def __init__(self, trace: Trace, cluster: ClusterSpec, options: Options) -> None:
-        self.trace, self.options = trace, options
+        self.trace = trace = attempted(trace, options.failures, options.seed)
+        self.options = options
         self.parts = compose(options.config)
         self.world = World(cluster, _quotas(trace, cluster, options), options.seed)
         self.board = Board(self.world)
@@ -79,6 +81,7 @@ class _Simulation:
         self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
         self.elastic: set[int] = set()  # ids of the jobs of any size that run
         self.held_back: dict[int, tuple[AllocationView, ...]] = {}
+        self.resting: dict[int, Job] = {}  # failed, and not yet in the queue again
         self.attempts = 0
         self.changed = False
         self.busy = 0
@@ -116,7 +119,7 @@ class _Simulation:
 
     def _until(self, moment: float) -> None:
         """Let happen what happens until then, that moment included."""
-        world, happenings = self.world, (self._end, self._release, self._arrive, self._wake)
+        world, happenings = self.world, (self._end, self._release, self._arrive, self._retry, self._wake)
         while self.events and self.events[0][0] <= moment:
             at, what, job_id, version = heapq.heappop(self.events)
             world.now = max(world.now, at)
@@ -151,7 +154,10 @@ class _Simulation:
         self.board.free.give(run.allocations)
         self.board.count(run.job.vc_id, run.allocations, -1)
         self.clocks.touch(run.job.vc_id)
+        self.changed = True
         record, now = self.records[job_id], self.world.now
+        if self._failed(run):
+            return
         record.ended_s = now
         self.clocks.active(-1)
         stayed_s = now - record.submitted_s
@@ -159,7 +165,30 @@ class _Simulation:
         record.contention = total / stayed_s if stayed_s > 0 else 1.0
         del self.doing[job_id]
         self.ended += 1
-        self.changed = True
+
+    def _failed(self, run: Running) -> bool:
+        """Whether the attempt failed and there will be another one, in which the job begins anew."""
+        traced, record, doing = self.jobs[run.job.id], self.records[run.job.id], self.doing[run.job.id]
+        if not traced.failure or self.options.failures is Failures.NONE:
+            return False
+        hopeless = traced.failure == FailureClass.HOPELESS
+        if not hopeless and record.attempts > 1:
+            record.outcome = SUCCEEDED
+            return False
+        record.failed_gpu_s += doing.useful_gpu_s
+        doing.done = doing.useful_gpu_s = 0.0
+        record.outcome = FAILED
+        if record.attempts > self.options.retries or (hopeless and not self.options.retries_hopeless):
+            return False
+        record.attempts += 1
+        self.resting[run.job.id] = self._requeued(run)
+        at = self.world.now + self.options.retry_after_s
+        heapq.heappush(self.events, (at, _RETRY, run.job.id, doing.version))
+        return True
+
+    def _retry(self, job_id: int, _version: int) -> None:
+        """A job that failed has rested, and waits for its next attempt."""
+        self._wait(replace(self.resting.pop(job_id), requeued_at=self.world.now))
 
     def _release(self, job_id: int, version: int) -> None:
         """A preempted job has saved its state, and its GPUs are free for whom they are kept."""
@@ -301,7 +330,7 @@ class _Simulation:
         self.busy -= gpus
         record.run_s += held_s
         record.service_gpu_s += gpus * held_s
-        record.overhead_gpu_s = record.service_gpu_s - self.doing[job_id].useful_gpu_s
+        record.overhead_gpu_s = record.service_gpu_s - record.failed_gpu_s - self.doing[job_id].useful_gpu_s
         self.result.busy_gpu_s += gpus * held_s
         for neighbour in self._settle_in(run, -1):
             self._foresee_end(self.world.running_by_job[neighbour])

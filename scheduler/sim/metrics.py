@@ -11,6 +11,7 @@ from math import fsum
 
 import numpy as np
 
+from scheduler.sim.failures import CANCELLED, FAILED
 from scheduler.sim.result import JobRecord, Result
 
 INFEASIBLE = "infeasible"  # the outcome of a job that the cluster could never run; it counts nowhere
@@ -51,8 +52,8 @@ class Queueing:
 class Summary:
     """The figures of one run; None where no job ended that would have one.
 
-    Those about completion, fairness and queueing are over the jobs that ended; preemptions, moves and lost GPU-hours
-    are over all.
+    Those about completion, fairness and queueing are over the jobs that ended; preemptions, moves, failures and
+    GPU-hours are over all.
     """
 
     policy: str
@@ -73,6 +74,10 @@ class Summary:
     by_size: tuple[Queueing, ...]
     gpu_hours: float
     lost_gpu_hours: float
+    failed_gpu_hours: float  # none of which is lost as well
+    failed: int
+    cancelled: int
+    retries: int
     preemptions: int
     moves: int
     decisions: int
@@ -109,6 +114,10 @@ def summarize(result: Result) -> Summary:
         ),
         gpu_hours=fsum(record.service_gpu_s for record in feasible) / 3600.0,
         lost_gpu_hours=fsum(record.overhead_gpu_s for record in feasible) / 3600.0,
+        failed_gpu_hours=fsum(record.failed_gpu_s for record in feasible) / 3600.0,
+        failed=sum(record.outcome == FAILED for record in feasible),
+        cancelled=sum(record.outcome == CANCELLED for record in feasible),
+        retries=sum(record.attempts - 1 for record in feasible),
         preemptions=sum(record.preemptions for record in feasible),
         moves=sum(record.moves for record in feasible),
         decisions=result.decisions,

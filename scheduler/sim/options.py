@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.cycle import CycleConfig
+from scheduler.sim.failures import Failures
 from scheduler.sim.readers import Peer
 
 
@@ -40,6 +41,10 @@ class Options:
     spread_penalty: float = 0.0  # lost speed of a job that lies on more than one node, 0 to 1
     rack_penalty: float = 0.0  # lost speed, on top, of a job that lies in more than one rack, 0 to 1
     oracle: Oracle = Oracle.PERFECT
+    failures: Failures = Failures.NONE  # who says which jobs fail, or are cancelled
+    retries: int = 1  # of a job that fails, each from the beginning
+    retry_hopeless: bool = True  # also where every attempt must fail
+    retry_after_s: float = 0.0  # between a failure and the next attempt's place in the queue
     seed: int = 0
     skip_infeasible: bool = False  # leave out what the cluster could never run, instead of refusing the trace
     audit_every: int = 1_000  # events between two full checks of the world
@@ -55,6 +60,11 @@ class Options:
             first_round_s=peer.first_round_s,
             restart_s=peer.restart_s,
         )
+
+    @property
+    def retries_hopeless(self) -> bool:
+        """Whether jobs are tried again that must fail: unless the run, or a parameter of its policy, refuses it."""
+        return self.retry_hopeless and not self.policy_params.get("no_retry_of_hopeless", False)
 
     @property
     def config(self) -> CycleConfig:

@@ -21,6 +21,7 @@ from scheduler.policies import POLICIES
 from scheduler.registry import ConfigError, Registry
 from scheduler.sim.applications import ApplicationError
 from scheduler.sim.cluster import ClusterError, ClusterSpec, load_cluster
+from scheduler.sim.failures import Failures
 from scheduler.sim.generators import generate, generators
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.readers import Peer, ReadOptions, detect, formats, read_trace
@@ -48,7 +49,7 @@ class Request:
     cluster: str | None = None
     placement: str | None = None
     guard: str = "quota"
-    peer: bool = False
+    peer: bool | None = None  # None: where the format is named, and its traces have authors with a simulator
     round_s: float | None = None
     first_round_s: float | None = None
     restart_s: float | None = None
@@ -58,6 +59,10 @@ class Request:
     spread_penalty: float = 0.0
     rack_penalty: float = 0.0
     oracle: str = Oracle.PERFECT.value
+    failures: str = Failures.NONE.value
+    retries: int = 1
+    retry_hopeless: bool = True
+    retry_after_s: float = 0.0
     throughputs: Path | None = None
     read: str | None = None
     start_s: float = 0.0
@@ -175,6 +180,10 @@ def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
         "spread_penalty": request.spread_penalty,
         "rack_penalty": request.rack_penalty,
         "oracle": Oracle(request.oracle),
+        "failures": Failures(request.failures),
+        "retries": request.retries,
+        "retry_hopeless": request.retry_hopeless,
+        "retry_after_s": request.retry_after_s,
         "seed": request.seed,
         "skip_infeasible": request.skip_bad,
     }
@@ -212,6 +221,8 @@ def _check_name(option: str, kind: str, name: str, names: Iterable[str]) -> None
 def _peer(request: Request) -> Peer | None:
     if request.format is not None:
         _check_name("--format", "format", request.format, formats())
+    if request.peer is None:
+        return formats()[request.format].peer if request.format is not None and request.trace is not None else None
     if not request.peer:
         return None
     if request.trace is None:
@@ -288,6 +299,7 @@ def _check_numbers(request: Request) -> None:
     times = {
         "--round": request.round_s, "--first-round": request.first_round_s, "--restart": request.restart_s,
         "--first-start": request.first_start_s, "--grace": request.grace_s, "--start": request.start_s,
+        "--retry-after": request.retry_after_s,
     }  # fmt: skip
     for option, value in times.items():
         if value is not None and not 0 <= value < math.inf:
@@ -307,7 +319,10 @@ def _check_numbers(request: Request) -> None:
         raise RequestError(f"--limit: must be at least 1, not {request.limit}")
     if request.seed < 0:
         raise RequestError(f"--seed: must be at least 0, not {request.seed}")
+    if request.retries < 0:
+        raise RequestError(f"--retries: must be at least 0, not {request.retries}")
     _check_name("--oracle", "oracle", request.oracle, [each.value for each in Oracle])
+    _check_name("--failures", "kind of failures", request.failures, [each.value for each in Failures])
 
 
 def _left_out(trace: Trace) -> Iterable[str]:

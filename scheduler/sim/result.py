@@ -21,10 +21,12 @@ class JobRecord:
     run_s: float = 0.0  # with GPUs, restarts and lost work included
     service_gpu_s: float = 0.0
     overhead_gpu_s: float = 0.0  # of which restarting or redoing
+    failed_gpu_s: float = 0.0  # of which computing in attempts that failed; none of it is overhead as well
     fair_share_delay_s: float = 0.0
     fragmentation_delay_s: float = 0.0
     preemptions: int = 0
     moves: int = 0
+    attempts: int = 1  # one more with each retry after a failure
     contention: float = 1.0  # time-average of the number of jobs in the cluster while this one was there
     outcome: str = "succeeded"
 

@@ -39,6 +39,8 @@ class TraceJob:
     gpu_memory_mib: int | None = None  # of each of its GPUs
     gpu_share: float = 1.0  # the part of each of its GPUs that it asks for, above 0 and up to 1
     status: str = ""  # what the trace says of its end: succeeded, failed, cancelled, or nothing
+    attempts: int = 1  # so many of them together had the time of its work, in the cluster that the trace was taken from
+    failure: str = ""  # of a job that fails: its `FailureClass`
     mode: str = ""  # how its batch size changes by itself: static, accordion, gns, or nothing
     deadline_s: float | None = None  # after the submission; what a deadline policy aims at
     waited_s: float | None = None  # from submission to start in the cluster that the trace was taken from

@@ -1,9 +1,8 @@
 """Microsoft's Philly trace as published: a JSON array of jobs with their attempts, `cluster_job_log`.
 
 Source: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019,
-and philly-traces. A job's GPUs are the most that any of its attempts held, its run time is the sum of its attempts;
-retries are not told apart. A job without any attempt that started and ended is left out. Times are the cluster's local
-ones.
+and philly-traces. A job's GPUs are the most that any of its attempts held, its run time is the sum of its attempts. A
+job without any attempt that started and ended is left out. Times are the cluster's local ones.
 """
 
 from __future__ import annotations
@@ -69,6 +68,7 @@ def _draft(job: dict[str, Any]) -> Draft:
         "vc": intern(job["vc"]),
         "owner": intern(job["user"]),
         "status": status,
+        "attempts": len(runs),
         "waited_s": waited_s,
     }
 

@@ -60,6 +60,7 @@ class Draft(TypedDict, total=False):
     model: str
     gpu_share: float
     status: str
+    attempts: int
     mode: str
     deadline_s: float | None
     waited_s: float | None

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from scheduler.sim.failures import FAILED, STATISTICS, Ending, Failures
 from scheduler.sim.generators.draws import ARRIVALS, arrivals_s, picks, powers_of_two
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
@@ -30,26 +30,9 @@ MEAN_GPUS, MOST_GPUS = 1.93, 128
 JOBS_PER_DAY = 96_260 / 75
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """One way to end: its part of the jobs, and of the GPU time."""
-
-    status: str
-    jobs: float
-    gpu_time: float
-
-
 WINDOWS: Mapping[str, tuple[Ending, ...]] = {
-    "trace": (
-        Ending("succeeded", 0.604, 0.321),
-        Ending("cancelled", 0.090, 0.294),
-        Ending("failed", 0.305, 0.386),
-    ),
-    "paper": (
-        Ending("succeeded", 0.693, 0.445),
-        Ending("cancelled", 0.135, 0.377),
-        Ending("failed", 0.172, 0.178),
-    ),
+    "trace": STATISTICS[Failures.PHILLY].endings,
+    "paper": STATISTICS[Failures.PHILLY_PAPER].endings,
 }
 
 
@@ -103,7 +86,8 @@ class Philly:
                 gpus=sizes[number],
                 work=FixedWork(math.exp(self._mus[endings[number]] + self._sigma * float(normal[number]))),
                 vc=f"vc-{int(vcs[number]) + 1}",
-                status=self._endings[endings[number]].status,
+                status=(status := self._endings[endings[number]].status),
+                attempts=STATISTICS[Failures.PHILLY].attempts if status == FAILED else 1,
             )
             for number in range(self._count)
         )
