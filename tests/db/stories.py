@@ -259,6 +259,10 @@ _NEVER = {
         JOIN jobs_allocation held ON held.id = claim.allocation_id
         JOIN jobs_attempt attempt ON attempt.id = held.attempt_id
         WHERE attempt.job_id <> kept.reservation_id AND reservation.until > clock_timestamp()""",
+    "a GPU of a standing offer is held, or one of an ended offer is kept": """
+        SELECT kept.gpu_id, offer.state FROM offers_offeredgpu kept JOIN offers_offer offer ON offer.id = kept.offer_id
+        WHERE offer.state <> 'standing' OR (offer.expires_at > clock_timestamp() AND EXISTS (
+        SELECT FROM jobs_gpuclaim claim WHERE claim.gpu_id = kept.gpu_id AND claim.released_at IS NULL))""",
     "something is kept for a job that has it, or has ended": """
         SELECT job.id, job.state FROM jobs_reservation reservation JOIN jobs_job job ON job.id = reservation.job_id
         WHERE job.state NOT IN ('queued', 'active') OR (job.state = 'active' AND NOT EXISTS (
