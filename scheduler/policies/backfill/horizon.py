@@ -142,8 +142,12 @@ class Horizon:
                 continue
             if not self._admits(job, demand.gpu_type, start, end):
                 continue
-            lent = self._lend(start, end)
             allocations = placement.place(free, demand, job.avoid_nodes)
+            if allocations is None:
+                continue  # nor beside what is promised, which takes longer to find out
+            lent = self._lend(start, end)
+            if lent:
+                allocations = placement.place(free, demand, job.avoid_nodes)
             for shares in reversed(lent):
                 free.give(shares)
             if allocations is not None:
