@@ -41,6 +41,14 @@ class JobClass(StrEnum):
     OPPORTUNISTIC = "opportunistic"
 
 
+class Level(StrEnum):
+    """How close together the GPUs of one job must lie."""
+
+    NODE = "node"
+    RACK = "rack"
+    ANY = "any"
+
+
 class AttemptState(StrEnum):
     """One try at running a job: a gang of allocations that live and end together."""
 

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol
 
+from scheduler import lifecycle
 from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, JobClass
 
-
-class Level(StrEnum):
-    """How close together the GPUs of one job must lie."""
-
-    NODE = "node"
-    RACK = "rack"
-    ANY = "any"
+Level = lifecycle.Level  # decisions know it as a part of the model, and specs as a word of the job's
 
 
 @dataclass(frozen=True, slots=True)

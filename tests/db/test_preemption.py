@@ -12,6 +12,7 @@ from muster.agents.desired import desired_set
 from muster.common.errors import Invalid
 from muster.dispatch.apply import Applied, apply_unit
 from muster.dispatch.models import Cycle
+from muster.dispatch.reservations import keep_for
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.dispatch.units import Unit, units_of
@@ -19,7 +20,6 @@ from muster.events.models import Event
 from muster.fleet.services import cordon_node
 from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, Reservation, ReservedGpu
-from muster.jobs.reservations import keep_for
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.cycle import compose, decide
 from scheduler.lifecycle import Reason

@@ -15,14 +15,14 @@ from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolatio
 from psycopg2.extras import NumericRange
 
 from muster.common.clock import database_now
+from muster.dispatch.reservations import keep_for
 from muster.dispatch.snapshot import locked_snapshot
 from muster.dispatch.units import Unit, units_of
 from muster.events.services import record, recorded_together, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, Job
-from muster.jobs.reservations import forget_reservations, keep_for
-from muster.jobs.transitions import move_job
+from muster.jobs.transitions import forget_reservations, move_job
 from muster.tenants.models import VirtualCluster
 from scheduler import model
 from scheduler.cycle import CycleConfig, compose

@@ -20,12 +20,12 @@ from muster.dispatch.apply import Applied, Refusal, apply_plan
 from muster.dispatch.holds import reserved_holds, write_holds
 from muster.dispatch.hooks import end_cycle
 from muster.dispatch.models import Cycle
+from muster.dispatch.reservations import forget_what_is_over
 from muster.dispatch.settings import config_of, fall_back, plainer
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from muster.jobs.reservations import forget_what_is_over
 from scheduler.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
 from scheduler.law import Violation, check
 from scheduler.lifecycle import JobState

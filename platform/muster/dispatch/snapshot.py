@@ -17,9 +17,9 @@ from django.db.models import Q
 
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
+from muster.dispatch.reservations import reservations_of
 from muster.fleet.models import Gpu, Node, Pool
 from muster.jobs.models import Job
-from muster.jobs.reservations import reservations_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
 from scheduler.lifecycle import (

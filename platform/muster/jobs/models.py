@@ -23,11 +23,11 @@ from scheduler.lifecycle import (
     HoldReason,
     JobClass,
     JobState,
+    Level,
     Observed,
     Reason,
     Stage,
 )
-from scheduler.model import Level
 
 SLOTS_PER_GPU = 64
 

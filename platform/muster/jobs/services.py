@@ -15,13 +15,11 @@ from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
-from muster.jobs.reservations import forget_reservations
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
-from muster.jobs.transitions import move_job
+from muster.jobs.transitions import forget_reservations, move_job
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
-from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
-from scheduler.model import Level
+from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason
 
 MOST_IN_A_BATCH = 1000
 EDITABLE = ("name", "priority", "time", "tags")

@@ -12,8 +12,7 @@ from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
-from scheduler.lifecycle import JobClass
-from scheduler.model import Level
+from scheduler.lifecycle import JobClass, Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(

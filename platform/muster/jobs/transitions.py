@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.common.models import DatabaseNow
 from muster.events.services import record
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, Reservation
 from scheduler.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
@@ -85,6 +85,11 @@ def move_allocation(allocation: Allocation, target: AllocationState, **fields: A
     if target is AllocationState.RELEASED:
         free_claims([allocation.pk])
     return True
+
+
+def forget_reservations(job_ids: Iterable[int]) -> None:
+    """Keep no GPUs for these jobs any longer."""
+    Reservation.objects.filter(pk__in=job_ids).delete()
 
 
 def free_claims(allocation_ids: Iterable[int]) -> None:

@@ -3,7 +3,6 @@
 import django.db.models.deletion
 import muster.common.models
 import scheduler.lifecycle
-import scheduler.model
 from django.conf import settings
 from django.db import migrations, models
 
@@ -46,7 +45,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='job',
             name='locality',
-            field=models.CharField(choices=[('node', 'node'), ('rack', 'rack'), ('any', 'any')], default=scheduler.model.Level['ANY'], max_length=4),
+            field=models.CharField(choices=[('node', 'node'), ('rack', 'rack'), ('any', 'any')], default=scheduler.lifecycle.Level['ANY'], max_length=4),
         ),
         migrations.AddField(
             model_name='job',

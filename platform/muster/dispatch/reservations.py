@@ -11,6 +11,7 @@ from django.db.models import Q
 from muster.common.models import DatabaseNow
 from muster.fleet.models import Pool
 from muster.jobs.models import Reservation, ReservedGpu
+from muster.jobs.transitions import forget_reservations
 from scheduler import model
 from scheduler.lifecycle import JOB_TERMINAL, Desired
 
@@ -27,11 +28,6 @@ def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s:
     )
     gpu_ids = sorted(gpu_id for share in shares for gpu_id in share.gpu_ids)
     ReservedGpu.objects.bulk_create([ReservedGpu(gpu_id=gpu_id, reservation=row) for gpu_id in gpu_ids])
-
-
-def forget_reservations(job_ids: Iterable[int]) -> None:
-    """Keep nothing for these jobs any longer."""
-    Reservation.objects.filter(pk__in=job_ids).delete()
 
 
 def forget_what_is_over(pool: Pool) -> None:
