@@ -123,9 +123,7 @@ PARAMS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
 def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
     return CycleConfig(
         policy=policy,
-        policy_params=draw(st.just({}) | st.fixed_dictionaries({}, optional=PARAMS.get(policy, {})))
-        if policy != "tiresias" or draw(st.booleans())
-        else draw(st.fixed_dictionaries(PARAMS[policy])),
+        policy_params=draw(st.just({}) | st.fixed_dictionaries(PARAMS.get(policy, {}))),
         placement=draw(st.sampled_from(PLACEMENTS.names)),
         max_places=draw(st.sampled_from([1, 3, 256])),
     )
