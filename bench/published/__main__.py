@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bench.published import philly, pollux
 from bench.published.data import NoData, data_folder
-from bench.published.page import Section, page
+from bench.published.page import Lessons, Section, page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies" / "figures.md"
 
@@ -40,17 +40,28 @@ def main(argv: Sequence[str]) -> int:
             for what in product(pollux.POLICIES, pollux.LOADS, pollux.WORKLOADS)
         ]
         longer = [pool.submit(philly.run, folder, study) for study in studies]
+        taught = {
+            (cluster, title): pool.submit(philly.run, folder, philly.lesson(cluster, title))
+            for cluster, title in product(philly.CLUSTERS, philly.LESSONS)
+        }
         with console.status("Pollux's workloads …"):
             comparisons = [run.result() for run in runs]
         summaries = {}
         for study, run in zip(studies, longer, strict=True):
             with console.status(f"{study.trace}, {study.cluster}, {study.policy} …"):
                 summaries[study.trace, study.cluster, study.policy] = run.result()
+        found = {}
+        for (cluster, title), run in taught.items():
+            with console.status(f"Philly's lessons, {cluster}, {title} …"):
+                found[cluster, title] = run.result()
     sections = [
         Section(trace, cluster, [summaries[trace, cluster, policy] for policy in philly.POLICIES])
         for trace, cluster in product(philly.TRACES, philly.CLUSTERS)
     ]
-    options.out.write_text(page(comparisons, sections, philly.RESTART_S))
+    lessons = [
+        Lessons(cluster, {title: found[cluster, title] for title in philly.LESSONS}) for cluster in philly.CLUSTERS
+    ]
+    options.out.write_text(page(comparisons, sections, lessons))
     console.print(f"Written: {options.out}", highlight=False)
     return 0
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from string import Template
 
+from bench.published import philly as studies
 from bench.published.pollux import LOADS, POLICIES, Comparison
 from scheduler.sim.metrics import Summary
 
@@ -23,13 +24,27 @@ class Section:
     summaries: Sequence[Summary]
 
 
-def page(comparisons: Sequence[Comparison], philly: Iterable[Section], restart_s: float) -> str:
-    """The whole page; each start after a preemption cost the jobs of Philly's trace `restart_s` seconds."""
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """What each lesson came to on one cluster, by its title; the first is without any."""
+
+    cluster: str
+    summaries: Mapping[str, Summary]
+
+
+def page(comparisons: Sequence[Comparison], philly: Iterable[Section], lessons: Iterable[Lessons]) -> str:
+    """The whole page."""
     return Template(TEMPLATE.read_text()).substitute(
         pollux_means=_pollux_means(comparisons),
         pollux_worst=_pollux_worst(comparisons),
         philly="\n".join(_policies(section) for section in philly),
-        restart_s=f"{restart_s:g}",
+        lessons="\n".join(_lessons(one) for one in lessons),
+        restart_s=f"{studies.RESTART_S:g}",
+        retry_after_s=f"{studies.RETRY_AFTER_S:g}",
+        spread=f"{studies.SPREAD_PENALTY:.1%}",
+        rack=f"{studies.RACK_PENALTY:.0%}",
+        interference=f"{studies.INTERFERENCE:.1%}",
+        per_rack=studies.SERVERS_PER_RACK,
     )
 
 
@@ -75,6 +90,30 @@ def _policies(section: Section) -> str:
         for one in section.summaries
     ]
     return "\n".join([*lines, ""])
+
+
+def _lessons(lessons: Lessons) -> str:
+    first = next(iter(lessons.summaries.values()))
+    lines = [
+        f"### {first.jobs:,} jobs, {lessons.cluster}",
+        "",
+        "| lesson | JCT mean | p50 | p99 | fair-share delay | fragmentation delay | GPU-hours used | failed | lost "
+        "| use | preemptions | moves | run, s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {title} | {_hours(one.jct_mean_s)} ({_beside(one.jct_mean_s, first.jct_mean_s)}) | {_hours(one.jct_p50_s)} "
+        f"| {_hours(one.jct_p99_s)} | {_minutes(one.queueing.fair_share_delay_mean_s)} "
+        f"| {_minutes(one.queueing.fragmentation_delay_mean_s)} | {one.gpu_hours:,.0f} | {one.failed_gpu_hours:,.0f} "
+        f"| {one.lost_gpu_hours:,.0f} | {one.utilization or 0:.1%} | {one.preemptions:,} | {one.moves:,} "
+        f"| {one.wall_s:.0f} |"
+        for title, one in lessons.summaries.items()
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _beside(value: float | None, reference: float | None) -> str:
+    return f"{value / reference - 1:+.1%}" if value is not None and reference else "-"
 
 
 def _hours(seconds: float | None) -> str:

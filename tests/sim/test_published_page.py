@@ -1,0 +1,50 @@
+"""The page of figures has every study with its figures, and names what was assumed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bench.published import philly
+from bench.published.page import Lessons, Section, page
+from bench.published.pollux import Comparison
+from scheduler.policies import POLICIES
+from scheduler.sim.metrics import Summary, summarize
+from tests.sim.records import record, result
+
+COMPARISON = Comparison("tiresias", "1.0", 6, {"job1": 100.0}, {"job1": 100.0}, 1.5)
+
+
+def summary(hours: float, **fields: float) -> Summary:
+    return replace(summarize(result([record(took=hours * 3600)])), **fields)
+
+
+def text(**titles: Summary) -> str:
+    return page([COMPARISON], [Section("story", "4 GPUs", [summary(1.0)])], [Lessons("4 GPUs", titles)])
+
+
+def test_each_lesson_stands_beside_the_first() -> None:
+    found = text(preset=summary(2.0, failed_gpu_hours=1234.0), taught=summary(1.5, failed_gpu_hours=12.0))
+    assert "| preset | 2.00 (+0.0%) |" in found
+    assert "| taught | 1.50 (-25.0%) |" in found
+    assert "| 1,234 |" in found
+
+
+def test_what_was_assumed_is_named_and_nothing_is_left_to_fill_in() -> None:
+    found = text(preset=summary(2.0))
+    for assumption in ("14.6%", "24.4%", "25%", "10\nservers", "120 s", "30 s"):
+        assert assumption in found
+    assert "$" not in found
+
+
+@pytest.mark.parametrize("title", philly.LESSONS)
+def test_every_lesson_is_a_run_that_the_policy_knows(title: str) -> None:
+    study = philly.lesson("640 GPUs", title)
+    POLICIES.make(study.policy, study.params or {})
+    assert study.title == title
+
+
+def test_all_lessons_together_are_all_of_those_that_stand_alone() -> None:
+    *alone, together = philly.LESSONS.values()
+    assert together == tuple(switch for switches in alone for switch in switches)
