@@ -31,7 +31,9 @@ class Books:
         self.used: dict[int, Counter[str]] = {}
         self.used_by_user: dict[tuple[int, int], Counter[str]] = {}
         self.stopping_gpus = 0
-        self.runs: dict[int, list[Running]] = {}
+        self.runs: dict[int, list[Running]] = {}  # that may be preempted, by group
+        self._held: dict[int, Vector] = {}
+        self._newest: dict[int, Sequence[Running]] = {}
         for run in view.running:
             self.charge(run.job, self.held(run), 1)
             if run.stopping:
@@ -71,6 +73,17 @@ class Books:
 
     def held(self, run: Running) -> Vector:
         """What a running job holds."""
+        if run.job.id not in self._held:
+            self._held[run.job.id] = self._look_at(run)
+        return self._held[run.job.id]
+
+    def newest(self, group: int) -> Sequence[Running]:
+        """The runs of a group that may be preempted, the newest first."""
+        if group not in self._newest:
+            self._newest[group] = sorted(self.runs.get(group, ()), key=lambda run: (-run.placed_at, -run.job.id))
+        return self._newest[group]
+
+    def _look_at(self, run: Running) -> Vector:
         held = self._sum(share.gpu_ids for share in run.allocations)
         held[CPUS] = sum(share.cpus for share in run.allocations)
         held[MEMORY_MIB] = sum(share.memory_mib for share in run.allocations)
@@ -283,25 +296,27 @@ class Shared:
 
 def _victims(scratch: Scratch, books: Books, job: Job, demand: Demand, budget: int) -> Iterator[Running]:
     """The newest run of the group that holds the most beyond its own, and so on, as if each had gone."""
-    lines = {
-        group: sorted(
-            (
-                run
-                for run in runs
-                if scratch.stays(run) and (demand.gpu_type is None or books.held(run).get(demand.gpu_type))
-            ),
-            key=lambda run: (run.placed_at, run.job.id),
-        )
-        for group, runs in books.runs.items()
-        if group != books.group_of(job)
-    }
+    nexts: dict[int, tuple[Iterator[Running], Running]] = {}
+
+    def advance(group: int, runs: Iterator[Running]) -> None:
+        for run in runs:
+            useful = demand.gpu_type is None or books.held(run).get(demand.gpu_type)
+            if useful and scratch.stays(run) and not scratch.guard.yields(job, run.job):
+                nexts[group] = (runs, run)
+                return
+        nexts.pop(group, None)
+
+    for group in books.runs:
+        if group != books.group_of(job):
+            advance(group, iter(books.newest(group)))
     gone: list[Running] = []
     while True:
-        found = [(books.excess(group, job, demand, runs[-1]), group) for group, runs in lines.items() if runs]
+        found = [(books.excess(group, job, demand, run), group) for group, (_, run) in nexts.items()]
         most, group = max(found, key=lambda one: (one[0], -one[1]), default=(0.0, 0))
         if most <= 0:
             break
-        run = lines[group].pop()
+        runs, run = nexts[group]
+        advance(group, runs)
         if run.gpus > budget:
             continue
         budget -= run.gpus

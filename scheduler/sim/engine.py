@@ -239,6 +239,7 @@ class _Simulation:
     def _apply(self, plan: Plan) -> None:
         for note in plan.notes:
             self.world.note(note.job_id, note.memo)
+            self._foresee_change(note.job_id)
         placed = {place.job_id: place for place in plan.places}
         moving: dict[int, Job] = {}
         over = placed.keys() | set(plan.drops)
