@@ -107,9 +107,6 @@ class _Packing:
         self._books = DominantBooks(
             scratch.view, scratch.board.capacity, lambda job: job.vc_id, weights_of_vcs(scratch.view)
         )
-        for job_id in scratch.places:
-            job = scratch.view.waiting_by_id[job_id]
-            self._books.charge(job, wanted(scratch.demands(job)[0]), 1)
         self._whole = {
             node.id: (Counter(gpu.type for gpu in node.gpus), node.cpus, node.memory_mib) for node in scratch.view.nodes
         }
