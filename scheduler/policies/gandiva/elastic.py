@@ -1,0 +1,154 @@
+"""Grow and shrink: an elastic job takes GPUs of its node that have been idle for a while, and gives them back at once.
+
+Since when GPUs beside a job have been idle is remembered in the memo of that job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler.model import AllocationView, Job, Running
+from scheduler.placement.free import Demand
+from scheduler.policies.gandiva.homes import forget
+from scheduler.policies.gandiva.nodes import Nodes
+from scheduler.policies.preemptive import SOON_S
+from scheduler.scratch import Scratch
+
+_IDLE = "idle"
+
+
+def due_at(run: Running, grow_after_s: float | None) -> float | None:
+    """When the GPUs beside the job have been idle for long enough; None when none are known to be."""
+    return run.job.memo[_IDLE] + grow_after_s if grow_after_s is not None and _IDLE in run.job.memo else None
+
+
+def grow(scratch: Scratch, nodes: Nodes, grow_after_s: float, restart_s: float) -> None:
+    """Let each elastic job have what has been idle on its node for so long, unless somebody waits; by age.
+
+    Of those who get their place in this very decision, remember that something beside them is idle.
+    """
+    nobody_waits = not any(
+        job.id not in scratch.places and job.eligible_at <= scratch.now and job.gpus for job in scratch.view.waiting
+    )
+    placed = sorted(scratch.places.items())
+    elastic = [run for run in scratch.view.running if _is_elastic(run.job, run.allocations) and scratch.stays(run)]
+    for run in sorted(elastic, key=lambda one: (one.placed_at, one.job.id)):
+        left_s = run.remaining_s(scratch.now)
+        able = nobody_waits and not scratch.full
+        more = _beside(scratch, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
+        since = run.job.memo.get(_IDLE)
+        if not more:
+            if since is not None:
+                scratch.note(run.job, run, {key: value for key, value in run.job.memo.items() if key != _IDLE})
+        elif since is None:
+            scratch.note(run.job, run, {**run.job.memo, _IDLE: scratch.now})
+        elif since + grow_after_s <= scratch.now + SOON_S:
+            gpus = run.gpus + len(more)
+            _resize(scratch, run, (*run.allocations[0].gpu_ids, *more), f"it grows from {run.gpus} GPUs to {gpus}")
+    for job_id, place in placed if nobody_waits else ():
+        mover = scratch.view.running_by_job.get(job_id)
+        job = scratch.view.waiting_by_id[job_id] if mover is None else mover.job
+        left_s = job.remaining_s if mover is None else mover.remaining_s(scratch.now)
+        if _is_elastic(job, place.allocations) and _beside(
+            scratch, nodes, job, place.allocations[0], left_s, restart_s=restart_s
+        ):
+            scratch.note(job, mover, {_IDLE: scratch.now})
+
+
+def shrink(scratch: Scratch, nodes: Nodes, job: Job, demands: Sequence[Demand]) -> bool:
+    """Whether the job found room once jobs that have grown are back at the size they asked for; none in vain."""
+    if scratch.full:
+        return False
+    grown = [run for run in scratch.view.running if _has_grown(run) and scratch.stays(run)]
+    if not grown:
+        return False
+    grown.sort(key=lambda run: (run.job.gpus_total - run.gpus, run.job.id))
+    return any(_shrink(scratch, nodes, job, demand, grown) for demand in demands)
+
+
+def _shrink(scratch: Scratch, nodes: Nodes, job: Job, demand: Demand, grown: Sequence[Running]) -> bool:
+    gone: list[Running] = []
+    found = None
+    for run in grown:
+        if len(scratch.places) + len(gone) + 2 > scratch.max_places:
+            break
+        scratch.release(run)
+        _hold(scratch, run, 1)
+        gone.append(run)
+        if scratch.denied(job, demand) is None:
+            found = nodes.seat(job, demand) or scratch.placement.place(scratch.board.free, demand, job.avoid_nodes)
+        if found is not None:
+            break
+    if found is not None:
+        scratch.take(job, found)
+    for run in reversed(gone):
+        _hold(scratch, run, -1)
+        if scratch.can_stay(run):
+            scratch.keep(run)
+        else:
+            scratch.take(run.job, _own(run))
+            scratch.preempt(run, run.job.id, "it gives back what it has grown by, for others wait")
+            forget(scratch, run)
+    return found is not None
+
+
+def _hold(scratch: Scratch, run: Running, times: int) -> None:
+    """Keep what the job asked for, of what it has let go, or no longer with `times` -1."""
+    if times > 0:
+        scratch.board.free.take(_own(run))
+    else:
+        scratch.board.free.give(_own(run))
+    scratch.board.count(run.job.vc_id, _own(run), times, run.job.klass)
+
+
+def _own(run: Running) -> tuple[AllocationView, ...]:
+    """What is left to a job that has grown when it shrinks."""
+    job, share = run.job, run.allocations[0]
+    gpu_ids = share.gpu_ids[: job.gpus]
+    return (replace(share, gpu_ids=gpu_ids, cpus=job.cpus * job.gpus, memory_mib=job.memory_mib * job.gpus),)
+
+
+def _resize(scratch: Scratch, run: Running, gpu_ids: Sequence[int], detail: str) -> None:
+    job = run.job
+    share = replace(
+        run.allocations[0],
+        gpu_ids=tuple(gpu_ids),
+        cpus=job.cpus * len(gpu_ids),
+        memory_mib=job.memory_mib * len(gpu_ids),
+    )
+    scratch.release(run)
+    scratch.take(job, (share,))
+    scratch.preempt(run, job.id, detail)
+    forget(scratch, run)
+
+
+def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
+    """Whether the job may have another size, on the one node where it is."""
+    able = job.split and job.max_gpus > job.gpus and bool(job.speeds) and job.preemptible and job.checkpoints
+    return able and len(allocations) == 1
+
+
+def _has_grown(run: Running) -> bool:
+    return _is_elastic(run.job, run.allocations) and run.gpus > run.job.gpus
+
+
+def _beside(
+    scratch: Scratch, nodes: Nodes, job: Job, share: AllocationView, left_s: float | None, *, restart_s: float
+) -> tuple[int, ...]:
+    """The idle GPUs of its node that would make the job faster by more than a restart takes."""
+    node, gpus = scratch.board.free.node(share.node_id), len(share.gpu_ids)
+    if node is None or nodes.shared(node.id) or not all(map(scratch.board.free.usable, share.gpu_ids)):
+        return ()
+    kind = scratch.board.free.type_of(share.gpu_ids[0])
+    demand = scratch.demands(job, 1)[0]._replace(gpu_type=kind)
+    idle = min(node.room(demand), min(job.max_gpus, len(job.speeds)) - gpus)
+    for more in range(idle, 0, -1):
+        now, then = job.speed_on(gpus), job.speed_on(gpus + more)
+        if then <= now or then <= job.speed_on(gpus + more - 1):
+            continue
+        if left_s is not None and left_s / now - left_s / then <= restart_s:
+            continue
+        if scratch.denied(job, demand._replace(gpus=more)) is None:
+            return tuple(node.gpus[kind][:more])
+    return ()

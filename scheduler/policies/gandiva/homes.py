@@ -1,0 +1,55 @@
+"""Where a job belongs that takes turns with others: so many GPUs on each of some nodes, whichever are free there.
+
+It is remembered in the job's memo, an entry for each node, from the moment at which the job is suspended, or is told to
+take turns, until it has GPUs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler.model import Job, Running
+from scheduler.scratch import Scratch
+
+Home = Mapping[int, int]  # node id -> GPUs, ascending
+
+# When the policy wants to look at a suspended job again, and when it last looked for a better place in vain.
+NEXT, LOOKED = "next", "looked"
+_NODE = "node "
+
+
+def home_of(job: Job) -> Home:
+    """The home of a job that waits for its turn; empty for a job without one."""
+    if not job.memo:
+        return {}
+    found = {int(key.removeprefix(_NODE)): int(gpus) for key, gpus in job.memo.items() if key.startswith(_NODE)}
+    return dict(sorted(found.items()))
+
+
+def home_memo(home: Home) -> dict[str, float]:
+    """What a memo says of a home."""
+    return {f"{_NODE}{node_id}": float(gpus) for node_id, gpus in sorted(home.items())}
+
+
+def home_left_by(run: Running) -> Home:
+    """The home of a job that is suspended: what it holds, but for what it has grown by."""
+    left, home = run.job.gpus_total, dict[int, int]()
+    for share in sorted(run.allocations, key=lambda one: one.node_id):
+        gpus = min(left, len(share.gpu_ids))
+        if gpus:
+            home[share.node_id] = gpus
+        left -= gpus
+    return home
+
+
+def suits(job: Job, home: Home) -> bool:
+    """Whether a home is of the size and the shape that the job asks for now."""
+    if job.split:
+        return sum(home.values()) == job.gpus
+    return len(home) == job.nodes and all(gpus == job.gpus for gpus in home.values())
+
+
+def forget(scratch: Scratch, run: Running) -> None:
+    """Begin anew with the memo of a job that gets other GPUs."""
+    if run.job.memo:
+        scratch.note(run.job, run, {})

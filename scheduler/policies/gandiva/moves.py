@@ -1,0 +1,147 @@
+"""Moves: what brings a job closer together, and what makes room for one that waits.
+
+A move is a preemption of the job for itself and a place in one plan, so only jobs with checkpoints are moved. A job is
+moved no sooner than `introspect_s` after it was placed, and looked at no more often than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.model import AllocationView, Job, Running
+from scheduler.placement.defragment import defragment
+from scheduler.placement.free import Demand, Free
+from scheduler.policies.gandiva.homes import LOOKED, forget
+from scheduler.policies.gandiva.nodes import Nodes
+from scheduler.policies.preemptive import SOON_S
+from scheduler.scratch import Scratch
+
+
+def due_at(run: Running, introspect_s: float | None) -> float | None:
+    """When to see whether a running job could lie closer together; None for one that is not scattered."""
+    if introspect_s is None or len(run.allocations) < 2 or not _movable(run):
+        return None
+    return max(run.placed_at, run.job.memo.get(LOOKED, run.placed_at)) + introspect_s
+
+
+def gather(scratch: Scratch, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
+    """Move the scattered jobs that are due to fewer nodes, or fewer racks, the largest first."""
+    for run in sorted(_due(scratch, introspect_s), key=lambda one: (-one.gpus, one.job.id)):
+        if scratch.full:
+            return
+        if not _gather(scratch, nodes, run, restart_s):
+            scratch.note(run.job, run, {**run.job.memo, LOOKED: scratch.now})
+
+
+def make_room(scratch: Scratch, nodes: Nodes, left: Iterable[Job], introspect_s: float, restart_s: float) -> Job | None:
+    """Place the first of those who are left that is due, by moving others; the job itself if that was in vain."""
+    now, free = scratch.now, scratch.board.free
+    for job in left:
+        due = job.gpus and job.id not in scratch.places and now >= job.memo.get(LOOKED, -introspect_s) + introspect_s
+        if not due or scratch.full:
+            continue
+        demands = [
+            demand for demand in scratch.entitled(job)[0] if free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes
+        ]
+        if not demands:
+            continue
+        settled = [
+            run
+            for run in scratch.view.running
+            if run.placed_at + introspect_s <= now + SOON_S
+            and scratch.stays(run)
+            and not _too_late(scratch, run, restart_s)
+            and not any(share.node_id in nodes.blocked for share in run.allocations)
+        ]
+        return None if any(_make_room(scratch, job, one, settled, restart_s) for one in demands) else job
+    return None
+
+
+def _movable(run: Running) -> bool:
+    return run.job.preemptible and run.job.checkpoints and not run.stopping
+
+
+def _due(scratch: Scratch, introspect_s: float) -> Iterable[Running]:
+    view, due = scratch.view, scratch.board.due
+    runs: Sequence[Running]
+    if due is None:
+        runs = list(view.running)
+    else:
+        runs = [view.running_by_job[job_id] for job_id in due if job_id in view.running_by_job]
+    for run in runs:
+        at = due_at(run, introspect_s)
+        if at is not None and at <= scratch.now + SOON_S and scratch.stays(run):
+            yield run
+
+
+def _gather(scratch: Scratch, nodes: Nodes, run: Running, restart_s: float) -> bool:
+    """Whether the job moves."""
+    held = _held(scratch, run)
+    if held is None or _too_late(scratch, run, restart_s):
+        return False
+    scratch.release(run)
+    found = nodes.seat(run.job, held) or scratch.placement.place(scratch.board.free, held, run.job.avoid_nodes)
+    if found is None or _spread(scratch, found) >= _spread(scratch, run.allocations):
+        scratch.keep(run)
+        return False
+    scratch.take(run.job, found)
+    scratch.preempt(run, run.job.id, "it goes on with its GPUs closer together")
+    forget(scratch, run)
+    return True
+
+
+def _make_room(scratch: Scratch, job: Job, demand: Demand, settled: Sequence[Running], restart_s: float) -> bool:
+    free = scratch.board.free
+    moves = defragment(free, settled, demand, scratch.placement, restart_s=lambda _: max(1.0, restart_s))
+    if not moves or len(scratch.places) + len(moves) >= scratch.max_places:
+        return False
+    for move in moves:
+        scratch.release(move.run)
+    found = scratch.placement.place(free, demand, ())
+    if found is None or not _fit(
+        free, [found, *(move.allocations for move in moves)]
+    ):  # the search had let go of more jobs, of which some then stayed
+        for move in reversed(moves):
+            scratch.keep(move.run)
+        return False
+    scratch.take(job, found)
+    for move in moves:
+        scratch.take(move.run.job, move.allocations)
+        scratch.preempt(move.run, move.run.job.id, f"it makes room for job {job.id}, and goes on elsewhere")
+        forget(scratch, move.run)
+    return True
+
+
+def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
+    """Whether all of these are free, one beside the other."""
+    taken = []
+    for allocations in lots:
+        if not free.can_take(allocations):
+            break
+        free.take(allocations)
+        taken.append(allocations)
+    for allocations in reversed(taken):
+        free.give(allocations)
+    return len(taken) == len(lots)
+
+
+def _too_late(scratch: Scratch, run: Running, restart_s: float) -> bool:
+    """Whether the job will be done before a move could pay."""
+    left_s = run.remaining_s(scratch.now)
+    return left_s is not None and left_s <= restart_s
+
+
+def _held(scratch: Scratch, run: Running) -> Demand | None:
+    """What the job would ask for to have elsewhere what it has; None for what is not in service any more."""
+    free, job = scratch.board.free, run.job
+    gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
+    in_service = all(free.node(share.node_id) is not None for share in run.allocations)
+    if not gpu_ids or not in_service or not all(map(free.usable, gpu_ids)):
+        return None
+    gpus = run.gpus if job.split else job.gpus
+    return Demand(free.type_of(gpu_ids[0]), gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality)
+
+
+def _spread(scratch: Scratch, allocations: Sequence[AllocationView]) -> tuple[int, int]:
+    """Over how many nodes and racks these lie."""
+    return len(allocations), len({scratch.view.node_by_id[share.node_id].rack for share in allocations})

@@ -1,0 +1,252 @@
+"""Gandiva; docs/policies/gandiva.md says what it optimises and what differs from the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.board import Key
+from scheduler.lifecycle import HoldReason
+from scheduler.model import Job, Running, View
+from scheduler.placement import words
+from scheduler.placement.free import Demand
+from scheduler.plan import FOR_EVER, Denial
+from scheduler.policies.gandiva import elastic, moves
+from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, home_memo, home_of, suits
+from scheduler.policies.gandiva.nodes import Nodes
+from scheduler.policies.gandiva.turns import Turns
+from scheduler.policies.preemptive import SOON_S
+from scheduler.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class Gandiva:
+    """Packs jobs of one size onto nodes of their own, lets them take turns there, and moves them closer together.
+
+    Source: Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
+    """
+
+    params_schema: ClassVar[Mapping[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "slice_s": {
+                "type": ["number", "null"],
+                "minimum": 1,
+                "default": 60,
+                "description": "How long a turn on over-subscribed GPUs lasts. null: nobody takes turns.",
+            },
+            "max_height": {
+                "type": "number",
+                "minimum": 1,
+                "default": 4,
+                "description": "GPUs that may be asked for on a node, by suspended jobs too, by GPUs that it has.",
+            },
+            "introspect_s": {
+                "type": ["number", "null"],
+                "minimum": 1,
+                "default": 300,
+                "description": "How long a job stays before it is moved, and time between two looks. null: no moves.",
+            },
+            "restart_s": {
+                "type": "number",
+                "minimum": 0,
+                "default": 0,
+                "description": "What a start costs: a turn is longer by it, and who has no more left is not moved.",
+            },
+            "grow_after_s": {
+                "type": ["number", "null"],
+                "minimum": 1,
+                "default": None,
+                "description": "How long GPUs beside an elastic job are idle before it takes them. null: for ever.",
+            },
+        },
+        "additionalProperties": False,
+    }
+
+    slice_s: float | None = 60
+    max_height: float = 4
+    introspect_s: float | None = 300
+    restart_s: float = 0
+    grow_after_s: float | None = None
+
+    def waiting_key(self, job: Job) -> Key:
+        """Those who wait for a turn first, as long as they wait; then by priority, then submission."""
+        if home_of(job):
+            return (0, job.waiting_since, 0.0)
+        return (1, -job.priority, job.submitted_at)
+
+    def order(self, view: View) -> Iterable[Job]:
+        """See `Policy`."""
+        return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
+
+    def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
+        """When a suspended job can have its turn, or a running one may be moved or may grow."""
+        if run is None:
+            at = job.memo.get(NEXT)
+        else:
+            known = (moves.due_at(run, self.introspect_s), elastic.due_at(run, self.grow_after_s))
+            at = min((moment for moment in known if moment is not None), default=None)
+        return at if at is not None and at > now + SOON_S else None
+
+    def serve(self, scratch: Scratch) -> None:
+        """See `Policy`.
+
+        1. Those who are suspended, in their order: back to their home if it has room, else to other GPUs that are
+           free, else in turn for others at home.
+        2. Those who are new, in order: to the least loaded node of their affinity with a height below 1, to a node
+           where nobody is, to any free GPUs, to what elastic jobs give back, or to take turns; else they are queued.
+        3. Now and then: moves that make room for one who waits, or bring a job closer together.
+        4. Elastic jobs grow into what has been idle for long enough.
+        """
+        _Decision(self, scratch).run()
+
+
+class _Decision:
+    """One decision, on its way."""
+
+    def __init__(self, policy: Gandiva, scratch: Scratch) -> None:
+        self.policy, self.scratch = policy, scratch
+        walk = scratch.board.queue(policy).walk()
+        self.suspended: list[Job] = []
+        while (turn := walk.next()) is not None and home_of(turn[0]):
+            self.suspended.append(turn[0])
+        self.nodes = Nodes(scratch, self.suspended)
+        turn_s = (policy.slice_s or 0.0) + policy.restart_s
+        self.turns = Turns(scratch, self.nodes, turn_s, policy.max_height)
+        # The queue must not change while it is walked through, so memos of those who wait are written in the end.
+        self.memos: dict[int, tuple[Job, Mapping[str, float]]] = {}
+        self.left: list[Job] = []  # who could not be placed, the first of each class
+
+    def run(self) -> None:
+        """See `Gandiva.serve`."""
+        for job in self.suspended:
+            if job.id not in self.scratch.places and job.id not in self.scratch.kept:
+                self._resume(job)
+        self._newcomers()
+        policy, scratch = self.policy, self.scratch
+        if policy.introspect_s is not None:
+            looked = moves.make_room(scratch, self.nodes, self.left, policy.introspect_s, policy.restart_s)
+            if looked is not None:
+                self._remember(looked, {**self._memo(looked), LOOKED: scratch.now})
+            moves.gather(scratch, self.nodes, policy.introspect_s, policy.restart_s)
+        for job_id, (job, memo) in sorted(self.memos.items()):
+            now = {} if job_id in scratch.places else memo
+            if now != job.memo:
+                scratch.note(job, None, now)
+        if policy.grow_after_s is not None:
+            elastic.grow(scratch, self.nodes, policy.grow_after_s, policy.restart_s)
+
+    def _resume(self, job: Job) -> None:
+        """Let a suspended job have GPUs again, or see to it that it gets its turn."""
+        scratch, home = self.scratch, home_of(job)
+        demands, denial = scratch.entitled(job)
+        if denial is not None and denial.reason in FOR_EVER:
+            return
+        moment = self.turns.when(job, home) if self.policy.slice_s is not None and suits(job, home) else None
+        self.nodes.host(job, home, -1)
+        for demand in demands if moment is not None else ():
+            at_home = None if self.nodes.blocked & home.keys() else self.nodes.room(demand, home)
+            if at_home is not None and self._take(job, at_home):
+                return
+        if demands and self._seat(job, demands):
+            return
+        if moment is None:  # its home can serve it no more, so it is as one who is new
+            self._remember(job, {})
+            self.left.append(job)
+            return
+        self._wait_for_turn(job, home)
+
+    def _newcomers(self) -> None:
+        scratch, droppable = self.scratch, not self.scratch.placement.relaxes
+        walk = scratch.board.queue(self.policy).walk()
+        while (turn := walk.next()) is not None:
+            job, _ = turn
+            if job.id in scratch.places or job.id in scratch.kept or home_of(job):
+                continue
+            demands, denial = scratch.entitled(job)
+            if denial is not None and denial.reason in FOR_EVER:
+                walk.drop()
+                continue
+            if demands and self._seat(job, demands):
+                continue
+            if elastic.shrink(scratch, self.nodes, job, demands or scratch.demands(job)):
+                self._remember(job, {})
+                self.turns.placed(job)
+                continue
+            if job.id in scratch.too_late:
+                if not scratch.explain:
+                    return
+                continue
+            home = self._home_for(job, demands)
+            if home is not None:
+                self._wait_for_turn(job, home)
+                continue
+            self.left.append(job)
+            if droppable and self._like_its_class(job):
+                walk.drop()
+
+    def _like_its_class(self, job: Job) -> bool:
+        """Whether the others of its class can do no better than the job."""
+        return self.policy.slice_s is None or (job.checkpoints and job.preemptible) or not job.gpus
+
+    def _home_for(self, job: Job, admitted: Sequence[Demand]) -> Home | None:
+        if self.policy.slice_s is None:
+            return None
+        return self.turns.home_for(job, admitted or self.scratch.demands(job), own=not admitted)
+
+    def _wait_for_turn(self, job: Job, home: Home) -> None:
+        """Let the job have its turn, or wait for it at this home."""
+        if self.turns.begin(job, home):
+            self._remember(job, {})
+            return
+        self.nodes.host(job, home, 1)
+        at = self.turns.when(job, home)
+        if at is not None:
+            at = self.turns.wait(job, home, at)
+            if home_of(job) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
+                at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
+            looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
+            self._remember(job, {**home_memo(home), **looked, NEXT: at})
+        if self.scratch.explain:
+            self.scratch.said[job.id] = self._takes_turns(job, home)
+
+    def _seat(self, job: Job, demands: Sequence[Demand]) -> bool:
+        """Whether GPUs that are free were found for the job, and are its own now."""
+        for demand in demands:
+            found = self.nodes.seat(job, demand)
+            if found is not None and self._take(job, found):
+                return True
+        placed = self.nodes.place_elsewhere(job, demands)
+        if placed:
+            self._remember(job, {})
+            self.turns.placed(job)
+        return placed
+
+    def _take(self, job: Job, found: Sequence[Any]) -> bool:
+        if self.scratch.full:
+            self.scratch.too_late.add(job.id)
+            return False
+        self.scratch.take(job, tuple(found))
+        self._remember(job, {})
+        self.turns.placed(job)
+        return True
+
+    def _memo(self, job: Job) -> Mapping[str, float]:
+        return self.memos[job.id][1] if job.id in self.memos else job.memo
+
+    def _remember(self, job: Job, memo: Mapping[str, float]) -> None:
+        if memo or job.memo:
+            self.memos[job.id] = (job, memo)
+        else:
+            self.memos.pop(job.id, None)
+
+    def _takes_turns(self, job: Job, home: Home) -> Denial:
+        names = [self.scratch.view.node_by_id[node_id].name for node_id in home]
+        where = names[0] if len(names) == 1 else words.count(len(names), "node")
+        return Denial(
+            HoldReason.NO_FREE_GPUS,
+            f"this job takes turns on {where} with others of its size, and it is not its turn",
+            {"nodes": len(names), "needed": job.gpus_total},
+            ("the turn of a job there is over", f"{words.count(job.gpus_total, 'GPU')} come free"),
+        )

@@ -1,0 +1,200 @@
+"""Gandiva in the simulator: turns at exact times, equal time among equals, moves, growth, and an end for everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.sim.result import Result
+from scheduler.sim.trace import TraceJob
+from scheduler.sim.work import Layout
+from tests.sim.stories import by_id, ends, job, play
+
+
+def gandiva(
+    jobs: list[TraceJob], cluster: str = "A100:1x1", params: Mapping[str, Any] | None = None, **options: Any
+) -> Result:
+    return play(jobs, cluster, policy="gandiva", policy_params=params or {}, audit_every=1, **options)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Work that goes twice as fast on twice the GPUs; progress is GPU-seconds."""
+
+    gpu_s: float
+    most: int
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        return (self.gpu_s - done) / (sum(layout) * speed)
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        return min(self.gpu_s, done + seconds * sum(layout) * speed)
+
+    def remaining_s(self, done: float) -> float:
+        return self.gpu_s - done
+
+    def alone_s(self) -> float:
+        return self.gpu_s
+
+    def speeds(self) -> tuple[float, ...]:
+        return tuple(map(float, range(1, self.most + 1)))
+
+
+TURNS: Mapping[str, tuple[list[TraceJob], str, dict[str, Any], Mapping[int, float]]] = {
+    "two jobs take turns of a minute, from the end of the first one's minute on": (
+        # 1 runs 0-60, 120-180, 240-300, ...; 2 has its 120 s by 240, and 1 goes on alone.
+        [job(1, runs=300), job(2, at=5, runs=120)],
+        "A100:1x1",
+        {},
+        {1: 420, 2: 240},
+    ),
+    "one that comes when a turn is over long since begins at once": (
+        [job(1, runs=300), job(2, at=100, runs=30)],
+        "A100:1x1",
+        {},
+        {1: 330, 2: 130},
+    ),
+    "of three on two GPUs one rests for a turn, in a row": (
+        [job(1, runs=120), job(2, runs=120), job(3, runs=120)],
+        "A100:1x2",
+        # 0: 1 2, 60: 3 2, 120: 2 is done, and 1 goes on where it was.
+        {},
+        {1: 180, 2: 120, 3: 180},
+    ),
+    "a turn is as long as is said": (
+        [job(1, runs=20), job(2, runs=20)],
+        "A100:1x1",
+        {"slice_s": 10},
+        {1: 30, 2: 40},
+    ),
+    "without turns the second waits for the end of the first": (
+        [job(1, runs=300), job(2, runs=10)],
+        "A100:1x1",
+        {"slice_s": None},
+        {1: 300, 2: 310},
+    ),
+    "a wide job gets the GPUs of two whose turns end at different times once both are over": (
+        # Lots of two and one at a time would be of two affinities; these are of one: 2 GPUs each, 4 in all.
+        [job(1, gpus=2, runs=200), job(2, at=30, gpus=2, runs=200), job(3, at=40, gpus=2, runs=60)],
+        "A100:1x4",
+        {},
+        # 3 takes the place of 1 at 60 and ends at 120; 2 is never in anybody's way.
+        {1: 260, 2: 230, 3: 120},
+    ),
+}
+
+
+@pytest.mark.parametrize(("jobs", "cluster", "params", "expected"), TURNS.values(), ids=list(TURNS))
+def test_turns_begin_and_end_at_exact_times(
+    jobs: list[TraceJob], cluster: str, params: dict[str, Any], expected: Mapping[int, float]
+) -> None:
+    assert ends(gandiva(jobs, cluster, params)) == expected
+
+
+def test_a_restart_is_paid_for_each_turn_and_makes_it_longer_when_the_policy_is_told() -> None:
+    jobs = [job(1, runs=100), job(2, runs=100)]
+    told = by_id(gandiva(jobs, params={"slice_s": 50, "restart_s": 10}, restart_s=10))
+    # Turns of 60 s with 50 s of work: 1 runs 0-60 and 120-180, 2 runs 60-120 and 180-240.
+    assert (told[1].ended_s, told[2].ended_s) == (180, 240)
+    assert told[1].overhead_gpu_s == 20
+    untold = by_id(gandiva(jobs, params={"slice_s": 50}, restart_s=10))
+    assert untold[1].overhead_gpu_s == 30
+
+
+def test_a_turn_is_handed_over_after_the_grace() -> None:
+    result = by_id(gandiva([job(1, runs=90), job(2, runs=30)], grace_s=5))
+    # 1 stops at 60 and lets go at 65; 2 runs 65-95, and 1 has its last 30 s after that.
+    assert (result[2].ended_s, result[1].ended_s) == (95, 125)
+
+
+def test_a_scattered_job_is_brought_together_once_there_is_room() -> None:
+    jobs = [job(1, gpus=1, runs=100), job(2, gpus=1, runs=100), job(3, at=1, gpus=2, runs=1000)]
+    blocked = [*jobs, job(4, gpus=1, runs=30), job(5, gpus=1, runs=30)]
+    options: dict[str, Any] = {"cluster": "A100:2x2", "placement": "spread", "spread_penalty": 0.5}
+    result = by_id(gandiva(blocked, params={"introspect_s": 200}, **options))
+    assert result[3].moves <= 1
+    still = by_id(gandiva(blocked, params={"introspect_s": None}, **options))
+    assert still[3].moves == 0
+    assert (result[3].ended_s or 0) <= (still[3].ended_s or 0)
+
+
+@pytest.mark.parametrize("grace_s", [0, 5])
+def test_jobs_are_moved_to_make_room_for_a_gang_when_others_end(grace_s: float) -> None:
+    # Four jobs of two on two nodes; when one on each ends, the others move together for a gang of four.
+    jobs = [
+        job(1, gpus=2, runs=1000),
+        job(2, gpus=2, runs=400),
+        job(3, gpus=2, runs=1000),
+        job(4, gpus=2, runs=400),
+        job(5, at=10, gpus=4, runs=100, split=False),
+    ]
+    result = by_id(gandiva(jobs, "A100:2x4", grace_s=grace_s))
+    assert sum(record.moves for record in result.values()) == 1
+    assert result[5].ended_s == 400 + grace_s + 100
+    waits = by_id(gandiva(jobs, "A100:2x4", {"introspect_s": None}, grace_s=grace_s))
+    assert waits[5].ended_s == 1100
+
+
+def test_an_elastic_job_grows_when_others_have_gone_and_shrinks_when_one_comes() -> None:
+    grower = TraceJob(id=1, name="grower", submitted_s=0, gpus=1, work=Linear(1000, 4), max_gpus=4)
+    jobs = [grower, job(2, gpus=3, runs=100), job(3, at=250, gpus=2, runs=1000)]
+    result = by_id(gandiva(jobs, "A100:1x4", {"grow_after_s": 50}))
+    # 150 s on one GPU, 100 s on four, and from 250 on what is left, 450 GPU-seconds: on one GPU until 300, when the
+    # one that is idle beside it has been so for 50 s, then on two.
+    assert result[3].started_s == 250
+    assert result[1].ended_s == 300 + 400 / 2
+    assert result[1].moves == 3
+    assert ends(gandiva(jobs, "A100:1x4"))[1] == 1000
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    gpus=st.integers(1, 4),
+    jobs=st.integers(2, 9),
+    turns=st.integers(1, 8),
+    first=st.lists(st.integers(0, 25), min_size=9, max_size=9),
+)
+def test_equals_get_equal_time(gpus: int, jobs: int, turns: int, first: list[int]) -> None:
+    # Equal jobs that come within half a turn: when the first is done, nobody lacks more than two turns.
+    traced = [job(number, at=first[number - 1], runs=50.0 * turns) for number in range(1, jobs + 1)]
+    result = gandiva(traced, f"A100:1x{gpus}", {"slice_s": 50, "max_height": 9})
+    ended = sorted(record.ended_s or math.inf for record in result.records)
+    assert ended[-1] - ended[0] <= 50 * 2 * math.ceil(jobs / gpus) + 50
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), grace_s=st.sampled_from([0, 7]), round_s=st.sampled_from([0, 30]))
+def test_everything_ends_and_every_gpu_second_is_accounted_for(
+    data: st.DataObject, grace_s: float, round_s: float
+) -> None:
+    jobs, quota = [], data.draw(st.sampled_from([4, 8]))
+    for number in range(1, data.draw(st.integers(1, 12)) + 1):
+        split, elastic = data.draw(st.booleans()), data.draw(st.booleans())
+        gpus = data.draw(st.integers(1, quota if split else 4))
+        one = job(
+            number,
+            at=data.draw(st.integers(0, 200)),
+            gpus=gpus,
+            runs=data.draw(st.integers(1, 150)),
+            vc=data.draw(st.sampled_from("ab")),
+            split=split,
+            checkpoints=data.draw(st.integers(0, 3)) > 0,
+            preemptible=data.draw(st.integers(0, 3)) > 0,
+        )
+        if split and elastic and gpus < 4:
+            one = TraceJob(number, one.name, one.submitted_s, gpus, Linear(300, 4), max_gpus=4)
+        jobs.append(one)
+    params = {"slice_s": 20, "introspect_s": 30, "grow_after_s": 10, "restart_s": 3}
+    quotas = {"a": {"A100": quota}, "b": {"A100": quota}}
+    result = gandiva(jobs, "A100:2x4", params, grace_s=grace_s, round_s=round_s, restart_s=3, quotas=quotas)
+    assert result.unfinished == 0
+    for record in result.records:
+        assert record.ended_s is not None
+        waited = record.ended_s - record.submitted_s - record.run_s
+        assert record.fair_share_delay_s + record.fragmentation_delay_s == pytest.approx(waited, abs=1e-6)
