@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -14,9 +14,9 @@ from types import FrameType
 from rich.console import Console
 
 from bench import cycle, limits, report, simulations
-from bench.figures import CYCLE, CYCLE_GROWTH, FIGURES, ITEMS, JOB_LIST, SIMULATE, Series, figures_of
+from bench.figures import CYCLE, CYCLE_GROWTH, FIGURES, ITEMS, JOB_LIST, POSTGRES, SIMULATE, Series, figures_of
 from bench.home import own_home
-from bench.memory import PeakMemory
+from bench.memory import PeakMemory, Usage
 from bench.plan import GPUS_PER_NODE, NODES, Plan, quick, shortened
 from bench.processor import read_processor
 from bench.published.data import NoData, data_folder
@@ -86,7 +86,7 @@ def _measure_muster(plan: Plan, console: Console) -> System:
     console.print(f"Measuring {MUSTER} …", highlight=False)
     before = read_processor()
     series: Series = {}
-    peaks = {}
+    peaks: Mapping[str, Usage] = {}
     if CYCLE in plan.items:
         series |= cycle.measure(samples=plan.cycles)
     if CYCLE_GROWTH in plan.items:
@@ -96,19 +96,35 @@ def _measure_muster(plan: Plan, console: Console) -> System:
             series |= simulations.measure(data_folder())
         except NoData as error:
             console.print(f"The simulator is not measured: {error}", highlight=False)
-    if plan.needs_platform:
+    if plan.needs_platform or POSTGRES in plan.items:
         with own_home() as home:
-            # These need Django's settings, which need the home.
-            from bench.live import jobs, listing  # noqa: PLC0415
-            from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
-
-            with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
-                series |= jobs.measure(stack, plan)
-                peaks = memory.peaks  # the peer has no list of old jobs, so what that costs is not compared
-                if JOB_LIST in plan.items:
-                    series |= listing.measure(stack, plan)
+            ours, peaks = _measure_live(home, plan, console)
+            series |= ours
     others_share = read_processor().since(before).others_share
     return System(MUSTER, series, peaks, others_share, "as `manage.py up` starts it, with two agents")
+
+
+def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Mapping[str, Usage]]:
+    """What needs the whole platform, and then what needs its database."""
+    # These need Django's settings, which need the home.
+    from django.core.management import call_command  # noqa: PLC0415
+
+    from bench.live import cycle as live_cycle  # noqa: PLC0415
+    from bench.live import jobs, listing  # noqa: PLC0415
+    from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
+
+    series: Series = {}
+    peaks: Mapping[str, Usage] = {}
+    if plan.needs_platform:
+        with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
+            series |= jobs.measure(stack, plan)
+            peaks = memory.peaks  # the peer has no list of old jobs, so what that costs is not compared
+            if JOB_LIST in plan.items:
+                series |= listing.measure(stack, plan)
+    if POSTGRES in plan.items:  # when the platform's own workers are gone, which would run cycles of this pool too
+        call_command("migrate", interactive=False, verbosity=0)
+        series |= live_cycle.measure(samples=plan.cycles)
+    return series, peaks
 
 
 def _options(argv: Sequence[str]) -> Namespace:

@@ -12,6 +12,7 @@ Series = dict[str, list[float]]
 
 FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
 JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
+POSTGRES = "cycle-postgres"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -20,6 +21,7 @@ ITEMS: Mapping[str, str] = {
     JOB_LIST: "a page of 100 jobs out of 100,000",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
     CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
+    POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
 }
 
@@ -84,6 +86,11 @@ FIGURES: tuple[Figure, ...] = (
     ),
     # n log n from 1,000 to 8,000 jobs is a factor of 8 · 13 / 10.
     Figure("cycle-growth.ratio", "8,000 jobs to 1,000", "times", "cycle_growth_ratio", median, 10.4),
+    *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (1500, None)),
+    Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),
+    Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),
+    Figure("cycle-postgres.apply", "of which the applier", "ms", "cycle_apply_ms", median),
+    Figure("cycle-postgres.first", "the first, with 10,000 reasons", "ms", "cycle_first_ms", median),
     *(
         Figure(f"simulate.{policy}-{gpus}", f"{policy}, {gpus} GPUs", "s", f"simulate_{policy}_{gpus}_s", median, 60)
         for gpus in (2490, 640)

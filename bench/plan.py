@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.figures import CYCLE, CYCLE_GROWTH, ITEMS, JOB_LIST, SIMULATE
+from bench.figures import CYCLE, CYCLE_GROWTH, ITEMS, JOB_LIST, POSTGRES, SIMULATE
 
 NODES, GPUS_PER_NODE = 2, 8
 # Writes $1 lines with the time at which each was written, 20 a second.
@@ -34,12 +34,12 @@ class Plan:
     @property
     def needs_platform(self) -> bool:
         """Whether any item needs the platform to run."""
-        return bool(set(self.items) - _ALONE)
+        return bool(set(self.items) - _ALONE - {POSTGRES})
 
     @property
     def needs_peer(self) -> bool:
         """Whether any item can be measured on a peer too."""
-        return bool(set(self.items) - _ALONE - {JOB_LIST})
+        return bool(set(self.items) - _ALONE - {JOB_LIST, POSTGRES})
 
 
 def quick(items: tuple[str, ...]) -> Plan:
