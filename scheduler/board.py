@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Protocol
 
 from scheduler.guard import Usage, charge
+from scheduler.holdings import Holdings
 from scheduler.lifecycle import JobClass
 from scheduler.model import AllocationView, Job, Reservation, Running, View
 from scheduler.placement.capacity import Capacity
@@ -60,6 +61,7 @@ class Board:
         self._queue: Queue | None = None
         self._queues: Queues | None = None
         self._standings: Standings | None = None
+        self._holdings: Holdings | None = None
         self._standings_at = view.now
         for run in view.running:
             if run.job.klass is JobClass.OPPORTUNISTIC:
@@ -94,6 +96,18 @@ class Board:
                 if run.job.preemptible and not run.stopping:
                     self._standings.add(run, self.view.now)
         return self._standings
+
+    @property
+    def holdings(self) -> Holdings:
+        """What those that run hold, those that stop included."""
+        if self._holdings is None:
+            self._holdings = Holdings(self.view)
+        return self._holdings
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether what it keeps of holdings does not follow from the view any more: somebody forgot to tell it."""
+        return self._holdings is not None and self._holdings != Holdings(self.view)
 
     def count(
         self,
@@ -132,12 +146,16 @@ class Board:
             self._queues.remove(job_id)
 
     def runs(self, run: Running) -> None:
-        """A job has started, or has another memo now."""
-        if self._standings is not None and run.job.preemptible:
+        """A job has started, has another memo now, or has begun to stop."""
+        if self._holdings is not None:
+            self._holdings.add(run)
+        if self._standings is not None and run.job.preemptible and not run.stopping:
             self._standings.add(run, self.view.now)
 
     def runs_no_more(self, job_id: int) -> None:
         """A job has stopped."""
+        if self._holdings is not None:
+            self._holdings.remove(job_id)
         if self._standings is not None:
             self._standings.remove(job_id)
 

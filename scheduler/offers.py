@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from scheduler.board import Board
 from scheduler.guard import Guard, Usage
+from scheduler.holdings import CPUS, MEMORY_MIB, Vector
 from scheduler.lifecycle import JobClass
 from scheduler.model import AllocationView, Job, Reservation, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import FreeNode
-from scheduler.policies.shared import CPUS, MEMORY_MIB, Vector, dominant
+from scheduler.policies.shared import dominant
 
 
 @dataclass(frozen=True, slots=True)

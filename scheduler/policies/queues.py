@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.board import Key
+from scheduler.holdings import Holdings, Vector
 from scheduler.model import Job, View
 from scheduler.placement.capacity import Capacity
-from scheduler.policies.shared import Books, Vector
+from scheduler.policies.shared import Books
 from scheduler.registry import ConfigError
 
 # Fractions of whole GPUs add up to whole GPUs only up to this.
@@ -103,11 +104,11 @@ class Tree:
 class TreeBooks(Books):
     """Books by virtual cluster that add up along the tree; a policy says by `rank` which of two siblings is next."""
 
-    def __init__(self, view: View, capacity: Capacity, rows: Sequence[Row]) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row]) -> None:
         self.tree = Tree(rows, view)
         self.used_at: dict[str, Counter[str]] = {}
         self._since: dict[int, float] | None = None
-        super().__init__(view, capacity, lambda job: job.vc_id)
+        super().__init__(view, capacity, holdings, lambda job: job.vc_id)
 
     def rank(self, name: str) -> Key:
         """Where a queue stands among its siblings, smaller first; what it holds makes it larger, never smaller."""

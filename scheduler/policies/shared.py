@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.board import Key, Walk
+from scheduler.holdings import CPUS, MEMORY_MIB, Holdings, Vector, gpus_by_type
 from scheduler.lifecycle import JobClass
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
@@ -15,9 +16,6 @@ from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial
 from scheduler.scratch import Scratch
 
-# An amount of each resource: GPUs by type, and these two.
-Vector = Mapping[str, int]
-CPUS, MEMORY_MIB = "cpus", "memory_mib"
 Grouper = Callable[[Job], int]
 _Left = tuple[Job, Sequence[Demand]]  # a job that found no room, and what it may have
 
@@ -25,25 +23,31 @@ _Left = tuple[Job, Sequence[Demand]]  # a job that found no room, and what it ma
 class Books:
     """Who holds how much during one decision; a policy says by `key` who is served next."""
 
-    def __init__(self, view: View, capacity: Capacity, group_of: Grouper) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, group_of: Grouper) -> None:
         self.view, self.group_of = view, group_of
         self.total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
         self.used: dict[int, Counter[str]] = {}
         self.used_by_user: dict[tuple[int, int], Counter[str]] = {}
-        self.stopping_gpus = 0
-        self.runs: dict[int, list[Running]] = {}  # that may be preempted, by group
-        self._held: dict[int, Vector] = {}
+        self.stopping_gpus = holdings.stopping_gpus
+        self._holdings = holdings
+        self._runs: dict[int, list[Running]] | None = None
         self._newest: dict[int, Sequence[Running]] = {}
-        for run in view.running:
-            self.charge(run.job, self.held(run), 1)
-            if run.stopping:
-                self.stopping_gpus += run.gpus
-            elif run.job.preemptible:
-                self.runs.setdefault(group_of(run.job), []).append(run)
+        for example, held in holdings:
+            self.charge(example, held, 1)
         for kept in view.reservations:
             job = view.waiting_by_id.get(kept.job_id)
             if job is not None and kept.until > view.now:
-                self.charge(job, self._sum(share.gpu_ids for share in kept.allocations), 1)
+                self.charge(job, gpus_by_type(view, [share.gpu_ids for share in kept.allocations]), 1)
+
+    @property
+    def runs(self) -> Mapping[int, Sequence[Running]]:
+        """Those that may be preempted, by group."""
+        if self._runs is None:
+            self._runs = {}
+            for run in self.view.running:
+                if run.job.preemptible and not run.stopping:
+                    self._runs.setdefault(self.group_of(run.job), []).append(run)
+        return self._runs
 
     def key(self, group: int) -> Key:
         """How far the group is from being served next, smaller first; what it holds makes it larger, never smaller."""
@@ -73,25 +77,13 @@ class Books:
 
     def held(self, run: Running) -> Vector:
         """What a running job holds."""
-        if run.job.id not in self._held:
-            self._held[run.job.id] = self._look_at(run)
-        return self._held[run.job.id]
+        return self._holdings.of(run)
 
     def newest(self, group: int) -> Sequence[Running]:
         """The runs of a group that may be preempted, the newest first."""
         if group not in self._newest:
             self._newest[group] = sorted(self.runs.get(group, ()), key=lambda run: (-run.placed_at, -run.job.id))
         return self._newest[group]
-
-    def _look_at(self, run: Running) -> Vector:
-        held = self._sum(share.gpu_ids for share in run.allocations)
-        held[CPUS] = sum(share.cpus for share in run.allocations)
-        held[MEMORY_MIB] = sum(share.memory_mib for share in run.allocations)
-        return held
-
-    def _sum(self, gpu_ids: Iterable[Sequence[int]]) -> Counter[str]:
-        found = (self.view.gpu_by_id.get(gpu_id) for some in gpu_ids for gpu_id in some)
-        return Counter(gpu.type for gpu in found if gpu is not None)
 
 
 def wanted(demand: Demand) -> Vector:
@@ -112,8 +104,10 @@ def dominant(vector: Vector, total: Vector) -> float:
 class DominantBooks(Books):
     """Books of dominant shares by weight; a group without a weight has 1."""
 
-    def __init__(self, view: View, capacity: Capacity, group_of: Grouper, weights: Mapping[int, float]) -> None:
-        super().__init__(view, capacity, group_of)
+    def __init__(
+        self, view: View, capacity: Capacity, holdings: Holdings, group_of: Grouper, weights: Mapping[int, float]
+    ) -> None:
+        super().__init__(view, capacity, holdings, group_of)
         self._weights = weights
 
     def key(self, group: int) -> Key:
@@ -157,10 +151,10 @@ class Shared:
     """
 
     def group_of(self, job: Job) -> int:
-        """See `scheduler.board.Grouping`."""
+        """See `scheduler.board.Grouping`; jobs of one owner in one virtual cluster are in one group."""
         raise NotImplementedError
 
-    def books(self, view: View, capacity: Capacity) -> Books:
+    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> Books:
         """The books of a decision, from what is on the view."""
         raise NotImplementedError
 
@@ -190,7 +184,7 @@ class Shared:
 
     def order(self, view: View) -> Iterable[Job]:
         """As if each job found room in its turn."""
-        books = self.books(view, Capacity(view))
+        books = self.books(view, Capacity(view), Holdings(view))
         lines: dict[int, list[Job]] = {}
         for job in sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id), reverse=True):
             lines.setdefault(self.group_of(job), []).append(job)
@@ -211,7 +205,7 @@ class Shared:
 
     def serve(self, scratch: Scratch) -> None:
         """See `Policy`."""
-        books = self.books(scratch.view, scratch.board.capacity)
+        books = self.books(scratch.view, scratch.board.capacity, scratch.board.holdings)
         left: list[_Left] = []
         for klass in scratch.turns():
             self._fill(scratch, books, left, klass)

@@ -308,7 +308,9 @@ class _Simulation:
         doing.since = math.inf
         self.board.runs_no_more(run.job.id)
         self.elastic.discard(run.job.id)
-        self.world.running_by_job[run.job.id] = replace(run, state=AttemptState.STOPPING)
+        stopping = replace(run, state=AttemptState.STOPPING)
+        self.world.running_by_job[run.job.id] = stopping
+        self.board.runs(stopping)
         at = self.world.now + self.options.grace_s
         heapq.heappush(self.events, (at, _RELEASE, run.job.id, doing.version))
         # The decision counted all that it holds as free. What nobody was promised is not, until it is let go.
@@ -433,6 +435,8 @@ class _Simulation:
         for gpu_type in board.capacity.types:
             if fresh.gpus(gpu_type) != board.free.gpus(gpu_type):
                 raise SimulationError(f"at {world.now:g}s the index of free {gpu_type} is wrong")
+        if board.is_wrong:
+            raise SimulationError(f"at {world.now:g}s what somebody holds is wrong")
         counted = Counter[tuple[int, str]]()
         for run in world.running:
             for share in run.allocations:

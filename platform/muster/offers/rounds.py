@@ -24,8 +24,8 @@ from scheduler import model
 from scheduler import offers as two_level
 from scheduler.board import Board
 from scheduler.cycle import compose
+from scheduler.holdings import CPUS, MEMORY_MIB
 from scheduler.lifecycle import NodeAdmin, NodeHealth, OfferState
-from scheduler.policies.shared import CPUS, MEMORY_MIB
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.board import Key
+from scheduler.holdings import CPUS, MEMORY_MIB, Holdings
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
 from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, ratio, rows_schema
-from scheduler.policies.shared import CPUS, MEMORY_MIB, Shared, wanted
+from scheduler.policies.shared import Shared, wanted
 from scheduler.registry import ConfigError
 
 _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
@@ -93,9 +94,9 @@ class CapacityQueues(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def books(self, view: View, capacity: Capacity) -> _Guarantees:
+    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> _Guarantees:
         """See `Shared`."""
-        return _Guarantees(view, capacity, self.queues, self.preemption_grace_s)
+        return _Guarantees(view, capacity, holdings, self.queues, self.preemption_grace_s)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The end of the grace of a job that waits."""
@@ -108,8 +109,8 @@ class CapacityQueues(Shared):
 class _Guarantees(TreeBooks):
     """Books of guaranteed and maximum capacities."""
 
-    def __init__(self, view: View, capacity: Capacity, rows: Sequence[Row], grace_s: float) -> None:
-        super().__init__(view, capacity, rows)
+    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row], grace_s: float) -> None:
+        super().__init__(view, capacity, holdings, rows)
         self._grace_s = grace_s
         self._guaranteed: dict[str, Mapping[str, float]] = {}
         self._most: dict[str, Mapping[str, float]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from scheduler.holdings import Holdings
 from scheduler.model import Job, View
 from scheduler.placement.capacity import Capacity
 from scheduler.policies.shared import Books, DominantBooks, Shared, weights_of_vcs
@@ -52,11 +53,11 @@ class Drf(Shared):
             return job.owner_id
         return job.tenant_id if self.over == "tenant" else job.vc_id
 
-    def books(self, view: View, capacity: Capacity) -> Books:
+    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> Books:
         """See `Shared`."""
         weights: Mapping[int, float] = {}
         if self.over == "tenant":
             weights = {tenant.id: tenant.weight for tenant in view.tenants}
         elif self.over == "vc":
             weights = weights_of_vcs(view)
-        return DominantBooks(view, capacity, self.group_of, weights)
+        return DominantBooks(view, capacity, holdings, self.group_of, weights)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.board import Key
+from scheduler.holdings import Holdings
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
@@ -97,9 +98,9 @@ class Fair(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def books(self, view: View, capacity: Capacity) -> _FairShares:
+    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> _FairShares:
         """See `Shared`."""
-        return _FairShares(view, capacity, self)
+        return _FairShares(view, capacity, holdings, self)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The next end of a timeout of a job that waits."""
@@ -113,8 +114,8 @@ class Fair(Shared):
 class _FairShares(TreeBooks):
     """Books of minimum and fair shares."""
 
-    def __init__(self, view: View, capacity: Capacity, policy: Fair) -> None:
-        super().__init__(view, capacity, policy.queues)
+    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, policy: Fair) -> None:
+        super().__init__(view, capacity, holdings, policy.queues)
         self._policy = policy
         of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
         self._weights: dict[str, float] = {}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from scheduler.board import Key
+from scheduler.holdings import Holdings
 from scheduler.lifecycle import HoldReason
 from scheduler.model import AllocationView, Job, Level, Running, View
 from scheduler.placement.capacity import Capacity
@@ -100,9 +101,9 @@ class Philly(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def books(self, view: View, capacity: Capacity) -> _Quotas:
+    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> _Quotas:
         """See `Shared`."""
-        return _Quotas(view, capacity, self.preempt_above)
+        return _Quotas(view, capacity, holdings, self.preempt_above)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The end of its back-off, or when it may lie further apart."""
@@ -197,11 +198,11 @@ class Philly(Shared):
 class _Quotas(Books):
     """Books of quotas, and of the gangs that were tried in vain."""
 
-    def __init__(self, view: View, capacity: Capacity, preempt_above: float) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, preempt_above: float) -> None:
         self.tried: dict[int, Job] = {}
         self._kinds = capacity.types
         self._preempt_above = preempt_above
-        super().__init__(view, capacity, lambda job: job.vc_id)
+        super().__init__(view, capacity, holdings, lambda job: job.vc_id)
 
     def key(self, group: int) -> Key:
         """The part of its quota that the virtual cluster uses."""

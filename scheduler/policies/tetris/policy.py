@@ -105,7 +105,11 @@ class _Packing:
     def __init__(self, policy: Tetris, scratch: Scratch) -> None:
         self._policy, self._scratch = policy, scratch
         self._books = DominantBooks(
-            scratch.view, scratch.board.capacity, lambda job: job.vc_id, weights_of_vcs(scratch.view)
+            scratch.view,
+            scratch.board.capacity,
+            scratch.board.holdings,
+            lambda job: job.vc_id,
+            weights_of_vcs(scratch.view),
         )
         self._whole = {
             node.id: (Counter(gpu.type for gpu in node.gpus), node.cpus, node.memory_mib) for node in scratch.view.nodes
