@@ -113,15 +113,19 @@ def test_a_turn_is_handed_over_after_the_grace() -> None:
     assert (result[2].ended_s, result[1].ended_s) == (95, 125)
 
 
-def test_a_scattered_job_is_brought_together_once_there_is_room() -> None:
-    jobs = [job(1, gpus=1, runs=100), job(2, gpus=1, runs=100), job(3, at=1, gpus=2, runs=1000)]
-    blocked = [*jobs, job(4, gpus=1, runs=30), job(5, gpus=1, runs=30)]
-    options: dict[str, Any] = {"cluster": "A100:2x2", "placement": "spread", "spread_penalty": 0.5}
-    result = by_id(gandiva(blocked, params={"introspect_s": 200}, **options))
-    assert result[3].moves <= 1
-    still = by_id(gandiva(blocked, params={"introspect_s": None}, **options))
-    assert still[3].moves == 0
-    assert (result[3].ended_s or 0) <= (still[3].ended_s or 0)
+@pytest.mark.parametrize(("introspect_s", "moves", "ended_s"), [(200, 1, 700), (None, 0, 1100)])
+def test_a_scattered_job_is_brought_together_once_there_is_room(
+    introspect_s: float | None, moves: int, ended_s: float
+) -> None:
+    jobs = [
+        job(1, runs=100),
+        job(2, runs=2000),
+        job(3, runs=150),  # on the other node
+        job(4, at=50, gpus=2, runs=500),
+    ]
+    result = by_id(gandiva(jobs, "A100:2x2", {"introspect_s": introspect_s}, spread_penalty=0.5))
+    # From 100 on it lies on both nodes, at half speed. From 150 on there is room for it on one; it is moved at 300.
+    assert (result[4].moves, result[4].ended_s) == (moves, ended_s)
 
 
 @pytest.mark.parametrize("grace_s", [0, 5])
