@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from muster.dispatch.cycles import UnlawfulPlan
+from muster.dispatch.forecast import dry_run
 from muster.dispatch.models import Cycle
 from muster.dispatch.settings import config_of, fallback_of
 from muster.events.models import Event, Outbox
@@ -175,6 +176,13 @@ def test_nothing_plainer_than_the_defaults_is_left(world: World, monkeypatch: py
     with pytest.raises(UnlawfulPlan, match="breaks the law"):
         cycle(world)
     assert states(running.job)[:2] == ("active", "running")
+
+
+def test_a_dry_run_answers_as_the_pool_would_decide_then(world: World) -> None:
+    set_policy(world, "raising", placement="raising")
+    answer = dry_run(user=world.user, data={"command": "true", "gpus": 1, "vc": world.vc.name})
+    assert (answer.starts_now, answer.hold) == (True, None)
+    assert not Cycle.objects.exists()
 
 
 def test_a_failed_cycle_cannot_be_replayed_and_says_why(world: World) -> None:

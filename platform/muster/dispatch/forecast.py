@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
 from muster.dispatch.holds import hold_as_data
-from muster.dispatch.settings import config_of
+from muster.dispatch.settings import config_of, plainer
 from muster.dispatch.snapshot import job_view, pool_snapshot
 from muster.jobs.services import draft_job
-from scheduler.cycle import forecast
+from scheduler import model
+from scheduler.cycle import CycleConfig, Forecast, forecast
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ def dry_run(*, user: User, data: object) -> DryRun:
     # One more than any id there is: between equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
     hypothetical = job_view(job, job_id=newest + 1, now=snapshot.now)
-    answer = forecast(snapshot, config_of(job.pool), hypothetical)
+    answer = _forecast(snapshot, config_of(job.pool), hypothetical)
     return DryRun(
         spec=job.spec,
         gpus_total=job.gpus_total,
@@ -45,3 +49,16 @@ def dry_run(*, user: User, data: object) -> DryRun:
         hold=hold_as_data(answer.hold) if answer.hold else None,
         position=answer.hold.position if answer.hold else None,
     )
+
+
+def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job) -> Forecast:
+    """What a cycle would do; where the pool's plug-ins fail, what it would do after falling back, as it would then."""
+    try:
+        return forecast(snapshot, config, job)
+    # A plug-in may fail in any way. The next cycle tells the operators, so here it is only logged.
+    except Exception:
+        to = plainer(config)
+        if to is None:
+            raise
+        log.exception("forecast_failed policy=%s", config.policy)
+        return _forecast(snapshot, to, job)

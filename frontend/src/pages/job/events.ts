@@ -12,6 +12,7 @@ const WORDS: Record<string, string> = {
   "job.requeue_asked": "Requeue asked for",
   "job.edited": "Edited",
   "job.held": "Held back",
+  "job.reserved": "GPUs kept for it while others stop",
   "attempt.placed": "Attempt placed",
   "attempt.starting": "Attempt starting",
   "attempt.running": "Attempt running",

@@ -36,6 +36,8 @@ const ORDER = [
   "priority",
   "class",
   "retry",
+  "locality",
+  "preemptible",
   "checkpoint",
   "on_disconnect",
   "tags",

@@ -34,10 +34,13 @@ class Command(BaseCommand):
         if stored != again:
             for place in sorted(set(stored.places) ^ set(again.places), key=lambda place: place.job_id):
                 self.stdout.write(f"  differs: {place}")
+            for preempt in sorted(set(stored.preempts) ^ set(again.preempts), key=lambda preempt: preempt.job_id):
+                self.stdout.write(f"  differs: {preempt}")
             raise CommandError("the plans differ")
         self.stdout.write(self.style.SUCCESS(f"cycle {cycle.pk}: the same plan"))
 
 
 def _summary(name: str, plan: Plan) -> str:
     jobs = ", ".join(str(place.job_id) for place in plan.places) or "none"
-    return f"{name}: {len(plan.places)} placed ({jobs}), {len(plan.holds)} held"
+    stopped = f", {len(plan.preempts)} stopped" if plan.preempts else ""
+    return f"{name}: {len(plan.places)} placed ({jobs}){stopped}, {len(plan.holds)} held"
