@@ -215,11 +215,15 @@ class Free:
         return self._at[place]
 
     def take(self, allocations: Sequence[AllocationView]) -> None:
-        """Hand out what the allocations name: all that one job gets."""
+        """Hand out what the allocations name: all that one job gets; the opposite of `give` in everything."""
         for share in allocations:
-            node = self._nodes[share.node_id]
+            node = self._nodes.get(share.node_id)
+            if node is None:
+                continue
             moved: dict[str, int] = {}
             for gpu_id in share.gpu_ids:
+                if gpu_id not in self._usable:
+                    continue
                 gpu_type = self._gpu_type[gpu_id]
                 node.gpus[gpu_type].remove(gpu_id)
                 moved[gpu_type] = moved.get(gpu_type, 0) - 1

@@ -91,8 +91,7 @@ class Optimus:
         ledger = _Ledger(scratch, entrants)
         gains: list[tuple[float, int]] = []
         for position, one in enumerate(entrants):
-            ledger.settle_type(one)
-            if ledger.grant(one, one.first):
+            if ledger.begin(one):
                 self._offer(gains, one, position)
         while gains:
             _, position = heapq.heappop(gains)
@@ -154,10 +153,16 @@ class _Ledger:
                 self._left[one.kind] += one.has
                 charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.has)
 
-    def settle_type(self, one: _Entrant) -> None:
-        """Choose the type with the most GPUs left for a job that takes any."""
-        if one.kind is None and one.job.gpus and self._left:
-            one.kind = max(sorted(self._left), key=self._left.__getitem__)
+    def begin(self, one: _Entrant) -> bool:
+        """Whether the entrant gets its first size; a job that takes any type, of the one with the most GPUs left."""
+        if one.kind is not None or not one.job.gpus:
+            return self.grant(one, one.first)
+        for kind in sorted(self._left, key=lambda kind: (-self._left[kind], kind)):
+            one.kind = kind
+            if self.grant(one, one.first):
+                return True
+        one.kind = None
+        return False
 
     def grant(self, one: _Entrant, gpus: int) -> bool:
         """Whether the entrant may have so many more; if so, it has them."""

@@ -126,22 +126,25 @@ class Philly(Shared):
 
     def put(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
         """See `Shared`; unless it backs off, the job is tried at its stage, and a failed try is remembered."""
-        if _again_at(job) > scratch.now:
+        # In a pool where nothing runs there is nothing to wait for.
+        idle = not scratch.places and not any(True for _ in scratch.view.running)
+        if _again_at(job) > scratch.now and not idle:
             scratch.said[job.id] = _backs_off(job, demand)
             return False
         if scratch.full:
             scratch.too_late.add(job.id)
             return False
         scratch.settle()
-        stage, free = self.stage(job, scratch.now), scratch.board.free
+        stage, free = ANYWHERE if idle else self.stage(job, scratch.now), scratch.board.free
         found = None
         for avoid in (job.avoid_nodes, ()) if job.avoid_nodes else ((),):  # what it avoids is better than nothing
-            found = found or find(free, demand, stage, avoid, dedicated=self.dedicated_nodes)
+            for looser in range(stage if not idle else 0, stage + 1):
+                found = found or find(free, demand, looser, avoid, dedicated=self.dedicated_nodes)
         if found is not None:
             scratch.take(job, found)
             return True
         size = demand.gpus * demand.nodes
-        if size < 2 or free.gpus(demand.gpu_type) < size:
+        if max(size, demand.nodes) < 2 or free.gpus(demand.gpu_type) < size:
             return False  # it lacks GPUs, and not only their being together
         if self.migrate_to_defragment and self._make_room(scratch, job, demand):
             return True
@@ -152,7 +155,7 @@ class Philly(Shared):
     def differs(self, scratch: Scratch, job: Job) -> bool:
         """Others may be tried while one backs off, as long as there are GPUs enough."""
         kinds = scratch.board.capacity.types if job.gpu_type is None else (job.gpu_type,)
-        return any(scratch.board.free.gpus(kind) >= max(job.gpus_total, 1) for kind in kinds)
+        return not job.gpus or any(scratch.board.free.gpus(kind) >= job.gpus_total for kind in kinds)
 
     def close(self, scratch: Scratch, books: Books) -> None:
         """Note the tries that failed."""

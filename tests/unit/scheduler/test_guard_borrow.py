@@ -100,6 +100,25 @@ def test_what_may_not_be_preempted_is_not_taken_back() -> None:
     assert preempted(decide(world, config())) == []
 
 
+OUT = make_node(2, gpus=4, schedulable=False, why_not="drains")
+USELESS: dict[str, tuple[Running, Job]] = {
+    "it is on a node that drains": (make_running(make_share(2, range(4)), **LENT), make_job(1, gpus=4)),
+    "a part of it is": (
+        make_running(make_share(1, range(2)), make_share(2, range(2), rank=1), **LENT),
+        make_job(1, gpus=4, nodes=2),
+    ),
+    "its GPUs are broken": (make_running(make_share(3, range(4)), **LENT), make_job(1, gpus=4)),
+}
+
+
+@pytest.mark.parametrize(("lent", "job"), USELESS.values(), ids=USELESS)
+def test_what_helps_nobody_is_not_taken_back(lent: Running, job: Job) -> None:
+    taken = make_running(make_share(1, range(2, 4)), attempt_id=2, preemptible=False, vc_id=2)
+    nodes = [make_node(1, gpus=4), OUT, make_node(3, gpus=4, unhealthy=range(4))]
+    world = make_snapshot(nodes=nodes, vcs=[make_vc()], running=[lent, taken], waiting=[job])
+    assert preempted(decide(world, config())) == []
+
+
 def test_an_opportunistic_job_is_not_preempted_back_by_the_order_of_a_policy() -> None:
     # By the order of srtf, job 1 with its 10 s goes before the one that runs.
     world = make_snapshot(

@@ -147,6 +147,13 @@ def test_a_job_that_takes_any_type_gets_the_one_with_the_most_left() -> None:
     assert sizes(world, plan) == {1: 4}
 
 
+def test_a_job_that_takes_any_type_gets_one_that_its_quota_allows() -> None:
+    nodes = [make_node(1, gpus=2), make_node(2, gpus=4, gpu_type="V100")]
+    vcs = [make_vc(1, quotas={"A100": 1})]
+    world = make_snapshot(nodes=nodes, vcs=vcs, waiting=[elastic(1, 100, gpu_type=None)])
+    assert sizes(world, decide(world, config())) == {1: 1}
+
+
 def test_who_gets_nothing_is_told_why() -> None:
     world = make_snapshot(nodes=[make_node(gpus=1)], waiting=[elastic(1, 10), elastic(2, 10)])
     hold = decide(world, config()).holds[0]

@@ -138,6 +138,7 @@ PLACES: dict[str, tuple[list[Running], Job, dict[str, Any], dict[int, int] | Non
         {"dedicated_nodes": True},
         {3: 1},
     ),
+    "in a pool where nothing runs it waits for nothing": ([], lot(1, 13), {}, {1: 4, 2: 4, 3: 4, 4: 1}),
     "what it avoids is better than nothing": (
         [on(n, range(4), n) for n in (2, 3, 4)],
         lot(1, 2, avoid_nodes=(1,)),
@@ -190,7 +191,7 @@ def test_the_tries_of_an_earlier_wait_do_not_count() -> None:
 
 def test_while_one_backs_off_another_that_asks_for_the_same_is_tried() -> None:
     first = replace(lot(1, 4), memo={"tries": 1.0, "again_at": NOW + 60, "since": lot(1, 4).waiting_since})
-    world = make_snapshot(nodes=FOUR, waiting=[first, lot(2, 4)])
+    world = make_snapshot(nodes=FOUR, running=[on(1, range(1), 1)], waiting=[first, lot(2, 4)])
     assert list(where(decide(world, config()))) == [2]
 
 
