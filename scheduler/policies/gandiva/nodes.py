@@ -24,6 +24,7 @@ class Nodes:
         self._sizes: dict[int, Counter[int]] = {}  # node id -> GPUs of a job -> how many such jobs are suspended there
         self._asked: Counter[int] = Counter()  # node id -> GPUs that suspended jobs ask for there
         self._gpus: dict[int, int] = {}
+        self._runs: dict[int, list[Running]] = {}
         for job in suspended:
             self.host(job, home_of(job), 1)
 
@@ -59,11 +60,11 @@ class Nodes:
 
     def runs_on(self, node_id: int) -> Iterator[Running]:
         """Those that run on the node and stay so far, by id of their job."""
-        holders = {self.view.holder_of_gpu.get(gpu.id) for gpu in self.view.node_by_id[node_id].gpus}
-        for job_id in sorted(holder for holder in holders if holder is not None):
-            run = self.view.running_by_job[job_id]
-            if self.scratch.stays(run):
-                yield run
+        if node_id not in self._runs:
+            holders = {self.view.holder_of_gpu.get(gpu.id) for gpu in self.view.node_by_id[node_id].gpus}
+            ids = sorted(holder for holder in holders if holder is not None)
+            self._runs[node_id] = [self.view.running_by_job[job_id] for job_id in ids]
+        return filter(self.scratch.stays, self._runs[node_id])
 
     def held(self, run: Running, node_id: int, gpu_type: str | None) -> int:
         """How many usable GPUs of the type a job holds on a node."""
@@ -107,6 +108,12 @@ class Nodes:
                 return None
             found.append(_share(node, len(found), gpus, demand))
         return tuple(found)
+
+    def nothing_for(self, demands: Sequence[Demand], home: Home) -> bool:
+        """Whether it is plain that no free GPUs will do, and that nothing at home is free at all."""
+        if any(self.free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes for demand in demands):
+            return False
+        return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in home)
 
     def place_elsewhere(self, job: Job, demands: Sequence[Demand]) -> bool:
         """Whether the pool's placement found any other free GPUs; those that others wait for are no choice."""

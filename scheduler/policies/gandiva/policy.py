@@ -140,6 +140,8 @@ class _Decision:
     def _resume(self, job: Job) -> None:
         """Let a suspended job have GPUs again, or see to it that it gets its turn."""
         scratch, home = self.scratch, home_of(job)
+        if self._sleeps(job, home):
+            return
         demands, denial = scratch.entitled(job)
         if denial is not None and denial.reason in FOR_EVER:
             return
@@ -149,13 +151,25 @@ class _Decision:
             at_home = None if self.nodes.blocked & home.keys() else self.nodes.room(demand, home)
             if at_home is not None and self._take(job, at_home):
                 return
-        if demands and self._seat(job, demands):
+        if (demands and self._seat(job, demands)) or self._reclaim(job):
             return
         if moment is None:  # its home can serve it no more, so it is as one who is new
             self._remember(job, {})
             self.left.append(job)
             return
-        self._wait_for_turn(job, home)
+        self._wait_for_turn(job, home, moment)
+
+    def _sleeps(self, job: Job, home: Home) -> bool:
+        """Whether nothing can have become of the job since it was last looked at, which is so for most."""
+        at = job.memo.get(NEXT, 0.0)
+        if self.policy.slice_s is None or at <= self.scratch.now + SOON_S or not suits(job, home):
+            return False
+        if self.scratch.guard.reclaims or not self.nodes.nothing_for(self.scratch.demands(job), home):
+            return False
+        self.turns.wait(job, home, at)
+        if self.scratch.explain:
+            self.scratch.said[job.id] = self._takes_turns(job, home)
+        return True
 
     def _newcomers(self) -> None:
         scratch, droppable = self.scratch, not self.scratch.placement.relaxes
@@ -168,7 +182,7 @@ class _Decision:
             if denial is not None and denial.reason in FOR_EVER:
                 walk.drop()
                 continue
-            if demands and self._seat(job, demands):
+            if (demands and self._seat(job, demands)) or self._reclaim(job):
                 continue
             if elastic.shrink(scratch, self.nodes, job, demands or scratch.demands(job)):
                 self._remember(job, {})
@@ -180,7 +194,7 @@ class _Decision:
                 continue
             home = self._home_for(job, demands)
             if home is not None:
-                self._wait_for_turn(job, home)
+                self._wait_for_turn(job, home, self.turns.when(job, home))
                 continue
             self.left.append(job)
             if droppable and self._like_its_class(job):
@@ -195,13 +209,12 @@ class _Decision:
             return None
         return self.turns.home_for(job, admitted or self.scratch.demands(job), own=not admitted)
 
-    def _wait_for_turn(self, job: Job, home: Home) -> None:
+    def _wait_for_turn(self, job: Job, home: Home, at: float | None) -> None:
         """Let the job have its turn, or wait for it at this home."""
         if self.turns.begin(job, home):
             self._remember(job, {})
             return
         self.nodes.host(job, home, 1)
-        at = self.turns.when(job, home)
         if at is not None:
             at = self.turns.wait(job, home, at)
             if home_of(job) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
@@ -222,6 +235,16 @@ class _Decision:
             self._remember(job, {})
             self.turns.placed(job)
         return placed
+
+    def _reclaim(self, job: Job) -> bool:
+        """Whether the job got what others had only until it wanted it."""
+        victims = self.scratch.reclaimable(job)
+        if not victims or not self.scratch.place_instead(job, victims, "its GPUs go to a job that is ahead of it"):
+            return False
+        self.scratch.settle()
+        self._remember(job, {})
+        self.turns.placed(job)
+        return True
 
     def _take(self, job: Job, found: Sequence[Any]) -> bool:
         if self.scratch.full:

@@ -108,7 +108,7 @@ class Turns:
         found = None if scratch.denied(job, demand) else nodes.room(demand, home)
         if found is None and self.rested(job):
             poor = scratch.denied(job, demand) is not None
-            for run in self._over(home, first_of=job.vc_id if poor else None):
+            for run in self._over(job, home, first_of=job.vc_id if poor else None):
                 if not self._helps(run, job, demand, home):
                     continue
                 scratch.release(run)
@@ -132,11 +132,19 @@ class Turns:
             nodes.host(run.job, left, 1)
         return True
 
-    def _over(self, home: Home, first_of: int | None) -> list[Running]:
+    def _over(self, job: Job, home: Home, first_of: int | None) -> list[Running]:
         """The jobs there whose turn is over, the one that has been running for longest first."""
         there = {run.job.id: run for node_id in home if self._known(node_id) for run in self.nodes.runs_on(node_id)}
-        over = [run for run in there.values() if self.may_go(run) and self._over_at(run) <= self.scratch.now + SOON_S]
+        over = [
+            run
+            for run in there.values()
+            if self._over_at(run) <= self.scratch.now + SOON_S and self.may_go(run) and not self._on_loan(job, run)
+        ]
         return sorted(over, key=lambda run: (first_of not in (None, run.vc_id), run.placed_at, run.job.id))
+
+    def _on_loan(self, job: Job, run: Running) -> bool:
+        """Whether the job would have what it gets only until the other one wants it back."""
+        return self.scratch.guard.reclaims and self.scratch.guard.yields(job, run.job)
 
     def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
         """Whether the job at home is nearer to its turn once this one lets go."""

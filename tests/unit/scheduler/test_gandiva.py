@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
 from scheduler.law import check
+from scheduler.lifecycle import JobClass
 from scheduler.model import Job, Level, Node, Running, Snapshot
 from scheduler.plan import Plan, apply, release
 from scheduler.policies.gandiva.homes import home_of
@@ -247,6 +248,20 @@ def test_a_virtual_cluster_without_quota_left_takes_turns_within_itself() -> Non
     assert [preempt.job_id for preempt in plan.preempts] == [2]
 
 
+LENT: dict[str, Any] = {"klass": JobClass.OPPORTUNISTIC}
+
+
+def test_who_has_gpus_on_loan_gives_them_back_before_his_turn_is_over() -> None:
+    world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1, **LENT), (1, [0]), ago_s=5)])
+    plan = decide(world, replace(GANDIVA, guard="borrow"))
+    assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, 9)]
+
+
+def test_who_would_have_gpus_on_loan_takes_no_turn_from_their_owner() -> None:
+    world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9, **LENT)], running=[runs(job(1), (1, [0]), ago_s=500)])
+    assert decide(world, replace(GANDIVA, guard="borrow")).preempts == ()
+
+
 # Moves
 
 
@@ -385,7 +400,8 @@ def histories(draw: st.DrawFn) -> tuple[Snapshot, CycleConfig]:
         introspect_s=draw(st.sampled_from([None, 20])),
         grow_after_s=draw(st.sampled_from([None, 1, 15])),
     )
-    config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])))
+    guard = draw(st.sampled_from(["quota", "borrow"]))
+    config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])), guard=guard)
     vcs = [make_vc(1, "a", {"A100": draw(st.integers(1, 12))}), make_vc(2, "b", {"A100": 12})]
     world = make_snapshot(nodes=nodes(3), vcs=vcs)
     number = 0
@@ -402,6 +418,7 @@ def histories(draw: st.DrawFn) -> tuple[Snapshot, CycleConfig]:
                     vc_id=draw(st.sampled_from([1, 2])),
                     checkpoints=draw(st.integers(0, 3)) > 0,
                     preemptible=draw(st.integers(0, 3)) > 0,
+                    klass=draw(st.sampled_from(list(JobClass))),
                     submitted_at=NOW + 10 * step,
                     max_gpus=4 if able and one.gpus < 4 else 0,
                     speeds=SPEEDS if able and one.gpus < 4 else (),
@@ -434,6 +451,7 @@ def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
     drawn: tuple[Snapshot, CycleConfig],
 ) -> None:
     world, config = drawn
+    config = replace(config, guard="quota")
     for preempt in decide(world, config).preempts:
         run = world.running_by_job[preempt.job_id]
         assert run.job.preemptible
@@ -445,7 +463,7 @@ def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
 @given(histories())
 def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
-    config = replace(config, max_places=256)
+    config = replace(config, max_places=256, guard="quota")
     # A node may be kept for a wider job whose turn begins soon: only without turns nothing is ever left idle.
     config = replace(config, policy_params={**config.policy_params, "slice_s": None})
     world = replace(world, waiting=tuple(replace(one, memo={}) for one in world.waiting))
@@ -456,3 +474,18 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
     small = [one for one in after.waiting if one.gpus == 1 and one.vc_id == 2 and one.id not in after.running_by_job]
     kept = {one.job_id for one in after.reservations}
     assert not (idle and [one for one in small if one.id not in kept])
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories())
+def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
+    world, config = drawn
+    config = replace(config, guard="open")
+    awake = replace(
+        world,
+        waiting=tuple(
+            replace(one, memo={key: value for key, value in one.memo.items() if key != "next"}) for one in world.waiting
+        ),
+    )
+    plan, anew = decide(world, config), decide(awake, config)
+    assert (plan.places, plan.preempts) == (anew.places, anew.preempts)
