@@ -202,7 +202,12 @@ class Scratch:
         if not self.guard.reclaims:
             return ()
         if self._newest is None:
-            may_go = (run for run in self.view.running if run.job.preemptible and not run.stopping)
+            in_service = self.board.free.node
+            may_go = (
+                run
+                for run in self.view.running
+                if run.job.preemptible and not run.stopping and any(in_service(one.node_id) for one in run.allocations)
+            )
             self._newest = sorted(may_go, key=lambda run: (-run.placed_at, -run.job.id))
         return [run for run in self._newest if self.stays(run) and self.guard.yields(run.job, job)]
 

@@ -119,6 +119,13 @@ def test_what_helps_nobody_is_not_taken_back(lent: Running, job: Job) -> None:
     assert preempted(decide(world, config())) == []
 
 
+def test_what_helps_nobody_stays_beside_what_helps() -> None:
+    useless = replace(make_running(make_share(2, range(4)), attempt_id=1, **LENT), placed_at=NOW)  # the newest
+    useful = make_running(make_share(1, range(4)), attempt_id=2, **LENT)
+    world = make_snapshot(nodes=[make_node(1, gpus=4), OUT], running=[useless, useful], waiting=[make_job(1, gpus=4)])
+    assert preempted(decide(world, config())) == [(1002, 1)]
+
+
 def test_an_opportunistic_job_is_not_preempted_back_by_the_order_of_a_policy() -> None:
     # By the order of srtf, job 1 with its 10 s goes before the one that runs.
     world = make_snapshot(
