@@ -32,13 +32,16 @@ class Keyed(Protocol):
 class Ordering(Keyed, Protocol):
     """What a board must know of a policy to keep all jobs in its order."""
 
-    def standing(self, run: Running, now: float) -> Key:
-        """What orders those that run as their keys do, whatever time it is."""
+    def running_key(self, run: Running, now: float) -> Key:
+        """Where a running job stands now among those that wait."""
         ...
 
-    @property
-    def drifts(self) -> bool:
-        """Whether the order of those that run changes by itself as time passes."""
+    def standing(self, run: Running, now: float) -> Key:
+        """What orders those that run at one pace as their keys do, whatever time it is."""
+        ...
+
+    def pace(self, run: Running) -> int:
+        """How fast the key of a running job changes; of two at one pace, the same one is always before the other."""
         ...
 
 
@@ -62,7 +65,6 @@ class Board:
         self._queues: Queues | None = None
         self._standings: Standings | None = None
         self._holdings: Holdings | None = None
-        self._standings_at = view.now
         for run in view.running:
             if run.job.klass is JobClass.OPPORTUNISTIC:
                 self._count_as_opportunistic(run)
@@ -90,8 +92,8 @@ class Board:
 
     def standings(self, ordering: Ordering) -> Standings:
         """Those that run and may be preempted, in the order of the policy."""
-        if self._standings is None or (ordering.drifts and self._standings_at != self.view.now):
-            self._standings, self._standings_at = Standings(ordering, self.view.now), self.view.now
+        if self._standings is None:
+            self._standings = Standings(ordering)
             for run in self.view.running:
                 if run.job.preemptible and not run.stopping:
                     self._standings.add(run, self.view.now)
@@ -286,35 +288,46 @@ class Walk:
 
 
 class Standings:
-    """Running jobs that may be preempted, the one to go first at the end."""
+    """Running jobs that may be preempted, the one to go first at the end.
 
-    def __init__(self, ordering: Ordering, now: float) -> None:
+    Those of one pace are in one order for ever, so that the order of all is a merger of a few, however often it is
+    asked for.
+    """
+
+    def __init__(self, ordering: Ordering) -> None:
         self._ordering = ordering
-        self._order: list[tuple[Key, int]] = []
-        self._order_of_vc: dict[int, list[tuple[Key, int]]] = {}
-        self._runs: dict[int, tuple[Running, Key]] = {}
+        # By virtual cluster (None: all), by pace.
+        self._orders: dict[int | None, dict[int, list[tuple[Key, int]]]] = {}
+        self._runs: dict[int, tuple[Running, Key, int]] = {}
 
     def add(self, run: Running, now: float) -> None:
         """Put a job into its place; one that was there already takes its new one."""
         self.remove(run.job.id)
-        key = self._ordering.standing(run, now)
-        self._runs[run.job.id] = (run, key)
-        insort(self._order, (key, run.job.id))
-        insort(self._order_of_vc.setdefault(run.job.vc_id, []), (key, run.job.id))
+        key, pace = self._ordering.standing(run, now), self._ordering.pace(run)
+        self._runs[run.job.id] = (run, key, pace)
+        for vc_id in (None, run.job.vc_id):
+            insort(self._orders.setdefault(vc_id, {}).setdefault(pace, []), (key, run.job.id))
 
     def remove(self, job_id: int) -> None:
         """Forget a job; one that was not there is no error."""
         found = self._runs.pop(job_id, None)
         if found is not None:
-            run, key = found
-            for order in (self._order, self._order_of_vc[run.job.vc_id]):
+            run, key, pace = found
+            for vc_id in (None, run.job.vc_id):
+                order = self._orders[vc_id][pace]
                 del order[bisect_left(order, (key, job_id))]
+                if not order:
+                    del self._orders[vc_id][pace]
 
-    def from_the_last(self, vc_id: int | None = None) -> Iterator[Running]:
+    def from_the_last(self, now: float, vc_id: int | None = None) -> Iterator[Running]:
         """Those that run, in one virtual cluster or in all, the one with the least right to first."""
-        order = self._order if vc_id is None else self._order_of_vc.get(vc_id, [])
-        for _, job_id in reversed(order):
-            yield self._runs[job_id][0]
+        orders = [map(self._run, reversed(order)) for order in self._orders.get(vc_id, {}).values()]
+        if len(orders) == 1:
+            return orders[0]
+        return heapq.merge(*orders, key=lambda run: (self._ordering.running_key(run, now), run.job.id), reverse=True)
+
+    def _run(self, entry: tuple[Key, int]) -> Running:
+        return self._runs[entry[1]][0]
 
 
 def class_of(job: Job) -> Hashable:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from scheduler.board import Key
 from scheduler.lifecycle import JobClass
@@ -26,8 +25,6 @@ class Ordered:
     4. A job that cannot start is passed by those behind it, unless `lets_pass` says no.
     """
 
-    drifts: ClassVar[bool] = False  # see `scheduler.board.Ordering`
-
     @property
     def preemptive(self) -> bool:
         """Whether jobs that wait may take from jobs that run."""
@@ -44,6 +41,10 @@ class Ordered:
     def standing(self, run: Running, now: float) -> Key:
         """See `scheduler.board.Ordering`."""
         return self.running_key(run, now)
+
+    def pace(self, run: Running) -> int:
+        """See `scheduler.board.Ordering`."""
+        return 1
 
     def may_go(self, run: Running, now: float) -> bool:
         """Whether the running job may be preempted by now."""
@@ -141,7 +142,7 @@ class Ordered:
 
         The job takes nothing back that it had on loan.
         """
-        for run in scratch.board.standings(self).from_the_last(vc_id):
+        for run in scratch.board.standings(self).from_the_last(scratch.now, vc_id):
             if self.running_key(run, scratch.now) <= key:
                 return
             if scratch.guard.reclaims and scratch.guard.yields(job, run.job):

@@ -32,7 +32,6 @@ class Las(Ordered):
         },
         "additionalProperties": False,
     }
-    drifts: ClassVar[bool] = True  # those that run attain service, the wide ones faster
 
     quantum_s: float = 360
 
@@ -48,6 +47,14 @@ class Las(Ordered):
     def running_key(self, run: Running, now: float) -> Key:
         """By the service attained by now, then submission."""
         return (run.attained_gpu_s(now), run.job.submitted_at)
+
+    def standing(self, run: Running, now: float) -> Key:
+        """By what it would have attained at time 0 if it had always run, then submission: the same at any time."""
+        return (run.job.attained_gpu_s - run.gpus * run.placed_at, run.job.submitted_at)
+
+    def pace(self, run: Running) -> int:
+        """The wide ones attain service faster."""
+        return run.gpus
 
     def may_go(self, run: Running, now: float) -> bool:
         """Whether its first quantum is over."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from scheduler.board import Key
 from scheduler.model import Job, Running
-from scheduler.policies.predicted import UNKNOWN_S, left_s, rest_s, width
+from scheduler.policies.predicted import UNKNOWN_S, ends_at, left_s, rest_s, width
 from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
 
 
@@ -21,7 +21,6 @@ class Srsf(Preemptive):
         "properties": {"unknown_s": UNKNOWN_S, "min_run_s": MIN_RUN_S},
         "additionalProperties": False,
     }
-    drifts: ClassVar[bool] = True  # a wide job loses more of what it needs each second than a narrow one
 
     unknown_s: float | None = None
 
@@ -32,3 +31,11 @@ class Srsf(Preemptive):
     def running_key(self, run: Running, now: float) -> Key:
         """By the service that is left now, then submission."""
         return (left_s(run, now, self.unknown_s) * width(run.job), run.job.submitted_at)
+
+    def standing(self, run: Running, now: float) -> Key:
+        """By the time at which it will end, then submission: among those of one width the same order at any time."""
+        return (ends_at(run, self.unknown_s), run.job.submitted_at)
+
+    def pace(self, run: Running) -> int:
+        """A wide job loses more of what it needs each second than a narrow one."""
+        return width(run.job)
