@@ -16,7 +16,7 @@ from psycopg2.extras import NumericRange
 
 from muster.common.clock import database_now
 from muster.dispatch.reservations import keep_for
-from muster.dispatch.snapshot import locked_snapshot
+from muster.dispatch.snapshot import NOTHING_SEEN, locked_snapshot
 from muster.dispatch.units import Unit, units_of
 from muster.events.services import record, recorded_together, wake_node
 from muster.fleet.models import Node, Pool
@@ -80,22 +80,30 @@ def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleCo
     versions = {node.id: node.version for node in snapshot.nodes}
     applied = Applied()
     for unit in units_of(snapshot, plan, compose(config).guard):
-        applied.add(apply_unit(pool, unit, config, versions))
+        applied.add(apply_unit(pool, unit, config, versions, seen=snapshot.node_by_id))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
     return applied
 
 
-def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, versions: dict[int, int]) -> Applied:
+def apply_unit(
+    pool: Pool,
+    unit: Unit,
+    config: CycleConfig,
+    versions: Mapping[int, int],
+    *,
+    seen: Mapping[int, model.Node] = NOTHING_SEEN,
+) -> Applied:
     """Carry out all of the unit, or nothing of it and say why.
 
     `versions` are the node versions of the plan's snapshot: a node that changed since refuses the unit. Locks are
     taken in the documented order: virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves
-    by their index.
+    by their index. `seen` are nodes as they were shortly before, which need not be read again to count by type what
+    the virtual clusters hold elsewhere.
     """
     try:
         with transaction.atomic(), recorded_together():
-            return _apply(pool, unit, config, versions)
+            return _apply(pool, unit, config, versions, seen)
     except _Refused as refusal:
         reason = str(refusal)
     except (IntegrityError, OperationalError) as error:
@@ -107,7 +115,9 @@ def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, versions: dict[int, 
     return Applied(refusals=[Refusal(place.job_id, reason) for place in unit.places])
 
 
-def _apply(pool: Pool, unit: Unit, config: CycleConfig, versions: dict[int, int]) -> Applied:
+def _apply(
+    pool: Pool, unit: Unit, config: CycleConfig, versions: Mapping[int, int], seen: Mapping[int, model.Node]
+) -> Applied:
     placed, stopped = [one.job_id for one in unit.places], [one.job_id for one in unit.preempts]
     # The lock on the virtual cluster makes two cycles that both see the last of a quota take turns.
     vcs = list(
@@ -121,7 +131,8 @@ def _apply(pool: Pool, unit: Unit, config: CycleConfig, versions: dict[int, int]
     _require_wanted(unit, jobs)
     attempts = _locked_attempts(stopped)
     nodes = _locked_nodes(unit, versions)
-    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), now=database_now())
+    locked = list(nodes.values())
+    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), locked, seen=seen, now=database_now())
     guard = compose(config).guard
     violations = check(snapshot, unit.plan, guard)
     if violations:

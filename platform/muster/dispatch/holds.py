@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db import transaction
-from django.db.models import Case, JSONField, Value, When
+import orjson
+from django.db import connection, transaction
 
 from muster.events.services import record, recorded_together
-from muster.jobs.models import Job
 from scheduler.lifecycle import HoldReason, JobState
 from scheduler.plan import Hold, Plan
 
 BATCH = 500
+
+
+class _Stored(NamedTuple):
+    """What the database has of a job that waits."""
+
+    tenant_id: int
+    hold: dict[str, Any] | None
+    reason: str
 
 
 def hold_as_data(hold: Hold) -> dict[str, Any]:
@@ -51,24 +58,49 @@ def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) ->
             "evidence": {},
             "helps": ["the next cycle tries again"],
         }
-    queued = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED)
-    old = {row["pk"]: row for row in queued.values("pk", "tenant_id", "hold", "hold_reason")}
-    changed = {pk: data for pk, data in new.items() if pk in old and old[pk]["hold"] != data}
+    old = _stored(pool_id)
+    changed = {pk: data for pk, data in new.items() if pk in old and old[pk].hold != data}
     ids = sorted(changed)
     for start in range(0, len(ids), BATCH):
         some = ids[start : start + BATCH]
         with transaction.atomic(), recorded_together():
-            Job.objects.filter(pk__in=some, state=JobState.QUEUED).update(
-                hold=Case(*(When(pk=pk, then=Value(changed[pk], JSONField())) for pk in some)),
-                hold_reason=Case(*(When(pk=pk, then=Value(changed[pk]["reason"])) for pk in some)),
-            )
+            _store({pk: changed[pk] for pk in some})
             for pk in some:
                 _tell_if_new(pk, old[pk], changed[pk])
     return len(changed)
 
 
-def _tell_if_new(job_id: int, before: Mapping[str, Any], hold: dict[str, Any]) -> None:
+def _stored(pool_id: int) -> dict[int, _Stored]:
+    """What is stored for the jobs that wait. There may be ten thousand, so it is read without making models."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job WHERE pool_id = %s AND state = %s",
+            [pool_id, JobState.QUEUED.value],
+        )
+        return {
+            pk: _Stored(tenant_id, orjson.loads(hold) if hold else None, reason)
+            for pk, tenant_id, hold, reason in cursor.fetchall()
+        }
+
+
+def _store(holds: Mapping[int, dict[str, Any]]) -> None:
+    """Write the holds of those jobs that still wait, in one statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE jobs_job SET hold = new.hold::jsonb, hold_reason = new.reason"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS new(id, hold, reason)"
+            " WHERE jobs_job.id = new.id AND jobs_job.state = %s",
+            [
+                list(holds),
+                [orjson.dumps(hold).decode() for hold in holds.values()],
+                [hold["reason"] for hold in holds.values()],
+                JobState.QUEUED.value,
+            ],
+        )
+
+
+def _tell_if_new(job_id: int, before: _Stored, hold: dict[str, Any]) -> None:
     """An event for a job that waits for another reason than before; numbers that move are no news."""
-    if before["hold_reason"] != hold["reason"]:
+    if before.reason != hold["reason"]:
         data = {"state": str(JobState.QUEUED), "reason": hold["reason"], "detail": hold["detail"]}
-        record("job.held", actor="scheduler", tenant_id=before["tenant_id"], job_id=job_id, data=data)
+        record("job.held", actor="scheduler", tenant_id=before.tenant_id, job_id=job_id, data=data)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from django.db import connection, transaction
@@ -80,6 +81,9 @@ _WHO_COUNTS = (
 )
 
 
+NOTHING_SEEN: Mapping[int, model.Node] = MappingProxyType({})
+
+
 @contextmanager
 def one_moment() -> Iterator[None]:
     """A transaction in which every query sees the same moment; nothing can be written in it."""
@@ -111,25 +115,35 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
 
 
 def locked_snapshot(
-    pool: Pool, vcs: list[VirtualCluster], jobs: list[Job], nodes: list[Node], *, now: datetime
+    pool: Pool,
+    vcs: list[VirtualCluster],
+    jobs: list[Job],
+    nodes: list[Node],
+    *,
+    seen: Mapping[int, model.Node] = NOTHING_SEEN,
+    now: datetime,
 ) -> model.Snapshot:
     """A small snapshot for the law: some jobs, the nodes their gangs would use, and whoever holds anything that counts.
 
     What counts: every live attempt of the jobs themselves, on these nodes, and of these virtual clusters. The virtual
     clusters, the jobs and the nodes are rows that the caller has locked. Those of the jobs that are queued wait.
+    Nodes that are not locked are as they were `seen` shortly before.
     """
     node_ids = {node.pk for node in nodes}
     vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], now.timestamp()
     running = _running(_WHO_COUNTS, [vc_ids, job_ids, sorted(node_ids), AllocationState.RELEASED.value], now=moment)
-    # What they hold may lie on other nodes: the guard counts it by type, so these nodes come along.
+    # What they hold may lie on other nodes: the guard counts it by type, which never changes, so these come along.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
-    held_elsewhere = list(Node.objects.filter(pk__in=others)) if others else []
+    unseen = others - seen.keys()
+    if unseen:
+        nodes = [*nodes, *Node.objects.filter(pk__in=unseen)]
+    elsewhere = [seen[node_id] for node_id in others - unseen]
     tenants, with_quotas = _with_quotas(vcs)
     return model.Snapshot(
         now=moment,
         seed=0,
         pool_id=pool.pk,
-        nodes=_nodes([*nodes, *held_elsewhere]),
+        nodes=tuple(sorted([*_nodes(nodes), *elsewhere], key=lambda node: node.id)),
         waiting=tuple(job_view(job, job_id=job.pk, now=moment) for job in jobs if job.state == JobState.QUEUED),
         running=running,
         reservations=(*kept_for_others(pool), *reservations_of(pool)),
