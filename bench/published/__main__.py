@@ -23,7 +23,10 @@ def main(argv: Sequence[str]) -> int:
     """Simulates everything, two runs at a time or as many as there are processors, and writes the page."""
     parser = ArgumentParser(prog="python -m bench.published", description=__doc__)
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
+    parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; philly_sia")
+    parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; 640 GPUs")
     options = parser.parse_args(argv)
+    traces, clusters = options.trace or ["philly_sia"], options.cluster or ["640 GPUs"]
     console = Console()
     try:
         folder = data_folder()
@@ -31,8 +34,7 @@ def main(argv: Sequence[str]) -> int:
         console.print(f"[red]✗[/] {error}", highlight=False)
         return 2
     studies = [
-        philly.Study(trace, cluster, policy)
-        for trace, cluster, policy in product(philly.TRACES, philly.CLUSTERS, philly.POLICIES)
+        philly.Study(trace, cluster, policy) for trace, cluster, policy in product(traces, clusters, philly.POLICIES)
     ]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         runs = [
@@ -42,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         longer = [pool.submit(philly.run, folder, study) for study in studies]
         taught = {
             (cluster, title): pool.submit(philly.run, folder, philly.lesson(cluster, title))
-            for cluster, title in product(philly.CLUSTERS, philly.LESSONS)
+            for cluster, title in product(clusters, philly.LESSONS)
         }
         with console.status("Pollux's workloads …"):
             comparisons = [run.result() for run in runs]
@@ -56,11 +58,9 @@ def main(argv: Sequence[str]) -> int:
                 found[cluster, title] = run.result()
     sections = [
         Section(trace, cluster, [summaries[trace, cluster, policy] for policy in philly.POLICIES])
-        for trace, cluster in product(philly.TRACES, philly.CLUSTERS)
+        for trace, cluster in product(traces, clusters)
     ]
-    lessons = [
-        Lessons(cluster, {title: found[cluster, title] for title in philly.LESSONS}) for cluster in philly.CLUSTERS
-    ]
+    lessons = [Lessons(cluster, {title: found[cluster, title] for title in philly.LESSONS}) for cluster in clusters]
     options.out.write_text(page(comparisons, sections, lessons))
     console.print(f"Written: {options.out}", highlight=False)
     return 0
