@@ -35,6 +35,12 @@ class Registry(Generic[P]):
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind, self.package = kind, package
+        self._broken: dict[str, str] = {}  # why a plug-in cannot be loaded, by name
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Why the plug-ins that cannot be loaded cannot, by name."""
+        return dict(self._broken) if self._classes else {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,6 +61,8 @@ class Registry(Generic[P]):
         return cast(P, self._class(name)(**params))
 
     def _class(self, name: str) -> Any:
+        if name not in self._classes and name in self._broken:
+            raise ConfigError(f"{self.kind} {name} cannot be loaded: {self._broken[name]}")
         if name not in self._classes:
             raise ConfigError(f"there is no {self.kind} {name!r}; there is {', '.join(self.names)}")
         return self._classes[name]
@@ -63,11 +71,14 @@ class Registry(Generic[P]):
     def _classes(self) -> Mapping[str, Any]:
         # Found on first use: a plug-in imports the package of its kind, which is then complete.
         folders = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
-        return {
-            folder.name: importlib.import_module(f"{self.package}.{folder.name}").PLUGIN
-            for folder in folders
-            if folder.ispkg
-        }
+        found = {}
+        for folder in folders:
+            if folder.ispkg:
+                try:
+                    found[folder.name] = importlib.import_module(f"{self.package}.{folder.name}").PLUGIN
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not take the others away
+                    self._broken[folder.name] = f"{type(error).__name__}: {error}"
+        return found
 
 
 # The part of JSON Schema that parameters need. A schema with any other keyword is refused: to ignore a rule that an

@@ -20,7 +20,7 @@ from time import perf_counter
 
 from scheduler.board import Board
 from scheduler.cycle import compose, decide_on
-from scheduler.law import check
+from scheduler.law import check, late
 from scheduler.lifecycle import AttemptState, JobClass
 from scheduler.model import AllocationView, Job, Reservation, Running
 from scheduler.placement.free import Demand, Free
@@ -244,7 +244,8 @@ class _Simulation:
         moving: dict[int, Job] = {}
         over = placed.keys() | set(plan.drops)
         kept = {one.job_id: one for one in self.world.reservations if one.job_id not in over}
-        stopping = {preempt.job_id for preempt in plan.preempts} if self.options.grace_s > 0 else frozenset[int]()
+        # Without a grace, those who have to stop are gone before anybody is started.
+        waits = late(self.world, plan, self.parts.guard) if self.options.grace_s > 0 else frozenset[int]()
         for preempt in plan.preempts:
             run = self.world.running_by_job[preempt.job_id]
             self.clocks.touch(run.job.vc_id)
@@ -263,8 +264,7 @@ class _Simulation:
             else:
                 self._wait(job)
         for place in plan.places:
-            held = any(gpu_id in self.world.holder_of_gpu for gpu_id in _gpus(place.allocations))
-            if held or place.job_id in stopping:  # who moves starts when it has let go, however free its new place is
+            if place.job_id in waits:
                 kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
                 self.board.waits_no_more(place.job_id)
                 continue

@@ -71,6 +71,12 @@ def test_a_preempted_job_keeps_its_gpus_for_its_grace() -> None:
     assert by_id(result)[1].run_s == 58 + 50
 
 
+def test_a_job_that_lacks_quota_waits_for_the_grace_of_the_other_though_gpus_are_free() -> None:
+    jobs = [job(1, gpus=4, runs=100), job(2, at=50, gpus=4, runs=10)]
+    result = play(jobs, "A100:2x4", policy="srtf", grace_s=8, quotas={"default": {"A100": 4}})
+    assert ends(result) == {1: 118, 2: 68}
+
+
 def test_a_job_that_may_not_be_preempted_is_not() -> None:
     long = job(1, gpus=4, runs=100, preemptible=False)
     assert ends(play([long, job(2, at=50, gpus=4, runs=10)], policy="srtf")) == {1: 100, 2: 110}

@@ -1,6 +1,7 @@
 """Plug-ins are found by the name of their folder, and their parameters are held against their schema."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +139,22 @@ def test_parameters_are_held_against_the_schema(params: dict[str, object], messa
     with pytest.raises(ConfigError) as caught:
         check_params(SCHEMA, params)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
+def test_no_plug_in_of_ours_is_broken(registry: Registry[Any]) -> None:
+    assert registry.broken == {}
+
+
+def test_a_plug_in_that_cannot_be_loaded_takes_no_other_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"fine": "PLUGIN = object", "torn": "import no_such_module", "empty": ""}.items():
+        folder = tmp_path / "some_plugins" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(text)
+    (tmp_path / "some_plugins" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry: Registry[Any] = Registry("policy", "some_plugins")
+    assert registry.names == ("fine",)
+    assert registry.broken.keys() == {"torn", "empty"}
+    with pytest.raises(ConfigError, match="policy torn cannot be loaded: ModuleNotFoundError: No module named"):
+        registry.make("torn", {})
