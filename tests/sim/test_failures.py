@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from scheduler.sim.failures import (
 )
 from scheduler.sim.generators import generate
 from scheduler.sim.metrics import summarize
+from scheduler.sim.readers import read_trace
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork
 from tests.sim.stories import by_id, job, play
@@ -212,3 +215,11 @@ def test_the_summary_tells_what_failures_cost() -> None:
     jobs = [job(1, runs=7200.0, status=FAILED, attempts=2), job(2, status=CANCELLED), job(3)]
     found = summarize(play(jobs, failures=Failures.TRACE, seed=first_of(FailureClass.HOPELESS)))
     assert (found.failed, found.cancelled, found.retries, found.failed_gpu_hours) == (1, 1, 1, 2.0)
+
+
+def test_a_trace_of_the_platform_says_how_many_attempts_its_run_time_is_of(tmp_path: Path) -> None:
+    line = {"submitted_at": "2026-03-01T09:30:00Z", "gpus": 1, "run_s": 90.0, "status": FAILED, "attempts": 3}
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in ({"format": "muster", "version": 1}, line)))
+    (found,) = attempted(read_trace(path, "muster"), Failures.TRACE, 0).jobs
+    assert (found.attempts, found.work.alone_s()) == (3, 30.0)

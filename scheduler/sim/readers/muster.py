@@ -95,6 +95,7 @@ def _draft(text: str) -> Draft:
         "preemptible": _preemptible(job),
         "time_limit_s": None if job.get("time_limit_s") is None else _amount(job, "time_limit_s"),
         "status": status,
+        "attempts": _whole(job, "attempts", 1, least=0),
         "waited_s": None if job.get("waited_s") is None else _amount(job, "waited_s"),
     }
 
