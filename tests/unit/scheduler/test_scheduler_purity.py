@@ -12,8 +12,8 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "sim" not in path.rel
 
 # An allow list: whoever needs another module has to come here and say why it is pure.
 ALLOWED_IMPORTS = {
-    "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math", "scheduler",
-    "types", "typing",
+    "__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math",
+    "scheduler", "types", "typing",
     "datetime",  # only to write a moment of the snapshot in words
     "importlib", "pkgutil",  # only to find the plug-ins
 }  # fmt: skip
