@@ -129,7 +129,8 @@ class Philly(Shared):
         # In a pool where nothing runs there is nothing to wait for.
         idle = not scratch.places and not any(True for _ in scratch.view.running)
         if _again_at(job) > scratch.now and not idle:
-            scratch.said[job.id] = _backs_off(job, demand)
+            if scratch.explain:
+                scratch.said[job.id] = _backs_off(job, demand)
             return False
         if scratch.full:
             scratch.too_late.add(job.id)
@@ -166,7 +167,7 @@ class Philly(Shared):
             again_at = scratch.now + self.back_off_s
             memo = {"tries": _tried(job) + 1.0, "again_at": again_at, "since": job.waiting_since}
             scratch.note(job, None, memo)
-            if again_at > scratch.now:
+            if again_at > scratch.now and scratch.explain:
                 scratch.said[job_id] = _backs_off(replace(job, memo=memo), scratch.demands(job)[0])
 
     def _make_room(self, scratch: Scratch, job: Job, demand: Demand) -> bool:
