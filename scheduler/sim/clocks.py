@@ -2,7 +2,8 @@
 
 A job waits for its *fair share* while its virtual cluster's quota has no room for it, and otherwise because of
 *fragmentation*: it is under quota, but the GPUs that it may have are not free, or not free together (Jeon et al.,
-Philly, USENIX ATC 2019, §3.1). Jobs of one class of equal demands wait for the same reason, so there is a clock for
+Philly, USENIX ATC 2019, §3.1). It is the quota that counts, whether the guard keeps it or the policy does, as Philly's
+does while it lends what is idle. Jobs of one class of equal demands wait for the same reason, so there is a clock for
 each class; a job reads it when it comes and when it goes.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from scheduler.board import Board, class_of
-from scheduler.guard import Guard
+from scheduler.guard import GUARDS
 from scheduler.model import Job, View
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline
@@ -38,8 +39,8 @@ class _ClassClock:
 class Clocks:
     """All clocks of one simulation; time is that of the view."""
 
-    def __init__(self, view: View, board: Board, guard: Guard) -> None:
-        self._view, self._board, self._guard = view, board, guard
+    def __init__(self, view: View, board: Board) -> None:
+        self._view, self._board, self._quota = view, board, GUARDS.make("quota", {})
         self._clocks: dict[Hashable, _ClassClock] = {}
         self._of_vc: dict[int, dict[Hashable, _ClassClock]] = {}
         self._entered: dict[int, tuple[Hashable, float, float]] = {}
@@ -105,5 +106,5 @@ class Clocks:
     def _over_quota(self, job: Job) -> bool:
         types = [job.gpu_type] if job.gpu_type is not None else self._board.capacity.types
         return all(
-            self._guard.admit(self._view, self._board.usage, job, kind, job.gpus_total) is not None for kind in types
+            self._quota.admit(self._view, self._board.usage, job, kind, job.gpus_total) is not None for kind in types
         )

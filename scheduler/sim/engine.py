@@ -74,7 +74,7 @@ class _Simulation:
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
         self.doing: dict[int, _Doing] = {}
         self.records = {job.id: _record(job) for job in trace.jobs}
-        self.clocks = Clocks(self.world, self.board, self.parts.guard)
+        self.clocks = Clocks(self.world, self.board)
         # (moment, what, job id, version); a version that is no longer the job's is a promise that was broken since
         self.events: list[tuple[float, int, int, int]] = [(job.submitted_s, _ARRIVE, job.id, 0) for job in trace.jobs]
         heapq.heapify(self.events)
