@@ -7,16 +7,22 @@ is promised for then is what comes free once those have ended of whom nobody kno
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from scheduler.guard import Usage
-from scheduler.model import AllocationView, Job
-from scheduler.placement.free import Demand
+from scheduler.guard import Usage, charge
+from scheduler.lifecycle import JobClass
+from scheduler.model import AllocationView, Job, Running
+from scheduler.placement.free import Demand, FreeNode, Guest
+from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
 from scheduler.scratch import Scratch
 
-# GPUs of a type, CPUs or memory of a node, or GPUs of a type of a virtual cluster: what it is, whose, and the type.
-_Key = tuple[str, int, str | None]
+# An end, and a number that tells it from others at the same moment.
+_Entry = tuple[float, int]
+# Between two of these many ends, what is used is counted end by end.
+_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +35,18 @@ class Promise:
     gpu_type: str | None
     shares: tuple[AllocationView, ...]
     waits_for: int | None  # the job whose end makes room, if it is known
+    made_at: float  # when it was promised, and the largest id of a job that was known then
+    known: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Holding:
+class Holding:
+    """What somebody holds until a moment: shares that come free then, and GPUs that count as used until then."""
+
     end: float
-    job_id: int
+    job_id: int | None
     shares: tuple[AllocationView, ...]
-    vc_id: int
-    gpu_type: str | None
+    used: tuple[tuple[int, JobClass, str, int], ...]  # virtual cluster, class, GPU type, GPUs
 
 
 class Horizon:
@@ -45,203 +54,349 @@ class Horizon:
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
+        self._free = scratch.board.free
         self.promises: dict[int, Promise] = {}
-        self._holdings: list[_Holding] = []
-        # What is held or promised of something: (until, how much), and (from, until, how much).
-        self._held: dict[_Key, list[tuple[float, int]]] = {}
-        self._booked: dict[_Key, dict[int, tuple[float, float, int]]] = {}
+        self._times = NodeTimes(self._free, self._free.by_fit(None, 0), scratch.now)
+        self._quotas: dict[tuple[int, JobClass, str], dict[int, Claim]] = {}
+        self._quota_ends: dict[tuple[int, JobClass, str], list[tuple[float, int]]] = {}
+        # Those who hold anything, each by its end and a number of its own; in order, by node, and by job.
+        self._ends: list[_Entry] = []
+        self._holding: dict[_Entry, Holding] = {}
+        self._on_node: dict[int, set[_Entry]] = {}
+        self._of_run: dict[int, _Entry] = {}
+        self._number = 0
+        self._moments: list[float] = [scratch.now]
+        self._used: list[tuple[float, Usage]] = []  # GPUs that are used after an end, for some of the ends
+        self._usages: dict[float, Usage] = {}  # the same for the moments that were looked at
+        # The first moment at which the guard lets somebody have something, promises aside.
+        self._admitted_from: dict[tuple[int, JobClass, str | None, int], float] = {}
+        self._job_ids = max((job.id for job in scratch.view.waiting), default=0)
+        self._owed = self._overbooked()
 
-    def holds(self, job: Job, allocations: Iterable[AllocationView], end: float) -> None:
-        """Somebody holds these until then, or has been given them now."""
-        view = self._scratch.view
-        gpu_type, shares = None, []
-        for share in allocations:
-            if self._scratch.board.free.node(share.node_id) is None:
-                continue  # out of service: nothing comes back
+    # What is held
+
+    def runs(self, run: Running, end: float) -> None:
+        """This job runs until then."""
+        owed = self._owed if run.stopping else {}
+        shares = []
+        for share in run.allocations:
+            cpus, memory_mib = owed.get(share.node_id, (0, 0))
+            less = min(cpus, share.cpus), min(memory_mib, share.memory_mib)
+            if any(less):
+                owed[share.node_id] = (cpus - less[0], memory_mib - less[1])
             # What is kept for somebody already, as GPUs of a job that stops may be, comes back to nobody else.
-            gpu_ids = tuple(
-                gpu_id
-                for gpu_id in share.gpu_ids
-                if gpu_id in view.gpu_by_id and view.gpu_by_id[gpu_id].healthy and gpu_id not in view.reserved_gpus
+            gpu_ids = tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in self._scratch.view.reserved_gpus)
+            shares.append(
+                replace(share, gpu_ids=gpu_ids, cpus=share.cpus - less[0], memory_mib=share.memory_mib - less[1])
             )
-            if gpu_ids:
-                gpu_type = view.gpu_by_id[gpu_ids[0]].type
-            shares.append(AllocationView(share.node_id, share.rank, gpu_ids, share.cpus, share.memory_mib))
-        holding = _Holding(max(end, self._scratch.now), job.id, tuple(shares), job.vc_id, gpu_type)
-        self._holdings.append(holding)
-        for key, amount in _amounts(holding.shares, gpu_type, job.vc_id):
-            self._held.setdefault(key, []).append((holding.end, amount))
+        self._hold(run.job.id, shares, end, self._used_by(run.job, run.allocations))
+
+    def keeps(self, job: Job | None, allocations: Sequence[AllocationView], end: float) -> None:
+        """These, which the board does not count as free, are for a job that lets go of them then."""
+        self._hold(job.id if job else None, allocations, end, self._used_by(job, allocations) if job else ())
+
+    def takes(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:
+        """This job has just been given these, until then."""
+        for share in self._in_service(allocations):
+            self._times.takes(share)
+        self.keeps(job, allocations, end)
+
+    def goes(self, run: Running) -> None:
+        """This job lets go of all that it holds now, and not at its end."""
+        entry = self._of_run.pop(run.job.id)
+        holding = self._holding.pop(entry)
+        del self._ends[bisect_left(self._ends, entry)]
+        for share in holding.shares:
+            self._on_node[share.node_id].discard(entry)
+            self._times.holds_no_more(share, entry[0])
+            self._times.takes(share, -1)
+        self._count(holding, -1)
+        self._admitted_from.clear()
+
+    def stays(self, run: Running, end: float) -> None:
+        """Undo a `goes`."""
+        for share in self._in_service(run.allocations):
+            self._times.takes(share)
+        self.runs(run, end)
+
+    def _hold(
+        self,
+        job_id: int | None,
+        allocations: Iterable[AllocationView],
+        end: float,
+        used: tuple[tuple[int, JobClass, str, int], ...],
+    ) -> None:
+        end = max(end, self._scratch.now)
+        holding = Holding(end, job_id, tuple(self._in_service(allocations)), used)
+        self._number += 1
+        entry = (end, self._number)
+        insort(self._ends, entry)
+        self._holding[entry] = holding
+        if job_id is not None:
+            self._of_run[job_id] = entry
+        self._note_moment(end)
+        for share in holding.shares:
+            self._on_node.setdefault(share.node_id, set()).add(entry)
+            self._times.holds(share, end)
+        self._count(holding, 1)
+
+    def _count(self, holding: Holding, times: int) -> None:
+        """Have what is used until its end known before it."""
+        for vc_id, klass, kind, gpus in holding.used:
+            ends = self._quota_ends.setdefault((vc_id, klass, kind), [])
+            if times > 0:
+                insort(ends, (holding.end, gpus))
+            else:
+                ends.remove((holding.end, gpus))
+            for at, usage in (*self._used, *self._usages.items()):
+                if at < holding.end:
+                    charge(usage, vc_id, klass, kind, gpus * times)
+
+    def _in_service(self, allocations: Iterable[AllocationView]) -> Iterator[AllocationView]:
+        """What of it can come free; of the rest, only the quota does."""
+        for share in allocations:
+            if self._free.node(share.node_id) is not None:
+                yield replace(share, gpu_ids=tuple(filter(self._free.usable, share.gpu_ids)))
+
+    def _used_by(self, job: Job, allocations: Iterable[AllocationView]) -> tuple[tuple[int, JobClass, str, int], ...]:
+        known = self._scratch.view.gpu_by_id
+        used = Counter(known[gpu_id].type for share in allocations for gpu_id in share.gpu_ids if gpu_id in known)
+        return tuple((job.vc_id, job.klass, kind, used[kind]) for kind in sorted(used))
+
+    def _overbooked(self) -> dict[int, tuple[int, int]]:
+        """CPUs and memory by node that are kept beyond what is free: who stops there gives back so much to them."""
+        view, wanted = self._scratch.view, dict[int, tuple[int, int]]()
+        for kept in view.reservations:
+            held = kept.offered or kept.job_id in self._scratch.kept or kept.job_id in view.running_by_job
+            if kept.until > self._scratch.now and held:
+                for share in kept.allocations:
+                    cpus, memory_mib = wanted.get(share.node_id, (0, 0))
+                    wanted[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+        owed = {}
+        for node_id, (cpus, memory_mib) in wanted.items():
+            node = view.node_by_id.get(node_id)
+            if node is not None:
+                used_cpus, used_memory_mib = view.used_by_node.get(node_id, (0, 0))
+                owed[node_id] = (
+                    max(0, cpus - max(0, node.cpus - used_cpus)),
+                    max(0, memory_mib - max(0, node.memory_mib - used_memory_mib)),
+                )
+        return owed
+
+    # What is promised
 
     def promise(self, promise: Promise) -> None:
         """Keep it in mind from now on."""
         self.promises[promise.job.id] = promise
-        for key, amount in _wants(promise):
-            self._booked.setdefault(key, {})[promise.job.id] = (promise.start, promise.end, amount)
+        job = promise.job
+        gpus = sum(len(share.gpu_ids) for share in promise.shares) if promise.shares else job.gpus_total
+        if gpus and promise.gpu_type is not None:
+            booked = self._quotas.setdefault((job.vc_id, job.klass, promise.gpu_type), {})
+            booked[job.id] = (promise.start, promise.end, gpus)
+        for share in promise.shares:
+            self._times.books(job.id, share, promise.gpu_type, promise.start, promise.end)
+        self._note_moment(promise.end)
 
     def forget(self, job_id: int) -> None:
         """Promise this job nothing any more; one that was promised nothing is no error."""
         promise = self.promises.pop(job_id, None)
-        if promise is not None:
-            for key, _ in _wants(promise):
-                del self._booked[key][job_id]
+        if promise is None:
+            return
+        key = (promise.job.vc_id, promise.job.klass, str(promise.gpu_type))
+        self._quotas.get(key, {}).pop(job_id, None)
+        for share in promise.shares:
+            self._times.forgets(job_id, share, promise.gpu_type)
 
     def possible(self, promise: Promise) -> bool:
         """Whether this can be promised beside all that is promised already."""
-        for key, amount in _wants(promise):
-            if key[0] == "quota":
-                continue
-            came = sum(held for end, held in self._held.get(key, ()) if end <= promise.start)
-            if self._free(key) + came < self._peak(key, promise.start, promise.end) + amount:
-                return False
-        ended = [holding for holding in self._holdings if holding.end <= promise.start]
-        for holding in ended:
-            self._give(holding)
-        admitted = self._admits(promise.job, promise.gpu_type, promise.start, promise.end)
-        for holding in reversed(ended):
-            self._take(holding)
-        return admitted
+        return all(
+            self._times.has_room(share, promise.gpu_type, promise.start, promise.end) for share in promise.shares
+        ) and self._admits(promise.job, promise.gpu_type, promise.start, promise.end)
 
     def place_now(self, job: Job, demands: Iterable[Demand], end: float) -> tuple[AllocationView, ...] | None:
         """Where the job can start now and stay until then without touching what is promised, or None."""
-        found = self._place(job, demands, self._scratch.now, end)
-        return None if found is None else found[1]
+        now = self._scratch.now
+        for demand in demands:
+            if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
+                continue
+            if self._admits(job, demand.gpu_type, now, end):
+                allocations = self._place(job, demand, now, end)
+                if allocations is not None:
+                    return allocations
+        return None
 
     def earliest(self, job: Job, demands: Sequence[Demand], length_s: float, *, quota_only: bool) -> Promise | None:
-        """The soonest that the job could be promised: its GPUs, or only that its quota has room; None if never."""
-        moments = {promise.end for promise in self.promises.values()} | {self._scratch.now}
-        ending = sorted(self._holdings, key=lambda holding: (holding.end, holding.job_id))
-        moments |= {holding.end for holding in ending}
-        given: list[_Holding] = []
-        try:
-            for moment in sorted(moments):
-                while len(given) < len(ending) and ending[len(given)].end <= moment:
-                    self._give(ending[len(given)])
-                    given.append(ending[len(given)])
-                end = moment + length_s
-                waits_for = given[-1].job_id if given and given[-1].end == moment else None
-                if quota_only:
-                    for demand in demands:
-                        if self._admits(job, demand.gpu_type, moment, end):
-                            return Promise(job, moment, end, demand.gpu_type, (), waits_for)
+        """The soonest that the job could be promised: its GPUs, or only that its quota has room; None if never.
+
+        1. No demand is tried before its quota has room, nor before so many nodes could each host a part of it.
+        2. From then on, at each moment at which anything comes free, the placement is asked.
+        """
+        tried = []
+        for demand in demands:
+            since = self._admitted(job, demand)
+            if since is not None and not quota_only:
+                since = self._times.not_before(demand, length_s, since)
+            if since is not None:
+                tried.append((since, demand))
+        if not tried:
+            return None
+        first = min(since for since, _ in tried)
+        for moment in self._moments[max(0, bisect_right(self._moments, first) - 1) :]:
+            end = moment + length_s
+            for since, demand in tried:
+                if since > moment or not self._admits(job, demand.gpu_type, moment, end):
                     continue
-                found = self._place(job, demands, moment, end)
-                if found is not None:
-                    return Promise(job, moment, end, *found, waits_for)
-        finally:
-            for holding in reversed(given):
-                self._take(holding)
+                shares = () if quota_only else self._place_at(job, demand, moment, end)
+                if shares is not None:
+                    return self._promise(job, moment, end, demand.gpu_type, shares)
         return None
 
-    def _place(
-        self, job: Job, demands: Iterable[Demand], start: float, end: float
-    ) -> tuple[str | None, tuple[AllocationView, ...]] | None:
-        """Places for the job in what is free now and not promised between the two moments."""
-        free, placement = self._scratch.board.free, self._scratch.placement
-        for demand in demands:
-            if free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
+    def _promise(
+        self, job: Job, moment: float, end: float, gpu_type: str | None, shares: tuple[AllocationView, ...]
+    ) -> Promise:
+        ending = [self._holding[entry] for entry in self._between(moment, moment, inclusive=True)]
+        waits_for = max((one.job_id for one in ending if one.job_id is not None), default=None)
+        return Promise(job, moment, end, gpu_type, shares, waits_for, self._scratch.now, self._job_ids)
+
+    def _note_moment(self, at: float) -> None:
+        position = bisect_right(self._moments, at)
+        if self._moments[position - 1] != at:
+            self._moments.insert(position, at)
+
+    # Places
+
+    def _place_at(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:
+        """Places for the job in what will be free at a moment and is not promised from then until the end.
+
+        Only nodes that can host a part of it by then are shown as they will be: others could not be chosen.
+        """
+        hosts = self._times.hosts(demand, start, end)
+        if not hosts:
+            return None
+        ended = {one for node_id in hosts for one in self._on_node.get(node_id, ()) if one[0] <= start}
+        given: list[tuple[Holding, list[tuple[FreeNode, Counter[Guest]]]]] = []
+        for entry in sorted(ended):
+            holding = self._holding[entry]
+            # Shares that lack GPUs which are kept for others are no guest that a node knows of.
+            nodes = [node for share in holding.shares if (node := self._free.node(share.node_id)) is not None]
+            given.append((holding, [(node, node.guests.copy()) for node in nodes]))
+            self._free.give(holding.shares)
+        allocations = self._place(job, demand, start, end)
+        for holding, guests in reversed(given):
+            self._free.take(holding.shares)
+            for node, before in guests:
+                node.guests = before
+        return allocations
+
+    def _place(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:
+        """Places for the job in what the board shows and is not promised between the two moments."""
+        placement = self._scratch.placement
+        allocations = placement.place(self._free, demand, job.avoid_nodes)
+        if allocations is None:
+            return None  # nor beside what is promised, which takes longer to find out
+        lent = self._lend(demand, start, end)
+        if lent:
+            allocations = placement.place(self._free, demand, job.avoid_nodes)
+        for shares in reversed(lent):
+            self._free.give(shares)
+        return allocations
+
+    def _lend(self, demand: Demand, start: float, end: float) -> list[tuple[AllocationView, ...]]:
+        """Take from what is free what is promised to others between the two moments, and say what that was.
+
+        Nodes that could host nothing of the demand anyhow are left alone.
+        """
+        lent: list[tuple[AllocationView, ...]] = []
+        for node_id in self._times.booked:
+            node = self._free.node(node_id)
+            if node is None or not (node.room(demand) if demand.split else node.fits(demand)):
                 continue
-            if not self._admits(job, demand.gpu_type, start, end):
-                continue
-            allocations = placement.place(free, demand, job.avoid_nodes)
-            if allocations is None:
-                continue  # nor beside what is promised, which takes longer to find out
-            lent = self._lend(start, end)
-            if lent:
-                allocations = placement.place(free, demand, job.avoid_nodes)
-            for shares in reversed(lent):
-                free.give(shares)
-            if allocations is not None:
-                return demand.gpu_type, allocations
-        return None
+            share = self._promised_on(node, start, end)
+            if share is not None:
+                lent.append((share,))
+        for shares in lent:
+            self._free.take(shares)
+        return lent
+
+    def _promised_on(self, node: FreeNode, start: float, end: float) -> AllocationView | None:
+        gpu_ids: list[int] = []
+        for gpu_type in sorted(node.gpus):
+            gpu_ids += node.gpus[gpu_type][: self._times.peak(("gpus", node.id, gpu_type), start, end)]
+        cpus = min(node.cpus, self._times.peak(("cpus", node.id, None), start, end))
+        memory_mib = min(node.memory_mib, self._times.peak(("memory", node.id, None), start, end))
+        if not (gpu_ids or cpus or memory_mib):
+            return None
+        return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
+
+    # The guard
 
     def _admits(self, job: Job, gpu_type: str | None, start: float, end: float) -> bool:
         """Whether the guard lets the job in, with what its virtual cluster is promised in the meantime."""
-        board, key = self._scratch.board, (job.vc_id, str(gpu_type))
-        peak = self._peak(("quota", *key), start, end)
-        usage = board.usage
-        if peak:
+        usage = self._usage(start)
+        promised = list(self._promised_quota(job, str(gpu_type), start, end))
+        if promised:
             usage = Usage(usage)
-            usage[key] += peak
+        for klass, gpus in promised:
+            charge(usage, job.vc_id, klass, str(gpu_type), gpus)
+        board = self._scratch.board
         return self._scratch.guard.admit(board.view, usage, job, gpu_type, job.gpus_total) is None
 
-    def _lend(self, start: float, end: float) -> list[tuple[AllocationView, ...]]:
-        """Take from what is free what is promised to others between the two moments, and say what that was."""
-        free = self._scratch.board.free
-        lent: list[tuple[AllocationView, ...]] = []
-        for node_id in sorted({share.node_id for one in self.promises.values() for share in one.shares}):
-            node = free.node(node_id)
-            if node is None:
-                continue
-            gpu_ids: list[int] = []
-            for gpu_type in sorted(node.gpus):
-                gpu_ids += node.gpus[gpu_type][: self._peak(("gpus", node_id, gpu_type), start, end)]
-            cpus = min(node.cpus, self._peak(("cpus", node_id, None), start, end))
-            memory_mib = min(node.memory_mib, self._peak(("memory", node_id, None), start, end))
-            if gpu_ids or cpus or memory_mib:
-                lent.append((AllocationView(node_id, 0, tuple(gpu_ids), cpus, memory_mib),))
-        for shares in lent:
-            free.take(shares)
-        return lent
+    def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
+        """The most that is promised to each class of the virtual cluster at any moment in between."""
+        for klass in JobClass:
+            claims = self._quotas.get((job.vc_id, klass, gpu_type))
+            if claims:
+                ends = self._quota_ends.get((job.vc_id, klass, gpu_type), ())
+                yield klass, peak(claims.values(), ends, start, end)
 
-    def _peak(self, key: _Key, start: float, end: float) -> int:
-        """The most that is promised at any moment in between, beyond what comes free after the start; at least 0."""
-        booked = self._booked.get(key)
-        if not booked:
-            return 0
-        changes: list[tuple[float, int]] = []
-        for since, until, amount in booked.values():
-            if (since < end or math.isinf(end)) and (until > start or math.isinf(until)):
-                changes.append((max(since, start), amount))
-                if until < end:
-                    changes.append((until, -amount))
-        if not changes:
-            return 0
-        changes += [(at, -amount) for at, amount in self._held.get(key, ()) if start < at <= end]
-        level = peak = 0
-        for _, change in sorted(changes):  # at one moment, what ends comes before what starts
-            level += change
-            peak = max(peak, level)
-        return peak
+    def _admitted(self, job: Job, demand: Demand) -> float | None:
+        """The first moment at which the guard lets the job have it, promises aside; None when there is none.
 
-    def _free(self, key: _Key) -> int:
-        """How much of it is free now."""
-        kind, node_id, gpu_type = key
-        node = self._scratch.board.free.node(node_id)
-        if node is None:
-            return 0
-        if kind == "gpus":
-            return node.count(gpu_type)
-        return node.cpus if kind == "cpus" else node.memory_mib
+        The less is used, the sooner a guard admits, so that a few moments need be tried.
+        """
+        key = (job.vc_id, job.klass, demand.gpu_type, demand.gpus * demand.nodes)
+        since = self._admitted_from.get(key)
+        if since is not None:
+            return since
+        guard, view, gpus = self._scratch.guard, self._scratch.view, demand.gpus * demand.nodes
+        moments = self._moments
+        low, high = 0, len(moments)
+        while low < high:
+            middle = (low + high) // 2
+            if guard.admit(view, self._usage(moments[middle]), job, demand.gpu_type, gpus) is None:
+                high = middle
+            else:
+                low = middle + 1
+        if low == len(moments):
+            return None
+        self._admitted_from[key] = moments[low]  # it can only get later, when others start
+        return moments[low]
 
-    def _give(self, holding: _Holding) -> None:
-        self._scratch.board.free.give(holding.shares)
-        self._scratch.board.usage[holding.vc_id, str(holding.gpu_type)] -= _gpus(holding.shares)
+    def _usage(self, moment: float) -> Usage:
+        """What is used once those have ended who end by then; not to be changed."""
+        if moment not in self._usages:
+            if not self._used:
+                self._count_ends()
+            at, usage = self._used[bisect_right(self._used, moment, key=lambda mark: mark[0]) - 1]
+            self._usages[moment] = usage = Usage(usage)
+            for entry in self._between(at, moment):
+                for vc_id, klass, kind, gpus in self._holding[entry].used:
+                    charge(usage, vc_id, klass, kind, -gpus)
+        return self._usages[moment]
 
-    def _take(self, holding: _Holding) -> None:
-        self._scratch.board.free.take(holding.shares)
-        self._scratch.board.usage[holding.vc_id, str(holding.gpu_type)] += _gpus(holding.shares)
+    def _between(self, after: float, until: float, *, inclusive: bool = False) -> Sequence[_Entry]:
+        """The ends after one moment, or at it with `inclusive`, until another."""
+        first = bisect_left(self._ends, (after,)) if inclusive else bisect_right(self._ends, (after, math.inf))
+        return self._ends[first : bisect_right(self._ends, (until, math.inf))]
 
-
-def _wants(promise: Promise) -> list[tuple[_Key, int]]:
-    wanted = _amounts(promise.shares, promise.gpu_type, promise.job.vc_id)
-    if not promise.shares:
-        wanted.append((("quota", promise.job.vc_id, str(promise.gpu_type)), promise.job.gpus_total))
-    return wanted
-
-
-def _amounts(shares: Iterable[AllocationView], gpu_type: str | None, vc_id: int) -> list[tuple[_Key, int]]:
-    """How much the shares take of what."""
-    found: list[tuple[_Key, int]] = []
-    total = 0
-    for share in shares:
-        if share.gpu_ids:
-            found.append((("gpus", share.node_id, str(gpu_type)), len(share.gpu_ids)))
-            total += len(share.gpu_ids)
-        found += [(("cpus", share.node_id, None), share.cpus), (("memory", share.node_id, None), share.memory_mib)]
-    if total:
-        found.append((("quota", vc_id, str(gpu_type)), total))
-    return found
-
-
-def _gpus(shares: Iterable[AllocationView]) -> int:
-    return sum(len(share.gpu_ids) for share in shares)
+    def _count_ends(self) -> None:
+        usage, since_mark = Usage(self._scratch.board.usage), 0
+        self._used.append((-math.inf, Usage(usage)))
+        for position, entry in enumerate(self._ends, start=1):
+            for vc_id, klass, kind, gpus in self._holding[entry].used:
+                charge(usage, vc_id, klass, kind, -gpus)
+            since_mark += 1
+            # A mark has all that ends by its moment, so none stands between two that end at the same.
+            if since_mark >= _STEP and (position == len(self._ends) or self._ends[position][0] > entry[0]):
+                self._used.append((entry[0], Usage(usage)))
+                since_mark = 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from scheduler.board import Key
-from scheduler.lifecycle import HoldReason
+from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, RESERVATION_S, Denial
@@ -30,6 +30,7 @@ class Backfill(Ordered):
     2. One that cannot is promised the earliest place that it can have: the first such job (`easy`), or each of the
        first `depth` (`conservative`).
     3. Conservative promises are kept from cycle to cycle: a job can only be promised something sooner.
+    4. Where the guard lends GPUs, those to whom they belong come first, and take them back if no promise needs them.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -95,36 +96,60 @@ class _Cycle:
         self.horizon = Horizon(scratch)
         self.most = policy.depth if policy.mode == "conservative" else 1
         self.promised = 0
+        self.released: set[int] = set()  # ids of running jobs that have to go
         self.heads: set[int] = set()  # virtual clusters with a job that was promised their quota only
         # For a demand that could not start for so long without touching a promise, how long; no longer can either.
         self.too_long: dict[tuple[int, Demand], float] = {}
         self.too_large: set[Demand] = set()  # what does not fit, whatever is promised; what is free only shrinks
+        # As `too_long`, though all go that hold GPUs on loan from such a job.
+        self.too_long_anyhow: dict[tuple[int, Demand], float] = {}
 
     def run(self) -> None:
         """Give each job that waits its turn."""
         scratch, policy = self.scratch, self.policy
-        walk = scratch.board.queue(policy).walk()
-        first = walk.next()
-        if first is None:
+        if not len(scratch.board.queue(policy)):
             return
-        for run in scratch.view.running:
-            self.horizon.holds(run.job, run.allocations, policy.ends(run, scratch.now))
+        self._look_ahead()
         if policy.mode == "conservative":
             self._remember()
-        turn: tuple[Job, Key] | None = first
+        for klass in scratch.turns():
+            self._walk(klass)
+        if policy.mode == "conservative":
+            self._note()
+
+    def _look_ahead(self) -> None:
+        """Learn who lets go of what, and when."""
+        scratch, policy, view = self.scratch, self.policy, self.scratch.view
+        for run in view.running:
+            self.horizon.runs(run, policy.ends(run, scratch.now))
+        for place in scratch.places.values():
+            job = view.waiting_by_id[place.job_id]
+            self.horizon.keeps(job, place.allocations, scratch.now + policy.length_s(job))
+        for kept in view.reservations:
+            if kept.until <= scratch.now:
+                continue
+            moving = view.running_by_job.get(kept.job_id)
+            if kept.offered:  # whether somebody takes them, and for how long, nobody knows
+                self.horizon.keeps(None, kept.allocations, math.inf)
+            elif kept.job_id in scratch.kept:
+                job = view.waiting_by_id[kept.job_id]
+                self.horizon.keeps(job, kept.allocations, kept.until + policy.length_s(job))
+            elif moving is not None:
+                self.horizon.keeps(None, kept.allocations, kept.until + policy.length_s(moving.job))
+
+    def _walk(self, klass: JobClass | None) -> None:
+        scratch, policy = self.scratch, self.policy
+        walk = scratch.board.queue(policy).walk(klass)
         passing: list[Job] = []
-        while turn is not None and (scratch.explain or not scratch.full):
+        while (scratch.explain or not scratch.full) and (turn := walk.next()) is not None:
             job, _ = turn
             if job.id not in scratch.places and job.id not in scratch.kept:
                 if self.promised and policy.shortest_first and policy.mode == "easy":
                     passing.append(job)
                 elif not self._serve(job) and not scratch.placement.relaxes:
                     walk.drop()
-            turn = walk.next()
         for job in sorted(passing, key=lambda one: (rest_s(one, None), policy.waiting_key(one), one.id)):
             self._serve(job)
-        if policy.mode == "conservative":
-            self._note()
 
     def _serve(self, job: Job) -> bool:
         """Start the job, or promise it something; False when nobody who asks for the same can be helped either."""
@@ -135,14 +160,15 @@ class _Cycle:
         before = horizon.promises.get(job.id)
         horizon.forget(job.id)
         fitting = [demand for demand in admitted if self._fits(job, demand)]
-        started = self._starts(job, fitting)
+        started = self._starts(job, fitting) or self._reclaims(job, admitted)
         if not started and self._protects(job, admitted):
-            self._promise(job, admitted)
+            self._promise(job, admitted, before)
         elif not started and fitting and scratch.explain and job.id not in scratch.too_late:
             scratch.said[job.id] = _would_be_late(horizon.promises.values(), scratch.now)
-        if before is not None and before != horizon.promises.get(job.id):
+        if before is not None and not _is_same(before, horizon.promises.get(job.id)):
             self.too_long.clear()  # what was promised then may have come free
-        return started or bool(fitting) or job.id in horizon.promises
+            self.too_long_anyhow.clear()
+        return started or bool(fitting) or job.id in horizon.promises or bool(admitted and scratch.guard.reclaims)
 
     def _protects(self, job: Job, admitted: Sequence[Demand]) -> bool:
         """Whether the job is one of those that are promised something."""
@@ -159,7 +185,7 @@ class _Cycle:
 
     def _starts(self, job: Job, fitting: Iterable[Demand]) -> bool:
         scratch, length_s = self.scratch, self.policy.length_s(job)
-        hopeful = [one for one in fitting if self._may_be_short_enough((job.vc_id, one), length_s)]
+        hopeful = _short_enough(self.too_long, job, fitting, length_s)
         if not hopeful:
             return False
         allocations = self.horizon.place_now(job, hopeful, scratch.now + length_s)
@@ -170,11 +196,57 @@ class _Cycle:
             scratch.too_late.add(job.id)
             return False
         scratch.take(job, allocations)
-        self.horizon.holds(job, allocations, scratch.now + length_s)
+        self.horizon.takes(job, allocations, scratch.now + length_s)
         return True
 
-    def _may_be_short_enough(self, key: tuple[int, Demand], length_s: float) -> bool:
-        return key not in self.too_long or length_s < self.too_long[key]
+    def _reclaims(self, job: Job, admitted: Sequence[Demand]) -> bool:
+        """Whether the job started once some let go who hold GPUs on loan from it, as few of them as will do.
+
+        What comes free before its time may be promised from its time on: then it is of no use to a job that runs on.
+        """
+        scratch, horizon, length_s = self.scratch, self.horizon, self.policy.length_s(job)
+        hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if scratch.guard.reclaims else ()
+        if not hopeful or scratch.full:
+            return False
+        lent = scratch.reclaimable(job)
+        there = sum(run.gpus for run in lent)
+        hopeful = [one for one in hopeful if scratch.board.free.gpus(one.gpu_type) + there >= one.gpus * one.nodes]
+        # Those who let go take their time, and the job starts, and ends, later by that.
+        end, gone, allocations = scratch.now + RESERVATION_S + length_s, list[Running](), None
+        for run in lent if hopeful else ():
+            self._releases(run)
+            gone.append(run)
+            allocations = horizon.place_now(job, hopeful, end)
+            if allocations is not None:
+                break
+        for run in reversed(gone):  # the last one is needed, if any was enough
+            self._keeps(run)
+            there_too = None if allocations is None or run is gone[-1] else horizon.place_now(job, hopeful, end)
+            if there_too is not None:
+                allocations = there_too
+            elif allocations is not None:
+                self._releases(run)
+        if allocations is None:
+            self.too_long_anyhow |= {(job.vc_id, one): length_s for one in hopeful}
+            return False
+        for run in gone:
+            if run.job.id in self.released:
+                scratch.preempt(run, job.id, "its GPUs go to a job of the virtual cluster that lent them")
+        scratch.take(job, allocations)
+        horizon.takes(job, allocations, end)
+        for known in (self.too_long, self.too_long_anyhow, self.too_large):
+            known.clear()
+        return True
+
+    def _releases(self, run: Running) -> None:
+        self.horizon.goes(run)
+        self.scratch.release(run)
+        self.released.add(run.job.id)
+
+    def _keeps(self, run: Running) -> None:
+        self.scratch.keep(run)
+        self.horizon.stays(run, self.policy.ends(run, self.scratch.now))
+        self.released.remove(run.job.id)
 
     def _fits(self, job: Job, demand: Demand) -> bool:
         """Whether the demand would fit into what is free now if nothing were promised."""
@@ -185,7 +257,7 @@ class _Cycle:
             return False
         return True
 
-    def _promise(self, job: Job, admitted: Sequence[Demand]) -> None:
+    def _promise(self, job: Job, admitted: Sequence[Demand], before: Promise | None) -> None:
         """Promise the job the earliest start that it can have.
 
         One that lacks quota is promised its quota only, so that it blocks nobody but its own virtual cluster; unless
@@ -200,6 +272,8 @@ class _Cycle:
             promise = self.horizon.earliest(job, demands, length_s, quota_only=True)
         if promise is None:
             return
+        if before is not None:  # nobody has come since who would have gone before it
+            promise = replace(promise, made_at=before.made_at, known=before.known)
         self.horizon.promise(promise)
         if promise.shares:
             self.promised += 1
@@ -209,16 +283,28 @@ class _Cycle:
     # Promises of earlier cycles
 
     def _remember(self) -> None:
-        """Take up what was promised before, up to the first job that was promised nothing: it goes before the rest."""
-        walk = self.scratch.board.queue(self.policy).walk()
-        while len(self.horizon.promises) < self.most and (turn := walk.next()) is not None:
-            job, _ = turn
-            if job.id in self.scratch.places or job.id in self.scratch.kept:
-                continue
-            promise = _promise_of(job, self.policy.length_s(job), self.scratch.now)
-            if promise is None or not self.horizon.possible(promise):
-                return
-            self.horizon.promise(promise)
+        """Take up what was promised before, up to those who have come since and go before the rest.
+
+        A job that was there when others were promised something, and could be promised nothing, is no reason to break
+        their promises.
+        """
+        scratch = self.scratch
+        left = sum("since" in job.memo for job in scratch.view.waiting)
+        newest_at, newest_id = -math.inf, 0  # of those so far to whom nothing is promised
+        for klass in scratch.turns():
+            walk = scratch.board.queue(self.policy).walk(klass)
+            while left and len(self.horizon.promises) < self.most and (turn := walk.next()) is not None:
+                job, _ = turn
+                if job.id in scratch.places or job.id in scratch.kept:
+                    continue
+                left -= "since" in job.memo
+                promise = _promise_of(job, self.policy.length_s(job), scratch.now)
+                if promise is None:
+                    newest_at, newest_id = max(newest_at, job.waiting_since), max(newest_id, job.id)
+                elif newest_at <= promise.made_at and newest_id <= promise.known and self.horizon.possible(promise):
+                    self.horizon.promise(promise)
+                else:
+                    return
 
     def _note(self) -> None:
         """Have the promises of this cycle told to the next one."""
@@ -234,7 +320,11 @@ class _Cycle:
 
 def _memo_of(promise: Promise) -> Mapping[str, float]:
     """What is promised, in numbers: the start, whether it is ever known, and the GPUs by node and type."""
-    memo: dict[str, float] = {"since": promise.job.waiting_since}
+    memo: dict[str, float] = {
+        "since": promise.job.waiting_since,
+        "made_at": promise.made_at,
+        "known": promise.known,
+    }
     memo |= {"start": promise.start} if math.isfinite(promise.start) else {"never": 1}
     for share in promise.shares:
         memo[f"node {share.node_id} {promise.gpu_type or ''}"] = len(share.gpu_ids)
@@ -258,7 +348,24 @@ def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
             shares.append(
                 AllocationView(int(node_id), len(shares), tuple(range(gpus)), job.cpus * lots, job.memory_mib * lots)
             )
-    return Promise(job, start, start + length_s, gpu_type, tuple(shares), None) if shares else None
+    made_at, known = job.memo.get("made_at", -math.inf), int(job.memo.get("known", 0))
+    return Promise(job, start, start + length_s, gpu_type, tuple(shares), None, made_at, known) if shares else None
+
+
+def _is_same(before: Promise, after: Promise | None) -> bool:
+    """Whether just as much is promised in the same places for the same time; which GPUs it will be is open."""
+    return after is not None and _memo_of(before) == _memo_of(after)
+
+
+def _short_enough(
+    too_long: Mapping[tuple[int, Demand], float], job: Job, demands: Iterable[Demand], length_s: float
+) -> Sequence[Demand]:
+    """The demands that might fit for so long, as far as it is known for how long they do not."""
+    return [
+        one
+        for one in demands
+        if length_s < too_long.get((job.vc_id, one), math.inf) or (job.vc_id, one) not in too_long
+    ]
 
 
 def _will_start(promise: Promise, scratch: Scratch) -> Denial:

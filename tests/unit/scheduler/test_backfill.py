@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import HoldReason
-from scheduler.model import Job, Running, Snapshot
-from scheduler.plan import Hold, Plan
+from scheduler.lifecycle import HoldReason, JobClass
+from scheduler.model import Job, Reservation, Running, Snapshot
+from scheduler.plan import RESERVATION_S, Hold, Plan
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -175,6 +175,77 @@ def test_promises_behind_a_newcomer_of_higher_priority_are_planned_afresh() -> N
     world = carried_out(world, conservative)
     plan = decide(later(world, NOW, [waits(2, 8, 10, priority=1)]), conservative)
     assert {hold.job_id: hold.evidence["starts_by"] for hold in plan.holds} == {2: NOW + 100, 1: NOW + 110}
+
+
+def test_a_promise_is_kept_behind_a_job_that_can_be_promised_nothing() -> None:
+    """Job 3 can never start; were job 4 forgotten for it, job 1 would take all three GPUs at 50 s."""
+    world = make_snapshot(
+        nodes=[make_node(1, gpus=3)],
+        running=[runs(90, 1, range(2), 100), runs(91, 1, range(2, 3), 50)],
+        waiting=[waits(1, 3, 10), waits(3, 0, 10, nodes=2), waits(4, 1, 50)],
+    )
+    conservative = config(mode="conservative")
+    promised = {hold.job_id: hold.evidence.get("starts_by") for hold in decide(world, conservative).holds}
+    assert promised == {1: NOW + 100, 3: None, 4: NOW + 50}
+    world = later(carried_out(world, conservative), NOW + 50, ended=[90, 91])
+    assert placed(decide(world, conservative)) == [4]
+
+
+def test_a_job_that_has_gone_back_to_the_queue_is_a_newcomer() -> None:
+    world = carried_out(make_snapshot(running=SIX, waiting=[waits(2, 8, 10)]), config(mode="conservative"))
+    back = waits(1, 8, 10, requeued_at=NOW + 1)
+    plan = decide(later(world, NOW + 1, [back]), config(mode="conservative"))
+    assert {hold.job_id: hold.evidence["starts_by"] for hold in plan.holds} == {1: NOW + 100, 2: NOW + 110}
+
+
+def test_a_guaranteed_job_takes_back_what_an_opportunistic_one_has_on_loan() -> None:
+    lent = runs(90, 1, range(6), 100, klass=JobClass.OPPORTUNISTIC)
+    world = make_snapshot(running=[lent], waiting=[waits(1, 8, 50)])
+    plan = decide(world, replace(config(), guard="borrow"))
+    assert placed(plan) == [1]
+    assert [preempt.job_id for preempt in plan.preempts] == [90]
+
+
+def test_a_guaranteed_job_stops_no_more_opportunistic_ones_than_it_needs() -> None:
+    lent = [runs(90 + gpu, 1, range(gpu, gpu + 2), 100, klass=JobClass.OPPORTUNISTIC) for gpu in (0, 2, 4)]
+    world = make_snapshot(nodes=[make_node(1, gpus=6)], running=lent, waiting=[waits(1, 2, 50)])
+    plan = decide(world, replace(config(), guard="borrow"))
+    assert placed(plan) == [1]
+    assert [preempt.job_id for preempt in plan.preempts] == [94]
+
+
+def test_who_takes_back_early_what_is_promised_for_later_must_have_ended_by_then() -> None:
+    """After 10,000 s the GPUs of job 90 are promised to job 1, with those of job 91, which nobody may stop."""
+    running = [runs(90, 1, range(4), 10_000, klass=JobClass.OPPORTUNISTIC), runs(91, 1, range(4, 8), 10_000)]
+    for limit_s, expected in ((10_000 - RESERVATION_S, [2]), (10_000, [])):
+        world = make_snapshot(running=running, waiting=[waits(1, 8, 50), waits(2, 4, limit_s)])
+        assert placed(decide(world, replace(config(), guard="borrow"))) == expected
+
+
+def test_guaranteed_jobs_are_served_before_opportunistic_ones() -> None:
+    first = waits(1, 8, 50, klass=JobClass.OPPORTUNISTIC, priority=9)
+    plan = decide(make_snapshot(waiting=[first, waits(2, 8, 50)]), replace(config(), guard="borrow"))
+    assert placed(plan) == [2]
+
+
+def test_the_quota_of_those_on_a_node_that_drains_comes_free_when_they_end() -> None:
+    drained = make_node(1, schedulable=False, why_not="drained")
+    world = make_snapshot(
+        nodes=[drained, make_node(2)],
+        running=[runs(90, 1, range(4), 100)],
+        waiting=[waits(1, 6, 10)],
+        vcs=[make_vc(quotas={"A100": 6})],
+    )
+    plan = decide(world, config(mode="conservative"))
+    assert plan.notes[0].memo["start"] == NOW + 100
+
+
+def test_nobody_is_promised_what_is_offered_outside() -> None:
+    offered = Reservation(-7, (make_share(1, range(4)),), NOW + 60)
+    world = replace(make_snapshot(waiting=[waits(1, 8, 10), waits(2, 2, 1000)]), reservations=(offered,))
+    plan = decide(world, config(mode="conservative"))
+    assert placed(plan) == [2]
+    assert "never" in plan.notes[0].memo
 
 
 @st.composite
