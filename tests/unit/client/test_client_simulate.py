@@ -21,7 +21,8 @@ GENERATED = ("--generate", "poisson:jobs=12", "--cluster", "V100:2x8", "--no-tim
 
 def test_it_has_exactly_the_options_of_the_module() -> None:
     simulate: Any = typer.main.get_command(app).commands["simulate"]  # type: ignore[attr-defined]
-    here = {option for parameter in simulate.params for option in parameter.opts} - {"--help"}
+    words = (word for parameter in simulate.params for word in (*parameter.opts, *parameter.secondary_opts))
+    here = set(words) - {"--help"}
     assert here == set(parser()._option_string_actions) - {"-h", "--help"}
 
 

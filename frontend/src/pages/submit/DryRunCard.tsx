@@ -78,7 +78,7 @@ export function DryRunCard({ result, errors, failure, busy, children }: Props) {
     <section className={`card ${classes.card}`} aria-label="Dry run">
       <h2 className={classes.title}>
         Dry run
-        {busy ? <Loader size={13} color="gray" aria-label="Checking" /> : null}
+        {busy ? <Loader size={13} color="gray" role="status" aria-label="Checking" /> : null}
       </h2>
       <div aria-live="polite">
         {errors.length > 0 ? (
