@@ -308,14 +308,21 @@ class Scratch:
 
     def can_stay(self, run: Running) -> bool:
         """Whether all that a released job held is free still, promises considered, and its guard agrees."""
-        if not self.board.free.can_take(run.allocations):
-            return False
-        held = Counter(self.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
-        return all(
-            self.board.free.gpus(kind) - self._promised_gpus[kind] >= gpus
-            and self.guard.admit(self.view, self.board.usage, run.job, kind, gpus) is None
-            for kind, gpus in held.items()
+        return self.has_room_for(run) and all(
+            self.guard.admit(self.view, self.board.usage, run.job, kind, gpus) is None
+            for kind, gpus in self._types_of(run).items()
         )
+
+    def has_room_for(self, run: Running) -> bool:
+        """The same, whatever its guard says."""
+        free = self.board.free
+        return free.can_take(run.allocations) and (
+            not self._promised
+            or all(free.gpus(kind) - self._promised_gpus[kind] >= gpus for kind, gpus in self._types_of(run).items())
+        )
+
+    def _types_of(self, run: Running) -> Counter[str]:
+        return Counter(self.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
 
     def _bind_reservations(self) -> None:
         """Place those whose reserved GPUs have come free, or let go of what cannot be had any more."""

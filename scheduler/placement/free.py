@@ -251,9 +251,18 @@ class Free:
 
     def can_take(self, allocations: Iterable[AllocationView]) -> bool:
         """Whether all that the allocations name is free."""
+        allocations = tuple(allocations)
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None or node.cpus < share.cpus or node.memory_mib < share.memory_mib:
+                return False
+        return self.has_gpus(allocations)
+
+    def has_gpus(self, allocations: Iterable[AllocationView]) -> bool:
+        """Whether the GPUs that the allocations name are free, on nodes in service."""
+        for share in allocations:
+            node = self._nodes.get(share.node_id)
+            if node is None:
                 return False
             if not all(gpu_id in node.gpus.get(self._gpu_type.get(gpu_id, ""), ()) for gpu_id in share.gpu_ids):
                 return False

@@ -206,7 +206,11 @@ class _SecondThoughts:
     def _make_room(self, run: Running, key: Key) -> Sequence[Running]:
         """Let the run stay if it can once others go that come after it; those are what is returned."""
         scratch, released = self._scratch, list[Running]()
-        victims = self._policy.victims(scratch, key, run.job)
+        if not scratch.board.free.has_gpus(run.allocations):
+            return ()  # they were given away: whoever else goes, these do not come back
+        # Quota that is lacking can only come from the own virtual cluster.
+        vc_id = run.job.vc_id if scratch.has_room_for(run) else None
+        victims = self._policy.victims(scratch, key, run.job, vc_id)
         while not scratch.can_stay(run):
             victim = next(victims, None)
             if victim is None:
