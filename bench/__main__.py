@@ -13,8 +13,19 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import cycle, limits, report, simulations
-from bench.figures import CYCLE, CYCLE_GROWTH, FIGURES, ITEMS, JOB_LIST, POSTGRES, SIMULATE, Series, figures_of
+from bench import cycle, limits, policies, report, simulations
+from bench.figures import (
+    CYCLE,
+    CYCLE_GROWTH,
+    EACH_POLICY,
+    FIGURES,
+    ITEMS,
+    JOB_LIST,
+    POSTGRES,
+    SIMULATE,
+    Series,
+    figures_of,
+)
 from bench.home import own_home
 from bench.memory import PeakMemory, Usage
 from bench.plan import GPUS_PER_NODE, NODES, Plan, quick, shortened
@@ -91,6 +102,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= cycle.measure(samples=plan.cycles)
     if CYCLE_GROWTH in plan.items:
         series |= cycle.measure_growth(samples=plan.cycles)
+    if EACH_POLICY in plan.items:
+        series |= policies.measure(samples=plan.cycles)
     if SIMULATE in plan.items:
         try:
             series |= simulations.measure(data_folder())

@@ -65,9 +65,11 @@ def make_snapshot(*, taken_share: float, nodes: int = NODES, waiting: int = WAIT
     )
 
 
-def measure_snapshot(snapshot: Snapshot, *, samples: int) -> tuple[list[float], list[float]]:
+def measure_snapshot(
+    snapshot: Snapshot, config: CycleConfig | None = None, *, samples: int
+) -> tuple[list[float], list[float]]:
     """Milliseconds of each decision on the snapshot, on the clock and on the processor, after one to warm up."""
-    config = CycleConfig()
+    config = config or CycleConfig()
     clock_ms, processor_ms = [], []
     for _ in range(samples + 1):
         # A snapshot keeps its indexes once they are made, and production decides once on each: so a fresh copy.

@@ -12,6 +12,7 @@ Series = dict[str, list[float]]
 
 FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
 JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
+EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
@@ -21,9 +22,17 @@ ITEMS: Mapping[str, str] = {
     JOB_LIST: "a page of 100 jobs out of 100,000",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
     CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
+    EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
 }
+
+
+# The policies that are measured one by one; `conservative` is a mode of backfill.
+POLICIES = (
+    *("backfill", "capacity", "conservative", "drf", "fair", "fifo", "gandiva", "las", "optimus", "philly"),
+    *("priority", "qssf", "sjf", "srsf", "srtf", "tetris", "tiresias"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,10 @@ FIGURES: tuple[Figure, ...] = (
     ),
     # n log n from 1,000 to 8,000 jobs is a factor of 8 · 13 / 10.
     Figure("cycle-growth.ratio", "8,000 jobs to 1,000", "times", "cycle_growth_ratio", median, 10.4),
+    *(
+        Figure(f"policies.{name}", f"decide, {name}, CPU", "ms", f"policies_{name}_ms", median, 500)
+        for name in POLICIES
+    ),
     *_times(POSTGRES, "cycle_postgres_ms", "production cycle", (1500, None)),
     Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),
     Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.figures import CYCLE, CYCLE_GROWTH, ITEMS, JOB_LIST, POSTGRES, SIMULATE
+from bench.figures import CYCLE, CYCLE_GROWTH, EACH_POLICY, ITEMS, JOB_LIST, POSTGRES, SIMULATE
 
 NODES, GPUS_PER_NODE = 2, 8
 # Writes $1 lines with the time at which each was written, 20 a second.
 LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sleep 0.05; done'
 
 # What needs nothing but this process.
-_ALONE = frozenset({CYCLE, CYCLE_GROWTH, SIMULATE})
+_ALONE = frozenset({CYCLE, CYCLE_GROWTH, EACH_POLICY, SIMULATE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from bench.cycle import make_snapshot, measure_snapshot
+from bench.figures import POLICIES as MEASURED
+from bench.policies import make_mixture
 from scheduler.cycle import CycleConfig, decide
+from scheduler.policies import POLICIES
 
 
 def test_the_same_arguments_make_the_same_cluster() -> None:
@@ -29,3 +32,14 @@ def test_the_jobs_that_wait_are_not_the_ones_that_run() -> None:
 def test_it_times_as_often_as_it_is_told() -> None:
     clock_ms, processor_ms = measure_snapshot(make_snapshot(taken_share=0.0, nodes=5, waiting=5), samples=3)
     assert len(clock_ms) == len(processor_ms) == 3
+
+
+def test_the_mixture_leaves_64_gpus_free_and_holds_each_other_one_once() -> None:
+    mixture = make_mixture()
+    held = [gpu_id for run in mixture.running for share in run.allocations for gpu_id in share.gpu_ids]
+    assert len(held) == len(set(held)) == len(mixture.gpu_by_id) - 64
+    assert {run.gpus for run in mixture.running} == {1, 2, 4, 8}
+
+
+def test_each_policy_is_measured() -> None:
+    assert sorted({*MEASURED, "conservative"}) == sorted({*POLICIES.names, "conservative"})
