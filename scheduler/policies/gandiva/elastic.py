@@ -56,11 +56,19 @@ def grow(scratch: Scratch, nodes: Nodes, grow_after_s: float, restart_s: float) 
             scratch.note(job, mover, {_IDLE: scratch.now})
 
 
-def shrink(scratch: Scratch, nodes: Nodes, job: Job, demands: Sequence[Demand]) -> bool:
-    """Whether the job found room once jobs that have grown are back at the size they asked for; none in vain."""
+def all_grown(scratch: Scratch) -> Sequence[Running]:
+    """Those that run with more GPUs than they asked for."""
+    return [run for run in scratch.view.running if _has_grown(run)]
+
+
+def shrink(scratch: Scratch, nodes: Nodes, job: Job, demands: Sequence[Demand], candidates: Sequence[Running]) -> bool:
+    """Whether the job found room once candidates, which have grown, are back at the size they asked for.
+
+    None of them shrinks in vain.
+    """
     if scratch.full:
         return False
-    grown = [run for run in scratch.view.running if _has_grown(run) and scratch.stays(run)]
+    grown = [run for run in candidates if scratch.stays(run)]
     if not grown:
         return False
     grown.sort(key=lambda run: (run.job.gpus_total - run.gpus, run.job.id))

@@ -173,7 +173,7 @@ class _Decision:
 
     def _newcomers(self) -> None:
         scratch, droppable = self.scratch, not self.scratch.placement.relaxes
-        walk = scratch.board.queue(self.policy).walk()
+        walk, grown = scratch.board.queue(self.policy).walk(), elastic.all_grown(scratch)
         while (turn := walk.next()) is not None:
             job, _ = turn
             if job.id in scratch.places or job.id in scratch.kept or home_of(job):
@@ -184,7 +184,7 @@ class _Decision:
                 continue
             if (demands and self._seat(job, demands)) or self._reclaim(job):
                 continue
-            if elastic.shrink(scratch, self.nodes, job, demands or scratch.demands(job)):
+            if elastic.shrink(scratch, self.nodes, job, demands or scratch.demands(job), grown):
                 self._remember(job, {})
                 self.turns.placed(job)
                 continue
