@@ -24,9 +24,9 @@ def main(argv: Sequence[str]) -> int:
     parser = ArgumentParser(prog="python -m bench.published", description=__doc__)
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
     parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; philly_sia")
-    parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; 640 GPUs")
+    parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; both")
     options = parser.parse_args(argv)
-    traces, clusters = options.trace or ["philly_sia"], options.cluster or ["640 GPUs"]
+    traces, clusters = options.trace or ["philly_sia"], options.cluster or list(philly.CLUSTERS)
     console = Console()
     try:
         folder = data_folder()
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
         longer = [pool.submit(philly.run, folder, study) for study in studies]
         taught = {
             (cluster, title): pool.submit(philly.run, folder, philly.lesson(cluster, title))
-            for cluster, title in product(clusters, philly.LESSONS)
+            for cluster, title in product(clusters[-1:], philly.LESSONS)
         }
         with console.status("Pollux's workloads …"):
             comparisons = [run.result() for run in runs]
@@ -60,7 +60,9 @@ def main(argv: Sequence[str]) -> int:
         Section(trace, cluster, [summaries[trace, cluster, policy] for policy in philly.POLICIES])
         for trace, cluster in product(traces, clusters)
     ]
-    lessons = [Lessons(cluster, {title: found[cluster, title] for title in philly.LESSONS}) for cluster in clusters]
+    lessons = [
+        Lessons(cluster, {title: found[cluster, title] for title in philly.LESSONS}) for cluster in clusters[-1:]
+    ]
     options.out.write_text(page(comparisons, sections, lessons))
     console.print(f"Written: {options.out}", highlight=False)
     return 0

@@ -45,6 +45,7 @@ def page(comparisons: Sequence[Comparison], philly: Iterable[Section], lessons: 
         rack=f"{studies.RACK_PENALTY:.0%}",
         interference=f"{studies.INTERFERENCE:.1%}",
         per_rack=studies.SERVERS_PER_RACK,
+        lesson_jobs=f"{studies.LESSON_JOBS:,}",
     )
 
 
