@@ -14,7 +14,7 @@ from scheduler.guard import Usage, charge
 from scheduler.lifecycle import HoldReason
 from scheduler.model import AllocationView, Job, Level, Running, View
 from scheduler.placement.split import cut
-from scheduler.plan import Denial
+from scheduler.plan import FOR_EVER, Denial
 from scheduler.scratch import Scratch, not_yet
 
 
@@ -196,7 +196,9 @@ def _entrants(scratch: Scratch) -> Iterator[_Entrant]:
             yield _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
     for job in view.waiting:
         if job.id not in scratch.places and job.id not in scratch.kept and not_yet(job, now) is None:
-            yield _Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None)
+            _, denial = scratch.entitled(job, 1 if job.max_gpus else None)
+            if denial is None or denial.reason not in FOR_EVER:  # nobody waits behind what can never start
+                yield _Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None)
 
 
 def _in_service(scratch: Scratch, run: Running) -> bool:

@@ -88,9 +88,9 @@ class Tiresias(Preemptive):
             raise ConfigError(f"policy tiresias: the variant {self.variant} needs samples in service_gpu_s")
 
     def waiting_key(self, job: Job) -> Key:
-        """By queue, then by when it entered the queue or was submitted."""
+        """By queue, then by when it entered the queue or was submitted; jobs that went down together by their ids."""
         since = job.memo.get("since", job.submitted_at) if self.tie == "entered" else job.submitted_at
-        return (self._rank(int(job.memo.get("queue", 0))), since)
+        return (self._rank(int(job.memo.get("queue", 0))), since, job.id)
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
         """Another queue, for a job that has attained enough or waited too long."""
