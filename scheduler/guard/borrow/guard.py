@@ -59,6 +59,7 @@ class Borrow:
         for run in view.running:
             if run.job.klass is JobClass.OPPORTUNISTIC:
                 given.subtract(_types(view, run.job, run.allocations))
+        before = Usage(given)
         for preempt in plan.preempts:
             run_of = view.running_by_job.get(preempt.job_id)
             if run_of is None:
@@ -78,7 +79,7 @@ class Borrow:
             for vc_id, gpu_type in sorted(types):
                 name, quota = _quota_of(view, vc_id, gpu_type)
                 held = given[vc_id, gpu_type]
-                if held > quota:
+                if held > max(quota, before[vc_id, gpu_type]):  # whoever moves is no worse for a quota that was lowered
                     message = f"guaranteed jobs of {name} would hold {held} {gpu_type}; its quota is {quota}"
                     yield Violation(GUARANTEE_EXCEEDED, job.id, message)
 

@@ -65,8 +65,9 @@ class Quota:
             given.update(types)
             name, quotas = _quotas_of(view, job.vc_id)
             for key in sorted(types):
-                held, quota = view.held_by_vc.get(key, 0) + given[key], quotas.get(key[1], 0)
-                if held > quota:
+                before, quota = view.held_by_vc.get(key, 0), quotas.get(key[1], 0)
+                held = before + given[key]
+                if held > max(quota, before):  # whoever moves is no worse for a quota that was lowered
                     message = f"{name} would hold {held} {key[1]}; its quota is {quota}"
                     yield Violation(QUOTA_EXCEEDED, job.id, message)
 

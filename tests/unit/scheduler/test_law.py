@@ -246,6 +246,12 @@ LAWFUL_CASES: dict[str, dict[str, Any]] = {
         "running": (make_running(make_share(1, (0,))),),
         "vcs": (make_vc(quotas={"A100": 1}),),
     },
+    "a job that moves although its quota was lowered": {
+        "places": (Place(1001, (make_share(2, (3,)),)),),
+        "preempts": (Preempt(1001, 1001, ""),),
+        "running": (make_running(make_share(1, (0,))),),
+        "vcs": (make_vc(quotas={"A100": 0}),),
+    },
     "GPUs that are kept for the job itself": {
         "reservations": (Reservation(1, (make_share(1, (0, 1)),), until=NOW + 60),),
     },
