@@ -108,9 +108,24 @@ def defragment(
             continue
         seen.add(chosen)
         moves = _moved(free, [leaving[job_id] for job_id in chosen], demand, placement)
-        if moves is not None:
+        # A placement with rules of its own may let a job stay beside the demand, but not the demand come beside it.
+        if moves and _fits_after(free, moves, demand, placement):
             return moves
     return None
+
+
+def _fits_after(free: Free, moves: Sequence[Move], demand: Demand, placement: Placement) -> bool:
+    """Whether the demand fits once the moves are over; leaves `free` as it was."""
+    for move in moves:
+        free.give(move.run.allocations)
+    for move in moves:
+        free.take(move.allocations)
+    fits = placement.place(free, demand, ()) is not None
+    for move in moves:
+        free.give(move.allocations)
+    for move in moves:
+        free.take(move.run.allocations)
+    return fits
 
 
 def _movable(free: Free, run: Running) -> bool:
