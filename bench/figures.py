@@ -103,7 +103,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("cycle-postgres.snapshot", "of which the snapshot", "ms", "cycle_snapshot_ms", median),
     Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),
     Figure("cycle-postgres.apply", "of which the applier", "ms", "cycle_apply_ms", median),
-    Figure("cycle-postgres.first", "the first, with 10,000 reasons", "ms", "cycle_first_ms", median),
+    Figure("cycle-postgres.first", "the first, with 10,000 reasons", "ms", "cycle_first_ms", median, 1500),
     *(
         Figure(f"simulate.{policy}-{gpus}", f"{policy}, {gpus} GPUs", "s", f"simulate_{policy}_{gpus}_s", median, 60)
         for gpus in (2490, 640)

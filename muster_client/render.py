@@ -191,7 +191,7 @@ def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
         return Text("No GPUs.")
     table = _table("NODE", "INDEX", "TYPE", "HEALTH", "USE", "MEMORY", "TEMP", "POWER", "JOB", "OWNER")
     for gpu in gpus:
-        job = gpu["job"]
+        names = ", ".join(f"{job['id']} {job['name']}" for job in gpu["jobs"])
         used = "-" if gpu["memory_used_mib"] is None else f"{gpu['memory_used_mib'] / 1024:.1f}"
         table.add_row(
             _text(gpu["node"]),
@@ -202,8 +202,8 @@ def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
             f"{used}/{gpu['memory_mib'] / 1024:.0f} GiB",
             "-" if gpu["temperature_c"] is None else f"{gpu['temperature_c']:.0f} °C",
             "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f} W",
-            _text(f"{job['id']} {job['name']}" if job else ("busy" if gpu["busy"] else "free"), _NAME_CHARS),
-            _text(job["owner"] if job else ""),
+            _text(names or ("busy" if gpu["busy"] else "free"), _NAME_CHARS),
+            _text(", ".join(sorted({job["owner"] for job in gpu["jobs"]}))),
         )
     return table
 

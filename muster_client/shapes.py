@@ -172,7 +172,7 @@ class Gpu(TypedDict):
     memory_used_mib: int | None
     temperature_c: float | None
     power_w: float | None
-    job: JobBrief | None
+    jobs: list[JobBrief]
     busy: bool
 
 

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 from scheduler.guard import Usage, charge
 from scheduler.holdings import Holdings
 from scheduler.lifecycle import JobClass
-from scheduler.model import AllocationView, Job, Reservation, Running, View
+from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Free
+from scheduler.sharing import PartlyTaken
 
 Key = tuple[Any, ...]
 
@@ -59,6 +60,7 @@ class Board:
     def __init__(self, view: View) -> None:
         self.view = view
         self.free, self.capacity, self.usage = Free(view), Capacity(view), Usage(view.held_by_vc)
+        self._partly = PartlyTaken()
         # The jobs whose memo the policy should look at before it decides: all, unless the simulator knows better.
         self.due: set[int] | None = None
         self._queue: Queue | None = None
@@ -66,8 +68,8 @@ class Board:
         self._standings: Standings | None = None
         self._holdings: Holdings | None = None
         for run in view.running:
-            if run.job.klass is JobClass.OPPORTUNISTIC:
-                self._count_as_opportunistic(run)
+            if run.job.packs or run.job.klass is JobClass.OPPORTUNISTIC:
+                self._look_at(run)
         for kept in view.reservations:
             if kept.until > view.now:
                 self._keep(kept)
@@ -111,26 +113,27 @@ class Board:
         """Whether what it keeps of holdings does not follow from the view any more: somebody forgot to tell it."""
         return self._holdings is not None and self._holdings != Holdings(self.view)
 
-    def count(
-        self,
-        vc_id: int,
-        allocations: Iterable[AllocationView],
-        times: int,
-        klass: JobClass = JobClass.GUARANTEED,
-    ) -> None:
-        """Add GPUs to what the virtual cluster uses, or take them off with `times` -1."""
+    def count(self, job: Job, allocations: Iterable[AllocationView], times: int) -> None:
+        """Add GPUs to what the job's virtual cluster uses, or take them off with `times` -1.
+
+        Those who share a GPU use it together, and it is counted once.
+        """
         for share in allocations:
             for gpu_id in share.gpu_ids:
                 gpu = self.view.gpu_by_id.get(gpu_id)
-                if gpu is not None:
-                    charge(self.usage, vc_id, klass, gpu.type, times)
+                if gpu is None:
+                    continue
+                if share.slots == SLOTS or (self._partly.come if times > 0 else self._partly.go)(gpu_id, share.slots):
+                    charge(self.usage, job.vc_id, job.klass, gpu.type, times)
 
-    def _count_as_opportunistic(self, run: Running) -> None:
-        """Of what is counted already, say whose it is."""
+    def _look_at(self, run: Running) -> None:
+        """Of what is counted already, say whose it is, and what is shared."""
         for share in run.allocations:
             for gpu_id in share.gpu_ids:
                 gpu = self.view.gpu_by_id.get(gpu_id)
-                if gpu is not None:
+                if gpu is None:
+                    continue
+                if self._partly.come(gpu_id, share.slots) and run.job.klass is JobClass.OPPORTUNISTIC:
                     self.usage[-run.job.vc_id, gpu.type] += 1
 
     def waits(self, job: Job) -> None:
@@ -165,7 +168,7 @@ class Board:
         job = self.view.waiting_by_id.get(kept.job_id)
         run = self.view.running_by_job.get(kept.job_id)
         if job is not None:
-            self.count(job.vc_id, kept.allocations, 1, job.klass)
+            self.count(job, kept.allocations, 1)
         elif run is None and not kept.offered:
             return
         for share in kept.allocations:
@@ -343,4 +346,5 @@ def class_of(job: Job) -> Hashable:
         job.split,
         job.locality.value,
         job.max_gpus,
+        job.gpu_memory_mib if job.packs else None,
     )

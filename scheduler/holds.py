@@ -52,7 +52,7 @@ def _why(scratch: Scratch, job: Job, shortage: Shortage) -> Denial:
 def _kept(scratch: Scratch, job: Job) -> Denial:
     kept = next(one for one in scratch.view.reservations if one.job_id == job.id)
     gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
-    held = sum(gpu_id in scratch.view.holder_of_gpu for gpu_id in gpu_ids)
+    held = sum(gpu_id in scratch.view.holders_of_gpu for gpu_id in gpu_ids)
     what = words.count(len(gpu_ids), "GPU")
     return Denial(
         HoldReason.RESERVED,

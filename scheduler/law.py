@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from scheduler.model import AllocationView, Job, View
+from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
 from scheduler.plan import Place, Plan
+from scheduler.sharing import may_share
 
 
 class Code(StrEnum):
@@ -26,6 +27,7 @@ class Code(StrEnum):
     WRONG_GPU_COUNT = "wrong_gpu_count"
     WRONG_GPU_TYPE = "wrong_gpu_type"
     WRONG_CPUS_OR_MEMORY = "wrong_cpus_or_memory"
+    WRONG_SLOTS = "wrong_slots"
     NODE_NOT_SCHEDULABLE = "node_not_schedulable"
     GPU_UNKNOWN = "gpu_unknown"
     GPU_UNHEALTHY = "gpu_unhealthy"
@@ -87,7 +89,7 @@ class _Claims:
     preemptions will free."""
 
     jobs: set[int] = field(default_factory=set)
-    gpus: set[int] = field(default_factory=set)
+    gpus: dict[int, list[Job | None]] = field(default_factory=dict)  # who gets each; None: nobody knows that job
     cpus: dict[int, int] = field(default_factory=dict)
     memory_mib: dict[int, int] = field(default_factory=dict)
     preempted: set[int] = field(default_factory=set)
@@ -104,13 +106,21 @@ def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Vi
             continue
         if not attempt.job.preemptible:
             yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
-        if preempt.for_job_id not in placed:
-            message = f"stopped for job {preempt.for_job_id}, which the plan does not place"
+        if preempt.for_job_id not in placed and not _beside(view, attempt, preempt.for_job_id):
+            message = (
+                f"stopped for job {preempt.for_job_id}, which the plan does not place and which shares no GPU with it"
+            )
             yield Violation(Code.PREEMPTED_FOR_NOBODY, preempt.job_id, message)
         claims.preempted.add(preempt.job_id)
         for share in attempt.allocations:
             cpus, memory_mib = claims.freed.get(share.node_id, (0, 0))
             claims.freed[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+
+
+def _beside(view: View, attempt: Running, job_id: int) -> bool:
+    """Whether the other job shares GPUs with this one, so that it has more of them once this one is gone."""
+    gpu_ids = (gpu_id for share in attempt.allocations for gpu_id in share.gpu_ids)
+    return job_id != attempt.job.id and any(job_id in view.holders_of_gpu.get(gpu_id, ()) for gpu_id in gpu_ids)
 
 
 def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation]:
@@ -125,7 +135,7 @@ def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation
         yield from _against_the_job(view, job, place)
     claims.jobs.add(place.job_id)
     for share in place.allocations:
-        yield from _against_the_node(view, place.job_id, share, claims)
+        yield from _against_the_node(view, place.job_id, job, share, claims)
 
 
 def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
@@ -175,9 +185,14 @@ def _against_the_sizes(job: Job, place: Place) -> Iterator[Violation]:
                 f"rank {share.rank} gets {share.cpus} CPUs and {share.memory_mib} MiB, not {cpus} and {memory_mib}"
             )
             yield Violation(Code.WRONG_CPUS_OR_MEMORY, job.id, message)
+        if share.slots != job.slots:
+            message = f"rank {share.rank} gets {share.slots} slots of each of its GPUs, not {job.slots}"
+            yield Violation(Code.WRONG_SLOTS, job.id, message)
 
 
-def _against_the_node(view: View, job_id: int, share: AllocationView, claims: _Claims) -> Iterator[Violation]:
+def _against_the_node(
+    view: View, job_id: int, job: Job | None, share: AllocationView, claims: _Claims
+) -> Iterator[Violation]:
     """What the allocation takes that its node cannot give."""
     node = view.node_by_id.get(share.node_id)
     if node is None:
@@ -191,18 +206,35 @@ def _against_the_node(view: View, job_id: int, share: AllocationView, claims: _C
         if gpu is None or gpu.node_id != node.id:
             yield Violation(Code.GPU_UNKNOWN, job_id, f"{node.name} has no GPU {gpu_id}")
             continue
-        if not gpu.healthy:
-            yield Violation(Code.GPU_UNHEALTHY, job_id, f"GPU {gpu.index} of {node.name} is not healthy")
-        holder = view.holder_of_gpu.get(gpu_id)
-        if holder is not None and holder not in claims.preempted:
-            yield Violation(Code.GPU_TAKEN, job_id, f"GPU {gpu.index} of {node.name} is held by a live attempt")
-        keeper = view.reserved_gpus.get(gpu_id, job_id)
-        if keeper != job_id and keeper not in claims.drops:
-            yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is kept for another job")
-        if gpu_id in claims.gpus:
-            yield Violation(Code.GPU_TWICE, job_id, f"the plan gives GPU {gpu.index} of {node.name} twice")
-        claims.gpus.add(gpu_id)
+        yield from _against_the_gpu(view, job_id, job, gpu, claims)
+    yield from _against_the_rest(view, job_id, node, share, claims)
 
+
+def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims: _Claims) -> Iterator[Violation]:
+    node = view.node_by_id[gpu.node_id]
+    if not gpu.healthy:
+        yield Violation(Code.GPU_UNHEALTHY, job_id, f"GPU {gpu.index} of {node.name} is not healthy")
+    holders = view.holders_of_gpu.get(gpu.id, ())
+    there = [view.running_by_job[holder].job for holder in holders if holder not in claims.preempted]
+    if there and (job is None or not may_share(gpu, [job, *there])):
+        message = f"GPU {gpu.index} of {node.name} is held by a live attempt"
+        if job is not None and job.packs and all(other.packs for other in there):
+            message += " that this job cannot share it with"
+        yield Violation(Code.GPU_TAKEN, job_id, message)
+    keeper = view.reserved_gpus.get(gpu.id, job_id)
+    if keeper != job_id and keeper not in claims.drops:
+        yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is kept for another job")
+    given = claims.gpus.setdefault(gpu.id, [])
+    known = [other for other in given if other is not None]
+    alone = job is None or len(known) < len(given) or any(other.id == job_id for other in known)
+    if given and (alone or job is None or not may_share(gpu, [job, *there, *known])):
+        yield Violation(Code.GPU_TWICE, job_id, f"the plan gives GPU {gpu.index} of {node.name} twice")
+    given.append(job)
+
+
+def _against_the_rest(
+    view: View, job_id: int, node: Node, share: AllocationView, claims: _Claims
+) -> Iterator[Violation]:
     used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
     freed_cpus, freed_memory_mib = claims.freed.get(node.id, (0, 0))
     used_cpus, used_memory_mib = used_cpus - freed_cpus, used_memory_mib - freed_memory_mib

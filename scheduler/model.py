@@ -18,6 +18,10 @@ from scheduler.lifecycle import AttemptState, JobClass
 
 Level = lifecycle.Level  # decisions know it as a part of the model, and specs as a word of the job's
 
+# What a GPU can be divided into. A job that shares its GPUs has half of each, whether or not another one is there yet.
+SLOTS = 64
+HALF = SLOTS // 2
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -113,12 +117,18 @@ class Job:
     remaining_s: float | None = None  # of which is left, when the last attempt ended
     utilization: float | None = None  # of each of its GPUs, 0 to 1
     gpu_memory_mib: int | None = None  # that it needs of each of its GPUs
+    packs: bool = False  # whether it may have another job beside it on its GPUs; see `scheduler.sharing`
     memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
 
     @property
     def gpus_total(self) -> int:
         """GPUs of the whole gang."""
         return self.gpus * self.nodes
+
+    @property
+    def slots(self) -> int:
+        """How many slots it takes of each of its GPUs."""
+        return HALF if self.packs else SLOTS
 
     @property
     def waiting_since(self) -> float:
@@ -135,24 +145,29 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class AllocationView:
-    """What one rank of a gang holds on one node."""
+    """What one rank of a gang holds on one node: so many `slots` of each of the GPUs, and the rest."""
 
     node_id: int
     rank: int
     gpu_ids: tuple[int, ...]
     cpus: int
     memory_mib: int
+    slots: int = SLOTS
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One live attempt of a job: whatever its state, its allocations are held."""
+    """One live attempt of a job: whatever its state, its allocations are held.
+
+    `rate` is its measured speed by that of the same job on the same GPUs with nobody beside it; None: not measured.
+    """
 
     attempt_id: int
     job: Job
     state: AttemptState
     allocations: tuple[AllocationView, ...]
     placed_at: float
+    rate: float | None = None
 
     @property
     def job_id(self) -> int:
@@ -280,8 +295,8 @@ class View(Protocol):
         ...
 
     @property
-    def holder_of_gpu(self) -> Mapping[int, int]:
-        """For each GPU that a live attempt holds, the id of its job."""
+    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
+        """For each GPU that live attempts hold, the ids of their jobs: of one, or of those that share it."""
         ...
 
     @property
@@ -296,7 +311,7 @@ class View(Protocol):
 
     @property
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:
-        """GPUs of this pool that live attempts hold, by virtual cluster and GPU type."""
+        """GPUs of this pool that live attempts hold, by virtual cluster and GPU type; a shared one counts once."""
         ...
 
 
@@ -341,14 +356,15 @@ class Snapshot:
         return {attempt.job.id: attempt for attempt in self.running}
 
     @cached_property
-    def holder_of_gpu(self) -> Mapping[int, int]:
+    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
         """See `View`."""
-        return {
-            gpu_id: attempt.job.id
-            for attempt in self.running
-            for share in attempt.allocations
-            for gpu_id in share.gpu_ids
-        }
+        holders: dict[int, tuple[int, ...]] = {}
+        for attempt in self.running:
+            alone = (attempt.job.id,)
+            for share in attempt.allocations:
+                for gpu_id in share.gpu_ids:
+                    holders[gpu_id] = (*holders[gpu_id], attempt.job.id) if gpu_id in holders else alone
+        return holders
 
     @cached_property
     def reserved_gpus(self) -> Mapping[int, int]:
@@ -375,13 +391,11 @@ class Snapshot:
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:
         """See `View`; a GPU that has left the pool counts for nobody: a quota is a share of the pool as it is."""
         held: dict[tuple[int, str], int] = {}
-        for attempt in self.running:
-            for share in attempt.allocations:
-                for gpu_id in share.gpu_ids:
-                    gpu = self.gpu_by_id.get(gpu_id)
-                    if gpu is not None:
-                        key = (attempt.job.vc_id, gpu.type)
-                        held[key] = held.get(key, 0) + 1
+        for gpu_id, (holder, *_) in self.holders_of_gpu.items():
+            gpu = self.gpu_by_id.get(gpu_id)
+            if gpu is not None:
+                key = (self.running_by_job[holder].vc_id, gpu.type)
+                held[key] = held.get(key, 0) + 1
         return held
 
 

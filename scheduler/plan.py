@@ -16,6 +16,7 @@ from typing import Any
 from scheduler.codec import from_json, to_json
 from scheduler.lifecycle import AttemptState, HoldReason
 from scheduler.model import AllocationView, Job, Reservation, Running, Snapshot, View
+from scheduler.sharing import may_share
 
 Evidence = Mapping[str, int | float | str]
 
@@ -38,7 +39,8 @@ class Place:
 class Preempt:
     """Stop a job that runs, with its grace, and queue it again; `for_job_id` is whom its GPUs go to.
 
-    A job that is moved or resized is preempted for itself.
+    A job that is moved or resized is preempted for itself. Of two that share GPUs one can be preempted for the other,
+    which has them alone from then on, and is not placed.
     """
 
     job_id: int
@@ -94,9 +96,14 @@ class Plan:
 
 
 def taken_by(view: View, place: Place) -> frozenset[int]:
-    """The ids of the other jobs whose live attempts still hold GPUs of the place."""
-    holders = (view.holder_of_gpu.get(gpu_id) for share in place.allocations for gpu_id in share.gpu_ids)
-    return frozenset(holder for holder in holders if holder is not None)
+    """The ids of the other jobs whose live attempts still hold GPUs of the place that they would have to leave."""
+    return frozenset(
+        holder
+        for share in place.allocations
+        for gpu_id in share.gpu_ids
+        for holder in view.holders_of_gpu.get(gpu_id, ())
+        if not _share(view, place.job_id, holder, gpu_id)
+    )
 
 
 def apply(snapshot: Snapshot, plan: Plan, *, late: Collection[int] = ()) -> Snapshot:
@@ -164,6 +171,11 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 def plan_from_dict(data: object) -> Plan:
     """The plan that `plan_to_dict` made `data` from."""
     return from_json(Plan, data)
+
+
+def _share(view: View, job_id: int, holder: int, gpu_id: int) -> bool:
+    job, gpu = view.waiting_by_id.get(job_id), view.gpu_by_id.get(gpu_id)
+    return job is not None and gpu is not None and may_share(gpu, [job, view.running_by_job[holder].job])
 
 
 def _noted(job: Job, notes: Mapping[int, Mapping[str, float]]) -> Job:

@@ -92,6 +92,7 @@ class Scratch:
         self.too_late: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
         self._newest: Sequence[Running] | None = None  # those that may be preempted
         self._failures = _Failures()
+        self._shared_out: set[int] = set()  # ids of the GPUs of which somebody has got a part
         # Lots that may lie anywhere are cut last, when it is known who else goes: (job, demand) in their order.
         self._promised: list[tuple[Job, Demand]] = []
         self._promised_gpus: Counter[str | None] = Counter()
@@ -146,10 +147,10 @@ class Scratch:
         """Whether the guard would let the job have one of its demands if these were gone."""
         gone = list(runs)
         for run in gone:
-            self.board.count(run.job.vc_id, run.allocations, -1)
+            self.board.count(run.job, run.allocations, -1)
         admitted = any(self.denied(job, demand) is None for demand in self.demands(job))
         for run in gone:
-            self.board.count(run.job.vc_id, run.allocations, 1)
+            self.board.count(run.job, run.allocations, 1)
         return admitted
 
     # Placing
@@ -212,21 +213,24 @@ class Scratch:
         return [run for run in self._newest if self.stays(run) and self.guard.yields(run.job, job)]
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
-        """Give the job exactly these; they must be free."""
+        """Give the job exactly these; they must be free, or have room beside those with whom the job shares them."""
+        if job.packs:
+            allocations = tuple(replace(share, slots=job.slots) for share in allocations)
+            self._shared_out.update(gpu_id for share in allocations for gpu_id in share.gpu_ids)
         self.board.free.take(allocations)
-        self.board.count(job.vc_id, allocations, 1, job.klass)
+        self.board.count(job, allocations, 1)
         self.places[job.id] = Place(job.id, allocations)
 
     def release(self, run: Running) -> None:
         """Count as free, from now on, what a running job holds."""
         self.board.free.give(run.allocations)
-        self.board.count(run.job.vc_id, run.allocations, -1, run.job.klass)
+        self.board.count(run.job, run.allocations, -1)
         self._failures.forget()
 
     def keep(self, run: Running) -> None:
         """Undo a `release`; all of it must be free still."""
         self.board.free.take(run.allocations)
-        self.board.count(run.job.vc_id, run.allocations, 1, run.job.klass)
+        self.board.count(run.job, run.allocations, 1)
 
     def preempt(self, run: Running, for_job_id: int, detail: str) -> None:
         """Stop a job that was released."""
@@ -313,16 +317,30 @@ class Scratch:
             for kind, gpus in self._types_of(run).items()
         )
 
+    def has_gpus_for(self, run: Running) -> bool:
+        """Whether nobody has got the GPUs that a released job held, or a part of them."""
+        gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
+        if run.job.packs and any(gpu_id in self._shared_out for gpu_id in gpu_ids):
+            return False  # who has got the other part waits until all of the GPU has been let go of
+        return self.board.free.has_gpus(run.allocations)
+
     def has_room_for(self, run: Running) -> bool:
         """The same, whatever its guard says."""
         free = self.board.free
-        return free.can_take(run.allocations) and (
-            not self._promised
-            or all(free.gpus(kind) - self._promised_gpus[kind] >= gpus for kind, gpus in self._types_of(run).items())
+        return (
+            self.has_gpus_for(run)
+            and free.can_take(run.allocations)
+            and (
+                not self._promised
+                or all(free.gpus(kind) - self._promised_gpus[kind] >= n for kind, n in self._types_of(run).items())
+            )
         )
 
     def _types_of(self, run: Running) -> Counter[str]:
-        return Counter(self.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
+        """How many GPUs of each type a released job would take again: not those that another one is on still."""
+        free = self.board.free
+        gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
+        return Counter(free.type_of(gpu_id) for gpu_id in gpu_ids if not free.room_on(gpu_id))
 
     def _bind_reservations(self) -> None:
         """Place those whose reserved GPUs have come free, or let go of what cannot be had any more."""
@@ -333,12 +351,12 @@ class Scratch:
             if self._usable(kept) and self._held(kept):
                 self.kept.add(job.id)
                 continue
-            self.board.count(job.vc_id, kept.allocations, -1, job.klass)
+            self.board.count(job, kept.allocations, -1)
             late = self._lacks_quota(job, kept) and any(
                 run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
             )
             if late and self._usable(kept):
-                self.board.count(job.vc_id, kept.allocations, 1, job.klass)
+                self.board.count(job, kept.allocations, 1)
                 self.kept.add(job.id)
                 continue
             self._give_back(kept)
@@ -350,7 +368,7 @@ class Scratch:
 
     def _give_back(self, kept: Reservation) -> None:
         """Count as free what was kept, but for what others hold still."""
-        held, used = self.view.holder_of_gpu, self.view.used_by_node
+        held, used = self.view.holders_of_gpu, self.view.used_by_node
         others = [
             one
             for one in self.view.reservations
@@ -381,7 +399,7 @@ class Scratch:
 
     def _held(self, kept: Reservation) -> bool:
         """Whether others still hold GPUs of it, or stop on a node that has too few CPUs or too little memory left."""
-        if any(gpu_id in self.view.holder_of_gpu for share in kept.allocations for gpu_id in share.gpu_ids):
+        if any(gpu_id in self.view.holders_of_gpu for share in kept.allocations for gpu_id in share.gpu_ids):
             return True
         short = set()
         for share in kept.allocations:

@@ -16,10 +16,11 @@ from muster.dispatch.cycles import run_cycle
 from muster.dispatch.models import Cycle
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.services import create_pool
-from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
 from scheduler.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Observed
+from scheduler.model import SLOTS
 
 NODES, GPUS_PER_NODE, WAITING, FREE_NODES = 1_000, 8, 10_000, 8
 _TYPES = ("A100", "H100", "V100")
@@ -134,7 +135,7 @@ def _occupy(nodes: list[Node], gpus: list[Gpu], owner_id: int, vcs: list[Virtual
         GpuClaim(
             allocation=allocations[number // GPUS_PER_NODE],
             gpu=gpu,
-            span=NumericRange(gpu.pk * SLOTS_PER_GPU, (gpu.pk + 1) * SLOTS_PER_GPU, "[)"),
+            span=NumericRange(gpu.pk * SLOTS, (gpu.pk + 1) * SLOTS, "[)"),
         )
         for number, gpu in enumerate(gpus)
     )

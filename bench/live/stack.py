@@ -45,6 +45,7 @@ _GROUPS = {
     "beat": "beat",
     "schedule": "worker schedule",
     "default": "worker default",
+    "links": "links",
 }
 _AGENTS = "agents, shims and jobs"
 _FIRST_WORD = re.compile(r"[ :]")

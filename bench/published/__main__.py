@@ -23,10 +23,10 @@ def main(argv: Sequence[str]) -> int:
     """Simulates everything, two runs at a time or as many as there are processors, and writes the page."""
     parser = ArgumentParser(prog="python -m bench.published", description=__doc__)
     parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
-    parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; philly_sia")
+    parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; both")
     parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; both")
     options = parser.parse_args(argv)
-    traces, clusters = options.trace or ["philly_sia"], options.cluster or list(philly.CLUSTERS)
+    traces, clusters = options.trace or list(philly.TRACES), options.cluster or list(philly.CLUSTERS)
     console = Console()
     try:
         folder = data_folder()
@@ -43,8 +43,9 @@ def main(argv: Sequence[str]) -> int:
         ]
         longer = [pool.submit(philly.run, folder, study) for study in studies]
         taught = {
-            (cluster, title): pool.submit(philly.run, folder, philly.lesson(cluster, title))
-            for cluster, title in product(clusters[-1:], philly.LESSONS)
+            (cluster, jobs, title): pool.submit(philly.run, folder, philly.lesson(cluster, title, jobs))
+            for cluster, (jobs, titles) in product(clusters[-1:], philly.lessons().items())
+            for title in titles
         }
         with console.status("Pollux's workloads …"):
             comparisons = [run.result() for run in runs]
@@ -53,15 +54,21 @@ def main(argv: Sequence[str]) -> int:
             with console.status(f"{study.trace}, {study.cluster}, {study.policy} …"):
                 summaries[study.trace, study.cluster, study.policy] = run.result()
         found = {}
-        for (cluster, title), run in taught.items():
+        for (cluster, jobs, title), run in taught.items():
             with console.status(f"Philly's lessons, {cluster}, {title} …"):
-                found[cluster, title] = run.result()
+                found[cluster, jobs, title] = run.result()
     sections = [
-        Section(trace, cluster, [summaries[trace, cluster, policy] for policy in philly.POLICIES])
+        Section(
+            trace,
+            cluster,
+            [summaries[trace, cluster, policy] for policy in philly.POLICIES],
+            left_out=len(philly.read(folder, trace).skipped),
+        )
         for trace, cluster in product(traces, clusters)
     ]
     lessons = [
-        Lessons(cluster, {title: found[cluster, title] for title in philly.LESSONS}) for cluster in clusters[-1:]
+        Lessons(cluster, {title: found[cluster, jobs, title] for title in titles})
+        for cluster, (jobs, titles) in product(clusters[-1:], philly.lessons().items())
     ]
     options.out.write_text(page(comparisons, sections, lessons))
     console.print(f"Written: {options.out}", highlight=False)

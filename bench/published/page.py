@@ -22,6 +22,7 @@ class Section:
     trace: str
     cluster: str
     summaries: Sequence[Summary]
+    left_out: int = 0  # jobs of the trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,26 @@ def _pollux_means(comparisons: Sequence[Comparison]) -> str:
 
 def _pollux_worst(comparisons: Sequence[Comparison]) -> str:
     worst = max(comparisons, key=lambda one: abs(one.deviation))
-    return (
-        f"Of all {len(comparisons)} runs, the mean that is furthest off is that of {worst.policy} on workload "
-        f"{worst.workload} at load {worst.load}: {worst.deviation:+.2%}. On workload 6 at load 1.0 their simulator\n"
-        "took 59 s under Tiresias and 254 s under Optimus.\n"
-    )
+    if all(one.same == len(one.theirs_s) for one in comparisons):
+        found = f"In all {len(comparisons)} runs every job has the JCT that they published."
+    else:
+        found = (
+            f"Of all {len(comparisons)} runs, the mean that is furthest off is that of {worst.policy} on workload "
+            f"{worst.workload} at load {worst.load}: {worst.deviation:+.2%}."
+        )
+    return f"{found} On workload 6 at load 1.0 their simulator\ntook 59 s under Tiresias and 254 s under Optimus.\n"
 
 
 def _policies(section: Section) -> str:
-    lines = [
-        f"### {section.trace}, {section.summaries[0].jobs:,} jobs, {section.cluster}",
-        "",
+    jobs = section.summaries[0].jobs
+    lines = [f"### {section.trace}, {jobs:,} jobs, {section.cluster}", ""]
+    if section.left_out:
+        lines += [
+            f"{section.left_out:,} of {jobs + section.left_out:,} jobs are left out: their model was never measured on "
+            "as many GPUs as they ask for.",
+            "",
+        ]
+    lines += [
         "| policy | JCT mean | p50 | p99 | fair-share delay | fragmentation delay | use | preemptions | run, s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]

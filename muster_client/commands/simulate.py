@@ -87,6 +87,9 @@ def simulate_command(
     rack_penalty: Annotated[
         float, typer.Option(metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
     ] = 0.0,
+    share: Annotated[
+        bool, typer.Option("--share", help="Let a policy that packs put jobs beside others on their GPUs.")
+    ] = False,
     oracle: Annotated[
         str, typer.Option(metavar="NAME", help="What policies are told of run times: perfect or none.")
     ] = "perfect",
@@ -144,6 +147,7 @@ def simulate_command(
                 interference=interference,
                 spread_penalty=spread_penalty,
                 rack_penalty=rack_penalty,
+                share=share,
                 oracle=oracle,
                 failures=failures,
                 retries=retries,

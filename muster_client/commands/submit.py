@@ -42,6 +42,7 @@ def run_command(
     nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes.", show_default=False)] = None,
     name: Annotated[str | None, typer.Option(help="The name of the job.", show_default=False)] = None,
     vc: Annotated[str | None, typer.Option(help="The virtual cluster.", show_default=False)] = None,
+    image: Annotated[str | None, typer.Option(help="The image to run it in.", show_default=False)] = None,
     time: Annotated[str | None, typer.Option(help="The time limit, such as 30m or 24h.", show_default=False)] = None,
     code: Annotated[str | None, typer.Option(help="A folder to run it in, such as .", show_default=False)] = None,
     follow: Follow = False,
@@ -55,6 +56,7 @@ def run_command(
         "vc": vc,
         "gpus": parse_value(gpus) if gpus is not None else None,
         "nodes": nodes,
+        "image": image,
         "time": time,
         "code": code,
     }

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.model import AllocationView, Level, Node, View
+from scheduler.model import SLOTS, AllocationView, Level, Node, View
+from scheduler.sharing import PartlyTaken
 
 
 class Demand(NamedTuple):
@@ -94,8 +95,11 @@ class Free:
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
         self._rank = {gpu.id: (gpu.index, gpu.id) for gpu in view.gpu_by_id.values()}
         self._usable = {gpu.id for gpu in view.gpu_by_id.values() if gpu.healthy}
+        self._partly = PartlyTaken()
         for run in view.running:
             self._host(run.allocations, 1)
+            if run.job.packs:
+                self._share(run.allocations)
         for kept in view.reservations:
             if kept.until > view.now:
                 self._host(kept.allocations, 1)
@@ -215,7 +219,10 @@ class Free:
         return self._at[place]
 
     def take(self, allocations: Sequence[AllocationView]) -> None:
-        """Hand out what the allocations name: all that one job gets; the opposite of `give` in everything."""
+        """Hand out what the allocations name: all that one job gets; the opposite of `give` in everything.
+
+        Its GPUs must be free, or have the slots free that it takes of them.
+        """
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:
@@ -223,6 +230,8 @@ class Free:
             moved: dict[str, int] = {}
             for gpu_id in share.gpu_ids:
                 if gpu_id not in self._usable:
+                    continue
+                if share.slots < SLOTS and not self._partly.come(gpu_id, share.slots):
                     continue
                 gpu_type = self._gpu_type[gpu_id]
                 node.gpus[gpu_type].remove(gpu_id)
@@ -240,7 +249,7 @@ class Free:
                 continue
             moved: dict[str, int] = {}
             for gpu_id in share.gpu_ids:
-                if gpu_id in self._usable:
+                if gpu_id in self._usable and (share.slots == SLOTS or self._partly.go(gpu_id, share.slots)):
                     gpu_type = self._gpu_type[gpu_id]
                     insort(node.gpus.setdefault(gpu_type, []), gpu_id, key=self._rank.__getitem__)
                     moved[gpu_type] = moved.get(gpu_type, 0) + 1
@@ -259,14 +268,31 @@ class Free:
         return self.has_gpus(allocations)
 
     def has_gpus(self, allocations: Iterable[AllocationView]) -> bool:
-        """Whether the GPUs that the allocations name are free, on nodes in service."""
+        """Whether the GPUs that the allocations name are free, on nodes in service, or so much of each as they take."""
         for share in allocations:
             node = self._nodes.get(share.node_id)
             if node is None:
                 return False
-            if not all(gpu_id in node.gpus.get(self._gpu_type.get(gpu_id, ""), ()) for gpu_id in share.gpu_ids):
-                return False
+            for gpu_id in share.gpu_ids:
+                free = gpu_id in node.gpus.get(self._gpu_type.get(gpu_id, ""), ())
+                if not free and self.room_on(gpu_id) < share.slots:
+                    return False
         return True
+
+    def room_on(self, gpu_id: int) -> int:
+        """How many slots of a GPU that somebody has a part of are left; none of one that is free, or taken whole."""
+        return self._partly.room(gpu_id)
+
+    @property
+    def shared(self) -> Iterable[int]:
+        """The ids of the GPUs on which there is more than one job, or no room for another one; ascending."""
+        return self._partly.full()
+
+    def _share(self, allocations: Sequence[AllocationView]) -> None:
+        for share in allocations:
+            for gpu_id in share.gpu_ids:
+                if gpu_id in self._usable:
+                    self._partly.come(gpu_id, share.slots)
 
     def _host(self, allocations: Sequence[AllocationView], times: int) -> None:
         guest = Guest(sum(len(share.gpu_ids) for share in allocations), len(allocations))
@@ -304,7 +330,7 @@ def _free_node(view: View, node: Node, place: int) -> FreeNode:
     gpus: dict[str, list[int]] = {}
     for gpu in sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.id)):
         ids = gpus.setdefault(gpu.type, [])
-        if gpu.healthy and gpu.id not in view.holder_of_gpu and gpu.id not in view.reserved_gpus:
+        if gpu.healthy and gpu.id not in view.holders_of_gpu and gpu.id not in view.reserved_gpus:
             ids.append(gpu.id)
     used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
     return FreeNode(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView, Job, Level
+from scheduler.model import AllocationView
+from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.free import Demand, Free, FreeNode
 
 STRIKES_LIMIT = 3.0
@@ -35,7 +36,7 @@ class Shun:
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
+class Steady(AsAsked):
     """The base of such a placement, which says how to `choose`; nothing else of it need be written.
 
     A node that the job avoids, or that has `strikes_limit` strikes, is a last choice. Of nodes that are equal in all
@@ -47,18 +48,9 @@ class Steady:
         "properties": {"strikes_limit": STRIKES_SCHEMA},
         "additionalProperties": False,
     }
-    relaxes: ClassVar[bool] = False
     fills: ClassVar[bool] = True
 
     strikes_limit: float = STRIKES_LIMIT
-
-    def within(self, job: Job, now: float) -> Level:
-        """As close as the job itself asks for."""
-        return job.locality
-
-    def relaxes_at(self, job: Job, now: float) -> float | None:
-        """Never."""
-        return None
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""

@@ -206,7 +206,7 @@ class _SecondThoughts:
     def _make_room(self, run: Running, key: Key) -> Sequence[Running]:
         """Let the run stay if it can once others go that come after it; those are what is returned."""
         scratch, released = self._scratch, list[Running]()
-        if not scratch.board.free.has_gpus(run.allocations):
+        if not scratch.has_gpus_for(run):
             return ()  # they were given away: whoever else goes, these do not come back
         # Quota that is lacking can only come from the own virtual cluster.
         vc_id = run.job.vc_id if scratch.has_room_for(run) else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.board import Key
@@ -106,7 +106,9 @@ class TreeBooks(Books):
 
     def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row]) -> None:
         self.tree = Tree(rows, view)
-        self.used_at: dict[str, Counter[str]] = {}
+        self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._standings: dict[str, Key] = {}  # of the queues whose rank has not changed since it was last asked
+        self._branches: dict[tuple[str, str], tuple[Sequence[str], Sequence[str]]] = {}
         self._since: dict[int, float] | None = None
         super().__init__(view, capacity, holdings, lambda job: job.vc_id)
 
@@ -116,13 +118,22 @@ class TreeBooks(Books):
 
     def key(self, group: int) -> Key:
         """The ranks from the root down: siblings are compared where two paths part."""
-        return tuple((*self.rank(name), name) for name in self.tree.path(self.tree.leaf(group)))
+        path = self.tree.path(self.tree.leaf(group))
+        for name in path:
+            if name not in self._standings:
+                self._standings[name] = (*self.rank(name), name)
+        return tuple([self._standings[name] for name in path])
+
+    def family(self, group: int) -> Hashable:
+        """See `Books`: the queue below the root, in which all that has a part in common with the group is counted."""
+        return self.tree.path(self.tree.leaf(group))[0]
 
     def charge(self, job: Job, vector: Vector, times: int) -> None:
         """See `Books`; along the whole path."""
         super().charge(job, vector, times)
         for name in self.tree.path(self.tree.leaf(job.vc_id)):
-            used = self.used_at.setdefault(name, Counter())
+            self._standings.pop(name, None)
+            used = self.used_at[name]
             for resource, amount in vector.items():
                 used[resource] += times * amount
 
@@ -138,11 +149,14 @@ class TreeBooks(Books):
 
     def branches(self, taker: int, other: int) -> tuple[Sequence[str], Sequence[str]]:
         """The two paths below the last queue that both have in common."""
-        ours, theirs = self.tree.path(self.tree.leaf(taker)), self.tree.path(self.tree.leaf(other))
-        depth = 0
-        while depth < min(len(ours), len(theirs)) and ours[depth] == theirs[depth]:
-            depth += 1
-        return ours[depth:], theirs[depth:]
+        pair = (self.tree.leaf(taker), self.tree.leaf(other))
+        if pair not in self._branches:
+            ours, theirs = self.tree.path(pair[0]), self.tree.path(pair[1])
+            depth = 0
+            while depth < min(len(ours), len(theirs)) and ours[depth] == theirs[depth]:
+                depth += 1
+            self._branches[pair] = (ours[depth:], theirs[depth:])
+        return self._branches[pair]
 
 
 def ratio(used: Mapping[str, int], of: Mapping[str, float]) -> float:

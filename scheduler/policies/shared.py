@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.board import Key, Walk
@@ -26,8 +26,8 @@ class Books:
     def __init__(self, view: View, capacity: Capacity, holdings: Holdings, group_of: Grouper) -> None:
         self.view, self.group_of = view, group_of
         self.total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
-        self.used: dict[int, Counter[str]] = {}
-        self.used_by_user: dict[tuple[int, int], Counter[str]] = {}
+        self.used: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self.used_by_user: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
         self.stopping_gpus = holdings.stopping_gpus
         self._holdings = holdings
         self._runs: dict[int, list[Running]] | None = None
@@ -62,16 +62,20 @@ class Books:
         return False
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """By how much the group holds more than is its own; only above 0 may it lose the run for the job."""
+        """By how much the group holds more than is its own; only above 0 may it lose the run for the job.
+
+        It follows from the run, and from what the families of the group and of the job's group hold.
+        """
         return 0.0
+
+    def family(self, group: int) -> Hashable:
+        """What the group has in common with all whose `excess` what it holds may change; here it is on its own."""
+        return group
 
     def charge(self, job: Job, vector: Vector, times: int) -> None:
         """Add to what the group and the user of a job hold, or take off with `times` -1."""
         group = self.group_of(job)
-        for used in (
-            self.used.setdefault(group, Counter()),
-            self.used_by_user.setdefault((group, job.owner_id), Counter()),
-        ):
+        for used in (self.used[group], self.used_by_user[group, job.owner_id]):
             for resource, amount in vector.items():
                 used[resource] += times * amount
 
@@ -188,20 +192,23 @@ class Shared:
         lines: dict[int, list[Job]] = {}
         for job in sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id), reverse=True):
             lines.setdefault(self.group_of(job), []).append(job)
+        first_kind = min(set(books.total) - {CPUS, MEMORY_MIB}, default="")
         heap = [(books.key(group), group) for group in lines]
         heapq.heapify(heap)
         while heap:
-            key, group = heapq.heappop(heap)
+            key, group = heap[0]
             if (now := books.key(group)) != key:
-                heapq.heappush(heap, (now, group))
+                heapq.heapreplace(heap, (now, group))
                 continue
             job = lines[group].pop()
             yield job
-            kind = job.gpu_type or next(iter(sorted(set(books.total) - {CPUS, MEMORY_MIB})), "")
-            demand = Demand(kind if job.gpus else None, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split)
+            kind = (job.gpu_type or first_kind) if job.gpus else None
+            demand = Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split)
             books.charge(job, wanted(demand), 1)
             if lines[group]:
-                heapq.heappush(heap, (books.key(group), group))
+                heapq.heapreplace(heap, (books.key(group), group))
+            else:
+                heapq.heappop(heap)
 
     def serve(self, scratch: Scratch) -> None:
         """See `Policy`."""
@@ -215,8 +222,7 @@ class Shared:
 
     def _fill(self, scratch: Scratch, books: Books, left: list[_Left], klass: JobClass | None) -> None:
         """Place what finds room, the group that is furthest behind first."""
-        queues = scratch.board.queues(self)
-        walks = {group: queues[group].walk(klass) for group in queues}
+        walks = self.walks(scratch, books, klass)
         heap = [(books.key(group), group) for group in walks]
         heapq.heapify(heap)
         while heap:
@@ -226,6 +232,11 @@ class Shared:
                 heapq.heappush(heap, (now, group))
             elif self._next(scratch, books, walks[group], left):
                 heapq.heappush(heap, (books.key(group), group))
+
+    def walks(self, scratch: Scratch, books: Books, klass: JobClass | None) -> Mapping[int, Walk]:
+        """Of each group, those that may be tried, in order."""
+        queues = scratch.board.queues(self)
+        return {group: queues[group].walk(klass) for group in queues}
 
     def _next(self, scratch: Scratch, books: Books, walk: Walk, left: list[_Left]) -> bool:
         """Whether another job of the group was placed."""
@@ -278,19 +289,33 @@ class Shared:
                     return
                 if not books.may_take(job, demand, scratch.now):
                     continue
-                victims = list(_victims(scratch, books, job, demand, budget))
-                if scratch.place_instead(job, victims, "its GPUs go to a queue that holds less than its share"):
+                gone: list[Running] = []
+                victims = _victims(scratch, books, job, demand, budget=budget, gone=gone)
+                found = scratch.place_instead(job, victims, "its GPUs go to a queue that holds less than its share")
+                for run in gone:
+                    books.charge(run.job, books.held(run), 1)
+                if found:
                     books.charge(job, wanted(demand), 1)
-                    for run in victims:
+                    for run in gone:
                         if run.job.id in scratch.preempts:
                             books.charge(run.job, books.held(run), -1)
                             budget -= run.gpus
                     break
 
 
-def _victims(scratch: Scratch, books: Books, job: Job, demand: Demand, budget: int) -> Iterator[Running]:
-    """The newest run of the group that holds the most beyond its own, and so on, as if each had gone."""
+def _victims(
+    scratch: Scratch, books: Books, job: Job, demand: Demand, *, budget: int, gone: list[Running]
+) -> Iterator[Running]:
+    """The newest run of the group that holds the most beyond its own, and so on, as if each had gone.
+
+    Of hundreds a job needs a few, so they are looked for one by one. Those that were found are in `gone`, and off the
+    books.
+    """
+    taker = books.group_of(job)
+    groups = [group for group in books.runs if group != taker]
+    families = {group: books.family(group) for group in groups}
     nexts: dict[int, tuple[Iterator[Running], Running]] = {}
+    excess: dict[int, float] = {}  # of the groups in `nexts`
 
     def advance(group: int, runs: Iterator[Running]) -> None:
         for run in runs:
@@ -300,22 +325,27 @@ def _victims(scratch: Scratch, books: Books, job: Job, demand: Demand, budget: i
                 return
         nexts.pop(group, None)
 
-    for group in books.runs:
-        if group != books.group_of(job):
-            advance(group, iter(books.newest(group)))
-    gone: list[Running] = []
-    while True:
-        found = [(books.excess(group, job, demand, run), group) for group, (_, run) in nexts.items()]
-        most, group = max(found, key=lambda one: (one[0], -one[1]), default=(0.0, 0))
-        if most <= 0:
-            break
+    def weigh(some: Iterable[int]) -> None:
+        for group in some:
+            if group in nexts:
+                excess[group] = books.excess(group, job, demand, nexts[group][1])
+
+    for group in groups:
+        advance(group, iter(books.newest(group)))
+    weigh(groups)
+    while nexts:
+        group = max(nexts, key=lambda each: (excess[each], -each))
+        if excess[group] <= 0:
+            return
         runs, run = nexts[group]
         advance(group, runs)
         if run.gpus > budget:
+            weigh((group,))
             continue
         budget -= run.gpus
         books.charge(run.job, books.held(run), -1)
         gone.append(run)
         yield run
-    for run in gone:
-        books.charge(run.job, books.held(run), 1)
+        # All others stand as they stood, unless what has gone counted for them too.
+        family = families[group]
+        weigh(groups if family == books.family(taker) else [each for each in groups if families[each] == family])

@@ -77,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     add("--interference", type=float, default=0.0, metavar="X", help="Lost speed of neighbours, 0 to 1.")
     add("--spread-penalty", type=float, default=0.0, metavar="X", help="Lost speed on several nodes, 0 to 1.")
     add("--rack-penalty", type=float, default=0.0, metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
+    add("--share", action="store_true", help="Let a policy that packs put jobs beside others on their GPUs.")
     add("--oracle", default="perfect", metavar="NAME", help="What policies are told of run times: perfect or none.")
     add("--failures", default="none", metavar="NAME", help="Who fails: none, trace, philly or philly_paper.")
     add("--retries", type=int, default=1, metavar="N", help="How often a job that fails is tried again.")
@@ -136,6 +137,7 @@ def _request(given: argparse.Namespace) -> Request:
         interference=given.interference,
         spread_penalty=given.spread_penalty,
         rack_penalty=given.rack_penalty,
+        share=given.share,
         oracle=given.oracle,
         failures=given.failures,
         retries=given.retries,

@@ -22,7 +22,7 @@ from scheduler.board import Board
 from scheduler.cycle import compose, decide_on
 from scheduler.law import check, late
 from scheduler.lifecycle import AttemptState, JobClass
-from scheduler.model import AllocationView, Job, Reservation, Running
+from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
 from scheduler.placement.free import Demand, Free
 from scheduler.plan import RESERVATION_S, Plan
 from scheduler.sim.clocks import Clocks
@@ -30,6 +30,7 @@ from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import JobRecord, Result
+from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import Layout
 from scheduler.sim.world import World
@@ -84,7 +85,8 @@ class _Simulation:
         self.resting: dict[int, Job] = {}  # failed, and not yet in the queue again
         self.attempts = 0
         self.changed = False
-        self.busy = 0
+        self.sharing = Sharing(trace.throughputs)
+        self.used_until = 0.0  # until when the GPU-seconds of the result are counted
         self.ended = 0
         self.result = Result(options.policy, trace.name, sum(cluster.gpus.values()), [])
 
@@ -152,13 +154,13 @@ class _Simulation:
         run = self.world.running_by_job[job_id]
         self._let_go(run)
         self.board.free.give(run.allocations)
-        self.board.count(run.job.vc_id, run.allocations, -1)
+        self.board.count(run.job, run.allocations, -1)
         self.clocks.touch(run.job.vc_id)
         self.changed = True
         record, now = self.records[job_id], self.world.now
         if self._failed(run):
             return
-        record.ended_s = now
+        record.ended_s = float(round(now)) if self.options.whole_ends else now
         self.clocks.active(-1)
         stayed_s = now - record.submitted_s
         total = record.contention + self.clocks.job_seconds()
@@ -196,7 +198,7 @@ class _Simulation:
             run = self.world.running_by_job[job_id]
             self._let_go(run)
             self.board.free.give(self.held_back.pop(job_id))
-            self.board.count(run.job.vc_id, run.allocations, -1)
+            self.board.count(run.job, run.allocations, -1)
             self._wait(self._requeued(run))
 
     def _wake(self, job_id: int, version: int) -> None:
@@ -220,7 +222,7 @@ class _Simulation:
         due |= {note.job_id for note in plan.notes}
         for job_id in due - {place.job_id for place in plan.places} - {one.job_id for one in plan.preempts}:
             self._foresee_change(job_id)
-        self.clocks.sample(self.busy)
+        self.clocks.sample(len(self.world.holders_of_gpu))
 
     def _measure(self) -> None:
         """Correct the predictions of elastic jobs that run by their progress: it is not even over their epochs."""
@@ -279,20 +281,19 @@ class _Simulation:
     def _start(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         world, options = self.world, self.options
         self.attempts += 1
+        self._count_use()
         run = world.start(job, allocations, self.attempts)
         self.board.runs(run)
         if job.speeds:
             self.elastic.add(job.id)
         self.clocks.touch(job.vc_id)
-        gpus = run.gpus
-        self.busy += gpus
         record, doing = self.records[job.id], self.doing[job.id]
         restart_s = options.restart_s
         if record.started_s is None:
             record.started_s = world.now
             restart_s = options.restart_s if options.first_start_s is None else options.first_start_s
         doing.since = world.now + restart_s
-        doing.gpu_type = world.gpu_by_id[allocations[0].gpu_ids[0]].type if gpus else ""
+        doing.gpu_type = world.gpu_by_id[allocations[0].gpu_ids[0]].type if run.gpus else ""
         doing.layout = tuple(len(share.gpu_ids) for share in allocations)
         neighbours = self._settle_in(run, 1)
         self._foresee_end(run)
@@ -319,24 +320,28 @@ class _Simulation:
             for share in run.allocations
         )
         self.board.free.take(self.held_back[run.job.id])
-        self.board.count(run.job.vc_id, run.allocations, 1)
+        self.board.count(run.job, run.allocations, 1)
 
     def _let_go(self, run: Running) -> None:
         """Take its GPUs from a job, and put what it did with them on its record."""
         job_id, now = run.job.id, self.world.now
         self._bank(run)
+        self._count_use()
         self.doing[job_id].version += 1
         self.world.stop(run)
         self.board.runs_no_more(job_id)
         self.elastic.discard(job_id)
         gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
-        self.busy -= gpus
         record.run_s += held_s
         record.service_gpu_s += gpus * held_s
         record.overhead_gpu_s = record.service_gpu_s - record.failed_gpu_s - self.doing[job_id].useful_gpu_s
-        self.result.busy_gpu_s += gpus * held_s
         for neighbour in self._settle_in(run, -1):
             self._foresee_end(self.world.running_by_job[neighbour])
+
+    def _count_use(self) -> None:
+        """Count the GPU-seconds since the last time that somebody came or went."""
+        self.result.busy_gpu_s += len(self.world.holders_of_gpu) * (self.world.now - self.used_until)
+        self.used_until = self.world.now
 
     def _requeued(self, run: Running) -> Job:
         """The job as it waits again, with what it has had on its account."""
@@ -376,9 +381,16 @@ class _Simulation:
             return
         doing, job = self.doing[run.job.id], self.jobs[run.job.id]
         self._bank(run)
+        rate = self._rate(run)
+        if rate != run.rate:
+            run = self.world.measure(run, rate)
+            self.board.runs(run)
         doing.speed = self._speed(run)
         doing.version += 1
         left_s = job.work.seconds_left(doing.done, doing.gpu_type, doing.layout, doing.speed)
+        if rate == 0.0:  # it gets nowhere beside the other one, until one of them goes
+            self._foresee_change(run.job.id)
+            return
         if math.isinf(left_s):
             raise TraceError(
                 f"job {job.id} ({job.name}) makes no progress on {doing.gpu_type}: its work names no speed"
@@ -400,21 +412,42 @@ class _Simulation:
             heapq.heappush(self.events, (max(at, self.world.now), _WAKE, job_id, self.doing[job_id].version))
 
     def _settle_in(self, run: Running, times: int) -> Iterable[int]:
-        """Count a distributed job on its nodes; the jobs there whose speed that changes."""
+        """Count a distributed job on its nodes; the jobs there, and those on its own GPUs, whose speed that changes."""
+        if run.job.packs:
+            return sorted({*self._beside(run), *self._scatter(run, times)})
+        return self._scatter(run, times)
+
+    def _scatter(self, run: Running, times: int) -> Iterable[int]:
         if len(run.allocations) < 2 or not self.options.interference:
             return ()
         affected: set[int] = set()
         for share in run.allocations:
             self.distributed[share.node_id] += times
             node = self.world.node_by_id[share.node_id]
-            affected |= {self.world.holder_of_gpu[gpu.id] for gpu in node.gpus if gpu.id in self.world.holder_of_gpu}
+            affected |= {holder for gpu in node.gpus for holder in self.world.holders_of_gpu.get(gpu.id, ())}
         return sorted(job_id for job_id in affected - {run.job.id} if len(self.doing[job_id].layout) > 1)
+
+    def _beside(self, run: Running) -> Iterable[int]:
+        """The ids of the jobs that share GPUs with this one."""
+        there = {job_id for gpu_id in _gpus(run.allocations) for job_id in self.world.holders_of_gpu.get(gpu_id, ())}
+        return sorted(there - {run.job.id})
+
+    def _rate(self, run: Running) -> float | None:
+        """How fast the job is beside those who share its GPUs, the worst of them; None if nobody does."""
+        if not run.job.packs:
+            return None
+        job, gpu_type = self.jobs[run.job.id], self.doing[run.job.id].gpu_type
+        return min(
+            (self.sharing.rate(job, self.jobs[other], gpu_type) for other in self._beside(run)),
+            default=None,
+        )
 
     def _speed(self, run: Running) -> float:
         options = self.options
+        speed = 1.0 if run.rate is None else run.rate
         if len(run.allocations) < 2:
-            return 1.0
-        speed = 1.0 - options.spread_penalty
+            return speed
+        speed *= 1.0 - options.spread_penalty
         if options.rack_penalty and len({self.world.node_by_id[one.node_id].rack for one in run.allocations}) > 1:
             speed *= 1.0 - options.rack_penalty
         if options.interference and any(self.distributed[one.node_id] > 1 for one in run.allocations):
@@ -426,9 +459,15 @@ class _Simulation:
     def _audit(self) -> None:
         """Raise a `SimulationError` unless what the board says follows from what the world says."""
         world, board = self.world, self.board
-        held = [gpu_id for run in world.running for share in run.allocations for gpu_id in share.gpu_ids]
-        if len(held) != len(set(held)) or world.holder_of_gpu.keys() != set(held):
-            raise SimulationError(f"at {world.now:g}s a GPU has two holders, or one that nobody knows")
+        slots, holders = Counter[int](), Counter[int]()
+        for run in world.running:
+            for share in run.allocations:
+                slots.update(dict.fromkeys(share.gpu_ids, share.slots))
+                holders.update(share.gpu_ids)
+        if any(taken > SLOTS for taken in slots.values()):
+            raise SimulationError(f"at {world.now:g}s a GPU has more holders than it has room for")
+        if {gpu_id: len(those) for gpu_id, those in world.holders_of_gpu.items()} != holders:
+            raise SimulationError(f"at {world.now:g}s a GPU has a holder that nobody knows")
         if world.waiting_by_id.keys() & world.running_by_job.keys():
             raise SimulationError(f"at {world.now:g}s a job waits and runs")
         fresh = Free(world)
@@ -437,14 +476,10 @@ class _Simulation:
                 raise SimulationError(f"at {world.now:g}s the index of free {gpu_type} is wrong")
         if board.is_wrong:
             raise SimulationError(f"at {world.now:g}s what somebody holds is wrong")
-        counted = Counter[tuple[int, str]]()
-        for run in world.running:
-            for share in run.allocations:
-                counted.update((run.job.vc_id, world.gpu_by_id[gpu_id].type) for gpu_id in share.gpu_ids)
+        whose = {gpu_id: world.running_by_job[holder].vc_id for gpu_id, (holder, *_) in world.holders_of_gpu.items()}
+        counted = Counter((vc_id, world.gpu_by_id[gpu_id].type) for gpu_id, vc_id in whose.items())
         if counted != Counter({key: gpus for key, gpus in world.held_by_vc.items() if gpus}):
             raise SimulationError(f"at {world.now:g}s a virtual cluster's use is miscounted")
-        if sum(len(run.allocations) and run.gpus for run in world.running) != self.busy:
-            raise SimulationError(f"at {world.now:g}s the busy GPUs are miscounted")
 
     def _demands(self, job: Job) -> list[Demand]:
         types = [job.gpu_type] if job.gpu_type is not None else list(self.board.capacity.types)
@@ -454,6 +489,9 @@ class _Simulation:
         vc_id = self.world.vc_ids[traced.vc]
         perfect = self.options.oracle is Oracle.PERFECT
         expected_s = traced.work.remaining_s(0.0) if perfect else None
+        memory_mib = traced.gpu_memory_mib
+        if memory_mib is None and self.trace.throughputs is not None:
+            memory_mib = 0  # what did not fit into the memory of a GPU has no speed beside the other in such a table
         return Job(
             id=traced.id,
             tenant_id=vc_id,
@@ -480,7 +518,8 @@ class _Simulation:
             expected_s=expected_s,
             remaining_s=expected_s,
             utilization=traced.gpu_utilization,
-            gpu_memory_mib=traced.gpu_memory_mib,
+            gpu_memory_mib=memory_mib,
+            packs=self.options.share and memory_mib is not None,
         )
 
 

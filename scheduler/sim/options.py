@@ -36,10 +36,12 @@ class Options:
     first_round_s: float = 0.0  # and not before this
     restart_s: float = 0.0  # with GPUs but without progress, at each start
     first_start_s: float | None = None  # the same for the first start; None = as any other
+    whole_ends: bool = False  # say that jobs end at whole seconds; what they hold comes free when they really do
     grace_s: float = 0.0  # how long a preempted job holds its GPUs while it saves its state
     interference: float = 0.0  # lost speed of distributed jobs that share a node with another one, 0 to 1
     spread_penalty: float = 0.0  # lost speed of a job that lies on more than one node, 0 to 1
     rack_penalty: float = 0.0  # lost speed, on top, of a job that lies in more than one rack, 0 to 1
+    share: bool = False  # jobs let another one onto their GPUs, if the policy wants to; see `scheduler.sim.sharing`
     oracle: Oracle = Oracle.PERFECT
     failures: Failures = Failures.NONE  # who says which jobs fail, or are cancelled
     retries: int = 1  # of a job that fails, each from the beginning
@@ -59,6 +61,7 @@ class Options:
             round_s=peer.round_s or 0.0,
             first_round_s=peer.first_round_s,
             restart_s=peer.restart_s,
+            whole_ends=peer.whole_ends,
         )
 
     @property

@@ -58,6 +58,7 @@ class Request:
     interference: float = 0.0
     spread_penalty: float = 0.0
     rack_penalty: float = 0.0
+    share: bool = False
     oracle: str = Oracle.PERFECT.value
     failures: str = Failures.NONE.value
     retries: int = 1
@@ -179,6 +180,7 @@ def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
         "interference": request.interference,
         "spread_penalty": request.spread_penalty,
         "rack_penalty": request.rack_penalty,
+        "share": request.share,
         "oracle": Oracle(request.oracle),
         "failures": Failures(request.failures),
         "retries": request.retries,
@@ -247,6 +249,8 @@ def _trace(request: Request, peer: Peer | None) -> Trace:
         trace = _blame("--generate", generate, name, params, request.seed)
         return trace if request.limit is None else replace(trace, jobs=trace.jobs[: request.limit])
     path = request.trace or Path()
+    if not path.exists():  # said here, as some formats look for other files first
+        raise RequestError(f"--trace: {path.name}: No such file or directory")
 
     def read() -> Trace:
         return read_trace(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scheduler.sim.applications.throughputs import Throughputs
 from scheduler.sim.work import Work
 
 
@@ -69,3 +70,4 @@ class Trace:
     quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # vc -> GPU type -> GPUs, where it says
     # Why jobs that the format allows are not among `jobs` (no GPU asked for, never started), and how many.
     left_out: Mapping[str, int] = field(default_factory=dict)
+    throughputs: Throughputs | None = None  # where its jobs' models were measured, some of them in pairs

@@ -29,7 +29,7 @@ class World:
         self.vc_by_id = {vc.id: vc for vc in self.vcs}
         self.waiting_by_id: dict[int, Job] = {}
         self.running_by_job: dict[int, Running] = {}
-        self.holder_of_gpu: dict[int, int] = {}
+        self.holders_of_gpu: dict[int, tuple[int, ...]] = {}
         self.used_by_node: dict[int, tuple[int, int]] = {}
         self.held_by_vc: dict[tuple[int, str], int] = {}
         self.reservations: tuple[Reservation, ...] = ()
@@ -51,6 +51,11 @@ class World:
         run = Running(attempt_id, job, AttemptState.RUNNING, allocations, self.now)
         self.running_by_job[job.id] = run
         self._count(run, 1)
+        return run
+
+    def measure(self, run: Running, rate: float | None) -> Running:
+        """The job, of which it is known now how fast it is beside another one."""
+        run = self.running_by_job[run.job.id] = replace(run, rate=rate)
         return run
 
     def stop(self, run: Running) -> None:
@@ -78,12 +83,15 @@ class World:
             cpus, memory_mib = self.used_by_node.get(share.node_id, (0, 0))
             self.used_by_node[share.node_id] = (cpus + times * share.cpus, memory_mib + times * share.memory_mib)
             for gpu_id in share.gpu_ids:
-                if times > 0:
-                    self.holder_of_gpu[gpu_id] = run.job.id
+                others = tuple(job_id for job_id in self.holders_of_gpu.get(gpu_id, ()) if job_id != run.job.id)
+                holders = (*others, run.job.id) if times > 0 else others
+                if holders:
+                    self.holders_of_gpu[gpu_id] = holders
                 else:
-                    del self.holder_of_gpu[gpu_id]
-                key = (run.job.vc_id, self.gpu_by_id[gpu_id].type)
-                self.held_by_vc[key] = self.held_by_vc.get(key, 0) + times
+                    del self.holders_of_gpu[gpu_id]
+                if not others:  # those who share a GPU are of one virtual cluster, which holds it once
+                    key = (run.job.vc_id, self.gpu_by_id[gpu_id].type)
+                    self.held_by_vc[key] = self.held_by_vc.get(key, 0) + times
 
 
 def _nodes(cluster: ClusterSpec) -> Iterable[Node]:

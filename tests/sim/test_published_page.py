@@ -31,6 +31,24 @@ def test_each_lesson_stands_beside_the_first() -> None:
     assert "| 1,234 |" in found
 
 
+def test_it_says_whether_all_jobs_are_as_published_and_else_which_run_is_furthest_off() -> None:
+    assert "In all 1 runs every job has the JCT that they published." in text(preset=summary(2.0))
+    off = replace(COMPARISON, ours_s={"job1": 97.0})
+    found = page(
+        [COMPARISON, off], [Section("story", "4 GPUs", [summary(1.0)])], [Lessons("4 GPUs", {"a": summary(1)})]
+    )
+    assert "of tiresias on workload 6 at load 1.0: -3.00%." in found
+    assert "every job" not in found
+
+
+def test_it_says_how_many_jobs_are_left_out() -> None:
+    found = page(
+        [COMPARISON], [Section("story", "4 GPUs", [summary(1.0)], left_out=3)], [Lessons("4 GPUs", {"a": summary(1)})]
+    )
+    assert "3 of 4 jobs are left out" in found
+    assert "left out" not in text(preset=summary(2.0))
+
+
 def test_what_was_assumed_is_named_and_nothing_is_left_to_fill_in() -> None:
     found = text(preset=summary(2.0))
     for assumption in ("14.6%", "24.4%", "25%", "10\nservers", "120 s", "30 s"):
@@ -40,7 +58,7 @@ def test_what_was_assumed_is_named_and_nothing_is_left_to_fill_in() -> None:
 
 @pytest.mark.parametrize("title", philly.LESSONS)
 def test_every_lesson_is_a_run_that_the_policy_knows(title: str) -> None:
-    study = philly.lesson("640 GPUs", title)
+    study = philly.lesson("640 GPUs", title, 100)
     POLICIES.make(study.policy, study.params or {})
     assert study.title == title
 

@@ -50,10 +50,10 @@ PHILLY = [
     {"status": "Pass", "vc": "v", "jobid": "application_2", "user": "u", "submitted_time": "2017-10-09 06:00:00",
      "attempts": []},
 ]  # fmt: skip
-HELIOS = """job_id,user,vc,jobname,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-1,ux,v1,n,2,5,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:10,2020-04-01 00:01:10,60,10
-2,ux,v1,n,0,5,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:10,2020-04-01 00:01:10,60,10
-3,ux,v1,n,1,5,1,CANCELLED,2020-04-01 00:00:00,,2020-04-01 00:01:10,0,70
+HELIOS = """job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
+1,ux,v1,2,5,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:10,2020-04-01 00:01:10,60,10
+2,ux,v1,0,5,1,COMPLETED,2020-04-01 00:00:00,2020-04-01 00:00:10,2020-04-01 00:01:10,60,10
+3,ux,v1,1,5,1,CANCELLED,2020-04-01 00:00:00,,2020-04-01 00:01:10,0,70
 """
 OPENB_HEADER = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"

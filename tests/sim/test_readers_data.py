@@ -67,6 +67,25 @@ def test_it_lists_the_jobs_of_philly_whose_drawn_model_was_never_measured_at_the
     assert all(bad.reason.startswith("no throughput of ") for bad in trace.skipped)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "helios_cluster_summary.csv",
+        "Earth_gpu_number.csv",
+        "Earth_vc6YE_sequence.csv.gz",
+        "philly_node_sequence.csv.gz",
+        "philly_vc_nodes.csv",
+    ],
+)
+def test_it_takes_no_sums_over_helios_for_jobs(name: str) -> None:
+    # Helios's artifact has sums by minute, day or cluster, and no line a job.
+    path = data("helios", name)
+    with pytest.raises(TraceError, match="no known format begins like this"):
+        detect(path)
+    with pytest.raises(TraceError, match="line 1"):
+        read_trace(path, "helios")
+
+
 def test_the_planned_run_time_of_shockwave_is_its_steps_by_throughput() -> None:
     # That of the other traces was computed from another table.
     (path,) = data("shockwave", "traces").glob("120_*.trace")

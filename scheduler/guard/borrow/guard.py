@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.guard import Usage, charge
+from scheduler.guard import Usage
+from scheduler.guard.tally import Tally
 from scheduler.law import Violation
 from scheduler.lifecycle import HoldReason, JobClass
-from scheduler.model import AllocationView, Job, View
+from scheduler.model import Job, View
 from scheduler.plan import Denial, Evidence, Plan
 
 GUARANTEE_EXCEEDED = "guarantee_exceeded"
@@ -55,17 +56,17 @@ class Borrow:
 
         Also each guaranteed job that is preempted for an opportunistic one.
         """
-        given: Usage = Usage(view.held_by_vc)
-        for run in view.running:
+        given, tally = Usage(view.held_by_vc), Tally(view)
+        for run in view.running:  # those who share a GPU are of one class, so this is all that is theirs
             if run.job.klass is JobClass.OPPORTUNISTIC:
-                given.subtract(_types(view, run.job, run.allocations))
+                given.subtract(tally.go(run))
         before = Usage(given)
         for preempt in plan.preempts:
             run_of = view.running_by_job.get(preempt.job_id)
             if run_of is None:
                 continue
             if run_of.job.klass is JobClass.GUARANTEED:
-                given.subtract(_types(view, run_of.job, run_of.allocations))
+                given.subtract(tally.go(run_of))
                 winner = _job(view, preempt.for_job_id)
                 if winner is not None and self.yields(winner, run_of.job):
                     message = f"a guaranteed job would make room for opportunistic job {winner.id}"
@@ -74,7 +75,7 @@ class Borrow:
             job = _job(view, place.job_id)
             if job is None or job.klass is JobClass.OPPORTUNISTIC:
                 continue  # the law itself objects to a job that nobody knows
-            types = _types(view, job, place.allocations)
+            types = tally.come(job, place.allocations)
             given.update(types)
             for vc_id, gpu_type in sorted(types):
                 name, quota = _quota_of(view, vc_id, gpu_type)
@@ -87,16 +88,6 @@ class Borrow:
 def _job(view: View, job_id: int) -> Job | None:
     run = view.running_by_job.get(job_id)
     return view.waiting_by_id.get(job_id) or (run.job if run else None)
-
-
-def _types(view: View, job: Job, allocations: tuple[AllocationView, ...]) -> Usage:
-    """How many GPUs of each type the allocations hold."""
-    found: Usage = Usage()
-    for share in allocations:
-        for gpu_id in share.gpu_ids:
-            if gpu_id in view.gpu_by_id:
-                charge(found, job.vc_id, JobClass.GUARANTEED, view.gpu_by_id[gpu_id].type, 1)
-    return found
 
 
 def _quota_of(view: View, vc_id: int, gpu_type: str) -> tuple[str, int]:

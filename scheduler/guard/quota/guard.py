@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.guard import Usage
+from scheduler.guard.tally import Tally
 from scheduler.law import Violation
 from scheduler.lifecycle import HoldReason
-from scheduler.model import AllocationView, Job, View
+from scheduler.model import Job, View
 from scheduler.plan import Denial, Evidence, Plan
 
 QUOTA_EXCEEDED = "quota_exceeded"
@@ -52,16 +53,16 @@ class Quota:
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """Each place that takes its virtual cluster above its quota of a GPU type, with what the plan frees off."""
-        given: Usage = Usage()
+        given, tally = Usage(), Tally(view)
         for preempt in plan.preempts:
             attempt = view.running_by_job.get(preempt.job_id)
             if attempt is not None:
-                given.subtract(_types(view, attempt.job.vc_id, attempt.allocations))
+                given.subtract(tally.go(attempt))
         for place in plan.places:
             job = _placed_job(view, place.job_id)
             if job is None:
                 continue  # the law itself objects to that
-            types = _types(view, job.vc_id, place.allocations)
+            types = tally.come(job, place.allocations)
             given.update(types)
             name, quotas = _quotas_of(view, job.vc_id)
             for key in sorted(types):
@@ -75,12 +76,6 @@ class Quota:
 def _placed_job(view: View, job_id: int) -> Job | None:
     attempt = view.running_by_job.get(job_id)
     return view.waiting_by_id.get(job_id) or (attempt.job if attempt else None)
-
-
-def _types(view: View, vc_id: int, allocations: tuple[AllocationView, ...]) -> Usage:
-    """How many GPUs of each type the allocations hold, for the virtual cluster."""
-    gpu_ids = [gpu_id for share in allocations for gpu_id in share.gpu_ids]
-    return Usage((vc_id, view.gpu_by_id[gpu_id].type) for gpu_id in gpu_ids if gpu_id in view.gpu_by_id)
 
 
 def _quotas_of(view: View, vc_id: int) -> tuple[str, Mapping[str, int]]:

@@ -6,14 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView, Job, Level
+from scheduler.model import AllocationView, Level
+from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.bases import BASE_PARAMS, base
 from scheduler.placement.free import Demand, Free, FreeNode, Guest
 from scheduler.placement.steady import STRIKES_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
-class Dedicated:
+class Dedicated(AsAsked):
     """A large job shares its nodes with no other large one, or with nobody when `whole_nodes` is set.
 
     Large is a job of `from_gpus` GPUs, if that is not 0, and with `distributed` any that uses GPUs of several nodes.
@@ -43,7 +44,6 @@ class Dedicated:
         },
         "additionalProperties": False,
     }
-    relaxes: ClassVar[bool] = False
     fills: ClassVar[bool] = False
 
     from_gpus: int = 0
@@ -51,14 +51,6 @@ class Dedicated:
     whole_nodes: bool = False
     inside: str = "consolidate"
     strikes_limit: float = STRIKES_LIMIT
-
-    def within(self, job: Job, now: float) -> Level:
-        """As close as the job itself asks for."""
-        return job.locality
-
-    def relaxes_at(self, job: Job, now: float) -> float | None:
-        """Never."""
-        return None
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`.

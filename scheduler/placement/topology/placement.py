@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView, Job, Level
+from scheduler.model import AllocationView
+from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.bases import BASE_PARAMS, base
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.steady import STRIKES_LIMIT
@@ -18,7 +19,7 @@ _COMPARED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(AsAsked):
     """Which nodes, the placement `inside` says; of the free GPUs there, a rank gets those that are linked best.
 
     1. The worst link between two of them is as good as possible, then the sum of all their links.
@@ -33,19 +34,10 @@ class Topology:
         "properties": {**BASE_PARAMS},
         "additionalProperties": False,
     }
-    relaxes: ClassVar[bool] = False
     fills: ClassVar[bool] = True
 
     inside: str = "consolidate"
     strikes_limit: float = STRIKES_LIMIT
-
-    def within(self, job: Job, now: float) -> Level:
-        """As close as the job itself asks for."""
-        return job.locality
-
-    def relaxes_at(self, job: Job, now: float) -> float | None:
-        """Never."""
-        return None
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""

@@ -143,13 +143,13 @@ class _Guarantees(TreeBooks):
 
     def rank(self, name: str) -> Key:
         """The part of its guarantee that it uses."""
-        return (ratio(self.used_at.get(name, {}), self._guaranteed.get(name, {})),)
+        return (ratio(self.used_at[name], self._guaranteed.get(name, {})),)
 
     def limit(self, job: Job, demand: Demand) -> Denial | None:
         """The maximum capacities above the job, and its user's limit."""
         want = wanted(demand)
         for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
-            used, most = self.used_at.get(name, Counter()), self._most.get(name, self.total)
+            used, most = self.used_at[name], self._most.get(name, self.total)
             for kind, amount in want.items():
                 if amount and used[kind] + amount > most.get(kind, 0.0) + EPSILON:
                     ever = amount <= most.get(kind, 0.0) + EPSILON
@@ -163,8 +163,8 @@ class _Guarantees(TreeBooks):
         percent, factor = row.get("minimum_user_limit_percent", 100), row.get("user_limit_factor")
         if percent == 100 and factor is None:
             return None
-        used, guaranteed = self.used_at.get(leaf, Counter()), self._guaranteed.get(leaf, {})
-        own = self.used_by_user.get((job.vc_id, job.owner_id), Counter[str]())
+        used, guaranteed = self.used_at[leaf], self._guaranteed.get(leaf, {})
+        own = self.used_by_user[job.vc_id, job.owner_id]
         for kind, amount in want.items():
             if not amount:
                 continue
@@ -202,12 +202,12 @@ class _Guarantees(TreeBooks):
         return min(max((self._beyond(name, kind) for kind in want), default=0.0) for name in theirs)
 
     def _within(self, name: str, want: Mapping[str, int]) -> bool:
-        used, guaranteed = self.used_at.get(name, Counter()), self._guaranteed.get(name, {})
+        used, guaranteed = self.used_at[name], self._guaranteed.get(name, {})
         return all(used[kind] + amount <= guaranteed.get(kind, 0.0) + EPSILON for kind, amount in want.items())
 
     def _beyond(self, name: str, kind: str) -> float:
         """By what part of its guarantee the queue is beyond it; one without any by what it holds of all."""
-        used, sure = self.used_at.get(name, Counter())[kind], self._guaranteed.get(name, {}).get(kind, 0.0)
+        used, sure = self.used_at[name][kind], self._guaranteed.get(name, {}).get(kind, 0.0)
         if used <= sure + EPSILON:
             return 0.0
         return used / sure - 1.0 if sure > 0.0 else 1e6 * used

@@ -107,7 +107,7 @@ def _hold(scratch: Scratch, run: Running, times: int) -> None:
         scratch.board.free.take(_own(run))
     else:
         scratch.board.free.give(_own(run))
-    scratch.board.count(run.job.vc_id, _own(run), times, run.job.klass)
+    scratch.board.count(run.job, _own(run), times)
 
 
 def _own(run: Running) -> tuple[AllocationView, ...]:

@@ -1,7 +1,8 @@
-"""Where a job belongs that takes turns with others: so many GPUs on each of some nodes, whichever are free there.
+"""What is remembered of a job in its memo: where it belongs, and beside whom it shall not be.
 
-It is remembered in the job's memo, an entry for each node, from the moment at which the job is suspended, or is told to
-take turns, until it has GPUs again.
+A job that takes turns with others has a home: so many GPUs on each of some nodes, whichever are free there. An entry
+for each node says so from the moment at which the job is suspended, or is told to take turns, until it has GPUs again.
+Beside whom it shall not be is remembered for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Home = Mapping[int, int]  # node id -> GPUs, ascending
 
 # When the policy wants to look at a suspended job again, and when it last looked for a better place in vain.
 NEXT, LOOKED = "next", "looked"
-_NODE = "node "
+_NODE, _APART = "node ", "apart "
 
 
 def home_of(job: Job) -> Home:
@@ -49,7 +50,23 @@ def suits(job: Job, home: Home) -> bool:
     return len(home) == job.nodes and all(gpus == job.gpus for gpus in home.values())
 
 
+def apart_memo(other: Job) -> dict[str, float]:
+    """What a memo says of another job that it shall not share GPUs with."""
+    return {f"{_APART}{other.id}": 1.0}
+
+
+def are_apart(one: Job, other: Job) -> bool:
+    """Whether the memo of one of them says so of the other."""
+    return f"{_APART}{other.id}" in one.memo or f"{_APART}{one.id}" in other.memo
+
+
+def kept_memo(job: Job) -> dict[str, float]:
+    """What is remembered of the job whatever becomes of it."""
+    return {key: value for key, value in job.memo.items() if key.startswith(_APART)} if job.memo else {}
+
+
 def forget(scratch: Scratch, run: Running) -> None:
     """Begin anew with the memo of a job that gets other GPUs."""
-    if run.job.memo:
-        scratch.note(run.job, run, {})
+    kept = kept_memo(run.job)
+    if run.job.memo != kept:
+        scratch.note(run.job, run, kept)

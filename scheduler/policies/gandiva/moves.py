@@ -76,7 +76,7 @@ def _due(scratch: Scratch, introspect_s: float) -> Iterable[Running]:
 
 def _gather(scratch: Scratch, nodes: Nodes, run: Running, restart_s: float) -> bool:
     """Whether the job moves."""
-    held = _held(scratch, run)
+    held = held_as_demand(scratch, run)
     if held is None or _too_late(scratch, run, restart_s):
         return False
     scratch.release(run)
@@ -131,7 +131,7 @@ def _too_late(scratch: Scratch, run: Running, restart_s: float) -> bool:
     return left_s is not None and left_s <= restart_s
 
 
-def _held(scratch: Scratch, run: Running) -> Demand | None:
+def held_as_demand(scratch: Scratch, run: Running) -> Demand | None:
     """What the job would ask for to have elsewhere what it has; None for what is not in service any more."""
     free, job = scratch.board.free, run.job
     gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]

@@ -61,9 +61,9 @@ class Nodes:
     def runs_on(self, node_id: int) -> Iterator[Running]:
         """Those that run on the node and stay so far, by id of their job."""
         if node_id not in self._runs:
-            holders = {self.view.holder_of_gpu.get(gpu.id) for gpu in self.view.node_by_id[node_id].gpus}
-            ids = sorted(holder for holder in holders if holder is not None)
-            self._runs[node_id] = [self.view.running_by_job[job_id] for job_id in ids]
+            gpus = self.view.node_by_id[node_id].gpus
+            ids = {holder for gpu in gpus for holder in self.view.holders_of_gpu.get(gpu.id, ())}
+            self._runs[node_id] = [self.view.running_by_job[job_id] for job_id in sorted(ids)]
         return filter(self.scratch.stays, self._runs[node_id])
 
     def held(self, run: Running, node_id: int, gpu_type: str | None) -> int:

@@ -12,8 +12,8 @@ from scheduler.model import Job, Running, View
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial
-from scheduler.policies.gandiva import elastic, moves
-from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, home_memo, home_of, suits
+from scheduler.policies.gandiva import elastic, moves, pairs
+from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, home_memo, home_of, kept_memo, suits
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.gandiva.turns import Turns
 from scheduler.policies.preemptive import SOON_S
@@ -60,6 +60,12 @@ class Gandiva:
                 "default": None,
                 "description": "How long GPUs beside an elastic job are idle before it takes them. null: for ever.",
             },
+            "trial_s": {
+                "type": ["number", "null"],
+                "minimum": 0,
+                "default": 60,
+                "description": "How long two jobs share GPUs before they are judged by their speeds. null: no sharing.",
+            },
         },
         "additionalProperties": False,
     }
@@ -69,6 +75,7 @@ class Gandiva:
     introspect_s: float | None = 300
     restart_s: float = 0
     grow_after_s: float | None = None
+    trial_s: float | None = 60
 
     def waiting_key(self, job: Job) -> Key:
         """Those who wait for a turn first, as long as they wait; then by priority, then submission."""
@@ -85,8 +92,12 @@ class Gandiva:
         if run is None:
             at = job.memo.get(NEXT)
         else:
-            known = (moves.due_at(run, self.introspect_s), elastic.due_at(run, self.grow_after_s))
-            at = min((moment for moment in known if moment is not None), default=None)
+            known = (
+                moves.due_at(run, self.introspect_s),
+                elastic.due_at(run, self.grow_after_s),
+                pairs.due_at(run, self.trial_s),
+            )
+            at = min((moment for moment in known if moment is not None and moment > now + SOON_S), default=None)
         return at if at is not None and at > now + SOON_S else None
 
     def serve(self, scratch: Scratch) -> None:
@@ -97,7 +108,8 @@ class Gandiva:
         2. Those who are new, in order: to the least loaded node of their affinity with a height below 1, to a node
            where nobody is, to any free GPUs, to what elastic jobs give back, or to take turns; else they are queued.
         3. Now and then: moves that make room for one who waits, or bring a job closer together.
-        4. Elastic jobs grow into what has been idle for long enough.
+        4. Those who still wait get places beside others, and pairs that are worse than turns are undone.
+        5. Elastic jobs grow into what has been idle for long enough.
         """
         _Decision(self, scratch).run()
 
@@ -130,12 +142,22 @@ class _Decision:
             if looked is not None:
                 self._remember(looked, {**self._memo(looked), LOOKED: scratch.now})
             moves.gather(scratch, self.nodes, policy.introspect_s, policy.restart_s)
+        if policy.trial_s is not None:
+            self._pairs(policy.trial_s)
         for job_id, (job, memo) in sorted(self.memos.items()):
-            now = {} if job_id in scratch.places else memo
+            now = kept_memo(job) if job_id in scratch.places else memo
             if now != job.memo:
                 scratch.note(job, None, now)
         if policy.grow_after_s is not None:
             elastic.grow(scratch, self.nodes, policy.grow_after_s, policy.restart_s)
+
+    def _pairs(self, trial_s: float) -> None:
+        scratch, queue = self.scratch, self.scratch.board.queue(self.policy)
+        pairs.judge(scratch, trial_s)
+        for job in pairs.pack(scratch, self.nodes, queue.walk()):
+            self._remember(job, {})
+        if not any(job.gpus and job.id not in scratch.places for job, _ in queue.classes()):
+            pairs.part(scratch, self.nodes, self.policy.restart_s)
 
     def _resume(self, job: Job) -> None:
         """Let a suspended job have GPUs again, or see to it that it gets its turn."""
@@ -260,7 +282,7 @@ class _Decision:
 
     def _remember(self, job: Job, memo: Mapping[str, float]) -> None:
         if memo or job.memo:
-            self.memos[job.id] = (job, memo)
+            self.memos[job.id] = (job, {**kept_memo(job), **memo})
         else:
             self.memos.pop(job.id, None)
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.model import Job, Level, Running
 from scheduler.placement.free import Demand
-from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, home_of
+from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, home_of, kept_memo
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
@@ -128,7 +128,7 @@ class Turns:
                 continue
             left = home_left_by(run)
             scratch.preempt(run, job.id, "its turn is over, and another job takes its own")
-            scratch.note(run.job, run, {**home_memo(left), NEXT: scratch.now + self.turn_s})
+            scratch.note(run.job, run, {**kept_memo(run.job), **home_memo(left), NEXT: scratch.now + self.turn_s})
             nodes.host(run.job, left, 1)
         return True
 

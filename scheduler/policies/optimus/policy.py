@@ -17,6 +17,10 @@ from scheduler.placement.split import cut
 from scheduler.plan import FOR_EVER, Denial
 from scheduler.scratch import Scratch, not_yet
 
+# Gains are compared by the microsecond. Those of two jobs with the same work left may differ by what their sums were
+# rounded to, and then chance would say who comes first, where the order should.
+_DIGITS = 6
+
 
 @dataclass(frozen=True, slots=True)
 class Optimus:
@@ -102,7 +106,7 @@ class Optimus:
         if one.size < one.most:
             gain = one.seconds_on(one.size) - one.seconds_on(one.size + 1)
             if gain > self.min_gain_s:
-                heapq.heappush(gains, (-gain, position))
+                heapq.heappush(gains, (-round(gain, _DIGITS), position))
 
 
 @dataclass(slots=True)
@@ -275,19 +279,12 @@ def _preempt(scratch: Scratch, released: list[_Entrant], takers: list[int]) -> N
             continue
         if run.job.id in scratch.places:
             scratch.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
-        elif _can_stay(scratch, one, run):
+        elif scratch.can_stay(run):  # for who was meant to have what it held found no room
             scratch.keep(run)
         else:
             held = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
             taker = next((taken_by[gpu_id] for gpu_id in held if gpu_id in taken_by), takers[0] if takers else 0)
             scratch.preempt(run, taker, "its GPUs go to jobs that are ahead of it")
-
-
-def _can_stay(scratch: Scratch, one: _Entrant, run: Running) -> bool:
-    """Whether what it held is still there for it, because who was meant to have it found no room."""
-    if not scratch.board.free.can_take(run.allocations):
-        return False
-    return scratch.guard.admit(scratch.view, scratch.board.usage, run.job, one.kind, one.has) is None
 
 
 def _scattered(one: _Entrant) -> Denial:

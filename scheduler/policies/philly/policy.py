@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.board import Key
+from scheduler.board import Key, Walk
 from scheduler.holdings import Holdings
-from scheduler.lifecycle import HoldReason
+from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import AllocationView, Job, Level, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
+from scheduler.policies.philly.back_off import Beds, again_at, back_off, lines, tried, wake
 from scheduler.policies.philly.places import ANYWHERE, FEWEST_SERVERS, ONE_RACK, fewest_servers, find
 from scheduler.policies.queues import ratio
 from scheduler.policies.shared import Books, Shared
@@ -109,52 +110,76 @@ class Philly(Shared):
         """The end of its back-off, or when it may lie further apart."""
         if run is not None:
             return None
-        moments = [_again_at(job)]
+        moments = [again_at(job)]
         if self.relax_after_s is not None:
             moments += [job.waiting_since + times * self.relax_after_s for times in (1, 2)]
         return min((moment for moment in moments if moment > now), default=None)
 
     def stage(self, job: Job, now: float) -> int:
         """How far apart the job may lie by now, see `places`."""
-        tries = self.tries
-        if self.long_jobs_wait_for_locality and job.expected_s is not None and job.expected_s >= self.long_s:
-            tries *= 4
-        stage = int(_tried(job) // tries)
+        stage = int(tried(job) // self._tries_of(job))
         if self.relax_after_s is not None:
             stage = max(stage, int((now - job.waiting_since) // self.relax_after_s))
         return min(stage, ONE_RACK if job.locality is not Level.ANY else ANYWHERE)
 
+    def settled(self, job: Job) -> bool:
+        """Whether it was tried in vain where it may lie as far apart as it ever may: a back-off gains it nothing more.
+
+        Not where others may move for it: that is a search not to be made at each decision.
+        """
+        last = ONE_RACK if job.locality is not Level.ANY else ANYWHERE
+        return (last == ANYWHERE or not self.migrate_to_defragment) and tried(job) > last * self._tries_of(job)
+
+    def walks(self, scratch: Scratch, books: Books, klass: JobClass | None) -> Mapping[int, Walk]:
+        """See `Shared`; those that back off are left out, and classes of which nobody can be placed."""
+        queues = wake(scratch, Beds(self.settled), everybody=_idle(scratch))
+
+        def hopeless(job: Job, settled: bool) -> bool:
+            """Nobody of its class finds room, or may preempt."""
+            if job.gpu_type is None or not job.gpus or scratch.guard.reclaims or not isinstance(books, _Quotas):
+                return False
+            if books.within(job.vc_id, job.gpu_type, job.gpus_total):
+                return False
+            if scratch.board.free.gpus(job.gpu_type) < job.gpus_total:
+                return True
+            alike = settled or max(job.gpus_total, job.nodes) < 2
+            return alike and books.fails(scratch, scratch.demands(job)[0], ANYWHERE)
+
+        return lines(queues, hopeless, lambda group: queues[group].walk(klass))
+
     def put(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
-        """See `Shared`; unless it backs off, the job is tried at its stage, and a failed try is remembered."""
-        # In a pool where nothing runs there is nothing to wait for.
-        idle = not scratch.places and not any(True for _ in scratch.view.running)
-        if _again_at(job) > scratch.now and not idle:
-            if scratch.explain:
-                scratch.said[job.id] = _backs_off(job, demand)
-            return False
+        """See `Shared`; the job is tried at its stage, and a failed try is remembered."""
+        idle = _idle(scratch)
+        if not idle and again_at(scratch.view.waiting_by_id[job.id]) > scratch.now:
+            return False  # it was woken because nothing ran, but meanwhile somebody was placed
         if scratch.full:
             scratch.too_late.add(job.id)
             return False
         scratch.settle()
         stage, free = ANYWHERE if idle else self.stage(job, scratch.now), scratch.board.free
         found = None
+        known = isinstance(books, _Quotas) and books.fails(scratch, demand, stage)
         for avoid in (job.avoid_nodes, ()) if job.avoid_nodes else ((),):  # what it avoids is better than nothing
-            for looser in range(stage if not idle else 0, stage + 1):
+            for looser in range(stage if not idle else 0, stage + 1) if not known else ():
                 found = found or find(free, demand, looser, avoid, dedicated=self.dedicated_nodes)
         if found is not None:
             scratch.take(job, found)
             return True
+        if isinstance(books, _Quotas):
+            books.failed[demand] = max(stage, books.failed.get(demand, stage))
         size = demand.gpus * demand.nodes
         if max(size, demand.nodes) < 2 or free.gpus(demand.gpu_type) < size:
             return False  # it lacks GPUs, and not only their being together
         if self.migrate_to_defragment and self._make_room(scratch, job, demand):
             return True
-        if isinstance(books, _Quotas):
+        if isinstance(books, _Quotas) and not self.settled(job):
             books.tried[job.id] = job
         return False
 
     def differs(self, scratch: Scratch, job: Job) -> bool:
-        """Others may be tried while one backs off, as long as there are GPUs enough."""
+        """Gangs have more or fewer tries behind them, while there are GPUs enough and they have more to give up."""
+        if max(job.gpus_total, job.nodes) < 2 or self.settled(job):
+            return False
         kinds = scratch.board.capacity.types if job.gpu_type is None else (job.gpu_type,)
         return not job.gpus or any(scratch.board.free.gpus(kind) >= job.gpus_total for kind in kinds)
 
@@ -163,12 +188,20 @@ class Philly(Shared):
         if not isinstance(books, _Quotas):
             return
         for job_id in sorted(books.tried.keys() - scratch.places.keys()):
-            job = books.tried[job_id]
-            again_at = scratch.now + self.back_off_s
-            memo = {"tries": _tried(job) + 1.0, "again_at": again_at, "since": job.waiting_since}
-            scratch.note(job, None, memo)
-            if again_at > scratch.now and scratch.explain:
-                scratch.said[job_id] = _backs_off(replace(job, memo=memo), scratch.demands(job)[0])
+            back_off(scratch, Beds(self.settled), books.tried[job_id], self.back_off_s)
+        for job in scratch.view.waiting if scratch.explain else ():
+            note = scratch.notes.get(job.id)
+            late = job if note is None else replace(job, memo=note.memo)
+            if job.id in scratch.places or again_at(late) <= scratch.now:
+                continue
+            demands, denial = scratch.entitled(job)
+            if denial is None:
+                scratch.said[job.id] = _backs_off(late, demands[0])
+
+    def _tries_of(self, job: Job) -> int:
+        """How often the job is tried before it may lie further apart."""
+        waits = self.long_jobs_wait_for_locality and job.expected_s is not None and job.expected_s >= self.long_s
+        return 4 * self.tries if waits else self.tries
 
     def _make_room(self, scratch: Scratch, job: Job, demand: Demand) -> bool:
         """Whether the job found room once others moved, each of which goes on from its checkpoint."""
@@ -204,6 +237,8 @@ class _Quotas(Books):
 
     def __init__(self, view: View, capacity: Capacity, holdings: Holdings, preempt_above: float) -> None:
         self.tried: dict[int, Job] = {}
+        self.failed: dict[Demand, int] = {}  # what found no room, and at which stage at the most
+        self._preempted = 0
         self._kinds = capacity.types
         self._preempt_above = preempt_above
         super().__init__(view, capacity, holdings, lambda job: job.vc_id)
@@ -213,15 +248,27 @@ class _Quotas(Books):
         used = self.used.get(group, Counter[str]())
         return (ratio({kind: used[kind] for kind in self._kinds}, self._quota(group)),)
 
+    def fails(self, scratch: Scratch, demand: Demand, stage: int) -> bool:
+        """Whether it is known that the demand finds no room: it found none, and nothing has come free since."""
+        if len(scratch.preempts) != self._preempted:
+            self._preempted = len(scratch.preempts)
+            self.failed.clear()
+        return self.failed.get(demand, -1) >= stage
+
+    def within(self, vc_id: int, kind: str, gpus: int) -> bool:
+        """Whether the virtual cluster stays within its quota with so many more."""
+        return self.used.get(vc_id, Counter[str]())[kind] + gpus <= self._quota(vc_id).get(kind, 0)
+
     def may_take(self, job: Job, demand: Demand, now: float) -> bool:
         """Whether its virtual cluster stays within its quota with it, and the pool is full enough."""
         kind = demand.gpu_type
         if kind is None:
             return False
-        then = self.used.get(job.vc_id, Counter[str]())[kind] + demand.gpus * demand.nodes
+        if not self.within(job.vc_id, kind, demand.gpus * demand.nodes):
+            return False
         all_used = sum(used[each] for used in self.used.values() for each in self._kinds)
         total = sum(self.total[each] for each in self._kinds)
-        return then <= self._quota(job.vc_id).get(kind, 0) and all_used >= self._preempt_above * total
+        return all_used >= self._preempt_above * total
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
         """GPUs beyond the quota."""
@@ -246,21 +293,17 @@ def _all_fit(scratch: Scratch, wanted: Sequence[tuple[AllocationView, ...]]) -> 
     return len(taken) == len(wanted)
 
 
-def _tried(job: Job) -> float:
-    """How often the job was tried in vain in its present wait."""
-    return job.memo.get("tries", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
-
-
-def _again_at(job: Job) -> float:
-    return job.memo.get("again_at", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+def _idle(scratch: Scratch) -> bool:
+    """Whether nothing runs: then there is nothing to wait for."""
+    return not scratch.places and not any(True for _ in scratch.view.running)
 
 
 def _backs_off(job: Job, demand: Demand) -> Denial:
-    moment = datetime.fromtimestamp(_again_at(job), UTC).isoformat(timespec="seconds")
-    tries, size = int(_tried(job)), demand.gpus * demand.nodes
+    moment = datetime.fromtimestamp(again_at(job), UTC).isoformat(timespec="seconds")
+    tries, size = int(tried(job)), demand.gpus * demand.nodes
     return Denial(
         HoldReason.FRAGMENTED,
         f"{size} GPUs were free, but not close enough together, {tries} times; this job is tried again at {moment}",
-        {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": _again_at(job)},
+        {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": again_at(job)},
         (f"{size} GPUs come free close together", "it may lie further apart after more tries"),
     )

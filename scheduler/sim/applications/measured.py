@@ -78,12 +78,15 @@ class Application:
         """The batch size that the application was written for."""
         return self.batches[0]
 
-    def iteration(self, batch: int, gpus: int) -> Iteration | None:
-        """How a job tuned to `batch` samples cuts its iteration on so many GPUs; None when it cannot."""
+    def iteration(self, batch: int, gpus: int, *, accumulates: bool = False) -> Iteration | None:
+        """How a job tuned to `batch` samples cuts its iteration on so many GPUs; None when it cannot.
+
+        With `accumulates` at least one pass accumulates.
+        """
         local = math.ceil(batch / gpus - 1e-8)
         accumulated = math.ceil(local / self.largest_local - 1e-8) - 1
         # Alone, the noise of the gradient can only be estimated from two passes or more.
-        if gpus == 1 and batch > self.first_batch:
+        if accumulates or (gpus == 1 and batch > self.first_batch):
             accumulated = max(1, accumulated)
         atomic = math.ceil(local / (accumulated + 1) - 1e-8)
         atomic = min(atomic, int(self.batches[-1] / (gpus * (accumulated + 1))))

@@ -29,7 +29,9 @@ class PolluxWork:
     On n GPUs the batch is cut as `Application.iteration` says. In each epoch the goodput is the gain by iteration
     (efficiency times scale, Pollux §3.1) by the seconds of one; the epoch ends at the least progress that any validated
     batch size had there. With `whole_seconds` the part of an epoch that is left when it ends takes a whole number of
-    seconds, rounded half to even, as the authors' simulator has it: 0 for less than half a second.
+    seconds, rounded half to even, as the authors' simulator has it: 0 for less than half a second. Not so the last
+    epoch: there the job, too, is said to end at a whole second, but its GPUs come free when it really does, perhaps
+    after the next decision.
 
     Jobs with the same application, batch size and GPUs may share one instance: it only keeps what it computed.
     """
@@ -59,7 +61,7 @@ class PolluxWork:
         if pace is None:
             return math.inf
         rest_s = (self.boundaries[epoch] - done) / pace.goodputs[epoch]
-        return (round(rest_s) if self.whole_seconds else rest_s) + pace.left_s[epoch + 1]
+        return self._as_counted(rest_s, epoch) + pace.left_s[epoch + 1]
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
         """See `Work`."""
@@ -73,7 +75,7 @@ class PolluxWork:
                 return done + goodput * max(seconds, 0.0)
             took_s = (self.boundaries[epoch] - done) / goodput
             # Rounded up, the epoch may end later than the stretch of time: the rest of it is as if it were over.
-            seconds -= round(took_s) if self.whole_seconds else took_s
+            seconds -= self._as_counted(took_s, epoch)
             done = self.boundaries[epoch]
         return done
 
@@ -104,15 +106,8 @@ class PolluxWork:
 
         On one GPU at least one pass accumulates, whatever the batch size.
         """
-        iteration = self.application.iteration(self.batch, gpus)
-        if iteration is None:
-            return math.inf
-        times = self.application.times_s(_filled(gpus), iteration.atomic)
-        if times is None:
-            return math.inf
-        step_s, sync_s = times
-        passes = max(1, iteration.accumulated) if gpus == 1 else iteration.accumulated
-        return step_s + (step_s - sync_s) * passes
+        iteration = self.application.iteration(self.batch, gpus, accumulates=gpus == 1)
+        return self.application.seconds_per_iteration(_filled(gpus), iteration) if iteration else math.inf
 
     def speeds(self) -> tuple[float, ...]:
         """See `Work`; as far as the batch can be cut and measurements go."""
@@ -147,8 +142,12 @@ class PolluxWork:
         for epoch in range(len(before) - 1, -1, -1):
             whole = before[epoch] - (before[epoch - 1] if epoch else 0.0)
             takes = whole / goodputs[epoch]
-            left_s.append(left_s[-1] + (round(takes) if self.whole_seconds else takes))
+            left_s.append(left_s[-1] + self._as_counted(takes, epoch))
         return _Pace(goodputs, left_s[::-1])
+
+    def _as_counted(self, seconds: float, epoch: int) -> float:
+        """What the rest of an epoch counts for."""
+        return round(seconds) if self.whole_seconds and epoch < len(self.boundaries) - 1 else seconds
 
 
 def _filled(gpus: int) -> Layout:

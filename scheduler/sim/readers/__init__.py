@@ -38,6 +38,7 @@ class Peer:
     restart_s: float = 0.0  # without progress after each start and each change
     placement: str = "consolidate"
     ties: str = "submission"
+    whole_ends: bool = False  # the ends of jobs are written down as whole seconds
     policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by name of the policy
     works: Mapping[str, object] = field(default_factory=dict)  # fields of `ReadOptions` that make jobs last as there
 

@@ -8,6 +8,7 @@ steps, scale factor (GPUs), weight, SLO (as a multiple of the run time; -1: none
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from sys import intern
 
@@ -48,7 +49,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         return steps.draft(model=row[0], total=row[5], gpus=row[6], weight=row[7], slo=row[8], submitted=row[9])
 
     source.add_each(((line, text.split("\t")) for line, text in source.lines()), draft)
-    return source.trace()
+    return replace(source.trace(), throughputs=steps.table)
 
 
 class StepsTable:
@@ -65,17 +66,17 @@ class StepsTable:
                 f"{' or '.join(prefer)})"
             )
         try:
-            self._table = read_throughputs(where, prefer=prefer)
+            self.table = read_throughputs(where, prefer=prefer)
         except ApplicationError as error:
             raise TraceError(f"{path.name}, line 1: {error}") from None
         self._scattered = options.consolidation
 
     def work(self, model: str, gpus: int, steps: float) -> StepsWork:
         """So many steps of this model on so many GPUs."""
-        rates = self._table.rates(model, gpus)
+        rates = self.table.rates(model, gpus)
         if not rates:
             raise Unusable(f"no throughput of {model!r} on {gpus} GPUs")
-        scattered = self._table.scattered.get((model, gpus), {}) if self._scattered and gpus > 1 else None
+        scattered = self.table.scattered.get((model, gpus), {}) if self._scattered and gpus > 1 else None
         return StepsWork(steps, gpus, rates, scattered, reference=_REFERENCE if _REFERENCE in rates else None)
 
     def draft(self, *, model: str, total: str, gpus: str, weight: str, slo: str, submitted: str) -> Draft:

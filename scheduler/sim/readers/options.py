@@ -19,7 +19,7 @@ class ReadOptions:
     throughputs: Path | None = None  # gavel, shockwave, philly_gavel: the table, or a folder that has it
     consolidation: bool = False  # likewise: scattered gangs run at the rates that were measured scattered
     applications: Path | None = None  # pollux: the folder with a folder of measurements per application
-    whole_seconds: bool = False  # pollux: the last part of each epoch takes whole seconds, as in the authors' program
+    whole_seconds: bool = False  # pollux: epochs, but for the last, end at whole seconds, as in the authors' program
     processors_per_gpu: int = 1  # swf: so many processors are read as one GPU
     gpus_per_node: int = 3  # mirage: the trace counts nodes
     unit_s: float = 1.0  # tiresias, chronus: what the trace counts its times in

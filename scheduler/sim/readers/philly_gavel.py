@@ -6,6 +6,7 @@ One file for all virtual clusters, each of which counts its time from its own fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from sys import intern
 
@@ -45,4 +46,4 @@ def read(path: Path, options: ReadOptions) -> Trace:
         }
 
     source.add_each(source.table(_COLUMNS), draft)
-    return source.trace()
+    return replace(source.trace(), throughputs=steps.table)

@@ -31,6 +31,7 @@ FORMAT = Format(
         restart_s=30.0,
         placement="spread",
         policies={"tiresias": {"limits_gpu_s": (57_600.0,), "promote_knob": 0.0}, "optimus": {}, "pollux": {}},
+        whole_ends=True,
         works={"whole_seconds": True},
     ),
 )

@@ -8,6 +8,7 @@ run time on V100s. The work is that of a static job: what a change of the batch 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from scheduler.sim.readers import Format, Peer
@@ -45,7 +46,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
         return job
 
     source.add_each(((line, text.split("\t")) for line, text in source.lines()), draft)
-    return source.trace()
+    return replace(source.trace(), throughputs=steps.table)
 
 
 def _looks_like(line: str) -> bool:

@@ -15,7 +15,7 @@ def test_the_same_arguments_make_the_same_cluster() -> None:
 
 def test_the_share_of_taken_gpus_is_the_one_asked_for() -> None:
     snapshot = make_snapshot(taken_share=0.5, nodes=20, waiting=0)
-    assert len(snapshot.holder_of_gpu) == 20 * 8 // 2
+    assert len(snapshot.holders_of_gpu) == 20 * 8 // 2
 
 
 def test_nothing_is_placed_on_a_full_cluster_and_something_on_an_empty_one() -> None:

@@ -216,7 +216,7 @@ def test_ctrl_c_leaves_the_job_alone_and_says_so(server: FakeServer, run: Run, t
 
 def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
     server.on("POST /jobs", httpx.Response(201, json=job()))
-    flags = ["--gpus", "A100:4", "--nodes", "2", "--name", "n", "--vc", "v", "--time", "30m"]
+    flags = ["--gpus", "A100:4", "--nodes", "2", "--name", "n", "--vc", "v", "--time", "30m", "--image", "torch:2"]
     assert run("run", *flags, "--", "python", "train.py", "--name", "a b").exit_code == 0
     assert json.loads(server.requests[0].content) == {
         "command": "python train.py --name 'a b'",
@@ -225,6 +225,7 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
         "name": "n",
         "vc": "v",
         "time": "30m",
+        "image": "torch:2",
     }
     assert run("run", "--gpus", "0", "echo $HOME | wc").exit_code == 0
     assert json.loads(server.requests[1].content) == {"command": "echo $HOME | wc", "gpus": 0}

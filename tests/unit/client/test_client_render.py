@@ -24,7 +24,7 @@ GPU: Any = {
     "memory_used_mib": 20480,
     "temperature_c": 61,
     "power_w": 250.2,
-    "job": {"id": 7, "name": "train", "owner": "ada", "tenant": "acme"},
+    "jobs": [{"id": 7, "name": "train", "owner": "ada", "tenant": "acme"}],
     "busy": True,
 }
 DARK_GPU: Any = {
@@ -33,7 +33,7 @@ DARK_GPU: Any = {
     "memory_used_mib": None,
     "temperature_c": None,
     "power_w": None,
-    "job": None,
+    "jobs": [],
 }
 NODE: Any = {
     "name": "gpu01",

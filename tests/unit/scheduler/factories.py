@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.lifecycle import AttemptState, JobClass
-from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
+from scheduler.model import SLOTS, AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
 
 NOW = 1_000_000.0
 
@@ -71,11 +71,25 @@ def make_job(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -
     return replace(job, **fields)
 
 
+def make_packing(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -> Job:
+    """A job of `make_job` with checkpoints that shares its GPUs, and needs half of their memory."""
+    return make_job(
+        job_id, gpus=gpus, nodes=nodes, **{"packs": True, "gpu_memory_mib": 40 * 1024, "checkpoints": True, **fields}
+    )
+
+
 def make_share(
-    node_id: int, gpu_indexes: Iterable[int] = (0,), rank: int = 0, cpus: int = 1, memory_mib: int = 1024
+    node_id: int,
+    gpu_indexes: Iterable[int] = (0,),
+    rank: int = 0,
+    cpus: int = 1,
+    memory_mib: int = 1024,
+    *,
+    slots: int = SLOTS,
 ) -> AllocationView:
     """What a rank holds on a node of `make_node`."""
-    return AllocationView(node_id, rank, tuple(node_id * 100 + index for index in gpu_indexes), cpus, memory_mib)
+    gpu_ids = tuple(node_id * 100 + index for index in gpu_indexes)
+    return AllocationView(node_id, rank, gpu_ids, cpus, memory_mib, slots)
 
 
 def make_running(*shares: AllocationView, attempt_id: int = 1, job: Job | None = None, **fields: Any) -> Running:

@@ -9,11 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
+from scheduler.holdings import Holdings
 from scheduler.law import check
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Running, Snapshot
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.free import Demand
 from scheduler.plan import Plan, apply
 from scheduler.policies.capacity.policy import CapacityQueues
+from scheduler.policies.drf.policy import Drf
+from scheduler.policies.fair.policy import Fair
 from scheduler.registry import ConfigError
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -177,6 +182,31 @@ def test_a_guarantee_is_taken_back_late_and_a_bounded_share_at_a_time(
     assert [preempt.job_id for preempt in plan.preempts] == expected
 
 
+def run_on(node_id: int, indexes: range, number: int, vc_id: int, **fields: Any) -> Running:
+    return make_running(make_share(node_id, indexes), attempt_id=vc_id * 10 + number, vc_id=vc_id, **fields)
+
+
+def test_what_a_sibling_loses_may_let_its_branch_take_from_another() -> None:
+    # The branch of 1 and 2 is within its half with the new job only once 2 has lost two; then 3 is beyond its quarter.
+    rows = [*ROWS[:3], {"name": "c", "capacity": 0.25}]
+    one = [range(n, n + 1) for n in range(4)]
+    running = [run_on(1, one[0], 2, 2), *(run_on(1, one[n], n, 3) for n in (1, 2, 3)), run_on(2, one[0], 0, 3)]
+    running += [run_on(2, one[1], 0, 2), run_on(2, one[2], 1, 2), run_on(2, one[3], 3, 2)]
+    nodes = [make_node(1, gpus=4), make_node(2, gpus=4)]
+    world = make_snapshot(nodes=nodes, vcs=VCS, running=running, waiting=jobs(1, 1, gpus=2, **LATE))
+    plan = decide(world, config(queues=rows, preemption_share=1.0))
+    assert [preempt.job_id for preempt in plan.preempts] == [1022, 1033]
+
+
+def test_who_is_asked_in_vain_may_be_asked_again() -> None:
+    running = [run_on(node_id, range(2), node_id, 2) for node_id in (1, 2)]
+    running += [run_on(node_id, range(2, 4), node_id, 3, preemptible=False) for node_id in (1, 2)]
+    waiting = [make_job(1, vc_id=1, gpus=4, cpus=0, **LATE), make_job(2, vc_id=1, cpus=0, **LATE)]
+    nodes = [make_node(1, gpus=4), make_node(2, gpus=4)]
+    plan = decide(make_snapshot(nodes=nodes, vcs=VCS, running=running, waiting=waiting), config(preemption_share=1.0))
+    assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1022, 2)]
+
+
 def test_what_stops_already_counts_against_the_share() -> None:
     running = runs(2, *(range(n, n + 1) for n in range(8)))
     world = make_snapshot(vcs=VCS, running=running, waiting=jobs(1, 1, **LATE))
@@ -267,3 +297,41 @@ def test_nothing_that_fits_is_left_idle(world: Snapshot, policy: str) -> None:
     after = apply(world, plan)
     greedy = decide(replace(after, running=after.running), CycleConfig(guard="open"))
     assert greedy.places == ()
+
+
+POLICIES: dict[str, CapacityQueues | Fair | Drf] = {
+    "capacity": CapacityQueues(),
+    "capacity in a tree": CapacityQueues(queues=ROWS),
+    "fair": Fair(queues=[{"name": row["name"], "parent": row.get("parent", "")} for row in ROWS]),
+    "drf by virtual cluster": Drf(over="vc"),
+    "drf by user": Drf(over="user"),
+}
+
+
+@settings(max_examples=100, deadline=None)
+@given(shared_worlds(), st.data())
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_who_is_of_another_family_stands_as_it_stood_when_one_goes(
+    policy: CapacityQueues | Fair | Drf, world: Snapshot, data: st.DataObject
+) -> None:
+    books = policy.books(world, Capacity(world), Holdings(world))
+    job = data.draw(st.sampled_from(world.waiting))
+    kind = job.gpu_type or "A100"
+    demand = Demand(kind if job.gpus else None, job.gpus, job.nodes, job.cpus, job.memory_mib)
+
+    def standing() -> dict[int, float]:
+        groups = [group for group in books.runs if group != books.group_of(job)]
+        return {group: books.excess(group, job, demand, books.newest(group)[0]) for group in groups}
+
+    for goes in [run for runs in books.runs.values() for run in runs]:
+        before, keys = standing(), {group: books.key(group) for group in books.runs}
+        family = books.family(books.group_of(goes.job))
+        books.charge(goes.job, books.held(goes), -1)
+        if family != books.family(books.group_of(job)):
+            after = standing()
+            assert {group: before[group] for group in before if books.family(group) != family} == {
+                group: after[group] for group in after if books.family(group) != family
+            }
+        assert books.key(books.group_of(goes.job)) <= keys[books.group_of(goes.job)]
+        books.charge(goes.job, books.held(goes), 1)
+        assert {group: books.key(group) for group in books.runs} == keys

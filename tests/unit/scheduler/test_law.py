@@ -8,9 +8,18 @@ import pytest
 from scheduler.guard.quota import QUOTA_EXCEEDED, Quota
 from scheduler.law import Code, check
 from scheduler.lifecycle import AttemptState
-from scheduler.model import AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
+from scheduler.model import HALF, AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
 from scheduler.plan import Place, Plan, Preempt, apply
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+from tests.unit.scheduler.factories import (
+    NOW,
+    make_job,
+    make_node,
+    make_packing,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
 
 LAWFUL = Place(1, (make_share(1, (0, 1)), make_share(2, (6, 7), rank=1)))
 GANG = make_job(1, gpus=2, nodes=2)
@@ -46,6 +55,11 @@ def with_type(node: Node, *types: str) -> Node:
     return replace(node, gpus=tuple(replace(gpu, type=kind) for gpu, kind in zip(node.gpus, types, strict=False)))
 
 
+PACKING = make_packing(1)
+BESIDE = make_share(1, (0,), slots=HALF)
+ONE_BESIDE = (Place(1, (BESIDE,)),)
+HOST = make_running(BESIDE, attempt_id=5, job=make_packing(5))
+
 SHARE_1, SHARE_2 = LAWFUL.allocations
 CASES = {
     "a place of a job that does not wait": Case(
@@ -61,6 +75,56 @@ CASES = {
     ),
     "a job whose last attempt still stops": Case(
         {Code.JOB_NOT_ELIGIBLE}, "its last attempt is still stopping", waiting=(replace(GANG, still_stopping=True),)
+    ),
+    "all of a GPU for a job that shares": Case(
+        {Code.WRONG_SLOTS}, "gets 64 slots", places=(Place(1, (make_share(1, (0,)),)),), waiting=(PACKING,)
+    ),
+    "a part of a GPU for a job that shares with nobody": Case(
+        {Code.WRONG_SLOTS}, "gets 32 slots", places=ONE_BESIDE, waiting=(make_job(1),)
+    ),
+    "a job beside one that shares with nobody": Case(
+        {Code.GPU_TAKEN},
+        "GPU 0 of node1 is held by a live attempt",
+        places=ONE_BESIDE,
+        waiting=(PACKING,),
+        running=(make_running(make_share(1, (0,)), attempt_id=5),),
+    ),
+    "a job beside one of another virtual cluster": Case(
+        {Code.GPU_TAKEN},
+        "held by a live attempt that this job cannot share it with",
+        places=ONE_BESIDE,
+        waiting=(PACKING,),
+        running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, vc_id=2)),),
+        vcs=(make_vc(), make_vc(2, "speech")),
+    ),
+    "a job beside one that leaves too little of the GPU's memory": Case(
+        {Code.GPU_TAKEN},
+        "cannot share it with",
+        places=ONE_BESIDE,
+        waiting=(PACKING,),
+        running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, gpu_memory_mib=40 * 1024 + 1)),),
+    ),
+    "a third job on a GPU": Case(
+        {Code.GPU_TAKEN},
+        "cannot share it with",
+        places=ONE_BESIDE,
+        waiting=(replace(PACKING, gpu_memory_mib=0),),
+        running=tuple(
+            make_running(BESIDE, attempt_id=number, job=make_packing(number, gpu_memory_mib=0)) for number in (5, 6)
+        ),
+    ),
+    "a plan that puts a third job on a GPU": Case(
+        {Code.GPU_TWICE},
+        "the plan gives GPU 0 of node1 twice",
+        places=(*ONE_BESIDE, Place(2, (BESIDE,))),
+        waiting=(replace(PACKING, gpu_memory_mib=0), make_packing(2, gpu_memory_mib=0)),
+        running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, gpu_memory_mib=0)),),
+    ),
+    "a job that shares a GPU with itself": Case(
+        {Code.GPU_TWICE},
+        "the plan gives GPU 0 of node1 twice",
+        places=(Place(1, (make_share(1, (0, 0), slots=HALF),)),),
+        waiting=(make_packing(1, gpus=2, gpu_memory_mib=0),),
     ),
     "a gang that lacks a rank": Case({Code.PARTIAL_GANG}, "ranks 0 to 1 once each, not [0]", places=gang(SHARE_1)),
     "a gang without any rank": Case({Code.PARTIAL_GANG}, "ranks 0 to 1 once each, not []", places=gang()),
@@ -222,6 +286,29 @@ def test_every_code_has_a_case() -> None:
 
 
 LAWFUL_CASES: dict[str, dict[str, Any]] = {
+    "a job beside another one": {"places": ONE_BESIDE, "waiting": (PACKING,), "running": (HOST,)},
+    "two jobs on one GPU at once": {
+        "places": (*ONE_BESIDE, Place(2, (BESIDE,))),
+        "waiting": (PACKING, make_packing(2)),
+    },
+    "a job beside another one when the quota is used up": {
+        "places": ONE_BESIDE,
+        "waiting": (PACKING,),
+        "running": (HOST,),
+        "vcs": (make_vc(quotas={"A100": 1}),),
+    },
+    "a job in the place of one of two": {
+        "places": ONE_BESIDE,
+        "waiting": (PACKING,),
+        "running": (HOST, make_running(BESIDE, attempt_id=6, job=make_packing(6))),
+        "preempts": (Preempt(6, 1, "it goes"),),
+    },
+    "one of two goes for the other": {
+        "places": (),
+        "waiting": (),
+        "running": (HOST, make_running(BESIDE, attempt_id=6, job=make_packing(6))),
+        "preempts": (Preempt(6, 5, "it goes"),),
+    },
     "a gang on two nodes": {},
     "a gang of any type": {"waiting": (replace(GANG, gpu_type=None),)},
     "ranks in any order": {"places": gang(SHARE_2, SHARE_1)},

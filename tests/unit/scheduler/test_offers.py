@@ -224,7 +224,7 @@ def test_no_gpu_is_offered_twice_or_while_it_is_held(drawn: tuple[Snapshot, Requ
     made = [*request.standing, *offers(world, GUARD, request)]
     gpu_ids = [gpu_id for one in made for gpu_id in one.share.gpu_ids]
     assert len(gpu_ids) == len(set(gpu_ids))
-    assert not set(gpu_ids) & set(world.holder_of_gpu)
+    assert not set(gpu_ids) & set(world.holders_of_gpu)
     assert all(world.gpu_by_id[gpu_id].healthy for gpu_id in gpu_ids)
     for node in world.nodes:
         here = [one.share for one in made if one.share.node_id == node.id]
@@ -276,7 +276,7 @@ def test_in_the_end_everything_is_offered_that_somebody_may_have(drawn: tuple[Sn
     vc_of = {one.id: roles[one.role_id].vc_id for one in request.frameworks}
     for gpu in world.gpu_by_id.values():
         node = world.node_by_id[gpu.node_id]
-        if gpu.id in offered or gpu.id in world.holder_of_gpu or not (gpu.healthy and node.schedulable):
+        if gpu.id in offered or gpu.id in world.holders_of_gpu or not (gpu.healthy and node.schedulable):
             continue
         cpus = node.cpus - world.used_by_node.get(node.id, (0, 0))[0]
         if cpus < len(node.gpus) or any(one.share.node_id == node.id for one in made):

@@ -195,6 +195,42 @@ def test_while_one_backs_off_another_that_asks_for_the_same_is_tried() -> None:
     assert list(where(decide(world, config()))) == [2]
 
 
+def test_one_that_backs_off_does_not_preempt_either() -> None:
+    backs_off = replace(make_job(1, gpus=2), memo={"tries": 1.0, "again_at": NOW + 60, "since": NOW - 599})
+    assert backs_off.waiting_since == NOW - 599
+    world = make_snapshot(vcs=VCS, running=[on(1, range(8), 1, vc_id=2)], waiting=[backs_off])
+    assert decide(world, config()).preempts == ()
+    assert len(decide(replace(world, now=NOW + 60), config()).preempts) == 1
+
+
+DEDICATED = config(dedicated_nodes=True)
+
+
+@pytest.mark.parametrize(("times", "again_at"), [(5, NOW + 120), (6, 0.0)])
+def test_who_has_nothing_more_to_give_up_backs_off_no_longer(times: int, again_at: float) -> None:
+    world = replace(SCATTERED, waiting=(tried(lot(1, 6), times),))
+    (note,) = decide(world, DEDICATED).notes
+    assert (note.memo["tries"], note.memo["again_at"]) == (times + 1, again_at)
+
+
+def test_it_is_tried_at_each_decision_instead() -> None:
+    settled = tried(lot(1, 6), 7)
+    world = replace(SCATTERED, waiting=(settled,))
+    assert decide(world, DEDICATED).notes == ()
+    assert Philly(dedicated_nodes=True).next_change(settled, None, NOW) is None
+    freed = replace(world, running=world.running[:2])
+    assert where(decide(freed, DEDICATED)) == {1: {3: 4, 4: 2}}
+
+
+def test_it_keeps_its_place_in_the_queue() -> None:
+    world = make_snapshot(
+        nodes=FOUR, running=[on(n, range(4), n) for n in (2, 3, 4)], waiting=[tried(lot(1, 4), 7), lot(2, 4)]
+    )
+    assert list(where(decide(world, config()))) == [1]
+    first = replace(world, waiting=(replace(lot(1, 4), submitted_at=NOW - 700), tried(lot(2, 4), 7)))
+    assert list(where(decide(first, config()))) == [1]
+
+
 def test_jobs_that_make_checkpoints_move_to_make_room() -> None:
     plan = decide(SCATTERED, config(migrate_to_defragment=True))
     moved = [preempt.job_id for preempt in plan.preempts]

@@ -5,6 +5,7 @@ without a line here.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -16,10 +17,11 @@ from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
 from scheduler.law import check, late
-from scheduler.model import Job, Node, Running, Snapshot, VirtualCluster, snapshot_from_dict, snapshot_to_dict
+from scheduler.model import SLOTS, Job, Node, Running, Snapshot, VirtualCluster, snapshot_from_dict, snapshot_to_dict
 from scheduler.placement import PLACEMENTS
 from scheduler.plan import Plan, apply, plan_from_dict, plan_to_dict, release
 from scheduler.policies import POLICIES
+from scheduler.sharing import may_share
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_snapshot, make_vc
 
 TYPES = ["A100", "V100"]
@@ -73,7 +75,23 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
         eligible_at=NOW + draw(st.sampled_from([-1, -1, -1, 5])),
         avoid_nodes=tuple(sorted(draw(st.sets(st.integers(1, 5), max_size=2)))),
         still_stopping=draw(st.integers(0, 9)) == 0,
+        packs=draw(st.booleans()),
+        gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
     )
+
+
+@st.composite
+def with_pairs(draw: st.DrawFn, world: Snapshot) -> Snapshot:
+    """The world, in which some of those who run share all their GPUs with a job like them."""
+    pairs = list[Running]()
+    for run in world.running:
+        job = replace(run.job, id=100 + run.job.id, cpus=0, memory_mib=0)
+        held = tuple(replace(share, cpus=0, memory_mib=0) for share in run.allocations)
+        gpus = [world.gpu_by_id[gpu_id] for share in run.allocations for gpu_id in share.gpu_ids]
+        if gpus and all(may_share(gpu, (run.job, job)) for gpu in gpus) and draw(st.integers(0, 3)):
+            rates = draw(st.sampled_from([None, 0.4, 0.9]))
+            pairs.append(replace(run, attempt_id=-job.id, job=job, allocations=held, rate=rates))
+    return replace(world, running=(*world.running, *pairs))
 
 
 def vc_of(vc_id: int) -> st.SearchStrategy[VirtualCluster]:
@@ -92,7 +110,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     world = apply(world, decide(world, CycleConfig()))
     since = NOW - draw(st.sampled_from([0, 30, 300, 3000]))
     running = tuple(replace(run, placed_at=since) for run in world.running)
-    return replace(world, waiting=(*world.waiting, *late), running=running)
+    return draw(with_pairs(replace(world, waiting=(*world.waiting, *late), running=running)))
 
 
 # What a policy is tried with, but for its defaults.
@@ -168,8 +186,10 @@ def test_no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot
     preempted = {preempt.job_id for preempt in plan.preempts}
     shares = [share for run in world.running if run.job.id not in preempted for share in run.allocations]
     shares += [share for place in plan.places for share in place.allocations]
-    gpu_ids = [gpu_id for share in shares for gpu_id in share.gpu_ids]
-    assert len(gpu_ids) == len(set(gpu_ids))
+    slots = Counter[int]()
+    for share in shares:
+        slots.update(dict.fromkeys(share.gpu_ids, share.slots))
+    assert all(taken <= SLOTS for taken in slots.values())
     for node in world.nodes:
         here = [share for share in shares if share.node_id == node.id]
         assert sum(share.cpus for share in here) <= node.cpus
@@ -186,7 +206,8 @@ def test_no_virtual_cluster_holds_more_than_its_quota(world: Snapshot, config: C
     held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]
     held += [(job_of_place(world, one.job_id).vc_id, share) for one in plan.places for share in one.allocations]
     for vc in world.vcs:
-        types = [gpu_type[gpu_id] for vc_id, share in held if vc_id == vc.id for gpu_id in share.gpu_ids]
+        gpu_ids = {gpu_id for vc_id, share in held if vc_id == vc.id for gpu_id in share.gpu_ids}
+        types = [gpu_type[gpu_id] for gpu_id in gpu_ids]
         assert all(types.count(kind) <= vc.quotas.get(kind, 0) for kind in TYPES)
 
 

@@ -76,7 +76,7 @@ def test_an_enum_value_that_does_not_exist_is_refused() -> None:
 
 
 def test_the_indexes_count_what_live_attempts_hold() -> None:
-    assert WORLD.holder_of_gpu.keys() == {100, 101, 205}
+    assert WORLD.holders_of_gpu.keys() == {100, 101, 205}
     assert WORLD.used_by_node == {1: (1, 1024), 2: (1, 1024)}
     assert WORLD.held_by_vc == {(1, "A100"): 3}
 
@@ -98,8 +98,8 @@ def test_applying_a_plan_starts_an_attempt_for_each_place() -> None:
 
 def test_applying_a_plan_leaves_the_old_snapshot_as_it_was() -> None:
     before = snapshot_to_dict(WORLD)
-    assert apply(WORLD, PLAN).holder_of_gpu.keys() == {100, 101, 104, 205}
-    assert WORLD.holder_of_gpu.keys() == {100, 101, 205}
+    assert apply(WORLD, PLAN).holders_of_gpu.keys() == {100, 101, 104, 205}
+    assert WORLD.holders_of_gpu.keys() == {100, 101, 205}
     assert snapshot_to_dict(WORLD) == before
 
 

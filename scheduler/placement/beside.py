@@ -1,0 +1,61 @@
+"""Packing: the GPUs of a job that runs, for another one beside it. For policies that ask for it; no placement does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.placement.free import Demand, Free
+from scheduler.sharing import may_share
+
+
+def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tuple[AllocationView, ...] | None:
+    """One allocation for each rank, on all the GPUs of the run and on no others, or None when they will not do.
+
+    The run may be one that the same plan starts. Nobody else may be on those GPUs, nor stop there.
+    The two must ask for as many GPUs, on as many nodes: in a gang that lies partly beside another job, all would wait
+    for those of its ranks that do.
+    """
+    if not job.packs or not run.job.packs or run.stopping or job.max_gpus or run.job.max_gpus:
+        return None
+    if not _alike(view, job, demand, run) or not _near(view, demand, run):
+        return None
+    found = []
+    for share in run.allocations:
+        node, lots = free.node(share.node_id), len(share.gpu_ids) if demand.split else 1
+        cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
+        if node is None or node.cpus < cpus or node.memory_mib < memory_mib:
+            return None
+        if not all(_shared(view, free, job, run, gpu_id) for gpu_id in share.gpu_ids):
+            return None
+        found.append(replace(share, cpus=cpus, memory_mib=memory_mib, slots=job.slots))
+    return tuple(found)
+
+
+def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
+    """Whether the run has as many GPUs on as many nodes as the job needs, and of the type."""
+    if not demand.gpus or run.gpus != demand.gpus * demand.nodes:
+        return False
+    gpus = (view.gpu_by_id.get(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
+    if not all(gpu is not None and gpu.type == demand.gpu_type for gpu in gpus):
+        return False
+    return job.split or {len(share.gpu_ids) for share in run.allocations} == {demand.gpus}
+
+
+def _near(view: View, demand: Demand, run: Running) -> bool:
+    """Whether the run lies as close together as the job must."""
+    if demand.within is Level.NODE:
+        return len(run.allocations) == 1
+    racks = {view.node_by_id[share.node_id].rack for share in run.allocations if share.node_id in view.node_by_id}
+    return demand.within is Level.ANY or len(racks) == 1
+
+
+def _shared(view: View, free: Free, job: Job, run: Running, gpu_id: int) -> bool:
+    """Whether there is room for the job on a GPU of the run."""
+    return (
+        free.usable(gpu_id)
+        and free.room_on(gpu_id) >= job.slots
+        and view.holders_of_gpu.get(gpu_id, ()) in ((), (run.job.id,))
+        and gpu_id not in view.reserved_gpus
+        and may_share(view.gpu_by_id[gpu_id], (job, run.job))
+    )

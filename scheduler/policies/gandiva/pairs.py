@@ -1,0 +1,124 @@
+"""Pairs: when more GPUs are asked for than there are, two jobs that leave much of their GPUs unused share them.
+
+1. A pair is looked at again a while after it was made. If the measured speeds of the two, each by its own alone, add up
+   to no more than what taking turns gives, the pair is undone, and these two are never put together again.
+2. Who is left without GPUs gets a place beside the running job of its size that uses its GPUs least.
+3. When nobody waits, the later of a pair goes on alone where GPUs are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.board import Walk
+from scheduler.lifecycle import AttemptState
+from scheduler.model import SLOTS, Job, Running
+from scheduler.placement.beside import beside
+from scheduler.policies.gandiva.homes import apart_memo, are_apart, forget, kept_memo
+from scheduler.policies.gandiva.moves import held_as_demand
+from scheduler.policies.gandiva.nodes import Nodes
+from scheduler.policies.preemptive import SOON_S
+from scheduler.scratch import Scratch
+
+# What two jobs get done together that take turns on GPUs, in terms of one that has them alone.
+_TAKING_TURNS = 1.0
+
+
+def due_at(run: Running, trial_s: float | None) -> float | None:
+    """When to judge the pair that this job made by coming; None for one that shares nothing."""
+    return run.placed_at + trial_s if trial_s is not None and run.rate is not None else None
+
+
+def judge(scratch: Scratch, trial_s: float) -> None:
+    """Undo the pairs that have turned out badly."""
+    for first, second in _pairs(scratch):
+        tried = second.placed_at + trial_s <= scratch.now + SOON_S
+        if not tried or first.rate is None or second.rate is None or first.rate + second.rate > _TAKING_TURNS:
+            continue
+        goer = next((run for run in (second, first) if run.job.preemptible and run.job.checkpoints), None)
+        if goer is None:
+            continue  # to lose what one of them has done would cost more
+        other = first if goer is second else second
+        scratch.release(goer)
+        scratch.preempt(goer, other.job.id, "the two jobs on its GPUs get less done than if they took turns")
+        scratch.note(goer.job, goer, {**kept_memo(goer.job), **apart_memo(other.job)})
+
+
+def pack(scratch: Scratch, nodes: Nodes, walk: Walk) -> Sequence[Job]:
+    """Put each of those who are left, in order, beside the one that uses its GPUs least; returns who has found one."""
+    hosts, packed = _hosts(scratch), list[Job]()
+    while hosts and not scratch.full and (turn := walk.next()) is not None:
+        job, _ = turn
+        if not job.packs or not job.gpus:
+            walk.drop()
+        elif job.id not in scratch.places and job.id not in scratch.kept:
+            host = _pack(scratch, nodes, job, hosts)
+            if host is not None:
+                hosts.remove(host)
+                packed.append(job)
+            elif not kept_memo(job) and not any(are_apart(job, host.job) for host in hosts):
+                walk.drop()  # nor is there room for others of its class
+    return packed
+
+
+def part(scratch: Scratch, nodes: Nodes, restart_s: float) -> None:
+    """Move the later of each pair, if it is the slower for it, to GPUs of its own."""
+    for _, run in _pairs(scratch):
+        if scratch.full:
+            return
+        left_s, held = run.remaining_s(scratch.now), held_as_demand(scratch, run)
+        movable = run.job.preemptible and run.job.checkpoints and scratch.stays(run)
+        if not movable or held is None or run.rate == 1.0 or (left_s is not None and left_s <= restart_s):
+            continue
+        found = nodes.seat(run.job, held) or scratch.placement.place(scratch.board.free, held, run.job.avoid_nodes)
+        if found is None or scratch.denied(run.job, held) is not None:
+            continue
+        scratch.release(run)
+        scratch.take(run.job, found)
+        scratch.preempt(run, run.job.id, "it goes on with GPUs of its own")
+        forget(scratch, run)
+
+
+def _pairs(scratch: Scratch) -> Iterator[tuple[Running, Running]]:
+    """Those who share GPUs, the one that came later second; by id."""
+    view = scratch.view
+    pairs = {holders for gpu_id in scratch.board.free.shared if len(holders := view.holders_of_gpu.get(gpu_id, ())) > 1}
+    for pair in sorted(pairs):
+        runs = sorted((view.running_by_job[one] for one in pair), key=lambda run: (run.placed_at, run.attempt_id))
+        if all(map(scratch.stays, runs)):
+            yield runs[0], runs[1]
+
+
+def _hosts(scratch: Scratch) -> list[Running]:
+    """Those beside whom there is room for another job, the one that uses its GPUs least first."""
+    late = {preempt.for_job_id for preempt in scratch.preempts.values()}
+    there = [run for run in scratch.view.running if run.job.packs and scratch.stays(run)]
+    for place in scratch.places.values():
+        job = scratch.view.waiting_by_id.get(place.job_id)
+        if job is not None and job.packs and job.id not in late:
+            there.append(Running(-job.id, job, AttemptState.PLACED, place.allocations, scratch.now))
+    alone = [run for run in there if run.gpus and 0 < scratch.board.free.room_on(_a_gpu(run)) < SLOTS]
+    return sorted(alone, key=lambda run: (_utilization(run.job), run.job.id))
+
+
+def _pack(scratch: Scratch, nodes: Nodes, job: Job, hosts: Sequence[Running]) -> Running | None:
+    demands = scratch.demands(job)
+    for host in hosts:
+        if are_apart(job, host.job) or any(share.node_id in nodes.blocked for share in host.allocations):
+            continue
+        for demand in demands:
+            if scratch.guard.admit(scratch.view, scratch.board.usage, job, demand.gpu_type, 0) is not None:
+                continue
+            found = beside(scratch.view, scratch.board.free, job, demand, host)
+            if found is not None:
+                scratch.take(job, found)
+                return host
+    return None
+
+
+def _a_gpu(run: Running) -> int:
+    return next(share.gpu_ids[0] for share in run.allocations if share.gpu_ids)
+
+
+def _utilization(job: Job) -> float:
+    return 1.0 if job.utilization is None else job.utilization

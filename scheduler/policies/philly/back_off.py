@@ -1,0 +1,113 @@
+"""Gangs that back off: which do, until when, and how a decision passes by those that it need not look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from scheduler.board import Key, Queues, Walk
+from scheduler.model import Job
+from scheduler.scratch import Scratch
+
+# Of each virtual cluster: those that may be tried, those that back off, and those that have nothing more to give up.
+_TRIED, _BACKS_OFF, _SETTLED = range(3)
+
+
+def tried(job: Job) -> float:
+    """How often the job was tried in vain in its present wait."""
+    return job.memo.get("tries", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+
+
+def again_at(job: Job) -> float:
+    """When the job is tried again; 0 for one that does not back off."""
+    return job.memo.get("again_at", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Beds:
+    """Three queues for each virtual cluster: hundreds of gangs may back off, or wait where all of a class are alike."""
+
+    settled: Callable[[Job], bool]
+
+    def waiting_key(self, job: Job) -> Key:
+        """By priority, then submission."""
+        return (-job.priority, job.submitted_at)
+
+    def group_of(self, job: Job) -> int:
+        """See `scheduler.board.Grouping`; it changes with the memo, and then the job is taken out and put in again."""
+        kind = _BACKS_OFF if again_at(job) else _SETTLED if self.settled(job) else _TRIED
+        return job.vc_id * 3 + kind
+
+
+def back_off(scratch: Scratch, beds: Beds, job: Job, seconds: float) -> None:
+    """Note that a gang was tried in vain, and when it is tried again: 0 if it has nothing more to give up."""
+    memo = {"tries": tried(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
+    if seconds > 0 and not beds.settled(replace(job, memo=memo)):
+        memo["again_at"] = scratch.now + seconds
+    scratch.board.queues(beds).remove(job.id)
+    scratch.note(job, None, memo)
+
+
+def wake(scratch: Scratch, beds: Beds, *, everybody: bool) -> Queues:
+    """The queues in which all whose back-off is over stand with those that may be tried; `everybody`: that is all.
+
+    Only the copies of jobs in the queue forget their back-off.
+    """
+    board, now = scratch.board, scratch.now
+    queues = board.queues(beds)
+    if everybody or board.due is None:
+        sleepers = [job for job in board.view.waiting if again_at(job)]
+    else:
+        sleepers = [job for job_id in board.due if (job := board.view.waiting_by_id.get(job_id)) and again_at(job)]
+    for job in sleepers:
+        ready = job.eligible_at <= now and not job.still_stopping and job.id not in scratch.places
+        if ready and (everybody or again_at(job) <= now):
+            queues.remove(job.id)
+            queues.add(replace(job, memo={**job.memo, "again_at": 0.0}))
+    return queues
+
+
+def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[[int], Walk]) -> dict[int, Line]:
+    """Those of each virtual cluster that do not back off; `walk` is through the queue of a group."""
+    found: dict[int, list[tuple[Walk, bool]]] = {}
+    for group in queues:
+        vc_id, kind = divmod(group, 3)
+        if kind != _BACKS_OFF:
+            found.setdefault(vc_id, []).append((walk(group), kind == _SETTLED))
+    return {vc_id: Line(walks, hopeless) for vc_id, walks in found.items()}
+
+
+class Line(Walk):
+    """Several walks as one, in order, without the classes of which nobody can be placed now.
+
+    `hopeless` says that of a job, and whether it is settled, and then it holds for all of its class that come later.
+    """
+
+    def __init__(self, walks: Iterable[tuple[Walk, bool]], hopeless: Callable[[Job, bool], bool]) -> None:
+        super().__init__((), {})
+        self._hopeless = hopeless
+        self._fronts = [(walk, settled, walk.next()) for walk, settled in walks]
+        self._used: int | None = None  # the front whose job was the last
+
+    def next(self) -> tuple[Job, Key] | None:
+        """See `Walk`."""
+        while True:
+            if self._used is not None:
+                walk, settled, _ = self._fronts[self._used]
+                self._fronts[self._used] = (walk, settled, walk.next())
+            there = [
+                (turn[1], turn[0].id, place) for place, (_, _, turn) in enumerate(self._fronts) if turn is not None
+            ]
+            if not there:
+                self._used = None
+                return None
+            self._used = min(there)[2]
+            walk, settled, turn = self._fronts[self._used]
+            if turn is not None and not self._hopeless(turn[0], settled):
+                return turn
+            walk.drop()
+
+    def drop(self) -> None:
+        """See `Walk`."""
+        if self._used is not None:
+            self._fronts[self._used][0].drop()
