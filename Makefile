@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test engines faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -51,14 +51,18 @@ setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web
 test: setup ## run the tests (Postgres and Valkey are started for them)
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+engines: ## install Docker, Podman and an SSH server, whose tests are skipped without them (Debian or Ubuntu, as root)
+	@apt-get update -qq
+	@apt-get install -y --no-install-recommends docker.io podman runc busybox-static openssh-server
+
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
 
 figures: setup ## simulate what others have published, and write docs/policies/figures.md (needs their traces)
 	@$(PY) -m bench.published $(ARGS)
 
-faults: setup ## kill everything, several times longer than `make test` does
-	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults $(ARGS)
+faults: setup ## kill everything and let messages go wrong, several times longer than `make test` does
+	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults tests/protocol $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test

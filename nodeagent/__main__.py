@@ -11,9 +11,14 @@ import time
 from typing import Optional, Sequence
 
 from nodeagent import __version__, agent
+from nodeagent.attach import attach
+from nodeagent.daemon import start
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.identity import StateBusy
-from nodeagent.runtime.process.runtime import JobUser
+from nodeagent.runtime.choose import DOCKER_SOCKET, RUNTIMES, RuntimeOptions
+from nodeagent.runtime.container.plan import Options as ContainerOptions
+from nodeagent.runtime.port import RuntimeUnavailable
+from nodeagent.runtime.shim.folders import JobUser
 from nodeagent.session import Rejected
 
 _log = logging.getLogger("nodeagent")
@@ -28,7 +33,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         format="%(asctime)sZ %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
+    if options.command == "attach":
+        return attach(options.state)
     try:
+        if options.command == "start":
+            return start(options.state, options.tag, [word for word in options.options if word != "--"])
         return agent.run(
             agent.Options(
                 url=options.url,
@@ -40,14 +49,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
                 address=options.address,
                 hostname=options.hostname,
                 ca_file=options.ca_file,
-                job_user=_job_user(options.job_user),
-                log_spool_mib=options.log_spool_mib,
+                runtime=_runtime_options(options),
             )
         )
     except Rejected as error:
         _log.error("%s", error)
         return error.status
-    except (StateBusy, GpuUnavailable, KeyError, ValueError) as error:
+    except (StateBusy, GpuUnavailable, RuntimeUnavailable, KeyError, ValueError) as error:
         _log.error("cannot start: %s", error)
         return 1
 
@@ -57,10 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="serve this node until ended; jobs outlive the agent")
-    run.add_argument("--url", required=True, help="the platform, such as https://muster.example.org")
+    way = run.add_mutually_exclusive_group(required=True)
+    way.add_argument("--url", default="", help="the platform, such as https://muster.example.org")
+    way.add_argument("--linked", action="store_true", help="dial nobody: the platform comes over SSH, with `attach`")
     run.add_argument("--state", required=True, help="the agent's folder: credential, journal, jobs, log spools")
     run.add_argument("--join-token-file", help="where the join token is; else MUSTER_JOIN_TOKEN; first time only")
-    run.add_argument("--gpus", default="auto", help="auto, nvml, none, or emulated:MODEL:COUNT[,MODEL:COUNT...]")
+    run.add_argument("--gpus", default="auto", help="auto, nvml, none, or emulated:MODEL:COUNT[,...][@LAYOUT]")
     run.add_argument("--cpus", type=_positive, help="processors to offer (default: all)")
     run.add_argument("--memory-mib", type=_positive, help="memory to offer (default: all)")
     run.add_argument("--address", default="", help="the address by which other nodes reach this one")
@@ -68,8 +78,46 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--ca-file", help="certificates that sign the platform's, for https")
     run.add_argument("--job-user", help="as root: run jobs as this user if their spec names none")
     run.add_argument("--log-spool-mib", type=_positive, default=64, help="disk for each job's log (default: 64)")
+    run.add_argument(
+        "--runtime", choices=RUNTIMES, default="process", help="how jobs run: process (default), docker or podman"
+    )
+    containers = run.add_argument_group("with --runtime docker or podman")
+    containers.add_argument("--docker-socket", default=DOCKER_SOCKET, help="where the Docker Engine listens")
+    containers.add_argument("--default-image", default="", help="the image of jobs that name none (default: refuse)")
+    containers.add_argument("--network", default="bridge", help="the network of jobs on one node (default: bridge)")
+    containers.add_argument(
+        "--gang-network", default="host", help="of jobs on several: host (default), a network that spans nodes, refuse"
+    )
+    containers.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
+    containers.add_argument("--read-only-root", action="store_true", help="jobs write to their own folders only")
     run.add_argument("--verbose", action="store_true", help="log more")
+    start = commands.add_parser(
+        "start", help="for the platform: run --linked in the background, instead of an older one"
+    )
+    start.add_argument("--state", required=True)
+    start.add_argument("--tag", default="", help="what the platform knows this program with its options by")
+    start.add_argument("options", nargs=argparse.REMAINDER, help="of run, after --")
+    attach = commands.add_parser("attach", help="for the platform: join this input and output to the agent that runs")
+    attach.add_argument("--state", required=True)
+    for command in (start, attach):
+        command.add_argument("--verbose", action="store_true", help="log more")
     return parser
+
+
+def _runtime_options(options: argparse.Namespace) -> RuntimeOptions:
+    return RuntimeOptions(
+        name=options.runtime,
+        docker_socket=options.docker_socket,
+        containers=ContainerOptions(
+            default_image=options.default_image,
+            network=options.network,
+            gang_network=options.gang_network,
+            pids=options.pids_limit,
+            read_only_root=options.read_only_root,
+        ),
+        job_user=_job_user(options.job_user),
+        log_spool_mib=options.log_spool_mib,
+    )
 
 
 def _positive(text: str) -> int:

@@ -8,7 +8,7 @@ import queue
 import signal
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional
 
 from nodeagent import __version__, host
@@ -20,18 +20,21 @@ from nodeagent.inbox import Happened, LogDone, Message, Quit
 from nodeagent.journal import Journal
 from nodeagent.launcher import Launcher
 from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
+from nodeagent.linked import Linked
 from nodeagent.loop import Loop, quit_for
 from nodeagent.protocol import Inventory, Timers
+from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
-from nodeagent.runtime.process.runtime import JobUser, ProcessRuntime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
 from nodeagent.shipper import Shipper
+from nodeagent.transport import Dialled, Transport
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent")
 
 _LAUNCH_THREADS = 4
+_FETCH_THREADS = 4
 _END_THREADS = 2
 _LOG_THREADS = 3
 _FINISH_S = 2.0
@@ -42,6 +45,7 @@ class Options:
     """What the command line and the environment say."""
 
     url: str
+    """Empty for an agent that waits for links instead of dialling."""
     state: str
     join_token: str = ""
     gpus: str = "auto"
@@ -50,8 +54,7 @@ class Options:
     address: str = ""
     hostname: str = ""
     ca_file: Optional[str] = None
-    job_user: Optional[JobUser] = None
-    log_spool_mib: int = 64
+    runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
 
 
 def run(options: Options) -> int:
@@ -66,18 +69,22 @@ def run(options: Options) -> int:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
 
-    client = Client(options.url, "", options.ca_file)
+    dialled = Dialled(options.url, options.ca_file) if options.url else None
     identity = Identity(options.state)
-    runtime = ProcessRuntime(
-        identity.state,
-        lambda allocation_id, kind: inbox.put(Happened(allocation_id, kind)),
-        options.job_user,
-        options.log_spool_mib << 20,
+    gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"))
+    runtime = open_runtime(
+        options.runtime,
+        state=identity.state,
+        identity=identity.name,
+        emulated_gpus=gpus.name == "emulated",
+        listener=lambda allocation_id, kind: inbox.put(Happened(allocation_id, kind)),
     )
     journal = Journal(identity.path("journal"))
-    gpus = open_gpus(options.gpus, identity.name, identity.path("emulated-faults"))
+    # Links are taken only now: that the socket is there says that the agent could start.
+    transport = dialled or Linked(identity.state, stopping)
+    client = Client(transport)
     try:
-        inventory = _inventory(options, gpus, runtime, identity.state)
+        inventory = _inventory(options, gpus, runtime, identity.state, transport)
         session = register(
             client, identity, inventory, version=__version__, join_token=options.join_token, stopping=stopping
         )
@@ -94,6 +101,7 @@ def run(options: Options) -> int:
         )
     finally:
         stopping.set()
+        transport.close()
         runtime.close()
         gpus.close()
         journal.close()
@@ -119,6 +127,7 @@ def _serve(
     something_runs = threading.Event()
     renewed(session.registered_at, session.timers)
     launches = WorkPool("launch", _LAUNCH_THREADS, failed)
+    fetches = WorkPool("fetch", _FETCH_THREADS, failed)
     ends = WorkPool("end", _END_THREADS, failed)
     cleaning = WorkPool("clean", 1, failed)
     logs = WorkPool("log", _LOG_THREADS, failed)
@@ -130,9 +139,11 @@ def _serve(
         sampler=sampler,
         session=session,
         launches=launches,
+        fetches=fetches,
         ends=ends,
         post=inbox.put,
         wait=stopping.wait,
+        report_soon=something_runs.set,
     )
     loop = Loop(
         client=client,
@@ -164,15 +175,15 @@ def _serve(
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
     stopping.set()
-    for pool in (launches, ends, logs):
+    for pool in (launches, fetches, ends, logs):
         pool.close(_FINISH_S)
     return quit_message.status
 
 
-def _inventory(options: Options, gpus: GpuDriver, runtime: Runtime, state: str) -> Inventory:
+def _inventory(options: Options, gpus: GpuDriver, runtime: Runtime, state: str, transport: Transport) -> Inventory:
     return Inventory(
         hostname=options.hostname or socket.gethostname(),
-        address=options.address or host.address_towards(options.url),
+        address=options.address or transport.local_address(),
         cpus=host.cpus(options.cpus),
         memory_mib=options.memory_mib or host.memory_mib(),
         disk_mib=host.disk_mib(state),

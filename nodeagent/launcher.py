@@ -1,7 +1,8 @@
 """Claims, launches and ends: the slow steps of an allocation, in the threads of a pool.
 
-A launch in order: claim; intent on disk; folder; code; a last look whether a stop came; start. A stop that comes
-before the last look finds the mark set by `abandon`; one that comes after finds the folder to leave its wish in.
+A launch in order: claim; intent on disk; folder; code; what the runtime lacks, such as an image; a last look whether a
+stop came; start. A stop that comes before the last look finds the mark set by `abandon`; one that comes after finds the
+folder to leave its wish in.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from nodeagent.protocol import (
     EndRequest,
     HealthEvent,
     LaunchSpec,
+    ProgressNote,
 )
-from nodeagent.runtime.port import ExitStatus, LaunchError, Runtime
+from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.workpool import WorkPool
@@ -48,9 +50,11 @@ class Launcher:
         sampler: Sampler,
         session: Session,
         launches: WorkPool,
+        fetches: WorkPool,
         ends: WorkPool,
         post: Post,
         wait: Callable[[float], bool],
+        report_soon: Callable[[], None],
     ) -> None:
         self._client = client
         self._journal = journal
@@ -58,9 +62,11 @@ class Launcher:
         self._sampler = sampler
         self._session = session
         self._launches = launches
+        self._fetches = fetches  # apart, so that no start waits for the image of another
         self._ends = ends  # apart, so that no end waits for a launch that is slow
         self._post = post
         self._wait = wait
+        self._report_soon = report_soon
         self._abandoned: Set[int] = set()
 
     def claim(self, allocation_id: int, fence: int) -> None:
@@ -95,7 +101,7 @@ class Launcher:
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
         """Give an allocation that nobody watches an exit status."""
         status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
-        self._ends.submit(lambda: self._settle(allocation_id, status))
+        self._ends.submit(lambda: self._settle(allocation_id, status, Backoff()))
 
     def _claim(self, allocation_id: int, fence: int, backoff: Backoff) -> None:
         if allocation_id in self._abandoned:
@@ -132,14 +138,37 @@ class Launcher:
             folder = self._runtime.prepare(spec)
             if spec.code is not None:
                 self._install_code(spec, spec.code, folder)
-            if spec.allocation_id in self._abandoned:
-                raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
-            self._runtime.launch(spec)
+            if self._runtime.lacks(spec):
+                self._fetches.submit(lambda: self._fetch_and_launch(spec))
+                return
+            self._launch(spec)
         except LaunchError as error:
-            _log.warning("allocation %d: not started: %s", spec.allocation_id, error.detail)
-            self._settle(spec.allocation_id, ExitStatus(error.reason, detail=error.detail, started=False))
-        else:
-            self._post(Launched(spec.allocation_id))
+            self._not_started(spec, error)
+
+    def _fetch_and_launch(self, spec: LaunchSpec) -> None:
+        def tell(text: str) -> None:
+            _log.info("allocation %d: %s", spec.allocation_id, text)
+            self._sampler.note(ProgressNote(spec.allocation_id, spec.fence, text))
+            self._report_soon()
+
+        try:
+            self._runtime.fetch(spec, tell, lambda: spec.allocation_id not in self._abandoned)
+            self._launch(spec)
+        except LaunchError as error:
+            self._not_started(spec, error)
+
+    def _launch(self, spec: LaunchSpec) -> None:
+        if spec.allocation_id in self._abandoned:
+            raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
+        self._runtime.launch(spec)
+        self._post(Launched(spec.allocation_id))
+
+    def _not_started(self, spec: LaunchSpec, error: LaunchError) -> None:
+        _log.warning("allocation %d: not started: %s", spec.allocation_id, error.detail)
+        reason, detail = error.reason, error.detail
+        if spec.allocation_id in self._abandoned:
+            reason, detail = EndReason.NEVER_STARTED, "it was stopped before it started"
+        self._settle(spec.allocation_id, ExitStatus(reason, detail=detail, started=False), Backoff())
 
     def _install_code(self, spec: LaunchSpec, code: CodeRef, folder: str) -> None:
         try:
@@ -148,9 +177,14 @@ class Launcher:
             self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
             raise LaunchError(EndReason.CODE_UNAVAILABLE, str(error)) from error
 
-    def _settle(self, allocation_id: int, fallback: ExitStatus) -> None:
+    def _settle(self, allocation_id: int, fallback: ExitStatus, backoff: Backoff) -> None:
         try:
             status = self._runtime.settle(allocation_id, fallback)
+        except NotYet as error:
+            wait_s = backoff.wait_s()
+            _log.warning("allocation %d: its end is not known, looking in %.1f s: %s", allocation_id, wait_s, error)
+            self._ends.submit(lambda: self._settle(allocation_id, fallback, backoff), wait_s)
+            return
         except OSError as error:
             _log.warning("allocation %d: its exit status cannot be kept: %s", allocation_id, error)
             status = fallback
@@ -159,7 +193,7 @@ class Launcher:
     def _end(
         self, allocation_id: int, request: EndRequest, backoff: Backoff, uuids: Tuple[str, ...], gpu_wait_until: float
     ) -> None:
-        if uuids and self._sampler.busy(uuids):
+        if uuids and self._sampler.busy(allocation_id, uuids):
             if clock.boottime() < gpu_wait_until:
                 again = partial(self._end, allocation_id, request, backoff, uuids, gpu_wait_until)
                 self._ends.submit(again, _GPU_LOOK_EVERY_S)

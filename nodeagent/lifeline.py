@@ -132,17 +132,20 @@ class Exchange:
 
     def sync(self, generation: str, wait_s: float) -> SyncResponse:
         """Tell everything that is seen, and return the answer."""
-        news = self._sampler.take()
+        reports = self._reports()
+        news = self._sampler.take({report.id: report.fence for report in reports})
         request = SyncRequest(
             epoch=self._session.epoch,
             seq=self._session.seq(),
             boot_id=self._session.boot_id,
             generation=generation,
             wait_s=wait_s,
-            allocations=self._reports(),
+            allocations=reports,
             gpus=news.gpus,
             host=news.host,
             health=news.health,
+            notes=news.notes,
+            usage=news.usage,
         )
         try:
             answer = self._client.sync(request)
@@ -153,6 +156,10 @@ class Exchange:
         if answer.log_pause_s > 0:
             self._paused(answer.log_pause_s)
         return answer
+
+    def has_notes(self) -> bool:
+        """Whether something waits to be told that is no report and no reading."""
+        return self._sampler.has_notes()
 
 
 class Polls(Conversation):
@@ -205,6 +212,6 @@ class Reporter(Conversation):
             self._asked.clear()
             self._stopping.wait(DEBOUNCE_S)
         running = frozenset(report.id for report in self._reports() if report.observed is Observed.RUNNING)
-        if (running - self._told) if asked else running:
+        if ((running - self._told) if asked else running) or self._exchange.has_notes():
             self._exchange.sync("", 0.0)
         self._told = running

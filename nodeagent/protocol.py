@@ -20,7 +20,8 @@ What the wire format leaves open is settled here:
 - Signs of life are registrations and beats, nothing else. A job stops itself when the last answered one was sent
   longer ago than the larger of `LaunchSpec.stop_after_s` and the newest `Timers.stop_after_s`; SIGKILL follows after
   its grace.
-- A sync whose `gpus` is empty and whose `host` is null has no new sample. The `desired` of an answer to a report
+- A sync whose `gpus` and `usage` are empty and whose `host` is null has no new sample. Samples carry no time: they are
+  of the moment at which the platform gets them. The `desired` of an answer to a report
   (`wait_s` 0) is not acted upon: the long-poll alone carries it, so that answers cannot overtake each other.
 - A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:
   an intent is on disk before anything starts, so no record means that nothing did.
@@ -66,6 +67,12 @@ PROBLEM_TYPE = "application/problem+json"
 MAX_CHUNK_BYTES = 1 << 20
 """The largest body of one log PATCH; a larger one is answered 413."""
 
+PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
+"""Where two GPUs meet that share no NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,
+over several switches, at one switch or on one board."""
+MAX_NVLINKS = 64
+"""The most NVLinks that a topology may name between two GPUs."""
+
 EXIT_SUPERSEDED = 3
 """Exit status of an agent whose epoch is old: another agent speaks for the node. Its jobs go on."""
 EXIT_UNAUTHORIZED = 4
@@ -106,6 +113,12 @@ class EndReason(str, Enum):
     COMMAND_NOT_FOUND = "command_not_found"
     LAUNCH_FAILED = "launch_failed"
     CODE_UNAVAILABLE = "code_unavailable"
+    IMAGE_NOT_FOUND = "image_not_found"
+    IMAGE_DENIED = "image_denied"
+    IMAGE_UNREACHABLE = "image_unreachable"
+    IMAGE_NO_SPACE = "image_no_space"
+    OUT_OF_MEMORY = "out_of_memory"
+    SPEC_REFUSED = "spec_refused"
     TIME_LIMIT = "time_limit"
     NEVER_STARTED = "never_started"
     AGENT_STOPPED = "agent_stopped"
@@ -141,8 +154,9 @@ class GpuInfo(Message):
 class Inventory(Message):
     """What a node has.
 
-    `topology` is a square matrix in the order of `gpus`: `X` on the diagonal, else the closest link, in the words of
-    `nvidia-smi topo` (`NV4`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`); empty when it is not known.
+    `topology` is a square matrix in the order of `gpus`, whose indexes then count up from 0: `X` on the diagonal, else
+    the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
+    missing when nobody knows.
     """
 
     hostname: str
@@ -213,7 +227,10 @@ class AllocationReport(Message):
 
 @dataclass(frozen=True)
 class GpuSample(Message):
-    """A reading of one GPU; `utilization` is in percent, `processes` a number of processes; null = not readable."""
+    """A reading of one GPU; `utilization` is in percent, `processes` a number of processes; null = not readable.
+
+    `ecc_corrected` and `ecc_uncorrected` count the memory errors since the driver was loaded.
+    """
 
     uuid: str
     utilization: Optional[float] = None
@@ -221,6 +238,10 @@ class GpuSample(Message):
     power_w: Optional[float] = None
     temperature_c: Optional[float] = None
     processes: Optional[int] = None
+    sm_clock_mhz: Optional[int] = None
+    memory_clock_mhz: Optional[int] = None
+    ecc_corrected: Optional[int] = None
+    ecc_uncorrected: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +254,26 @@ class HostSample(Message):
 
 
 @dataclass(frozen=True)
+class UsageSample(Message):
+    """What one allocation uses of its host; `cpu_cores` is 1.0 for one busy core; null = the runtime cannot tell.
+
+    `memory_mib` is what its processes hold of their own; `page_cache_mib` is what the kernel keeps of files for it.
+    Disk rates count what reached a disk, and network rates what passed the allocation's own interfaces.
+    """
+
+    id: int
+    fence: int
+    processes: Optional[int] = None
+    cpu_cores: Optional[float] = None
+    memory_mib: Optional[float] = None
+    page_cache_mib: Optional[float] = None
+    disk_read_bytes_s: Optional[float] = None
+    disk_write_bytes_s: Optional[float] = None
+    net_receive_bytes_s: Optional[float] = None
+    net_transmit_bytes_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class HealthEvent(Message):
     """Something that went wrong with a GPU (or, with `gpu_uuid` null, with the node).
 
@@ -242,6 +283,15 @@ class HealthEvent(Message):
     kind: str
     gpu_uuid: Optional[str] = None
     detail: str = ""
+
+
+@dataclass(frozen=True)
+class ProgressNote(Message):
+    """How far the start of one allocation is, such as the pulling of its image; one sentence, for people."""
+
+    id: int
+    fence: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -261,6 +311,8 @@ class SyncRequest(Message):
     gpus: Tuple[GpuSample, ...] = ()
     host: Optional[HostSample] = None
     health: Tuple[HealthEvent, ...] = ()
+    notes: Tuple[ProgressNote, ...] = ()
+    usage: Tuple[UsageSample, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -316,6 +368,7 @@ class LaunchSpec(Message):
 
     `command` runs under `/bin/bash -c` (or `/bin/sh -c`). `workdir` is a logical path: the process runtime maps it to
     a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = the agent's own or its `--job-user`.
+    `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
     """
 
     allocation_id: int
@@ -340,6 +393,9 @@ class LaunchSpec(Message):
     on_disconnect: OnDisconnect = OnDisconnect.STOP
     code: Optional[CodeRef] = None
     log_cap_bytes: int = 1 << 30
+    image: str = ""
+    shm_mib: int = 0
+    nodes: int = 1
 
 
 @dataclass(frozen=True)
@@ -383,6 +439,17 @@ class Problem(Message):
     title: str = ""
     detail: str = ""
     status: int = 0
+
+
+def nvlinks(word: str) -> int:
+    """How many NVLinks a word of a topology names: none for a level of PCIe. `ProtocolError` for any other word."""
+    count = word[2:]
+    if word.startswith("NV") and _is_digits(count) and count[0] != "0" and int(count) <= MAX_NVLINKS:
+        return int(count)
+    if word not in PCIE_LEVELS:
+        words = ", ".join(PCIE_LEVELS)
+        raise ProtocolError("", "expected NV1 to NV{} or one of {}, got {!r:.40}".format(MAX_NVLINKS, words, word))
+    return 0
 
 
 def claim_path(allocation_id: int) -> str:

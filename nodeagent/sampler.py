@@ -1,4 +1,4 @@
-"""Readings of GPUs and host for the platform, taken no more often than they are of use."""
+"""Readings of GPUs, jobs and host for the platform, taken no more often than they are of use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.host import HostMeter
-from nodeagent.protocol import GpuSample, HealthEvent, HostSample
+from nodeagent.protocol import GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
 from nodeagent.runtime.port import Runtime, Usage
 
 SAMPLE_EVERY_S = 5.0
@@ -22,6 +22,17 @@ class News:
     gpus: Tuple[GpuSample, ...] = ()
     host: Optional[HostSample] = None
     health: Tuple[HealthEvent, ...] = ()
+    notes: Tuple[ProgressNote, ...] = ()
+    usage: Tuple[UsageSample, ...] = ()
+
+
+# What a runtime counts up, by the name of the rate that is told of it.
+_RATES = {
+    "disk_read_bytes_s": "disk_read_bytes",
+    "disk_write_bytes_s": "disk_write_bytes",
+    "net_receive_bytes_s": "net_receive_bytes",
+    "net_transmit_bytes_s": "net_transmit_bytes",
+}
 
 
 class Sampler:
@@ -34,7 +45,9 @@ class Sampler:
         self._mutex = threading.Lock()
         self._due_at = 0.0
         self._unsaid: List[HealthEvent] = []
+        self._notes: List[ProgressNote] = []
         self._gpus_of: Dict[int, Tuple[str, ...]] = {}
+        self._before: Dict[int, Tuple[float, Usage]] = {}
 
     def assign(self, allocation_id: int, uuids: Tuple[str, ...]) -> None:
         """An allocation uses these GPUs from now on; none = no longer."""
@@ -44,41 +57,94 @@ class Sampler:
             else:
                 self._gpus_of.pop(allocation_id, None)
 
-    def take(self) -> News:
-        """Readings if they are due, and health events that were not told yet."""
+    def take(self, fences: Mapping[int, int]) -> News:
+        """Readings if they are due, and health events that were not told yet.
+
+        `fences` are those of the allocations that the platform is told of; of others it wants no readings.
+        """
         with self._mutex:
             now = time.monotonic()
+            notes, self._notes = tuple(self._notes), []
             if now < self._due_at:
                 health, self._unsaid = tuple(self._unsaid), []
-                return News(health=health)
+                return News(health=health, notes=notes)
             self._due_at = now + SAMPLE_EVERY_S
-            samples = self._gpus.samples(self._usage_by_gpu())
+            usage = self._runtime.usage() if self._gpus_of or fences else {}
+            samples = self._gpus.samples(self._usage_by_gpu(usage))
             health, self._unsaid = (*self._unsaid, *self._gpus.health()), []
-            return News(samples, self._meter.sample(), health)
+            return News(samples, self._meter.sample(), health, notes, self._usage_samples(usage, fences, now))
 
     def give_back(self, news: News) -> None:
-        """These health events did not reach the platform."""
+        """These health events and notes did not reach the platform."""
         with self._mutex:
             self._unsaid = [*news.health, *self._unsaid]
+            self._notes = [*news.notes, *self._notes]
 
     def report(self, event: HealthEvent) -> None:
         """Tell the platform with the next sync."""
         with self._mutex:
             self._unsaid.append(event)
 
-    def busy(self, uuids: Sequence[str]) -> bool:
-        """Whether any process still holds one of these GPUs."""
+    def note(self, note: ProgressNote) -> None:
+        """Tell the platform with the next sync how far a start is."""
         with self._mutex:
-            return self._gpus.busy(uuids)
+            self._notes.append(note)
 
-    def _usage_by_gpu(self) -> Mapping[str, Usage]:
-        """What jobs use, in equal shares for the GPUs of each."""
-        if not self._gpus_of:
-            return {}
+    def has_notes(self) -> bool:
+        """Whether a note waits to be told."""
+        with self._mutex:
+            return bool(self._notes)
+
+    def busy(self, allocation_id: int, uuids: Sequence[str]) -> bool:
+        """Whether any process still holds one of these GPUs of an allocation.
+
+        Those that it shares are left out: nobody can tell whose processes are on them.
+        """
+        with self._mutex:
+            others = {uuid for other, theirs in self._gpus_of.items() if other != allocation_id for uuid in theirs}
+            alone = [uuid for uuid in uuids if uuid not in others]
+            return bool(alone) and self._gpus.busy(alone)
+
+    def _usage_samples(
+        self, usage_of: Mapping[int, Usage], fences: Mapping[int, int], now: float
+    ) -> Tuple[UsageSample, ...]:
+        """What each job uses. A rate is that since the last reading, and unknown at the first."""
+        before, self._before = self._before, {key: (now, usage) for key, usage in usage_of.items()}
+        return tuple(
+            UsageSample(
+                id=allocation_id,
+                fence=fences[allocation_id],
+                processes=usage.processes,
+                # Processor time is that since the last reading too.
+                cpu_cores=round(usage.cpu_fraction, 3) if allocation_id in before else None,
+                memory_mib=float(usage.rss_mib),
+                page_cache_mib=usage.page_cache_mib,
+                **_rates(usage, now, *before.get(allocation_id, (now, usage))),
+            )
+            for allocation_id, usage in sorted(usage_of.items())
+            if allocation_id in fences
+        )
+
+    def _usage_by_gpu(self, usage_of: Mapping[int, Usage]) -> Mapping[str, Usage]:
+        """What jobs use, in equal shares for the GPUs of each; those who share a GPU together."""
         found: Dict[str, Usage] = {}
-        for allocation_id, usage in self._runtime.usage().items():
+        for allocation_id, usage in usage_of.items():
             uuids = self._gpus_of.get(allocation_id, ())
             for uuid in uuids:
-                share = usage.cpu_fraction / len(uuids)
-                found[uuid] = Usage(usage.processes, share, usage.rss_mib // len(uuids))
+                there = found.get(uuid, Usage())
+                found[uuid] = Usage(
+                    there.processes + usage.processes,
+                    there.cpu_fraction + usage.cpu_fraction / len(uuids),
+                    there.rss_mib + usage.rss_mib // len(uuids),
+                )
         return found
+
+
+def _rates(usage: Usage, now: float, since: float, before: Usage) -> Dict[str, Optional[float]]:
+    """Bytes a second since the reading before. A count falls when a process ends whose count nobody took over."""
+    rates: Dict[str, Optional[float]] = {}
+    for rate, count in _RATES.items():
+        have, had = getattr(usage, count), getattr(before, count)
+        known = have is not None and had is not None and now > since
+        rates[rate] = round(max(0, have - had) / (now - since), 1) if known else None
+    return rates

@@ -51,7 +51,7 @@ def register(
     stopping: threading.Event,
 ) -> Optional[Session]:
     """Register until the platform answers; None when the agent was asked to end meanwhile."""
-    if not (identity.enrolled or join_token):
+    if not (identity.enrolled or join_token or client.vouched_for):
         raise Rejected(protocol.EXIT_UNAUTHORIZED, "a join token is needed for the first registration of this node")
     client.secret = identity.credential if identity.enrolled else join_token
     boot_id = clock.boot_id()

@@ -1,8 +1,10 @@
 """Declared GPUs without hardware: the inventory is made up, the readings follow what really runs on them.
 
-A GPU's utilisation is its share of the processor time of its job, its memory the job's, its power and temperature
-follow the utilisation. Faults are injected from outside by appending JSON lines such as
-`{"gpu": 0, "kind": "xid", "detail": "Xid 79"}` to the fault file; after `gpu_lost` a GPU gives no readings any more.
+A GPU's utilisation is its share of the processor time of its job, its memory the job's; its power, its temperature and
+its clock follow the utilisation. Faults are injected from outside by appending JSON lines such as
+`{"gpu": 0, "kind": "xid", "detail": "Xid 79"}` to the fault file. After `gpu_lost` a GPU gives no readings any more,
+after `throttle` its clock is half of what it would be, and each `ecc` counts one error that was not corrected. Errors
+that were corrected are counted without an event: `{"gpu": 0, "kind": "ecc_corrected", "count": 12}`.
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
+from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
-_LINK_GROUP = 4
 _CONTEXT_MIB = 400
 _IDLE_TEMPERATURE_C, _TEMPERATURE_RANGE_C = 30.0, 45.0
+_IDLE_CLOCK_MHZ = 210
 
 
 @dataclass(frozen=True)
@@ -27,21 +31,23 @@ class _Model:
     memory_mib: int
     idle_w: float
     full_w: float
+    sm_clock_mhz: int
+    memory_clock_mhz: int
 
 
-_DEFAULT_MODEL = _Model(16384, 25.0, 250.0)
+_DEFAULT_MODEL = _Model(16384, 25.0, 250.0, 1500, 5000)
 _MODELS = {
-    "A100": _Model(81920, 55.0, 400.0),
-    "B200": _Model(183359, 140.0, 1000.0),
-    "H100": _Model(81559, 70.0, 700.0),
-    "H200": _Model(143771, 75.0, 700.0),
-    "K80": _Model(11441, 26.0, 150.0),
-    "L4": _Model(23034, 16.0, 72.0),
-    "L40S": _Model(46068, 35.0, 350.0),
-    "P100": _Model(16384, 30.0, 250.0),
-    "RTX4090": _Model(24564, 20.0, 450.0),
-    "T4": _Model(15360, 10.0, 70.0),
-    "V100": _Model(32768, 40.0, 300.0),
+    "A100": _Model(81920, 55.0, 400.0, 1410, 1593),
+    "B200": _Model(183359, 140.0, 1000.0, 1965, 3996),
+    "H100": _Model(81559, 70.0, 700.0, 1980, 2619),
+    "H200": _Model(143771, 75.0, 700.0, 1980, 3201),
+    "K80": _Model(11441, 26.0, 150.0, 875, 2505),
+    "L4": _Model(23034, 16.0, 72.0, 2040, 6251),
+    "L40S": _Model(46068, 35.0, 350.0, 2520, 9001),
+    "P100": _Model(16384, 30.0, 250.0, 1328, 715),
+    "RTX4090": _Model(24564, 20.0, 450.0, 2520, 10501),
+    "T4": _Model(15360, 10.0, 70.0, 1590, 5001),
+    "V100": _Model(32768, 40.0, 300.0, 1530, 877),
 }
 
 
@@ -50,7 +56,9 @@ class EmulatedGpus:
 
     name = "emulated"
 
-    def __init__(self, models: Sequence[str], identity: str, fault_path: str = "") -> None:
+    def __init__(
+        self, models: Sequence[str], identity: str, fault_path: str = "", layout: str = DEFAULT_LAYOUT
+    ) -> None:
         self._gpus = tuple(
             GpuInfo(
                 index=index,
@@ -58,13 +66,16 @@ class EmulatedGpus:
                 model=model,
                 memory_mib=_MODELS.get(model, _DEFAULT_MODEL).memory_mib,
                 pci_bus_id="00000000:{:02X}:00.0".format(index + 1),
-                numa_node=index // _LINK_GROUP,
+                numa_node=index // PER_SOCKET,
             )
             for index, model in enumerate(models)
         )
+        self._topology = matrix(layout, models)
         self._fault_path = fault_path
         self._faults_read = 0
         self._lost: Set[str] = set()
+        self._throttled: Set[str] = set()
+        self._errors: Counter[Tuple[str, str]] = Counter()
         self._unsaid: List[HealthEvent] = []
 
     def inventory(self) -> Tuple[GpuInfo, ...]:
@@ -72,8 +83,8 @@ class EmulatedGpus:
         return self._gpus
 
     def topology(self) -> Tuple[Tuple[str, ...], ...]:
-        """Groups of four of one model are linked by NVLink; all else goes through the system."""
-        return tuple(tuple(_link(one, other) for other in self._gpus) for one in self._gpus)
+        """What was declared: the layout's links, or the file's."""
+        return self._topology
 
     def driver_version(self) -> str:
         """A version that says what it is."""
@@ -103,6 +114,7 @@ class EmulatedGpus:
         model = _MODELS.get(gpu.model, _DEFAULT_MODEL)
         share = min(1.0, usage.cpu_fraction)
         used_mib = _CONTEXT_MIB + usage.rss_mib if usage.processes else 0
+        clock_mhz = model.sm_clock_mhz if usage.processes else _IDLE_CLOCK_MHZ
         return GpuSample(
             uuid=gpu.uuid,
             utilization=round(100.0 * share, 1),
@@ -110,6 +122,10 @@ class EmulatedGpus:
             power_w=round(model.idle_w + share * (model.full_w - model.idle_w), 1),
             temperature_c=round(_IDLE_TEMPERATURE_C + share * _TEMPERATURE_RANGE_C, 1),
             processes=usage.processes,
+            sm_clock_mhz=clock_mhz // 2 if gpu.uuid in self._throttled else clock_mhz,
+            memory_clock_mhz=model.memory_clock_mhz,
+            ecc_corrected=self._errors[gpu.uuid, "ecc_corrected"],
+            ecc_uncorrected=self._errors[gpu.uuid, "ecc"],
         )
 
     def _read_faults(self) -> None:
@@ -122,10 +138,18 @@ class EmulatedGpus:
         self._faults_read += len(complete)
         for line in complete.splitlines():
             fault: Dict[str, Any] = json.loads(line)
-            uuid = self._gpus[fault["gpu"]].uuid
-            if fault["kind"] == "gpu_lost":
-                self._lost.add(uuid)
-            self._unsaid.append(HealthEvent(fault["kind"], uuid, fault.get("detail", "")))
+            self._suffer(fault["kind"], self._gpus[fault["gpu"]].uuid, fault)
+
+    def _suffer(self, kind: str, uuid: str, fault: Dict[str, Any]) -> None:
+        """What a fault does to the readings, and the event that tells of it."""
+        self._errors[uuid, kind] += fault.get("count", 1)
+        if kind == "ecc_corrected":
+            return
+        if kind == "gpu_lost":
+            self._lost.add(uuid)
+        if kind == "throttle":
+            self._throttled.add(uuid)
+        self._unsaid.append(HealthEvent(kind, uuid, fault.get("detail", "")))
 
 
 def parse_models(text: str) -> Tuple[str, ...]:
@@ -142,10 +166,3 @@ def parse_models(text: str) -> Tuple[str, ...]:
 def _uuid(identity: str, index: int) -> str:
     digest = hashlib.sha256("{}/{}".format(identity, index).encode()).hexdigest()
     return "GPU-emu-{}-{}".format(digest[:8], digest[8:16])
-
-
-def _link(one: GpuInfo, other: GpuInfo) -> str:
-    if one.index == other.index:
-        return "X"
-    same_group = one.index // _LINK_GROUP == other.index // _LINK_GROUP
-    return "NV4" if same_group and one.model == other.model else "SYS"

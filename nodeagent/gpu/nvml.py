@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from nodeagent.gpu.port import GpuUnavailable
@@ -19,6 +20,14 @@ except ImportError:
 _log = logging.getLogger("nodeagent.nvml")
 
 _MAX_EVENTS = 64
+
+
+@dataclass(frozen=True)
+class _NvLinks:
+    """The active NVLinks of one GPU: the bus ids of the GPUs at their far ends, and how many end at a switch."""
+
+    peers: Tuple[str, ...]
+    to_switches: int
 
 
 class NvmlGpus:
@@ -45,16 +54,13 @@ class NvmlGpus:
         return self._gpus
 
     def topology(self) -> Tuple[Tuple[str, ...], ...]:
-        """NVLink where two GPUs share one, else the closest common part of the PCIe tree."""
-        links = [_nvlink_peers(handle) for handle in self._handles]
-        rows = []
-        for one in range(len(self._handles)):
-            row = []
-            for other in range(len(self._handles)):
-                shared = links[one].count(self._gpus[other].pci_bus_id)
-                row.append("X" if one == other else "NV{}".format(shared) if shared else self._pcie(one, other))
-            rows.append(tuple(row))
-        return tuple(rows)
+        """NVLink where two GPUs share one or meet at NVSwitches, else the closest common part of the PCIe tree."""
+        size = range(len(self._handles))
+        links = [_nvlinks(handle) for handle in self._handles]
+        upper = {(one, other): self._closest(links, one, other) for one in size for other in size if one < other}
+        return tuple(
+            tuple("X" if one == other else upper[min(one, other), max(one, other)] for other in size) for one in size
+        )
 
     def driver_version(self) -> str:
         """The NVIDIA driver's version."""
@@ -74,6 +80,7 @@ class NvmlGpus:
             power_mw = _try(pynvml.nvmlDeviceGetPowerUsage, handle)
             temperature_c = _try(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
             processes = _try(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+            ecc = [_try(pynvml.nvmlDeviceGetTotalEccErrors, handle, kind, pynvml.NVML_VOLATILE_ECC) for kind in _ecc()]
             found.append(
                 GpuSample(
                     uuid=gpu.uuid,
@@ -82,6 +89,10 @@ class NvmlGpus:
                     power_w=None if power_mw is None else power_mw / 1000.0,
                     temperature_c=None if temperature_c is None else float(temperature_c),
                     processes=None if processes is None else len(processes),
+                    sm_clock_mhz=_try(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+                    memory_clock_mhz=_try(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
+                    ecc_corrected=ecc[0],
+                    ecc_uncorrected=ecc[1],
                 )
             )
         return tuple(found)
@@ -110,6 +121,20 @@ class NvmlGpus:
         if self._events is not None:
             pynvml.nvmlEventSetFree(self._events)
         pynvml.nvmlShutdown()
+
+    def _closest(self, links: Sequence[_NvLinks], one: int, other: int) -> str:
+        """The closest link of two GPUs. Of a link that only one end sees as active, nothing is made."""
+        buses = [_bus(gpu.pci_bus_id) for gpu in self._gpus]
+        shared = min(links[one].peers.count(buses[other]), links[other].peers.count(buses[one]))
+        if not shared and self._meet_at_switches(one, other):
+            shared = min(links[one].to_switches, links[other].to_switches)
+        return "NV{}".format(shared) if shared else self._pcie(one, other)
+
+    def _meet_at_switches(self, one: int, other: int) -> bool:
+        """Whether the driver lets the two talk over NVLink: an NVSwitch may keep apart what hangs on it."""
+        handles = self._handles[one], self._handles[other]
+        status = _try(pynvml.nvmlDeviceGetP2PStatus, *handles, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+        return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
     def _pcie(self, one: int, other: int) -> str:
         level = _try(pynvml.nvmlDeviceGetTopologyCommonAncestor, self._handles[one], self._handles[other])
@@ -171,7 +196,7 @@ def _model(name: str) -> str:
 
 def _numa_node(bus: str) -> Optional[int]:
     """The NUMA node in sysfs, where the PCI domain has four digits and not NVML's eight."""
-    path = "/sys/bus/pci/devices/{}/numa_node".format(bus.lower()[-12:])
+    path = "/sys/bus/pci/devices/{}/numa_node".format(_bus(bus))
     if not os.path.exists(path):
         return None
     with open(path, encoding="ascii") as file:
@@ -179,14 +204,29 @@ def _numa_node(bus: str) -> Optional[int]:
     return node if node >= 0 else None
 
 
-def _nvlink_peers(handle: Any) -> List[str]:
-    """The bus ids at the other ends of the active NVLinks, once for each link."""
-    peers = []
+def _nvlinks(handle: Any) -> _NvLinks:
+    """Where the active NVLinks of a GPU go. The far end of a link to an NVSwitch is the switch, and no GPU."""
+    peers, to_switches = [], 0
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if _try(pynvml.nvmlDeviceGetNvLinkState, handle, link):
-            peer = _try(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-            peers.append("" if peer is None else _text(peer.busId))
-    return peers
+        if not _try(pynvml.nvmlDeviceGetNvLinkState, handle, link):
+            continue
+        if _try(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            to_switches += 1
+            continue
+        peer = _try(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+        if peer is not None:
+            peers.append(_bus(_text(peer.busId)))
+    return _NvLinks(tuple(peers), to_switches)
+
+
+def _ecc() -> Tuple[int, int]:
+    """The kinds of memory errors: those that were corrected and those that were not."""
+    return pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+
+
+def _bus(bus: str) -> str:
+    """A bus id such that equal ones are equal: drivers differ in the case and in the digits of the domain."""
+    return bus.lower()[-12:]
 
 
 def _try(read: Callable[..., Any], *arguments: Any) -> Any:

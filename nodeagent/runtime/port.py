@@ -18,6 +18,14 @@ class LaunchError(Exception):
         super().__init__(detail)
 
 
+class RuntimeUnavailable(Exception):
+    """The runtime cannot be used on this machine, or with this state folder; the message says why."""
+
+
+class NotYet(Exception):
+    """Nothing can be said of an allocation for now, such as while its engine is down; ask again."""
+
+
 class Phase(Enum):
     """What is there of an allocation."""
 
@@ -54,11 +62,19 @@ class Observation:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of one allocation use; `cpu_fraction` is 1.0 for one busy core."""
+    """What the processes of one allocation use; `cpu_fraction` is 1.0 for one busy core.
+
+    Bytes count up from the start, as far as this can be told: None where it cannot.
+    """
 
     processes: int = 0
     cpu_fraction: float = 0.0
     rss_mib: int = 0
+    page_cache_mib: Optional[float] = None
+    disk_read_bytes: Optional[int] = None
+    disk_write_bytes: Optional[int] = None
+    net_receive_bytes: Optional[int] = None
+    net_transmit_bytes: Optional[int] = None
 
 
 class EventKind(str, Enum):
@@ -97,7 +113,16 @@ class Runtime(Protocol):
         """What the node must tell of this runtime, such as `isolation: advisory`."""
 
     def prepare(self, spec: LaunchSpec) -> str:
-        """Make room for an allocation and return the folder into which its code is unpacked."""
+        """Make room for an allocation and return the folder into which its code is unpacked.
+
+        `LaunchError` where the spec asks for what this runtime cannot do; its detail begins with the field's name.
+        """
+
+    def lacks(self, spec: LaunchSpec) -> bool:
+        """Whether something must be fetched before the launch, which may take long."""
+
+    def fetch(self, spec: LaunchSpec, tell: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+        """Fetch it, telling how far it is, for as long as it is `wanted`; `LaunchError` if it cannot be had."""
 
     def launch(self, spec: LaunchSpec) -> None:
         """Start a prepared allocation, or raise `LaunchError`."""
@@ -121,7 +146,10 @@ class Runtime(Protocol):
         """Set what is left of the time limit."""
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """Make an allocation that nobody watches EXITED: kill what is left of it and keep `fallback` as its status."""
+        """Make an allocation that nobody watches EXITED: kill what is left of it and keep `fallback` as its status.
+
+        `NotYet` where it cannot be known what is left.
+        """
 
     def usage(self) -> Mapping[int, Usage]:
         """What each live allocation uses."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import queue
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from nodeagent.protocol import LaunchSpec
+from nodeagent.runtime.container.plan import Options
+from nodeagent.runtime.container.runtime import ContainerRuntime
+from nodeagent.runtime.docker import runtime as docker_runtime
+from nodeagent.runtime.docker.runtime import DockerRuntime
+from nodeagent.runtime.podman import runtime as podman_runtime
+from nodeagent.runtime.podman.runtime import PodmanRuntime
 from nodeagent.runtime.port import EventKind, ExitStatus, Runtime
+from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
+from nodeagent.runtime.shim.forker import Forker
+from tests import engines
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.waiting import eventually
 
@@ -82,14 +93,30 @@ def agent(platform: FakePlatform, tmp_path: Path) -> Iterator[AgentProcess]:
     if made.process is not None and made.process.poll() is None:
         made.kill()
     runtime = ProcessRuntime(str(made.state), lambda _id, _kind: None)
-    _stop_everything(runtime)
+    stop_everything(runtime)
+
+
+class KeptForker(Forker):
+    """A zygote that outlives the runtime that it was made for: to start one for each test takes a second."""
+
+    def close(self) -> None:
+        """The session ends it."""
+
+    def end(self) -> None:
+        super().close()
+
+
+Listener = Callable[[int, EventKind], None]
 
 
 class RuntimeUnderTest:
     """A runtime with what tests ask of it again and again."""
 
-    def __init__(self, make: Callable[[Callable[[int, EventKind], None]], Runtime]) -> None:
+    def __init__(self, make: Callable[[Listener], Runtime], state: Path, image: str, name: str) -> None:
+        self.name = name
         self._make = make
+        self.state = state
+        self.image = image
         self.events: queue.SimpleQueue[tuple[int, EventKind]] = queue.SimpleQueue()
         self.runtime = make(self._heard)
         self._next_id = 0
@@ -114,16 +141,40 @@ class RuntimeUnderTest:
             "owner": "alice",
             "grace_s": 2.0,
             "command": command,
+            "image": self.image,
         }
         return LaunchSpec(**{**values, **fields})  # type: ignore[arg-type]
 
-    def start(self, command: str, **fields: object) -> int:
+    def start(self, command: str, files: Mapping[str, bytes] | None = None, **fields: object) -> int:
+        """Start a command with these files in its working folder."""
         spec = self.spec(command, **fields)
-        self.runtime.prepare(spec)
+        folder = Path(self.runtime.prepare(spec))
+        for name, content in (files or {}).items():
+            (folder / name).write_bytes(content)
         self.runtime.launch(spec)
         return spec.allocation_id
 
-    def exit(self, allocation_id: int, within_s: float = 10.0) -> ExitStatus:
+    @property
+    def in_containers(self) -> bool:
+        return bool(self.image)
+
+    @property
+    def starts_within_s(self) -> float:
+        """How long it takes at most until a command runs, on a machine with other things to do."""
+        return 2.0 if self.in_containers else 0.5
+
+    def work(self, allocation_id: int) -> str:
+        """The working folder as the job sees it."""
+        return "/workspace" if self.in_containers else str(self.folder(allocation_id) / "work")
+
+    def shim(self, allocation_id: int) -> int:
+        """The process number of the allocation's shim."""
+        return int(json.loads((self.folder(allocation_id) / "shim.json").read_text())["identity"][0])
+
+    def folder(self, allocation_id: int) -> Path:
+        return self.state / "allocations" / str(allocation_id)
+
+    def exit(self, allocation_id: int, within_s: float = 20.0) -> ExitStatus:
         """The exit status, once there is one."""
         return eventually(lambda: self.runtime.observe(allocation_id).exit, "an exit", within_s)
 
@@ -148,16 +199,84 @@ class RuntimeUnderTest:
         return eventually(lambda: text in self.output(allocation_id) and self.output(allocation_id), repr(text))
 
 
-@pytest.fixture(params=["process"])
-def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RuntimeUnderTest]:
+@pytest.fixture(scope="session")
+def forkers() -> Iterator[Callable[[str], KeptForker]]:
+    """One zygote of each kind for the session."""
+    kept: dict[str, KeptForker] = {}
+
+    def forker(jobs: str) -> KeptForker:
+        return kept.setdefault(jobs, KeptForker(jobs, docker_runtime.package_paths()))
+
+    yield forker
+    for one in kept.values():
+        one.end()
+
+
+@pytest.fixture(params=["process", "docker", "podman"])
+def under_test(
+    request: pytest.FixtureRequest, tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> Iterator[RuntimeUnderTest]:
     """A runtime of each kind."""
-    state = str(tmp_path / "state")
-    made = RuntimeUnderTest(lambda heard: ProcessRuntime(state, heard, spool_bytes=1 << 20))
+    made = runtime_under_test(str(request.param), tmp_path / "state", forkers)
     yield made
-    _stop_everything(made.runtime)
+    stop_everything(made.runtime)
+    assert _containers_of(made.runtime) == ()
 
 
-def _stop_everything(runtime: Runtime) -> None:
+def runtime_under_test(
+    kind: str, state: Path, forkers: Callable[[str], KeptForker], options: Options | None = None
+) -> RuntimeUnderTest:
+    """A runtime of one kind; the test is skipped where there is no engine for it."""
+    agent = f"t{os.getpid()}n{next(_NUMBERS)}"
+    # The tests' dockerd has no bridge, and loopback is all that a test may use anyway.
+    options = options or Options(network="none", gang_network="none")
+    spool_bytes = 1 << 20
+    if kind == "docker":
+        socket, forker = engines.docker_socket(), forkers(docker_runtime.JOBS)
+
+        def make(heard: Listener) -> Runtime:
+            return DockerRuntime(
+                str(state),
+                heard,
+                agent=agent,
+                options=options,
+                socket=socket,
+                emulated_gpus=True,
+                spool_bytes=spool_bytes,
+                forker=forker,
+            )
+    elif kind == "podman":
+        environment, forker = engines.podman_environment(), forkers(podman_runtime.JOBS)
+
+        def make(heard: Listener) -> Runtime:
+            return PodmanRuntime(
+                str(state),
+                heard,
+                agent=agent,
+                options=options,
+                environment=environment,
+                emulated_gpus=True,
+                spool_bytes=spool_bytes,
+                forker=forker,
+            )
+    else:
+        forker = forkers(process_runtime.JOBS)
+
+        def make(heard: Listener) -> Runtime:
+            return ProcessRuntime(str(state), heard, spool_bytes=spool_bytes, forker=forker)
+
+    return RuntimeUnderTest(make, state, "" if kind == "process" else engines.IMAGE, agent)
+
+
+_NUMBERS = itertools.count()
+
+
+def _containers_of(runtime: Runtime) -> tuple[str, ...]:
+    """What the engine still has of this runtime's jobs."""
+    return runtime.containers() if isinstance(runtime, ContainerRuntime) else ()
+
+
+def stop_everything(runtime: Runtime) -> None:
     for allocation_id in runtime.allocations():
         runtime.adopt(allocation_id)
         runtime.stop(allocation_id, "KILL", 0.0)

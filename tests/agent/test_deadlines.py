@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.runtime.process.deadlines import Cause, Deadlines, Due
+from nodeagent.runtime.shim.deadlines import Cause, Deadlines, Due
 
 TERM, KILL = Due("TERM"), Due("KILL", kill=True)
 

@@ -54,6 +54,10 @@ def test_every_gpu_gives_a_reading_within_its_bounds(driver: GpuDriver) -> None:
         assert sample.utilization is None or 0 <= sample.utilization <= 100
         assert sample.memory_used_mib is not None
         assert 0 <= sample.memory_used_mib <= gpus[sample.uuid].memory_mib
+        for clock_mhz in (sample.sm_clock_mhz, sample.memory_clock_mhz):
+            assert clock_mhz is None or 0 < clock_mhz < 20_000
+        for errors in (sample.ecc_corrected, sample.ecc_uncorrected):
+            assert errors is None or errors >= 0
 
 
 def test_a_quiet_driver_has_no_health_events_and_a_version(driver: GpuDriver) -> None:
@@ -74,6 +78,7 @@ def test_emulated_readings_follow_what_runs() -> None:
     assert busy.power_w is not None
     assert idle.power_w is not None
     assert busy.power_w > idle.power_w
+    assert (busy.sm_clock_mhz, idle.sm_clock_mhz, busy.memory_clock_mhz) == (1410, 210, 1593)
 
 
 def test_emulated_uuids_follow_from_the_identity() -> None:
@@ -96,6 +101,20 @@ def test_injected_faults_are_told_once_and_a_lost_gpu_is_silent(tmp_path: Path) 
     assert len(driver.samples({})) == 1
     assert [event.kind for event in driver.health()] == ["gpu_lost"]
     assert driver.health() == ()
+
+
+def test_injected_errors_are_counted_and_throttling_halves_the_clock(tmp_path: Path) -> None:
+    faults = tmp_path / "faults"
+    driver = EmulatedGpus(parse_models("A100:2"), "here", str(faults))
+    first, second = (gpu.uuid for gpu in driver.inventory())
+    faults.write_text(
+        '{"gpu": 0, "kind": "ecc"}\n{"gpu": 0, "kind": "ecc_corrected", "count": 12}\n'
+        '{"gpu": 0, "kind": "throttle"}\n{"gpu": 0, "kind": "ecc"}\n'
+    )
+    hurt, sound = driver.samples({first: Usage(processes=1), second: Usage(processes=1)})
+    assert (hurt.ecc_uncorrected, hurt.ecc_corrected, hurt.sm_clock_mhz) == (2, 12, 705)
+    assert (sound.ecc_uncorrected, sound.ecc_corrected, sound.sm_clock_mhz) == (0, 0, 1410)
+    assert [event.kind for event in driver.health()] == ["ecc", "throttle", "ecc"]
 
 
 @pytest.mark.parametrize(

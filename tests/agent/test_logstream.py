@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from nodeagent.client import Client
 from nodeagent.logstream import BACKLOG_CHUNK_BYTES, PACE_BYTES_PER_S, LogStream
-from nodeagent.runtime.process.spool import SpoolReader, SpoolWriter
+from nodeagent.runtime.shim.spool import SpoolReader, SpoolWriter
+from nodeagent.transport import Dialled
 from tests.agent.fake_platform import Allocation, FakePlatform
 
 LINE = b"a line of text with its number %06d\n"
@@ -29,7 +30,7 @@ class Log:
         self.number = platform.place("never run")
         self.allocation: Allocation = platform.allocations[self.number]
         platform.credential = "secret"
-        self.client = Client(platform.url, "secret")
+        self.client = Client(Dialled(platform.url), "secret")
         self.holes: list[tuple[int, int]] = []
         self.stream = self.new_stream(resumed=False)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.runtime.process import spool
-from nodeagent.runtime.process.spool import SpoolReader, SpoolWriter
+from nodeagent.runtime.shim import spool
+from nodeagent.runtime.shim.spool import SpoolReader, SpoolWriter
 
 CAP = 800
 

@@ -17,12 +17,16 @@ from nodeagent import protocol
 from nodeagent.protocol import Message
 
 FOLDER = Path(__file__).parent / "messages"
+OLDER = Path(__file__).parent / "older"
 MESSAGES: dict[str, type[Message]] = {
     name: item
     for name, item in sorted(vars(protocol).items())
     if isinstance(item, type) and issubclass(item, Message) and dataclasses.is_dataclass(item)
 }
-PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSample", "HealthEvent", "HostSample"}
+PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSample", "HealthEvent", "HostSample"} | {
+    "ProgressNote",
+    "UsageSample",
+}
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
 
 
@@ -50,6 +54,30 @@ def test_a_file_shows_every_field_with_something_in_it(name: str) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_message_of_a_newer_version_is_read(name: str) -> None:
     assert MESSAGES[name].from_dict({**pinned(name), "new_field": [1]}).to_dict() == pinned(name)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in OLDER.glob("*.json")))
+def test_a_message_of_an_older_neighbour_is_read_and_what_is_new_has_its_default(name: str) -> None:
+    content = json.loads((OLDER / f"{name}.json").read_text())
+    read = MESSAGES[name].from_dict(content).to_dict()
+    assert _common(read, content) == content
+    assert read != content
+
+
+def test_what_an_agent_of_before_measured_is_taken_over() -> None:
+    older = protocol.SyncRequest.from_dict(json.loads((OLDER / "SyncRequest.json").read_text()))
+    assert older.usage == ()
+    assert (older.gpus[0].power_w, older.gpus[0].sm_clock_mhz, older.gpus[0].ecc_corrected) == (310.2, None, None)
+
+
+def _common(read: Any, content: Any) -> Any:
+    """What was read without the keys that `content` does not have."""
+    if isinstance(content, dict):
+        return {key: _common(read[key], value) for key, value in content.items()}
+    if isinstance(content, list):
+        assert len(read) == len(content)
+        return [_common(*pair) for pair in zip(read, content, strict=True)]
+    return read
 
 
 def test_the_version_and_the_routes_are_pinned() -> None:

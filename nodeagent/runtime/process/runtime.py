@@ -1,73 +1,42 @@
-"""The agent's side of the process runtime: folders, requests to the zygote, and looks at what the shims left."""
+"""The runtime that needs no container engine: jobs are processes of this machine."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
-import json
-import logging
 import os
-import shutil
 import signal
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
-from nodeagent import archive, clock
-from nodeagent.files import read_json, write_atomic, write_in_place, write_json
-from nodeagent.protocol import EndReason, LaunchSpec, ProtocolError
-from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, Observation, Phase, Usage
-from nodeagent.runtime.process import tree
-from nodeagent.runtime.process.events import EventPipe
-from nodeagent.runtime.process.forker import Forker
-from nodeagent.runtime.process.layout import AllocationFolder, Task, exit_to_dict, read_exit
-from nodeagent.runtime.process.spool import SpoolReader
+from nodeagent import clock
+from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.runtime.port import LaunchError, Listener
+from nodeagent.runtime.process.job import Command
+from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environment, parts_below_work
+from nodeagent.runtime.shim.forker import Forker
+from nodeagent.runtime.shim.layout import AllocationFolder
 
-_log = logging.getLogger("nodeagent.process")
-
+JOBS = "nodeagent.runtime.process.job"
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_GONE = ".gone"
 _MARK = "MUSTER_ALLOCATION_DIR"
 _SWEEP_WAIT_S = 10.0
-_PASSABLE = 0o711
-_LEASE_BYTES, _CONTROL_BYTES = 128, 256
 
 
-@dataclass(frozen=True)
-class JobUser:
-    """The user that jobs run as when their spec names none."""
-
-    uid: int
-    gids: Tuple[int, ...]
-
-
-class ProcessRuntime:
+class ProcessRuntime(FolderRuntime):
     """Runs allocations as processes of this machine, without any container."""
 
     name = "process"
 
     def __init__(
-        self, state: str, listener: Listener, job_user: Optional[JobUser] = None, spool_bytes: int = 64 << 20
+        self,
+        state: str,
+        listener: Listener,
+        job_user: Optional[JobUser] = None,
+        spool_bytes: int = 64 << 20,
+        forker: Optional[Forker] = None,
     ) -> None:
-        self._root = os.path.join(state, "allocations")
-        self._lease = os.path.join(state, "lease.json")
-        self._job_user = job_user
-        self._spool_bytes = spool_bytes
-        self._is_root = os.geteuid() == 0
-        self._boot_id = clock.boot_id()
-        self._controls: Dict[int, Dict[str, Any]] = {}
-        self._cpu: Dict[int, Tuple[float, float]] = {}
-        # Jobs of other users pass through these folders to their own; they can list neither.
-        for folder in (state, self._root):
-            os.makedirs(folder, exist_ok=True)
-            os.chmod(folder, _PASSABLE)
-        for name in os.listdir(self._root):
-            if name.endswith(_GONE):
-                shutil.rmtree(os.path.join(self._root, name), ignore_errors=True)
-        self._events = EventPipe(os.path.join(state, "events"), listener)
-        self._forker = Forker()
+        super().__init__(state, listener, forker=forker or Forker(JOBS), job_user=job_user, spool_bytes=spool_bytes)
 
     def labels(self) -> Mapping[str, str]:
         """Nothing here keeps a job from another job's GPUs, nor, with one user for all, from its files."""
@@ -77,219 +46,36 @@ class ProcessRuntime:
         return labels
 
     def prepare(self, spec: LaunchSpec) -> str:
-        """Make the allocation's folder and return the one for its code; what a crash left of it is removed."""
-        folder = self._folder(spec.allocation_id)
-        try:
-            if os.path.exists(folder.root):
-                if self.observe(spec.allocation_id).phase is not Phase.ABSENT:
-                    raise LaunchError(EndReason.LAUNCH_FAILED, "the allocation was started before")
-                shutil.rmtree(folder.root)
-            os.mkdir(folder.root)
-            os.chmod(folder.root, _PASSABLE)
-            for own in (folder.log, folder.work, folder.home, folder.tmp):
-                os.mkdir(own, 0o700)
-            os.mkfifo(folder.wake, 0o600)
-            write_in_place(folder.control, {}, _CONTROL_BYTES)
-        except OSError as error:
-            raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
-        return folder.work
+        """Make the folder; a job that needs an image cannot run here."""
+        if spec.image:
+            raise LaunchError(EndReason.SPEC_REFUSED, "image: this node runs jobs as processes, without images")
+        if spec.shm_mib:
+            raise LaunchError(
+                EndReason.SPEC_REFUSED, "shm: this node runs jobs as processes, which share the machine's"
+            )
+        return super().prepare(spec)
 
-    def launch(self, spec: LaunchSpec) -> None:
-        """Hand a prepared allocation to a new shim."""
-        folder = self._folder(spec.allocation_id)
-        try:
-            cwd = self._working_folder(folder, spec.workdir)
-            uid, gids = self._user(spec)
-            if uid is not None:
-                for own in (folder.work, folder.home, folder.tmp):
-                    _give(own, uid, gids[0])
-            task = self._task(spec, folder, cwd, uid, gids)
-            write_json(folder.launch, {"spec": spec.to_dict(), "task": task.to_dict()})
-            self._forker.fork_shim(folder.root)
-        except OSError as error:
-            raise LaunchError(EndReason.LAUNCH_FAILED, "cannot start: {}".format(error.strerror or error)) from error
-
-    def observe(self, allocation_id: int) -> Observation:
-        """What is there of an allocation."""
-        folder = self._folder(allocation_id)
-        status = read_exit(folder.exit)
-        if status is None:
-            started = os.path.exists(folder.shim)
-            with self._lock(folder) as taken:
-                if not taken:
-                    return Observation(Phase.RUNNING if started else Phase.STARTING)
-            status = read_exit(folder.exit)
-            if status is None:
-                return Observation(Phase.GONE if os.path.exists(folder.shim) else Phase.ABSENT)
-        return Observation(Phase.EXITED, status)
-
-    def allocations(self) -> Tuple[int, ...]:
-        """Every allocation that has a folder."""
-        return tuple(sorted(int(name) for name in os.listdir(self._root) if name.isdigit()))
-
-    def spec(self, allocation_id: int) -> Optional[LaunchSpec]:
-        """The spec in launch.json."""
-        launch = read_json(self._folder(allocation_id).launch)
-        try:
-            return None if launch is None else LaunchSpec.from_dict(launch.get("spec"))
-        except ProtocolError as error:
-            _log.warning("allocation %d: its launch.json cannot be read: %s", allocation_id, error)
-            return None
-
-    def adopt(self, allocation_id: int) -> Optional[Tuple[str, float]]:
-        """Continue from the newest wish that the earlier agent left for the shim."""
-        control = read_json(self._folder(allocation_id).control) or {}
-        self._controls[allocation_id] = control
-        stop = control.get("stop")
-        return (str(stop["signal"]), float(stop["grace_s"])) if stop else None
-
-    def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
-        """Leave the wish for the shim and wake it."""
-        self._wish(allocation_id, "stop", {"at": clock.boottime(), "signal": signal, "grace_s": grace_s})
-
-    def limit(self, allocation_id: int, time_left_s: float) -> None:
-        """Leave the new limit for the shim and wake it."""
-        self._wish(allocation_id, "limit_at", clock.boottime() + time_left_s)
-
-    def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """Make an allocation that nobody watches EXITED; holding its lock keeps a late shim from starting it."""
-        folder = self._folder(allocation_id)
-        os.makedirs(folder.log, exist_ok=True)
-        with self._lock(folder) as taken:
-            if not taken:
-                raise RuntimeError("allocation {} is watched by a shim".format(allocation_id))
-            known = read_exit(folder.exit)
-            if known is not None:
-                return known
-            _sweep("{}={}".format(_MARK, folder.root).encode())
-            detail = " ".join(filter(None, (fallback.detail, _last_line(folder.shim_err))))
-            log_size = SpoolReader(folder.log).end()
-            status = replace(fallback, detail=detail, ended_at=fallback.ended_at or time.time(), log_size=log_size)
-            write_atomic(folder.exit, json.dumps(exit_to_dict(status)).encode(), sync=True)
-            return status
-
-    def usage(self) -> Mapping[int, Usage]:
-        """What the descendants of each live shim use; processor time since the last call."""
-        processes = tree.all_processes()
-        now = clock.boottime()
-        found: Dict[int, Usage] = {}
-        cpu: Dict[int, Tuple[float, float]] = {}
-        for allocation_id in self.allocations():
-            marker = read_json(self._folder(allocation_id).shim)
-            shim = processes.get(marker["identity"][0]) if marker else None
-            if marker is None or shim is None or shim.started_ticks != marker["identity"][1]:
-                continue
-            members = tree.descendants(processes, shim.pid)
-            total_s = shim.cpu_s + sum(process.cpu_s for process in members)
-            before_at, before_s = self._cpu.get(allocation_id, (now, total_s))
-            cpu[allocation_id] = (now, total_s)
-            fraction = max(0.0, total_s - before_s) / (now - before_at) if now > before_at else 0.0
-            found[allocation_id] = Usage(len(members), fraction, sum(process.rss_mib for process in members))
-        self._cpu = cpu
-        return found
-
-    def log(self, allocation_id: int) -> SpoolReader:
-        """A new reader of the allocation's spool."""
-        return SpoolReader(self._folder(allocation_id).log)
-
-    def remove(self, allocation_id: int) -> None:
-        """Remove the allocation's folder; what cannot be removed now is found again by the next run of the agent."""
-        self._controls.pop(allocation_id, None)
-        folder = self._folder(allocation_id).root
-        try:
-            os.rename(folder, folder + _GONE)  # at once no allocation any more, however long the rest takes
-            shutil.rmtree(folder + _GONE)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            _log.warning("allocation %d: its folder cannot be removed: %s", allocation_id, error)
-
-    def renew(self, sent_at: float, stop_after_s: float) -> None:
-        """Rewrite the lease; shims read it when they think that it has run out. A full disk does not matter."""
-        write_in_place(self._lease, {"sent_at": sent_at, "stop_after_s": stop_after_s}, _LEASE_BYTES)
-
-    def close(self) -> None:
-        """End the zygote and the event thread; shims and their jobs go on."""
-        self._forker.close()
-        self._events.close()
-
-    def _folder(self, allocation_id: int) -> AllocationFolder:
-        return AllocationFolder(os.path.join(self._root, str(allocation_id)))
-
-    @contextlib.contextmanager
-    def _lock(self, folder: AllocationFolder) -> Iterator[bool]:
-        """Whether the lock of the folder was free; if so it is held meanwhile. A missing folder has a free lock."""
-        try:
-            descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            yield True
-            return
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            taken = True
-        except BlockingIOError:
-            taken = False
-        try:
-            yield taken
-        finally:
-            os.close(descriptor)
-
-    def _wish(self, allocation_id: int, name: str, value: object) -> None:
-        folder = self._folder(allocation_id)
-        control = self._controls.setdefault(allocation_id, {})
-        control[name] = value
-        try:
-            write_in_place(folder.control, control, _CONTROL_BYTES)
-            descriptor = os.open(folder.wake, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno in (errno.ENXIO, errno.ENOENT):  # no shim (yet): it reads the wish when it starts, if ever
-                return
-            raise
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
-            os.write(descriptor, b"!")
-        os.close(descriptor)
-
-    def _user(self, spec: LaunchSpec) -> Tuple[Optional[int], Tuple[int, ...]]:
-        """Whom the job runs as; None = as the agent, which is all that an agent without root can do."""
-        if not self._is_root:
-            return None, ()
-        if spec.uid is not None:
-            return spec.uid, spec.gids or (spec.uid,)
-        if self._job_user is not None:
-            return self._job_user.uid, self._job_user.gids
-        return None, ()
-
-    def _working_folder(self, folder: AllocationFolder, workdir: str) -> str:
-        """`workdir` in this runtime: an absolute one is the folder `work` itself, a relative one is below it."""
-        try:
-            parts = [] if workdir.startswith("/") else archive.safe_parts(workdir)
-        except archive.UnsafeArchive as error:
-            raise LaunchError(EndReason.LAUNCH_FAILED, "workdir {}".format(error)) from error
-        cwd = os.path.join(folder.work, *parts)
-        os.makedirs(cwd, exist_ok=True)
-        return cwd
-
-    def _task(
-        self, spec: LaunchSpec, folder: AllocationFolder, cwd: str, uid: Optional[int], gids: Tuple[int, ...]
-    ) -> Task:
+    def _job(
+        self, spec: LaunchSpec, folder: AllocationFolder, uid: Optional[int], gids: Tuple[int, ...]
+    ) -> Dict[str, Any]:
         shell = next((path for path in _SHELLS if os.path.exists(path)), "/bin/sh")
-        return Task(
-            allocation_id=spec.allocation_id,
-            argv=(shell, "-c", spec.command),
-            env=job_environment(spec, folder, cwd),
-            cwd=cwd,
-            uid=uid,
-            gids=gids,
-            stop_signal=spec.stop_signal,
-            grace_s=spec.grace_s,
-            time_limit_s=spec.time_limit_s,
-            stop_after_s=spec.stop_after_s,
-            on_disconnect=spec.on_disconnect.value,
-            spool_bytes=self._spool_bytes,
-            lease_path=self._lease,
-            events_path=self._events.path,
-            boot_id=self._boot_id,
-        )
+        cwd = os.path.join(folder.work, *parts_below_work(spec.workdir))
+        return Command(
+            argv=(shell, "-c", spec.command), env=job_environment(spec, folder, cwd), cwd=cwd, uid=uid, gids=gids
+        ).to_dict()
+
+    def _sweep(self, folder: AllocationFolder) -> None:
+        """Kill whatever carries the allocation's mark, until nothing does any more."""
+        mark = "{}={}".format(_MARK, folder.root).encode()
+        until = clock.boottime() + _SWEEP_WAIT_S
+        while True:
+            left = tree.marked(mark, tree.all_processes().values())
+            if not left:
+                return
+            tree.signal_all(left, signal.SIGKILL)
+            if clock.boottime() >= until:
+                raise RuntimeError("processes {} cannot be killed".format(sorted(left)))
+            time.sleep(0.01)
 
 
 def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dict[str, str]:
@@ -302,43 +88,5 @@ def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dic
         "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
     }
     environment.update(spec.env)
-    gpus = ",".join(spec.gpu_uuids)
-    environment.update(
-        {
-            "MUSTER_WORKDIR": cwd,
-            _MARK: folder.root,
-            "CUDA_VISIBLE_DEVICES": gpus,
-            "NVIDIA_VISIBLE_DEVICES": gpus or "void",
-        }
-    )
+    environment.update({"MUSTER_WORKDIR": cwd, _MARK: folder.root, **owned_environment(spec.gpu_uuids)})
     return environment
-
-
-def _give(folder: str, uid: int, gid: int) -> None:
-    """Make a user the owner of a folder and all in it, before any process of theirs could change it meanwhile."""
-    for parent, folders, names in os.walk(folder):
-        os.chown(parent, uid, gid, follow_symlinks=False)
-        for name in folders + names:
-            os.chown(os.path.join(parent, name), uid, gid, follow_symlinks=False)
-
-
-def _sweep(mark: bytes) -> None:
-    """Kill what a dead shim left behind, until nothing carries the allocation's mark any more."""
-    until = clock.boottime() + _SWEEP_WAIT_S
-    while True:
-        left = tree.marked(mark, tree.all_processes().values())
-        if not left:
-            return
-        tree.signal_all(left, signal.SIGKILL)
-        if clock.boottime() >= until:
-            raise RuntimeError("processes {} cannot be killed".format(sorted(left)))
-        time.sleep(0.01)
-
-
-def _last_line(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read()[-4000:].strip().splitlines()
-    except FileNotFoundError:
-        return ""
-    return "(shim: {})".format(lines[-1][:300]) if lines else ""

@@ -1,0 +1,68 @@
+"""From the words of `--runtime` to a runtime."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Optional
+
+from nodeagent.runtime.container.plan import Options as ContainerOptions
+from nodeagent.runtime.podman.runtime import PodmanRuntime
+from nodeagent.runtime.port import Listener, Runtime, RuntimeUnavailable
+from nodeagent.runtime.process.runtime import ProcessRuntime
+from nodeagent.runtime.shim.folders import JobUser
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+RUNTIMES = ("process", "docker", "podman")
+
+_AGENT_NAME_LETTERS = 8
+
+
+@dataclass(frozen=True)
+class RuntimeOptions:
+    """What the command line says of the runtime."""
+
+    name: str = "process"
+    docker_socket: str = DOCKER_SOCKET
+    containers: ContainerOptions = field(default_factory=ContainerOptions)
+    job_user: Optional[JobUser] = None
+    log_spool_mib: int = 64
+
+
+def open_runtime(
+    options: RuntimeOptions, *, state: str, identity: str, emulated_gpus: bool, listener: Listener
+) -> Runtime:
+    """The runtime of this name; `RuntimeUnavailable` says why it cannot be used here."""
+    spool_bytes = options.log_spool_mib << 20
+    agent = "".join(letter for letter in identity.lower() if letter.isalnum())[:_AGENT_NAME_LETTERS]
+    if options.name == "process":
+        return ProcessRuntime(state, listener, options.job_user, spool_bytes)
+    if options.name == "podman":
+        return PodmanRuntime(
+            state,
+            listener,
+            agent=agent,
+            options=options.containers,
+            emulated_gpus=emulated_gpus,
+            job_user=options.job_user,
+            spool_bytes=spool_bytes,
+        )
+    if options.name != "docker":
+        raise RuntimeUnavailable("{!r} is no runtime; there are {}".format(options.name, ", ".join(RUNTIMES)))
+    try:
+        # Only here: the package `docker` is not part of the agent, and takes long to load.
+        module = importlib.import_module("nodeagent.runtime.docker.runtime")
+    except ModuleNotFoundError as error:
+        detail = "the runtime docker needs the Python package `docker` (pip install docker): {}"
+        raise RuntimeUnavailable(detail.format(error)) from error
+    runtime: Runtime = module.DockerRuntime(
+        state,
+        listener,
+        agent=agent,
+        options=options.containers,
+        socket=options.docker_socket,
+        emulated_gpus=emulated_gpus,
+        job_user=options.job_user,
+        spool_bytes=spool_bytes,
+    )
+    return runtime

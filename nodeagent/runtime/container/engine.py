@@ -1,0 +1,93 @@
+"""What the agent and its shims ask of a container engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Mapping, Optional, Protocol, Tuple
+
+from nodeagent.protocol import EndReason
+from nodeagent.runtime.container.plan import Plan
+
+LABEL = "muster.agent"
+ALLOCATION_LABEL, FENCE_LABEL = "muster.allocation", "muster.fence"
+
+Tell = Callable[[str], None]
+Wanted = Callable[[], bool]
+
+
+class EngineError(Exception):
+    """The engine refused something; the message is its own."""
+
+
+class EngineUnavailable(EngineError):
+    """The engine does not answer; the message says which, where, and what to look at."""
+
+
+class NameTaken(EngineError):
+    """A container of this name is there already."""
+
+
+class ImageProblem(EngineError):
+    """An image cannot be had; `reason` is the class of the problem."""
+
+    def __init__(self, reason: EndReason, detail: str) -> None:
+        self.reason = reason
+        super().__init__(detail)
+
+
+@dataclass(frozen=True)
+class About:
+    """What an engine is, and what it knows."""
+
+    version: str
+    knows_cdi: bool
+    """Whether it takes devices by the names of the Container Device Interface."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What an engine says of one container."""
+
+    id: str
+    running: bool
+    pid: int = 0
+    """The container's init in the eyes of the host; 0 when there is none."""
+    exit_code: Optional[int] = None
+    """None while it has not been started."""
+    oom_killed: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """A container that carries our label."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+class Engine(Protocol):
+    """A container engine of this machine. Every call raises `EngineUnavailable` where the engine does not answer."""
+
+    def about(self) -> About:
+        """What it is."""
+
+    def has_image(self, image: str) -> bool:
+        """Whether a container of the image can be made without pulling."""
+
+    def pull(self, image: str, tell: Tell, wanted: Wanted) -> None:
+        """Fetch an image while `wanted`, telling how far it is; `ImageProblem` if it cannot be had."""
+
+    def create(self, plan: Plan) -> None:
+        """Make the container; `NameTaken` if there is one of its name."""
+
+    def start(self, name: str) -> None:
+        """Start a container that was made."""
+
+    def state(self, name: str) -> Optional[State]:
+        """What is there of a container; None when there is none of this name."""
+
+    def remove(self, name: str) -> None:
+        """Kill and remove a container; on return there is none of this name."""
+
+    def containers(self, agent: str) -> Tuple[Found, ...]:
+        """Every container that carries the label of this agent, running or not."""

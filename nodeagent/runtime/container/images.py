@@ -1,0 +1,76 @@
+"""Pulling images: how far one is, said now and then, and what kind of problem stopped it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from nodeagent.protocol import EndReason
+
+_SAY_EVERY_S = 5.0
+_STEP_PERCENT = 10
+
+# Looked for in this order: a refusal may say that something was not found, and a full disk closes connections.
+_SIGNS: Tuple[Tuple[EndReason, Tuple[str, ...]], ...] = (
+    (EndReason.IMAGE_NO_SPACE, ("no space left on device", "disk quota exceeded")),
+    (
+        EndReason.IMAGE_DENIED,
+        ("unauthorized", "denied", "authentication required", "no basic auth credentials", "forbidden"),
+    ),
+    (
+        EndReason.IMAGE_NOT_FOUND,
+        ("manifest unknown", "name unknown", "not found", "no such image", "invalid reference", "404"),
+    ),
+)
+
+
+def problem_of(text: str) -> EndReason:
+    """The class of a failed pull by what the engine said; what is not known counts as a registry out of reach."""
+    lower = text.lower()
+    for reason, signs in _SIGNS:
+        # A host that cannot be found is no image that cannot be found.
+        if any(sign in lower for sign in signs) and "no such host" not in lower and "dial tcp" not in lower:
+            return reason
+    return EndReason.IMAGE_UNREACHABLE
+
+
+def qualified(image: str) -> str:
+    """The full name of an image, as Docker reads a short one."""
+    first, slash, _ = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return image
+    return "docker.io/" + image if slash else "docker.io/library/" + image
+
+
+class Progress:
+    """How far a pull is, from the lines of a Docker Engine's stream."""
+
+    def __init__(self, image: str, began_at: float) -> None:
+        self._image = image
+        self._began_at = began_at
+        self._said_at = began_at
+        self._said_percent = 0
+        self._layers: Dict[str, Tuple[int, int]] = {}
+
+    def begun(self) -> str:
+        """What is said first."""
+        return "pulling {}".format(self._image)
+
+    def take(self, line: Mapping[str, Any], now: float) -> Optional[str]:
+        """What is to be said after a line of the stream, if anything: not too often, and every ten percent."""
+        layer, detail = str(line.get("id", "")), line.get("progressDetail") or {}
+        if line.get("status") == "Downloading" and detail.get("total"):
+            self._layers[layer] = (int(detail.get("current", 0)), int(detail["total"]))
+        elif line.get("status") == "Download complete" and layer in self._layers:
+            total = self._layers[layer][1]
+            self._layers[layer] = (total, total)
+        done = sum(current for current, _ in self._layers.values())
+        total = sum(size for _, size in self._layers.values())
+        percent = 100 * done // total if total else 0
+        if now - self._said_at < _SAY_EVERY_S or percent - self._said_percent < _STEP_PERCENT:
+            return None
+        self._said_at, self._said_percent = now, percent
+        return "pulling {}: {} % of {:.1f} MiB".format(self._image, percent, total / (1 << 20))
+
+    def ended(self, now: float) -> str:
+        """What is said last."""
+        return "pulled {} in {:.0f} s".format(self._image, now - self._began_at)

@@ -1,0 +1,29 @@
+"""The first process of a container: the image's own shell with a script of ours, since an image has nothing else.
+
+1. It notes the signals of a stop and lives on: the first process of a container that ends takes all others with it.
+2. It opens the FIFO through which all output goes, in one order, to the shim. No engine stands between.
+3. It runs the command in the foreground, so that the command's signals have their defaults.
+4. When the command has ended it ends with its status. After a stop it first waits for the other processes, which may
+   use their grace. 128 + N is the status of a command that signal N has ended, as every shell has it.
+"""
+
+from __future__ import annotations
+
+SCRIPT = """\
+stop=
+trap stop=1 HUP INT QUIT USR1 USR2 ALRM TERM
+exec 3>/muster/out >/dev/null 2>&1
+shell=/bin/sh
+[ -x /bin/bash ] && shell=/bin/bash
+[ "$stop" ] && exit 143
+"$shell" -c "$1" >&3 2>&3 3>&-
+status=$?
+while [ "$stop" ]; do
+  set -- /proc/[0-9]*
+  [ $# -gt 1 ] || break
+  sleep 0.05 || sleep 1
+done
+exit $status
+"""
+CATCHES_BY = 15
+"""A signal that the script catches: once its handler is there, so are the others."""

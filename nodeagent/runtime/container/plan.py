@@ -1,0 +1,176 @@
+"""From a launch spec to what is asked of an engine: everything that a container may and may not do. Pure.
+
+No container gets a capability, a way to new ones, the host's processes, memory or network names, a socket of the
+engine, or a folder beside its own. Its user is the member's, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.runtime.container.cdi import Injection
+from nodeagent.runtime.container.init import SCRIPT
+from nodeagent.runtime.port import LaunchError
+from nodeagent.runtime.shim.folders import owned_environment, parts_below_work
+from nodeagent.runtime.shim.layout import AllocationFolder
+
+OWN = "/muster"
+"""Where a container finds what is the platform's: its home and the FIFO for its output."""
+NOBODY = 65534
+_WORK = "/workspace"
+_NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path inside the container
+_DEFAULT_SHM_MIB = 64
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the operator decides for all containers of a node."""
+
+    default_image: str = ""
+    """The image of jobs that name none; empty = they are refused."""
+    network: str = "bridge"
+    gang_network: str = "host"
+    """Of jobs on several nodes: `host`, the name of a network that spans nodes, or `refuse`."""
+    pids: int = 4096
+    read_only_root: bool = False
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A file or folder of the host inside a container."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One container. Everything that is not here is the same for all of them, and in the engines."""
+
+    name: str
+    image: str
+    entrypoint: str
+    arguments: Tuple[str, ...]
+    env: Mapping[str, str]
+    labels: Mapping[str, str]
+    uid: int
+    gids: Tuple[int, ...]
+    mounts: Tuple[Mount, ...]
+    workdir: str
+    cpus: int
+    memory_mib: int
+    """0 = no limit."""
+    shm_mib: int
+    pids: int
+    network: str
+    read_only_root: bool = False
+    gpus: Injection = field(default_factory=Injection)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The plan in plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Plan:
+        """The plan that `to_dict` spelled."""
+        lists = {name: tuple(data[name]) for name in ("arguments", "gids")}
+        mounts = tuple(Mount(**mount) for mount in data["mounts"])
+        gpus = Injection(**{name: tuple(values) for name, values in data["gpus"].items()})
+        return cls(**{**data, **lists, "mounts": mounts, "gpus": gpus})
+
+
+def image_of(spec: LaunchSpec, options: Options) -> str:
+    """The image that the job runs in."""
+    image = spec.image or options.default_image
+    if not image:
+        raise LaunchError(EndReason.SPEC_REFUSED, "image: this node runs jobs in containers, and the job names none")
+    return image
+
+
+def container_name(agent: str, allocation_id: int, fence: int) -> str:
+    """The name of an allocation's container under one fence. Engines know each name once, so nothing starts twice."""
+    return "muster-{}-{}-{}".format(agent, allocation_id, fence)
+
+
+def plan_of(
+    spec: LaunchSpec,
+    folder: AllocationFolder,
+    *,
+    agent: str,
+    options: Options,
+    uid: Optional[int],
+    gids: Sequence[int],
+    gpus: Injection,
+) -> Plan:
+    """The container of an allocation; `LaunchError` names the field that this node cannot carry out."""
+    if not uid:
+        raise LaunchError(EndReason.SPEC_REFUSED, "uid: containers run as members, never as root")
+    work, cwd = _working_folders(spec.workdir)
+    image = image_of(spec, options)
+    return Plan(
+        name=container_name(agent, spec.allocation_id, spec.fence),
+        image=image,
+        entrypoint="/bin/sh",
+        arguments=("-c", SCRIPT, "muster", spec.command),
+        env=_environment(spec, cwd),
+        labels={
+            "muster.agent": agent,
+            "muster.job": str(spec.job_id),
+            "muster.attempt": str(spec.attempt),
+            "muster.rank": str(spec.rank),
+            "muster.allocation": str(spec.allocation_id),
+            "muster.fence": str(spec.fence),
+        },
+        uid=uid,
+        gids=tuple(gids),
+        mounts=(
+            Mount(folder.work, work),
+            Mount(folder.home, OWN + "/home"),
+            Mount(folder.tmp, "/tmp"),  # noqa: S108 - inside the container, a folder of the allocation
+            Mount(folder.out, OWN + "/out"),
+        ),
+        workdir=cwd,
+        cpus=spec.cpus,
+        memory_mib=spec.memory_mib,
+        shm_mib=spec.shm_mib or _DEFAULT_SHM_MIB,
+        pids=options.pids,
+        network=_network(spec, options),
+        read_only_root=options.read_only_root,
+        gpus=gpus,
+    )
+
+
+def _working_folders(workdir: str) -> Tuple[str, str]:
+    """Where the folder `work` is mounted, and where the command starts."""
+    if not workdir.startswith("/"):
+        return _WORK, "/".join((_WORK, *parts_below_work(workdir)))
+    work = "/" + "/".join(part for part in workdir.split("/") if part not in ("", "."))
+    if work == "/" or ".." in work.split("/") or any((work + "/").startswith(own + "/") for own in _NOT_A_WORKDIR):
+        raise LaunchError(EndReason.SPEC_REFUSED, "workdir {!r}: a container needs it for itself".format(workdir))
+    return work, work
+
+
+def _network(spec: LaunchSpec, options: Options) -> str:
+    if spec.nodes <= 1:
+        return options.network
+    if options.gang_network == "refuse":
+        raise LaunchError(EndReason.SPEC_REFUSED, "nodes: this node runs no containers of jobs on several nodes")
+    return options.gang_network
+
+
+def _environment(spec: LaunchSpec, cwd: str) -> Dict[str, str]:
+    # A lone rank talks to itself, and the machine's address does not lead back into its own network.
+    alone = {"MASTER_ADDR": "127.0.0.1"} if spec.nodes <= 1 and "MASTER_ADDR" in spec.env else {}
+    return {
+        "HOME": OWN + "/home",
+        "TMPDIR": "/tmp",  # noqa: S108 - inside the container
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
+        **spec.env,
+        **alone,
+        "MUSTER_WORKDIR": cwd,
+        "MUSTER_ALLOCATION_DIR": OWN,
+        **owned_environment(spec.gpu_uuids),
+    }

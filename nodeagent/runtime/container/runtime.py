@@ -1,0 +1,191 @@
+"""The agent's side of the runtimes with a container engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from nodeagent.files import read_json
+from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.runtime.container import cdi
+from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
+from nodeagent.runtime.container.plan import NOBODY, Options, container_name, image_of, plan_of
+from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
+from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
+from nodeagent.runtime.shim.forker import Forker
+from nodeagent.runtime.shim.layout import AllocationFolder, read_exit
+
+_log = logging.getLogger("nodeagent.runtime")
+
+_KILL_WAIT_MS = 10_000
+
+
+class ContainerRuntime(FolderRuntime):
+    """Runs each allocation in a container of its own. `agent` is a short name that no other agent of the engine has."""
+
+    has_groups = True
+    has_nvidia_hook = False
+    """Whether the engine can be given GPUs by UUID without CDI."""
+
+    def __init__(
+        self,
+        state: str,
+        listener: Listener,
+        *,
+        engine: Engine,
+        agent: str,
+        forker: Forker,
+        options: Options,
+        emulated_gpus: bool = False,
+        job_user: Optional[JobUser] = None,
+        spool_bytes: int = 64 << 20,
+    ) -> None:
+        if os.geteuid() != 0:
+            raise RuntimeUnavailable("the runtime {} needs root: jobs run as other users".format(self.name))
+        try:
+            self._about = engine.about()
+        except EngineError as error:
+            raise RuntimeUnavailable("the runtime {}: {}".format(self.name, error)) from error
+        super().__init__(state, listener, forker=forker, job_user=job_user, spool_bytes=spool_bytes)
+        self._engine = engine
+        self._agent = agent
+        self._options = options
+        self._emulated_gpus = emulated_gpus
+        self._remove_strays()
+
+    def labels(self) -> Mapping[str, str]:
+        """The device control group keeps jobs from each other's GPUs; each runs as its member."""
+        # Labels of a node stay until they are overwritten, so those that another start of the agent may have set are
+        # said here too.
+        return {
+            "isolation": "enforced",
+            "single-user": "false",
+            "default-image": self._options.default_image,
+            self.name: self._about.version,
+        }
+
+    def prepare(self, spec: LaunchSpec) -> str:
+        """Make the folder, with the FIFO that becomes the output of the container."""
+        image_of(spec, self._options)
+        work = super().prepare(spec)
+        try:
+            os.mkfifo(self._folder(spec.allocation_id).out, 0o600)
+        except OSError as error:
+            raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
+        return work
+
+    def lacks(self, spec: LaunchSpec) -> bool:
+        """Whether the image must be pulled."""
+        try:
+            return not self._engine.has_image(image_of(spec, self._options))
+        except EngineError as error:
+            raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
+
+    def fetch(self, spec: LaunchSpec, tell: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+        """Pull the image."""
+        image = image_of(spec, self._options)
+        try:
+            self._engine.pull(image, tell, wanted)
+        except ImageProblem as problem:
+            raise LaunchError(problem.reason, "image {}: {}".format(image, problem)) from problem
+        except EngineError as error:
+            raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
+
+    def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
+        """Kill and remove the container; while the engine is down, nobody knows whether there is one."""
+        try:
+            return super().settle(allocation_id, fallback)
+        except EngineUnavailable as error:
+            raise NotYet(str(error)) from error
+
+    def remove(self, allocation_id: int) -> None:
+        """Remove the folder, and the container too where its shim may have failed to: it did not learn how it ended."""
+        folder = self._folder(allocation_id)
+        status = read_exit(folder.exit)
+        if status is not None and status.reason is EndReason.UNKNOWN:
+            try:
+                self._remove_container(folder)
+            except EngineError as error:
+                _log.warning("allocation %d: its container is removed at the next start: %s", allocation_id, error)
+        super().remove(allocation_id)
+
+    def containers(self) -> Tuple[str, ...]:
+        """The names of all containers of this agent that the engine has."""
+        return tuple(found.name for found in self._engine.containers(self._agent))
+
+    def _job(
+        self, spec: LaunchSpec, folder: AllocationFolder, uid: Optional[int], gids: Tuple[int, ...]
+    ) -> Dict[str, Any]:
+        gpus = cdi.injection(
+            spec.gpu_uuids,
+            cdi.read_devices() if spec.gpu_uuids else {},
+            knows_cdi=self._about.knows_cdi,
+            has_nvidia_hook=self.has_nvidia_hook,
+            emulated=self._emulated_gpus,
+        )
+        plan = plan_of(spec, folder, agent=self._agent, options=self._options, uid=uid, gids=gids, gpus=gpus)
+        os.chown(folder.out, plan.uid, plan.gids[0])
+        return {"plan": plan.to_dict(), "engine": self._engine_address()}
+
+    def _user(self, spec: LaunchSpec) -> Tuple[Optional[int], Tuple[int, ...]]:
+        """Whom the job runs as: in a container never root, and nobody where nothing else is said."""
+        uid, gids = super()._user(spec)
+        return (NOBODY, (NOBODY,)) if uid is None else (uid, gids)
+
+    def _engine_address(self) -> Dict[str, Any]:
+        """How a shim reaches the engine, in plain JSON types."""
+        raise NotImplementedError
+
+    def _sweep(self, folder: AllocationFolder) -> None:
+        """Kill by the kernel, which needs no engine, and then have the engine remove what it knows."""
+        marker = read_json(folder.shim) or {}
+        root = marker.get("root")
+        if root is not None and marker.get("boot_id") == self._boot_id:
+            _kill_and_wait(int(root[0]), int(root[1]))
+        try:
+            self._remove_container(folder)
+        except EngineUnavailable as error:
+            if root is None:
+                raise
+            _log.warning("a container is removed later: %s", error)
+
+    def _remove_container(self, folder: AllocationFolder) -> None:
+        launch = read_json(folder.launch)
+        if launch is not None and os.path.exists(folder.shim):  # else no shim came so far as to make a container
+            self._engine.remove(launch["task"]["job"]["plan"]["name"])
+
+    def _remove_strays(self) -> None:
+        """Remove containers that no shim answers for: of superseded attempts, or left while the engine was down."""
+        live = set()
+        for allocation_id in self.allocations():
+            spec = self.spec(allocation_id)
+            if spec is not None and self.observe(allocation_id).phase not in (Phase.ABSENT, Phase.EXITED):
+                live.add(container_name(self._agent, allocation_id, spec.fence))
+        for name in self.containers():
+            if name not in live:
+                _log.warning("container %s: nobody answers for it; it is removed", name)
+                self._engine.remove(name)
+
+
+def _kill_and_wait(pid: int, started_ticks: int) -> None:
+    """Kill a container's first process, if it is still that one, and wait until the kernel has ended all of it."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if tree.identity(pid) != (pid, started_ticks):
+            return
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        if not poller.poll(_KILL_WAIT_MS):
+            raise RuntimeError("process {} of a container cannot be killed".format(pid))
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(pidfd)

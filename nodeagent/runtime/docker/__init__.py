@@ -1,0 +1,1 @@
+"""The runtime of the Docker Engine, by its API over the Unix socket."""

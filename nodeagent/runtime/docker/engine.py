@@ -1,0 +1,195 @@
+"""The Docker Engine through its API, by the package `docker`."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import DeviceRequest, LogConfig, Mount
+
+from nodeagent.runtime.container.engine import (
+    LABEL,
+    About,
+    EngineError,
+    EngineUnavailable,
+    Found,
+    ImageProblem,
+    NameTaken,
+    State,
+    Tell,
+    Wanted,
+)
+from nodeagent.runtime.container.images import Progress, problem_of
+from nodeagent.runtime.container.plan import Plan
+
+_CALL_S, _PULL_S, _REMOVE_S = 60, 900, 30.0
+
+
+class DockerEngine:
+    """The engine behind a Unix socket. Its methods may be called from any thread."""
+
+    def __init__(self, socket: str) -> None:
+        self._socket = socket
+        self._local = threading.local()  # a client keeps a connection, which serves one call at a time
+
+    def about(self) -> About:
+        """Its version, and whether CDI is switched on."""
+        with self._asking() as client:
+            info = client.info()
+            return About(version=str(info.get("ServerVersion", "")), knows_cdi=bool(info.get("CDISpecDirs")))
+
+    def has_image(self, image: str) -> bool:
+        """Whether the engine has the image."""
+        with self._asking() as client:
+            try:
+                client.inspect_image(image)
+            except NotFound:
+                return False
+            return True
+
+    def pull(self, image: str, tell: Tell, wanted: Wanted) -> None:
+        """Pull; closing the stream, as when it is wanted no more, ends the engine's work too."""
+        progress = Progress(image, time.monotonic())
+        tell(progress.begun())
+        repository, tag = docker.utils.parse_repository_tag(image)
+        client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_PULL_S)
+        try:
+            for line in client.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                if "error" in line:
+                    raise ImageProblem(problem_of(str(line["error"])), str(line["error"]))
+                said = progress.take(line, time.monotonic())
+                if said is not None:
+                    tell(said)
+                if not wanted():
+                    raise EngineError("it was stopped before it started")
+        except APIError as error:
+            text = _text_of(error)
+            raise ImageProblem(problem_of(text), text) from error
+        except (requests.exceptions.RequestException, DockerException) as error:
+            raise self._unavailable(error) from error
+        finally:
+            client.close()
+        tell(progress.ended(time.monotonic()))
+
+    def create(self, plan: Plan) -> None:
+        """Make the container."""
+        with self._asking() as client:
+            try:
+                client.create_container(
+                    image=plan.image,
+                    name=plan.name,
+                    entrypoint=[plan.entrypoint],
+                    command=list(plan.arguments),
+                    environment=dict(plan.env),
+                    labels=dict(plan.labels),
+                    user="{}:{}".format(plan.uid, plan.gids[0]),
+                    working_dir=plan.workdir,
+                    healthcheck={"test": ["NONE"]},  # what an image runs at times is no part of the job
+                    host_config=client.create_host_config(**_host_config(plan)),
+                )
+            except APIError as error:
+                if error.status_code == 409:
+                    raise NameTaken(_text_of(error)) from error
+                raise
+
+    def start(self, name: str) -> None:
+        """Start the container."""
+        with self._asking() as client:
+            client.start(name)
+
+    def state(self, name: str) -> Optional[State]:
+        """What the engine says of the container."""
+        with self._asking() as client:
+            try:
+                seen = client.inspect_container(name)
+            except NotFound:
+                return None
+            state = seen["State"]
+            return State(
+                id=str(seen["Id"]),
+                running=bool(state["Running"]),
+                pid=int(state["Pid"]),
+                exit_code=None if state["Status"] == "created" else int(state["ExitCode"]),
+                oom_killed=bool(state["OOMKilled"]),
+            )
+
+    def remove(self, name: str) -> None:
+        """Remove the container, and see that it is gone."""
+        until = time.monotonic() + _REMOVE_S
+        while self.state(name) is not None:
+            with self._asking() as client:
+                try:
+                    client.remove_container(name, force=True, v=True)
+                except NotFound:
+                    return
+                except APIError as error:
+                    if error.status_code != 409 or time.monotonic() >= until:  # 409: its removal has begun already
+                        raise
+            if time.monotonic() >= until:
+                raise EngineError("container {} cannot be removed".format(name))
+            time.sleep(0.01)
+
+    def containers(self, agent: str) -> Tuple[Found, ...]:
+        """Every container with the agent's label."""
+        with self._asking() as client:
+            listed = client.containers(all=True, filters={"label": "{}={}".format(LABEL, agent)})
+            return tuple(Found(str(one["Names"][0]).lstrip("/"), dict(one["Labels"])) for one in listed)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """A client; what goes wrong with it is told in our own words."""
+        try:
+            client = getattr(self._local, "client", None)
+            if client is None:
+                client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_CALL_S)
+                self._local.client = client
+            yield client
+        except APIError as error:
+            raise EngineError(_text_of(error)) from error
+        except (requests.exceptions.RequestException, DockerException) as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> EngineUnavailable:
+        return EngineUnavailable(
+            "the Docker Engine does not answer at {}: is it running, and may this user open the socket? ({})".format(
+                self._socket, str(error)[:300]
+            )
+        )
+
+
+def _host_config(plan: Plan) -> Dict[str, Any]:
+    """What holds for a container. What is not named here is the engine's default, which is the closed one."""
+    requests_for: List[DeviceRequest] = []
+    if plan.gpus.cdi:
+        requests_for.append(DeviceRequest(driver="cdi", device_ids=list(plan.gpus.cdi)))
+    if plan.gpus.nvidia:
+        requests_for.append(DeviceRequest(driver="nvidia", device_ids=list(plan.gpus.nvidia), capabilities=[["gpu"]]))
+    config: Dict[str, Any] = {
+        "mounts": [Mount(target=mount.target, source=mount.source, type="bind") for mount in plan.mounts],
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "group_add": [str(gid) for gid in plan.gids[1:]],
+        "pids_limit": plan.pids,
+        "nano_cpus": plan.cpus * 1_000_000_000,
+        "shm_size": plan.shm_mib << 20,
+        "ipc_mode": "private",
+        "network_mode": plan.network,
+        "read_only": plan.read_only_root,
+        "restart_policy": {"Name": "no"},
+        "log_config": LogConfig(type="none"),
+        "devices": ["{0}:{0}:rw".format(node) for node in plan.gpus.nodes],
+        "device_requests": requests_for,
+    }
+    if plan.memory_mib:
+        # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
+        config.update(mem_limit=plan.memory_mib << 20, memswap_limit=plan.memory_mib << 20)
+    return config
+
+
+def _text_of(error: APIError) -> str:
+    return str(error.explanation or error)

@@ -1,0 +1,13 @@
+"""What a shim of the runtime `docker` watches."""
+
+from __future__ import annotations
+
+from nodeagent.runtime.container.job import ContainerJob
+from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.docker.engine import DockerEngine
+from nodeagent.runtime.shim.layout import AllocationFolder, Task
+
+
+def make(folder: AllocationFolder, task: Task) -> ContainerJob:
+    """The job of a task of this runtime."""
+    return ContainerJob(Plan.from_dict(task.job["plan"]), folder.out, DockerEngine(task.job["engine"]["socket"]))

@@ -1,0 +1,59 @@
+"""The runtime `docker`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any, Dict, Optional, Tuple
+
+from nodeagent.runtime.container.plan import Options
+from nodeagent.runtime.container.runtime import ContainerRuntime
+from nodeagent.runtime.docker.engine import DockerEngine
+from nodeagent.runtime.port import Listener
+from nodeagent.runtime.shim.folders import JobUser
+from nodeagent.runtime.shim.forker import Forker
+
+JOBS = "nodeagent.runtime.docker.job"
+
+
+class DockerRuntime(ContainerRuntime):
+    """Runs allocations by a Docker Engine of this machine."""
+
+    name = "docker"
+    has_nvidia_hook = True
+
+    def __init__(
+        self,
+        state: str,
+        listener: Listener,
+        *,
+        agent: str,
+        options: Options,
+        socket: str,
+        emulated_gpus: bool = False,
+        job_user: Optional[JobUser] = None,
+        spool_bytes: int = 64 << 20,
+        forker: Optional[Forker] = None,
+    ) -> None:
+        self._socket = socket
+        super().__init__(
+            state,
+            listener,
+            engine=DockerEngine(socket),
+            agent=agent,
+            forker=forker or Forker(JOBS, package_paths()),
+            options=options,
+            emulated_gpus=emulated_gpus,
+            job_user=job_user,
+            spool_bytes=spool_bytes,
+        )
+
+    def _engine_address(self) -> Dict[str, Any]:
+        return {"socket": self._socket}
+
+
+def package_paths() -> Tuple[str, ...]:
+    """Where the package `docker` and what it needs were found: the zygote looks nowhere by itself."""
+    found = [importlib.util.find_spec(name) for name in ("docker", "requests", "urllib3")]
+    folders = [os.path.dirname(os.path.dirname(spec.origin)) for spec in found if spec is not None and spec.origin]
+    return tuple(dict.fromkeys(folders))

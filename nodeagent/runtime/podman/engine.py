@@ -1,0 +1,208 @@
+"""Podman through its command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from nodeagent.runtime.container.engine import (
+    LABEL,
+    About,
+    EngineError,
+    EngineUnavailable,
+    Found,
+    ImageProblem,
+    NameTaken,
+    State,
+    Tell,
+    Wanted,
+)
+from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.plan import Plan
+
+_CALL_S, _REMOVE_S, _LOOK_S = 120.0, 30.0, 0.5
+_NOT_STARTED = ("created", "configured", "initialized")
+
+
+class PodmanEngine:
+    """The Podman that `environment` (its PATH and CONTAINERS_… variables) leads to."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+
+    def about(self) -> About:
+        """Its version; every one since 4.1 knows CDI."""
+        version = self._ask("version", "--format", "{{.Client.Version}}").strip()
+        return About(version=version, knows_cdi=True)
+
+    def has_image(self, image: str) -> bool:
+        """Whether Podman has the image."""
+        done = self._run("image", "exists", image)
+        if done.returncode > 1:
+            raise EngineError(_text_of(done.stderr))
+        return done.returncode == 0
+
+    def pull(self, image: str, tell: Tell, wanted: Wanted) -> None:
+        """Pull; Podman tells of a layer when it begins to copy it."""
+        progress = Progress(image, time.monotonic())
+        tell(progress.begun())
+        command = ["podman", "pull", qualified(image)]
+        try:
+            process = subprocess.Popen(
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, cwd="/",
+            )  # fmt: skip
+        except OSError as error:
+            raise _unavailable(error) from error
+        said, layers = b"", 0
+        with process:
+            descriptor = process.stderr.fileno() if process.stderr is not None else -1
+            while True:
+                if not wanted():
+                    process.kill()
+                    raise EngineError("it was stopped before it started")
+                if not select.select([descriptor], [], [], _LOOK_S)[0]:
+                    continue
+                data = os.read(descriptor, 65536)
+                if not data:
+                    break
+                said = (said + data)[-65536:]
+                if said.count(b"Copying blob") > layers:
+                    layers = said.count(b"Copying blob")
+                    tell("pulling {}: layer {}".format(image, layers))
+        if process.returncode != 0:
+            text = _text_of(said)
+            raise ImageProblem(problem_of(text), text)
+        tell(progress.ended(time.monotonic()))
+
+    def create(self, plan: Plan) -> None:
+        """Make the container."""
+        with _env_file(plan.env) as (path, others):
+            arguments = _create_arguments(plan, path, others)
+            done = self._run("create", *arguments)
+        if done.returncode != 0:
+            text = _text_of(done.stderr)
+            raise NameTaken(text) if "already in use" in text else EngineError(text)
+
+    def start(self, name: str) -> None:
+        """Start the container."""
+        self._ask("start", name)
+
+    def state(self, name: str) -> Optional[State]:
+        """What Podman says of the container."""
+        done = self._run("container", "inspect", name)
+        if done.returncode != 0:
+            text = _text_of(done.stderr)
+            if "no such" in text.lower():
+                return None
+            raise EngineError(text)
+        seen: Dict[str, Any] = json.loads(done.stdout)[0]
+        state = seen["State"]
+        return State(
+            id=str(seen["Id"]),
+            running=bool(state["Running"]),
+            pid=int(state["Pid"]),
+            exit_code=None if state["Status"] in _NOT_STARTED else int(state["ExitCode"]),
+            oom_killed=bool(state["OOMKilled"]),
+        )
+
+    def remove(self, name: str) -> None:
+        """Remove the container, and see that it is gone."""
+        until = time.monotonic() + _REMOVE_S
+        while True:
+            done = self._run("rm", "--force", "--time", "0", "--volumes", "--ignore", name)
+            if done.returncode == 0 and self._run("container", "exists", name).returncode == 1:
+                return
+            if time.monotonic() >= until:
+                raise EngineError("container {} cannot be removed: {}".format(name, _text_of(done.stderr)))
+            time.sleep(0.1)
+
+    def containers(self, agent: str) -> Tuple[Found, ...]:
+        """Every container with the agent's label."""
+        listed = json.loads(
+            self._ask("ps", "--all", "--filter", "label={}={}".format(LABEL, agent), "--format", "json") or "[]"
+        )
+        return tuple(Found(str(one["Names"][0]), dict(one.get("Labels") or {})) for one in listed)
+
+    def _ask(self, *arguments: str) -> str:
+        done = self._run(*arguments)
+        if done.returncode != 0:
+            raise EngineError(_text_of(done.stderr))
+        return done.stdout.decode(errors="replace")
+
+    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+        try:
+            return subprocess.run(
+                ["podman", *arguments],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CALL_S,
+                cwd="/",
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _unavailable(error) from error
+
+
+def _create_arguments(plan: Plan, env_file: str, other_env: List[str]) -> List[str]:
+    """What holds for a container. What is not named here is Podman's default, which is the closed one."""
+    arguments = [
+        "--name={}".format(plan.name),
+        "--pull=never",
+        "--entrypoint={}".format(plan.entrypoint),
+        "--user={}:{}".format(plan.uid, plan.gids[0]),
+        *("--group-add={}".format(gid) for gid in plan.gids[1:]),
+        "--workdir={}".format(plan.workdir),
+        "--env-file={}".format(env_file),
+        *("--env={}".format(entry) for entry in other_env),
+        "--http-proxy=false",  # else the agent's own proxies would be in the job's environment
+        *("--label={}={}".format(name, value) for name, value in plan.labels.items()),
+        *("--mount=type=bind,source={},target={}".format(mount.source, mount.target) for mount in plan.mounts),
+        "--cap-drop=all",
+        "--security-opt=no-new-privileges",
+        "--pids-limit={}".format(plan.pids),
+        "--cpus={}".format(plan.cpus),
+        "--shm-size={}m".format(plan.shm_mib),
+        "--ipc=private",
+        "--network={}".format(plan.network),
+        "--restart=no",
+        "--log-driver=none",
+        "--systemd=false",
+        "--sdnotify=ignore",
+        "--no-healthcheck",  # what an image runs at times is no part of the job
+        *("--device={}".format(name) for name in plan.gpus.cdi),
+        *("--device={0}:{0}:rw".format(node) for node in plan.gpus.nodes),
+    ]
+    if plan.read_only_root:
+        arguments += ["--read-only", "--read-only-tmpfs=false"]
+    if plan.memory_mib:
+        # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
+        arguments += ["--memory={}m".format(plan.memory_mib), "--memory-swap={}m".format(plan.memory_mib)]
+    return [*arguments, plan.image, *plan.arguments]
+
+
+@contextlib.contextmanager
+def _env_file(env: Mapping[str, str]) -> Iterator[Tuple[str, List[str]]]:
+    """A file with the environment, which others could read on a command line, and the entries that no line can hold."""
+    lines = ["{}={}".format(name, value) for name, value in env.items()]
+    with tempfile.NamedTemporaryFile("w", prefix="muster-env-", encoding="utf-8", errors="surrogateescape") as file:
+        file.write("".join(line + "\n" for line in lines if "\n" not in line))
+        file.flush()
+        yield file.name, [line for line in lines if "\n" in line]
+
+
+def _text_of(output: bytes) -> str:
+    """What Podman said in the end: its last line names the error, those before it warn."""
+    lines = output.decode(errors="replace").strip().splitlines()
+    return (lines[-1] if lines else "podman failed without a word")[:1000]
+
+
+def _unavailable(error: Exception) -> EngineUnavailable:
+    return EngineUnavailable("podman cannot be run: is it installed? ({})".format(error))

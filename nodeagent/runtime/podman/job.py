@@ -1,0 +1,13 @@
+"""What a shim of the runtime `podman` watches."""
+
+from __future__ import annotations
+
+from nodeagent.runtime.container.job import ContainerJob
+from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.podman.engine import PodmanEngine
+from nodeagent.runtime.shim.layout import AllocationFolder, Task
+
+
+def make(folder: AllocationFolder, task: Task) -> ContainerJob:
+    """The job of a task of this runtime."""
+    return ContainerJob(Plan.from_dict(task.job["plan"]), folder.out, PodmanEngine(task.job["engine"]["environment"]))

@@ -1,0 +1,150 @@
+"""A job as the shim's own child: whatever it starts stays a descendant of the shim, which is a child subreaper."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
+
+from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
+from nodeagent.runtime.shim.layout import AllocationFolder, Task
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+@dataclass(frozen=True)
+class Command:
+    """The program that is the job."""
+
+    argv: Tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    uid: Optional[int]
+    gids: Tuple[int, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The command in plain JSON types."""
+        return dict(self.__dict__, argv=list(self.argv), env=dict(self.env), gids=list(self.gids))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Command:
+        """The command that `to_dict` spelled."""
+        return cls(**dict(data, argv=tuple(data["argv"]), gids=tuple(data["gids"])))
+
+
+def make(_folder: AllocationFolder, task: Task) -> ProcessJob:
+    """The job of a task of the process runtime."""
+    return ProcessJob(Command.from_dict(task.job))
+
+
+class ProcessJob:
+    """A command that the shim forks."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._pid = 0
+        self._status: Optional[int] = None
+        self.gone = False
+
+    def start(self) -> int:
+        """Fork and execute the command, with a pipe as its output."""
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        output, job_output = os.pipe()
+        with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too
+            fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
+        os.set_blocking(output, False)
+        failed, report = os.pipe()
+        try:
+            self._pid = os.fork()
+        except OSError as error:
+            raise StartFailed("cannot fork: {}".format(error.strerror)) from error
+        if self._pid == 0:
+            _become(self._command, job_output, report)
+        os.close(job_output)
+        os.close(report)
+        problem = b"".join(iter(lambda: os.read(failed, 4096), b"")).decode(errors="replace")
+        os.close(failed)
+        if problem:
+            raise StartFailed(problem)
+        return output
+
+    def identity(self) -> Optional[Tuple[int, int]]:
+        """The shim itself: all that the job starts descends from it."""
+        return tree.identity(os.getpid())
+
+    def descriptors(self) -> Tuple[int, ...]:
+        """None: the end of a child is a signal."""
+        return ()
+
+    def look(self) -> None:
+        """Reap what has ended."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.gone = True
+                return
+            if pid == 0:
+                return
+            if pid == self._pid:
+                self._status = status
+
+    @property
+    def over(self) -> bool:
+        """Whether the command has ended."""
+        return self._status is not None
+
+    def members(self) -> List[int]:
+        """Every descendant of the shim."""
+        return [process.pid for process in tree.descendants(tree.all_processes(), os.getpid())]
+
+    def kill(self) -> None:
+        """Kill every descendant, again at once while new ones appear, so that forking does not outrun it."""
+        killed: Set[int] = set()
+        while True:
+            members = set(self.members()) - killed
+            if not members:
+                return
+            tree.signal_all(members, signal.SIGKILL)
+            killed |= members
+
+    def ending(self) -> Ending:
+        """What the kernel said of the command."""
+        status = 0 if self._status is None else self._status
+        if os.WIFSIGNALED(status):
+            return Ending(signal=os.WTERMSIG(status))
+        return Ending(exit_code=os.WEXITSTATUS(status))
+
+
+def _become(command: Command, output: int, report: int) -> NoReturn:
+    """Turn this forked process into the job; a problem goes to `report`, whose other end sees exec as its end."""
+    step = "start"
+    try:
+        os.setsid()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, and ignoring is inherited
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.umask(0o022)
+        if command.uid is not None:
+            step = "become user {}".format(command.uid)
+            os.setgroups(list(command.gids))
+            os.setgid(command.gids[0])
+            os.setuid(command.uid)
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # without the shim nobody would bound the job
+        step = "enter " + command.cwd
+        os.chdir(command.cwd)
+        step = "execute " + command.argv[0]
+        os.execve(command.argv[0], list(command.argv), dict(command.env))  # noqa: S606 - what jobs are for
+    except (OSError, ValueError) as error:
+        os.write(report, "cannot {}: {}".format(step, getattr(error, "strerror", None) or error).encode()[:1000])
+    finally:
+        os._exit(126)

@@ -1,0 +1,63 @@
+"""What the shim asks of the job that it watches: a process of its own, or a container."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional, Protocol, Tuple
+
+from nodeagent.protocol import EndReason
+
+PIPE_BYTES = 1 << 20
+F_SETPIPE_SZ = 1031
+
+
+class StartFailed(Exception):
+    """The job was not started, and nothing of it is left; `detail` says why."""
+
+    def __init__(self, detail: str, reason: EndReason = EndReason.LAUNCH_FAILED) -> None:
+        self.detail = detail
+        self.reason = reason
+        super().__init__(detail)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the job's command ended; `reason` only where it says more than code and signal do."""
+
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    reason: Optional[EndReason] = None
+    detail: str = ""
+
+
+class Job(Protocol):
+    """One job. All calls come from the one thread of its shim."""
+
+    def start(self) -> int:
+        """Start it and return the reading end of its output, which never blocks; `StartFailed` if it cannot be."""
+
+    def identity(self) -> Optional[Tuple[int, int]]:
+        """The process whose descendants the job is (see `tree.identity`); None once it is gone."""
+
+    def descriptors(self) -> Tuple[int, ...]:
+        """What becomes readable when something ended, beside the signal of a child's end."""
+
+    def look(self) -> None:
+        """Take note of what has ended."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the command has ended, though what it started may go on."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether no process of the job is left."""
+
+    def members(self) -> List[int]:
+        """Every process of the job."""
+
+    def kill(self) -> None:
+        """Kill every process of the job, as far as this can be done at once."""
+
+    def ending(self) -> Ending:
+        """How it ended; asked once, when it is gone. Whatever it used is given back when this returns."""

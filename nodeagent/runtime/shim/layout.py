@@ -1,0 +1,90 @@
+"""The folder of one allocation: which file in it means what, and who writes it.
+
+    launch.json   agent   what to start and how
+    lock          shim    held (flock) for as long as the shim lives
+    shim.json     shim    a start was possible: number and start of the shim and of the process that heads the job
+    control.json  agent   stop and time limit, the newest wish only
+    wake          agent   a FIFO; one byte makes the shim read control.json again
+    log/          shim    the spool of the job's output
+    exit          shim    how it ended; with this file there, no process of the job is left
+    shim.err      shim    what the shim says when it breaks
+    out           agent   a FIFO: the output of a container
+    work, home, tmp       the job's own
+
+Beside the allocations: `lease.json` (agent: until when jobs may live without it) and `events` (a FIFO that the agent
+reads; shims write a line for it when something happens, and nothing depends on the line's arrival).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional
+
+from nodeagent.files import read_json
+from nodeagent.protocol import EndReason, OnDisconnect
+from nodeagent.runtime.port import ExitStatus
+
+
+class AllocationFolder:
+    """The paths in an allocation's folder."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.launch = os.path.join(root, "launch.json")
+        self.lock = os.path.join(root, "lock")
+        self.shim = os.path.join(root, "shim.json")
+        self.control = os.path.join(root, "control.json")
+        self.wake = os.path.join(root, "wake")
+        self.log = os.path.join(root, "log")
+        self.out = os.path.join(root, "out")
+        self.exit = os.path.join(root, "exit")
+        self.shim_err = os.path.join(root, "shim.err")
+        self.work = os.path.join(root, "work")
+        self.home = os.path.join(root, "home")
+        self.tmp = os.path.join(root, "tmp")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a shim needs to know; the part of launch.json that is its own. `job` is the runtime's part."""
+
+    allocation_id: int
+    command: str
+    job: Mapping[str, Any]
+    stop_signal: str
+    grace_s: float
+    time_limit_s: Optional[float]
+    stop_after_s: float
+    on_disconnect: str
+    spool_bytes: int
+    lease_path: str
+    events_path: str
+    boot_id: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The task in plain JSON types."""
+        return dict(self.__dict__, job=dict(self.job))
+
+    @classmethod
+    def from_dict(cls, data: Dict[str, Any]) -> Task:
+        """The task that `to_dict` spelled."""
+        return cls(**data)
+
+    @property
+    def outlives_its_agent(self) -> bool:
+        """Whether the job goes on however long the agent is silent."""
+        return self.on_disconnect == OnDisconnect.KEEP.value
+
+
+def exit_to_dict(status: ExitStatus) -> Dict[str, Any]:
+    """The content of the file `exit`."""
+    return dict(status.__dict__, reason=status.reason.value)
+
+
+def read_exit(path: str) -> Optional[ExitStatus]:
+    """The status in the file `exit`, None while there is none."""
+    data = read_json(path)
+    if data is None:
+        return None
+    return ExitStatus(**dict(data, reason=EndReason(data["reason"])))

@@ -1,0 +1,133 @@
+"""Processes as /proc shows them: who descends from whom, who carries a mark, what they use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of /proc/PID/stat. `started_ticks` tells a process from a later one of the same number."""
+
+    pid: int
+    parent: int
+    session: int
+    zombie: bool
+    cpu_s: float
+    rss_mib: int
+    started_ticks: int
+
+
+def read_process(pid: int) -> Optional[Process]:
+    """The process with this number, or None when there is none."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            stat = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command's name stands in parentheses and may hold anything, parentheses too.
+    words = stat[stat.rindex(b")") + 2 :].split()
+    own, reaped = int(words[11]) + int(words[12]), int(words[13]) + int(words[14])
+    return Process(
+        pid=pid,
+        parent=int(words[1]),
+        session=int(words[3]),
+        zombie=words[0] in (b"Z", b"X"),
+        cpu_s=(own + reaped) / _TICKS_PER_S,
+        rss_mib=int(words[21]) * _PAGE_BYTES >> 20,
+        started_ticks=int(words[19]),
+    )
+
+
+def all_processes() -> Dict[int, Process]:
+    """Every process of the machine that this one can see."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = read_process(int(name))
+            if process is not None:
+                found[process.pid] = process
+    return found
+
+
+def descendants(processes: Dict[int, Process], root: int) -> List[Process]:
+    """The live descendants of `root`, parents before their children, without `root` itself."""
+    children: Dict[int, List[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: List[Process] = []
+    queue, seen = [root], {root}
+    for pid in queue:
+        for child in sorted(children.get(pid, ())):
+            if child not in seen:
+                seen.add(child)
+                queue.append(child)
+                if not processes[child].zombie:
+                    found.append(processes[child])
+    return found
+
+
+def marked(mark: bytes, processes: Iterable[Process]) -> Set[int]:
+    """The processes whose environment has the entry `mark` (`NAME=value`) exactly."""
+    found = set()
+    for process in processes:
+        try:
+            with open("/proc/{}/environ".format(process.pid), "rb") as file:
+                environment = file.read()
+        except OSError:  # gone, or somebody else's
+            continue
+        if not process.zombie and mark in environment.split(b"\0"):
+            found.add(process.pid)
+    return found
+
+
+def signal_all(pids: Iterable[int], number: int) -> int:
+    """Send a signal to each process that is still there, and return how many got it."""
+    sent = 0
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+        sent += 1
+    return sent
+
+
+def identity(pid: int) -> Optional[Tuple[int, int]]:
+    """Number and start of a process; two are equal only if it is the same process."""
+    process = read_process(pid)
+    return None if process is None else (process.pid, process.started_ticks)
+
+
+def pid_namespace(pid: int) -> Optional[str]:
+    """The name of a process's PID namespace; None when it is gone, or not ours to look at."""
+    try:
+        return os.readlink("/proc/{}/ns/pid".format(pid))
+    except OSError:
+        return None
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        with open("/proc/{}/status".format(pid), encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return False
+
+
+def is_in_cgroup_of(pid: int, name: str) -> bool:
+    """Whether a process is in a control group whose path has `name` in it."""
+    try:
+        with open("/proc/{}/cgroup".format(pid), encoding="utf-8", errors="replace") as file:
+            return name in file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,227 @@
+"""What is asked of an engine, decided without one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.runtime.container.cdi import Device, Injection, injection, read_devices
+from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.job import ending_of
+from nodeagent.runtime.container.plan import Options, Plan, plan_of
+from nodeagent.runtime.port import LaunchError
+from nodeagent.runtime.shim.layout import AllocationFolder
+
+SPEC = LaunchSpec(
+    allocation_id=12, job_id=3, attempt=2, rank=1, fence=40, name="x", owner="ada", command="true", image="busybox"
+)
+UUID = "GPU-1b2c"
+
+
+def planned(options: Options | None = None, **fields: Any) -> Plan:
+    spec = LaunchSpec(**{**SPEC.__dict__, **fields})
+    return plan_of(
+        spec,
+        AllocationFolder("/state/allocations/12"),
+        agent="node1",
+        options=options or Options(),
+        uid=4321,
+        gids=(777, 778),
+        gpus=Injection(cdi=("nvidia.com/gpu=" + UUID,)),
+    )
+
+
+def test_a_plan_reads_back_as_it_was_written() -> None:
+    plan = planned()
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+
+
+def test_a_container_is_named_and_labelled_by_its_fence() -> None:
+    plan = planned()
+    assert plan.name == "muster-node1-12-40"
+    assert plan.labels == {
+        "muster.agent": "node1",
+        "muster.job": "3",
+        "muster.attempt": "2",
+        "muster.rank": "1",
+        "muster.allocation": "12",
+        "muster.fence": "40",
+    }
+
+
+def test_nothing_of_the_host_is_mounted_but_the_allocations_own() -> None:
+    assert all(mount.source.startswith("/state/allocations/12/") for mount in planned().mounts)
+
+
+def test_the_agent_has_the_last_word_on_gpus() -> None:
+    env = {"NVIDIA_VISIBLE_DEVICES": "all", "CUDA_VISIBLE_DEVICES": "7", "MUSTER_WORKDIR": "/etc", "LR": "0.1"}
+    found = planned(env=env, gpu_uuids=(UUID,)).env
+    assert (found["NVIDIA_VISIBLE_DEVICES"], found["CUDA_VISIBLE_DEVICES"]) == (UUID, UUID)
+    assert (found["MUSTER_WORKDIR"], found["LR"]) == ("/workspace", "0.1")
+    assert planned(env=env).env["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+@pytest.mark.parametrize(
+    ("workdir", "mounted", "starts_in"),
+    [
+        ("/workspace", "/workspace", "/workspace"),
+        ("/opt//src/./", "/opt/src", "/opt/src"),
+        ("a/b", "/workspace", "/workspace/a/b"),
+    ],
+)
+def test_the_working_folder_is_where_the_spec_wants_it(workdir: str, mounted: str, starts_in: str) -> None:
+    plan = planned(workdir=workdir)
+    assert (plan.mounts[0].target, plan.workdir) == (mounted, starts_in)
+
+
+@pytest.mark.parametrize("workdir", ["/", "//.", "/proc", "/sys/fs", "/dev", "/muster/x", "/a/../etc", "../x"])
+def test_a_working_folder_that_a_container_needs_is_refused(workdir: str) -> None:
+    with pytest.raises(LaunchError, match=r"^workdir"):
+        planned(workdir=workdir)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "network"),
+    [
+        (1, Options(), "bridge"),
+        (1, Options(network="none"), "none"),
+        (2, Options(), "host"),
+        (2, Options(gang_network="overlay1"), "overlay1"),
+    ],
+)
+def test_the_network_follows_from_the_size_of_the_gang(nodes: int, options: Options, network: str) -> None:
+    assert planned(options, nodes=nodes).network == network
+
+
+def test_a_rank_reaches_itself_in_its_own_network_and_others_by_their_address() -> None:
+    env = {"MASTER_ADDR": "10.0.0.7"}
+    assert planned(env=env).env["MASTER_ADDR"] == "127.0.0.1"
+    assert planned(env=env, nodes=2).env["MASTER_ADDR"] == "10.0.0.7"
+    assert "MASTER_ADDR" not in planned().env
+
+
+def test_a_gang_is_refused_where_the_operator_says_so() -> None:
+    with pytest.raises(LaunchError, match=r"^nodes"):
+        planned(Options(gang_network="refuse"), nodes=2)
+
+
+NVIDIA = {UUID: Device("nvidia.com/gpu", UUID)}
+OTHER = {UUID: Device("test.org/gpu", UUID, ("/dev/fake0",))}
+
+
+@pytest.mark.parametrize(
+    ("devices", "flags", "found"),
+    [
+        pytest.param(NVIDIA, "cdi hook", Injection(cdi=(f"nvidia.com/gpu={UUID}",)), id="by name where both know it"),
+        pytest.param(NVIDIA, "hook", Injection(nvidia=(UUID,)), id="by the hook where the engine knows no names"),
+        pytest.param({}, "cdi hook", Injection(nvidia=(UUID,)), id="by the hook where there is no spec"),
+        pytest.param({}, "cdi hook emulated", Injection(), id="emulated ones have no device"),
+        pytest.param(OTHER, "cdi emulated", Injection(cdi=(f"test.org/gpu={UUID}",)), id="unless a spec names it"),
+        pytest.param(OTHER, "hook", Injection(nodes=("/dev/fake0",)), id="by its nodes where nothing else is known"),
+    ],
+)
+def test_a_gpu_comes_in_by_the_best_way_there_is(devices: dict[str, Device], flags: str, found: Injection) -> None:
+    words = flags.split()
+    assert found == injection(
+        (UUID,), devices, knows_cdi="cdi" in words, has_nvidia_hook="hook" in words, emulated="emulated" in words
+    )
+
+
+def test_a_gpu_without_a_way_in_is_refused() -> None:
+    with pytest.raises(LaunchError, match="nvidia-ctk cdi generate"):
+        injection((UUID,), {}, knows_cdi=True, has_nvidia_hook=False, emulated=False)
+
+
+def test_cdi_specs_are_read_as_json_and_as_yaml(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(
+        json.dumps(
+            {
+                "kind": "test.org/gpu",
+                "devices": [
+                    {"name": "one", "containerEdits": {"deviceNodes": [{"path": "/dev/one"}]}},
+                    {"name": "two"},
+                ],
+            }
+        )
+    )
+    (tmp_path / "nvidia.yaml").write_text(
+        "---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"
+        f'- name: "0"\n  containerEdits:\n    deviceNodes:\n    - path: /dev/nvidia0\n- name: {UUID}\n'
+    )
+    (tmp_path / "net.json").write_text('{"kind": "test.org/net", "devices": [{"name": "eth9"}]}')
+    (tmp_path / "broken.json").write_text('{"kind": "test.org/gpu", "devices": [7]}')
+    (tmp_path / "notes.txt").write_text("kind: nvidia.com/gpu\n- name: three\n")
+    found = read_devices([str(tmp_path), str(tmp_path / "absent")])
+    assert found["one"] == Device("test.org/gpu", "one", ("/dev/one",))
+    assert found[UUID].kind == "nvidia.com/gpu"
+    assert set(found) == {"one", "two", "0", UUID}
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("manifest for x:1 not found: manifest unknown: manifest unknown", EndReason.IMAGE_NOT_FOUND),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", EndReason.IMAGE_DENIED),
+        ("unauthorized: authentication required", EndReason.IMAGE_DENIED),
+        ("Get https://h/v2/: dial tcp: lookup h on 10.0.0.2:53: no such host", EndReason.IMAGE_UNREACHABLE),
+        ("Get http://127.0.0.1:1/v2/: dial tcp 127.0.0.1:1: connect: connection refused", EndReason.IMAGE_UNREACHABLE),
+        ("write /var/lib/docker/tmp/x: no space left on device", EndReason.IMAGE_NO_SPACE),
+        ("unexpected EOF", EndReason.IMAGE_UNREACHABLE),
+    ],
+)
+def test_a_failed_pull_is_classed_by_what_the_engine_says(said: str, reason: EndReason) -> None:
+    assert problem_of(said) is reason
+
+
+@pytest.mark.parametrize(
+    ("image", "whole"),
+    [
+        ("busybox", "docker.io/library/busybox"),
+        ("pytorch/pytorch:2.9", "docker.io/pytorch/pytorch:2.9"),
+        ("nvcr.io/nvidia/pytorch", "nvcr.io/nvidia/pytorch"),
+        ("localhost/x", "localhost/x"),
+        ("host:5000/x", "host:5000/x"),
+    ],
+)
+def test_a_short_name_means_what_docker_means(image: str, whole: str) -> None:
+    assert qualified(image) == whole
+
+
+def test_progress_is_told_every_ten_percent_and_not_too_often() -> None:
+    progress = Progress("torch", 0.0)
+
+    def downloading(current: int, at: float) -> str | None:
+        detail = {"current": current << 20, "total": 1000 << 20}
+        return progress.take({"status": "Downloading", "id": "a", "progressDetail": detail}, at)
+
+    assert progress.begun() == "pulling torch"
+    assert downloading(900, 1.0) is None
+    assert downloading(950, 6.0) == "pulling torch: 95 % of 1000.0 MiB"
+    assert downloading(990, 60.0) is None
+    assert progress.take({"status": "Extracting", "id": "a", "progressDetail": {"current": 1}}, 70.0) is None
+    assert progress.ended(80.4) == "pulled torch in 80 s"
+
+
+@pytest.mark.parametrize(
+    ("status", "oom", "code", "signal", "reason"),
+    [
+        (0, False, 0, None, None),
+        (1, False, 1, None, None),
+        (128, False, 128, None, None),
+        (137, False, None, 9, None),
+        (143, False, None, 15, None),
+        (255, False, 255, None, None),
+        (137, True, None, 9, EndReason.OUT_OF_MEMORY),
+        (1, True, 1, None, EndReason.OUT_OF_MEMORY),
+        (0, True, 0, None, None),
+    ],
+)
+def test_the_status_of_a_container_is_read_as_shells_write_it(
+    status: int, oom: bool, code: int | None, signal: int | None, reason: EndReason | None
+) -> None:
+    ending = ending_of(status, oom, 64)
+    assert (ending.exit_code, ending.signal, ending.reason) == (code, signal, reason)

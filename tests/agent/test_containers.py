@@ -1,0 +1,355 @@
+"""What only containers do: what they keep a job from, what they do with images, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import docker
+import pytest
+
+from nodeagent.protocol import EndReason
+from nodeagent.runtime.choose import RuntimeOptions, open_runtime
+from nodeagent.runtime.container.cdi import Injection
+from nodeagent.runtime.container.engine import Engine, EngineError, NameTaken
+from nodeagent.runtime.container.plan import Options, Plan
+from nodeagent.runtime.container.runtime import ContainerRuntime
+from nodeagent.runtime.docker.engine import DockerEngine
+from nodeagent.runtime.podman.engine import PodmanEngine
+from nodeagent.runtime.port import ExitStatus, LaunchError, Phase, RuntimeUnavailable
+from tests import engines
+from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
+from tests.agent.registry import Registry, busybox_layer, layer_of, running_registry
+from tests.agent.waiting import eventually
+
+
+@pytest.fixture(params=["docker", "podman"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def under_test(kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker]) -> Iterator[RuntimeUnderTest]:
+    made = runtime_under_test(kind, tmp_path / "state", forkers)
+    yield made
+    stop_everything(made.runtime)
+    assert containers_of(made) == ()
+
+
+def containers_of(under_test: RuntimeUnderTest) -> tuple[str, ...]:
+    return cast(ContainerRuntime, under_test.runtime).containers()
+
+
+def engine_of(kind: str) -> Engine:
+    return DockerEngine(engines.docker_socket()) if kind == "docker" else PodmanEngine(engines.podman_environment())
+
+
+def plan_of(under_test: RuntimeUnderTest, allocation_id: int) -> Plan:
+    launch = json.loads((under_test.folder(allocation_id) / "launch.json").read_text())
+    return Plan.from_dict(launch["task"]["job"]["plan"])
+
+
+def test_a_job_has_no_capability_and_no_way_to_one(under_test: RuntimeUnderTest) -> None:
+    _, output = under_test.run("cat /proc/self/status", uid=4321, gids=(777, 778))
+    status = dict(line.split(":\t", 1) for line in output.decode().splitlines() if ":\t" in line)
+    assert {status[f"Cap{name}"] for name in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    assert status["Uid"].split() == ["4321"] * 4
+    assert status["Gid"].split() == ["777"] * 4
+    assert sorted(status["Groups"].split()) == ["777", "778"]
+
+
+def test_a_job_without_a_user_is_nobodys(under_test: RuntimeUnderTest) -> None:
+    assert under_test.run("id -u; id -g; touch here")[1] == b"65534\n65534\n"
+
+
+def test_a_job_sees_its_own_processes_and_folders_only(under_test: RuntimeUnderTest) -> None:
+    _, output = under_test.run("echo /proc/[0-9]*; cat /proc/mounts; touch /tmp/x ~/x ./x && echo done")
+    lines = output.decode().splitlines()
+    assert len(lines[0].split()) <= 3
+    assert lines[-1] == "done"
+    # A mounted folder shows as what it lies on; nothing of the machine is mounted but these.
+    own = {"/workspace", "/muster/home", "/muster/out", "/tmp"}
+    engines_own = {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/run/.containerenv", "/"}
+    points = {line.split()[1] for line in lines[1:-1]}
+    strange = {point for point in points if not point.startswith(("/proc", "/sys", "/dev"))} - own - engines_own
+    assert strange == set()
+    assert own <= points
+
+
+def test_memory_processors_processes_and_shared_memory_are_bounded(kind: str, under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo ready; df -m /dev/shm | tail -n 1; sleep 60", memory_mib=64, cpus=2, shm_mib=8)
+    output = under_test.printed(number, b"/dev/shm")
+    assert output.split()[2] == b"8"
+    plan = plan_of(under_test, number)
+    assert (plan.memory_mib, plan.cpus, plan.pids) == (64, 2, 4096)
+    state = engine_of(kind).state(plan.name)
+    assert state is not None
+    groups = dict(line.split(":", 2)[1:] for line in Path(f"/proc/{state.pid}/cgroup").read_text().splitlines())
+    if "" in groups and Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        folder = Path("/sys/fs/cgroup" + groups[""])
+        limits = [(folder / name).read_text().split()[0] for name in ("memory.max", "pids.max", "cpu.max")]
+    else:
+        names = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
+        paths = {one: path for joined, path in groups.items() for one in joined.split(",")}
+        limits = [Path(f"/sys/fs/cgroup/{one}{paths[one]}/{name}").read_text().strip() for one, name in names.items()]
+    assert limits == [str(64 << 20), "4096", "200000"]
+
+
+def test_a_job_that_needs_more_memory_than_it_has_is_told_so(under_test: RuntimeUnderTest) -> None:
+    command = "x=0123456789abcdef; while true; do x=$x$x; done"
+    status, _ = under_test.run(command, memory_mib=32)
+    assert (status.reason, status.detail) == (EndReason.OUT_OF_MEMORY, "out of memory: the limit is 32 MiB")
+
+
+def test_a_gpu_that_is_not_the_jobs_cannot_be_opened(kind: str, under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    # Two devices of a major number without a driver. A device that the control group lets through is not there
+    # (ENXIO); one that it does not is forbidden (EPERM).
+    mine, other = "GPU-mine-" + under_test.name, "GPU-other-" + under_test.name
+    nodes = {uuid: tmp_path / uuid for uuid in (mine, other)}
+    for minor, path in enumerate(nodes.values()):
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(234, minor))
+        path.chmod(0o666)
+    devices = [
+        {"name": uuid, "containerEdits": {"deviceNodes": [{"path": str(path), "type": "c", "permissions": "rw"}]}}
+        for uuid, path in nodes.items()
+    ]
+    spec = Path(f"/etc/cdi/muster-{under_test.name}.json")
+    spec.parent.mkdir(exist_ok=True)
+    kind_name = f"muster-{under_test.name}.test/gpu"
+    spec.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": kind_name, "devices": devices}))
+    command = f"cat {nodes[mine]}; cat ./stolen; env"
+    try:
+        prepared = under_test.spec(command, gpu_uuids=(mine,), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+        work = Path(under_test.runtime.prepare(prepared))
+        os.mknod(work / "stolen", 0o666 | stat.S_IFCHR, os.makedev(234, 1))
+        (work / "stolen").chmod(0o666)
+        under_test.runtime.launch(prepared)
+        under_test.exit(prepared.allocation_id)
+    finally:
+        spec.unlink()
+    lines = under_test.output(prepared.allocation_id).decode().splitlines()
+    assert lines[0] == f"cat: can't open '{nodes[mine]}': No such device or address"
+    assert lines[1] == "cat: can't open './stolen': Operation not permitted"
+    assert f"NVIDIA_VISIBLE_DEVICES={mine}" in lines
+
+
+def test_docker_is_asked_for_gpus_by_their_uuids(tmp_path: Path, forkers: Callable[[str], KeptForker]) -> None:
+    made = runtime_under_test("docker", tmp_path / "state", forkers)
+    plan = plan_of(made, made.start("true"))
+    engine = engine_of("docker")
+    asking = replace(plan, name=plan.name + "-gpus", gpus=Injection(nvidia=("GPU-1", "GPU-2")))
+    engine.create(asking)
+    client = docker.APIClient(base_url=f"unix://{engines.docker_socket()}", version="auto")
+    (request,) = client.inspect_container(asking.name)["HostConfig"]["DeviceRequests"]
+    client.close()
+    assert (request["Driver"], request["DeviceIDs"], request["Capabilities"]) == (
+        "nvidia",
+        ["GPU-1", "GPU-2"],
+        [["gpu"]],
+    )
+    # Nothing starts without them: this machine has no such hook, or no such GPUs.
+    with pytest.raises(EngineError):
+        engine.start(asking.name)
+    engine.remove(asking.name)
+    stop_everything(made.runtime)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"image": ""}, "image"),
+        ({"uid": 0, "gids": (0,)}, "uid"),
+        ({"workdir": "/"}, "workdir"),
+        ({"workdir": "/proc/self"}, "workdir"),
+    ],
+)
+def test_what_a_container_cannot_do_is_refused_by_field(
+    under_test: RuntimeUnderTest, fields: dict[str, object], field: str
+) -> None:
+    spec = under_test.spec("true", **fields)
+
+    def prepare_and_launch() -> None:
+        under_test.runtime.prepare(spec)
+        under_test.runtime.launch(spec)
+
+    with pytest.raises(LaunchError, match=f"^{field}") as caught:
+        prepare_and_launch()
+    assert caught.value.reason is EndReason.SPEC_REFUSED
+
+
+def test_a_read_only_image_leaves_a_job_its_own_folders(
+    kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> None:
+    options = Options(network="none", read_only_root=True)
+    made = runtime_under_test(kind, tmp_path / "state", forkers, options)
+    _, output = made.run("touch /bin/x || touch /x || touch ~/x /tmp/x ./x && echo done", uid=4321, gids=(4321,))
+    assert b"Read-only file system" in output
+    assert output.endswith(b"done\n")
+    stop_everything(made.runtime)
+
+
+@pytest.mark.parametrize(("nodes", "is_the_machines"), [(1, False), (2, True)])
+def test_only_gangs_have_the_machines_network(
+    nodes: int, is_the_machines: bool, tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> None:
+    made = runtime_under_test("docker", tmp_path / "state", forkers, Options())
+    _, output = made.run("cat /proc/net/dev", nodes=nodes)
+    interfaces = {line.split(":")[0].strip() for line in output.decode().splitlines()[2:]}
+    assert "lo" in interfaces
+    # The engine's own bridge is an interface of the machine.
+    assert (engines.bridge() in interfaces) == is_the_machines
+    stop_everything(made.runtime)
+
+
+def test_a_default_image_stands_in(kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker]) -> None:
+    options = Options(network="none", default_image=engines.IMAGE)
+    made = runtime_under_test(kind, tmp_path / "state", forkers, options)
+    assert made.run("echo here", image="")[1] == b"here\n"
+    assert made.runtime.labels()["default-image"] == engines.IMAGE
+    stop_everything(made.runtime)
+
+
+def test_a_variable_of_several_lines_arrives_whole(under_test: RuntimeUnderTest) -> None:
+    _, output = under_test.run('printf %s "$TEXT"', env={"TEXT": "one\n two = #3\n", "HASH": "#x"})
+    assert output == b"one\n two = #3\n"
+
+
+def test_nothing_is_started_twice_under_one_fence(kind: str, under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo ready; sleep 60")
+    under_test.printed(number, b"ready")
+    with pytest.raises(NameTaken):
+        engine_of(kind).create(plan_of(under_test, number))
+    assert under_test.runtime.observe(number).exit is None
+
+
+def test_a_container_that_nobody_answers_for_is_removed_at_the_next_start(
+    kind: str, under_test: RuntimeUnderTest
+) -> None:
+    number = under_test.start("echo ready; sleep 60")
+    under_test.printed(number, b"ready")
+    engine, plan = engine_of(kind), plan_of(under_test, number)
+    old = replace(plan, name=plan.name + "-0", labels={**plan.labels, "muster.fence": "0"})
+    engine.create(old)
+    engine.start(old.name)
+    state = engine.state(old.name)
+    assert state is not None
+    assert state.running
+    under_test.restart()
+    assert containers_of(under_test) == (plan.name,)
+    assert not Path(f"/proc/{state.pid}").exists()
+
+
+def test_without_its_watcher_a_container_ends_though_no_agent_looks(kind: str, under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo ready; sleep 60")
+    under_test.printed(number, b"ready")
+    state = engine_of(kind).state(plan_of(under_test, number).name)
+    assert state is not None
+    under_test.runtime.close()
+    os.kill(under_test.shim(number), signal.SIGKILL)
+    eventually(lambda: not _has_words(state.pid), "the end")
+    under_test.restart()
+    assert under_test.runtime.observe(number).phase is Phase.GONE
+    under_test.runtime.settle(number, ExitStatus(EndReason.UNKNOWN))
+
+
+def _has_words(pid: int) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_removed_allocation_leaves_no_container_and_no_process(kind: str, under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("sleep 60 & echo ready; exit 3")
+    name = eventually(
+        lambda: under_test.folder(number).joinpath("launch.json").exists() and plan_of(under_test, number).name
+    )
+    assert under_test.exit(number).exit_code == 3
+    assert engine_of(kind).state(name) is None
+    assert containers_of(under_test) == ()
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    if shutil.which("busybox") is None:
+        pytest.skip("busybox is not installed")
+    with running_registry() as made:
+        yield made
+
+
+def fetch(under_test: RuntimeUnderTest, image: str) -> list[str]:
+    """Have the image pulled; what was told meanwhile."""
+    told: list[str] = []
+    spec = under_test.spec("echo pulled", image=image)
+    assert under_test.runtime.lacks(spec)
+    under_test.runtime.fetch(spec, told.append, lambda: True)
+    return told
+
+
+def test_an_image_is_pulled_and_how_far_it_is_is_told(under_test: RuntimeUnderTest, registry: Registry) -> None:
+    image = registry.add(f"team/{under_test.name}", busybox_layer(), layer_of("data", os.urandom(200_000)))
+    told = fetch(under_test, image)
+    assert told[0] == f"pulling {image}"
+    assert told[-1].startswith(f"pulled {image} in ")
+    assert under_test.run("echo run", image=image)[1] == b"run\n"
+    assert not under_test.runtime.lacks(under_test.spec("true", image=image))
+
+
+def test_a_failed_pull_says_what_kind_of_failure_it_is(under_test: RuntimeUnderTest, registry: Registry) -> None:
+    def reason(image: str) -> EndReason:
+        with pytest.raises(LaunchError, match=r"^image ") as caught:
+            fetch(under_test, image)
+        return caught.value.reason
+
+    registry.denied.add("secret/one")
+    assert reason(f"{registry.address}/no/such:latest") is EndReason.IMAGE_NOT_FOUND
+    assert reason(f"{registry.address}/secret/one:latest") is EndReason.IMAGE_DENIED
+    assert reason("127.0.0.1:1/nobody/listens:latest") is EndReason.IMAGE_UNREACHABLE
+
+
+def test_a_pull_that_is_no_longer_wanted_ends(under_test: RuntimeUnderTest, registry: Registry) -> None:
+    image = registry.add(f"late/{under_test.name}", busybox_layer())
+    spec = under_test.spec("true", image=image)
+    with pytest.raises(LaunchError, match="stopped before it started"):
+        under_test.runtime.fetch(spec, lambda _: None, lambda: False)
+
+
+def test_an_image_without_a_shell_is_told_so(under_test: RuntimeUnderTest, registry: Registry) -> None:
+    image = registry.add(f"bare/{under_test.name}", layer_of("data", b"x"))
+    fetch(under_test, image)
+    status, _ = under_test.run("true", image=image)
+    assert (status.reason, status.started) == (EndReason.COMMAND_NOT_FOUND, False)
+    assert status.detail == f"image {image} has no /bin/sh, and a command needs a shell"
+
+
+def test_an_engine_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("without root, root is what is missing")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, words in (("docker", f"does not answer at {tmp_path}/no.sock"), ("podman", "is it installed")):
+        options = RuntimeOptions(name=name, docker_socket=f"{tmp_path}/no.sock")
+        with pytest.raises(RuntimeUnavailable, match=words):
+            open_runtime(
+                options, state=str(tmp_path), identity="x" * 16, emulated_gpus=False, listener=lambda _id, _kind: None
+            )
+
+
+def test_a_node_whose_jobs_run_by_another_runtime_does_not_start(kind: str, under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo ready; sleep 60")
+    under_test.printed(number, b"ready")
+    with pytest.raises(RuntimeUnavailable, match=f"allocation {number} still runs by the runtime {kind}"):
+        open_runtime(
+            RuntimeOptions(),
+            state=str(under_test.state),
+            identity="x" * 16,
+            emulated_gpus=False,
+            listener=lambda _id, _kind: None,
+        )

@@ -1,0 +1,111 @@
+"""What a sync tells of jobs: by allocation and fence, with rates since the reading before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent import sampler
+from nodeagent.gpu.emulated import EmulatedGpus
+from nodeagent.protocol import HealthEvent, UsageSample
+from nodeagent.runtime.port import Usage
+from nodeagent.sampler import Sampler
+
+UUIDS = [gpu.uuid for gpu in EmulatedGpus(("A100", "A100"), "here").inventory()]
+
+
+class _Runtime:
+    """A runtime that has only its usage to tell, one answer for each call."""
+
+    def __init__(self, *answers: dict[int, Usage]) -> None:
+        self.answers: list[dict[int, Usage]] = list(answers)
+
+    def usage(self) -> dict[int, Usage]:
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in its only item."""
+    now = [1000.0]
+    monkeypatch.setattr("nodeagent.sampler.time.monotonic", lambda: now[0])
+    return now
+
+
+def sampler_of(*answers: dict[int, Usage]) -> Sampler:
+    runtime: Any = _Runtime(*answers)
+    return Sampler(EmulatedGpus(("A100", "A100"), "here"), runtime)
+
+
+def test_rates_are_those_since_the_reading_before(clock: list[float]) -> None:
+    first = Usage(2, 0.0, 512, 64.5, disk_read_bytes=1000, disk_write_bytes=0, net_receive_bytes=5)
+    second = Usage(3, 1.25, 640, 65.0, disk_read_bytes=11_000, disk_write_bytes=500, net_receive_bytes=5)
+    taker = sampler_of({7: first}, {7: second})
+    assert taker.take({7: 4}).usage == (
+        UsageSample(id=7, fence=4, processes=2, cpu_cores=None, memory_mib=512.0, page_cache_mib=64.5),
+    )
+    clock[0] += 10.0
+    assert taker.take({7: 4}).usage == (
+        UsageSample(
+            id=7,
+            fence=4,
+            processes=3,
+            cpu_cores=1.25,
+            memory_mib=640.0,
+            page_cache_mib=65.0,
+            disk_read_bytes_s=1000.0,
+            disk_write_bytes_s=50.0,
+            net_receive_bytes_s=0.0,
+            net_transmit_bytes_s=None,
+        ),
+    )
+
+
+def test_a_count_that_falls_is_no_rate_below_zero(clock: list[float]) -> None:
+    taker = sampler_of({7: Usage(disk_read_bytes=1000)}, {7: Usage(disk_read_bytes=10)})
+    taker.take({7: 4})
+    clock[0] += 10.0
+    assert taker.take({7: 4}).usage[0].disk_read_bytes_s == 0.0
+
+
+def test_nothing_is_told_of_what_the_platform_does_not_know(clock: list[float]) -> None:
+    taker = sampler_of({7: Usage(1), 8: Usage(1)})
+    assert [sample.id for sample in taker.take({8: 5}).usage] == [8]
+
+
+def test_a_node_without_jobs_is_not_searched_for_their_processes(clock: list[float]) -> None:
+    news = sampler_of().take({})
+    assert news.usage == ()
+    assert len(news.gpus) == 2
+    assert news.host is not None
+
+
+def test_a_reading_that_is_not_due_is_not_taken(clock: list[float]) -> None:
+    taker = sampler_of({7: Usage(1)}, {7: Usage(1)})
+    taker.take({7: 4})
+    taker.report(HealthEvent("other"))
+    clock[0] += sampler.SAMPLE_EVERY_S / 2
+    news = taker.take({7: 4})
+    assert (news.gpus, news.host, news.usage) == ((), None, ())
+    assert len(news.health) == 1
+
+
+def test_a_gpu_is_used_by_all_who_share_it(clock: list[float]) -> None:
+    taker = sampler_of({7: Usage(1, 0.5, 300), 8: Usage(2, 0.25, 100), 9: Usage(1, 0.5, 100)})
+    one, other = UUIDS
+    for allocation_id, uuids in ((7, (one,)), (8, (one,)), (9, (other,))):
+        taker.assign(allocation_id, uuids)
+    found = {gpu.uuid: (gpu.processes, gpu.utilization) for gpu in taker.take({}).gpus}
+    assert found == {one: (3, 75.0), other: (1, 50.0)}
+
+
+def test_a_gpu_that_another_one_shares_keeps_nobody_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmulatedGpus, "busy", lambda _, uuids: bool(uuids))  # a process is left on each
+    taker = sampler_of()
+    one, other = UUIDS
+    taker.assign(7, (one, other))
+    taker.assign(8, (one,))
+    assert (taker.busy(7, (one, other)), taker.busy(8, (one,))) == (True, False)
+    taker.assign(7, ())
+    assert taker.busy(8, (one,)) is True
