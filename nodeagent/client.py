@@ -1,4 +1,4 @@
-"""Calls to the platform: one kept connection for each thread, and three kinds of failure.
+"""Calls to the platform, and three kinds of failure.
 
 `Unreachable` is worth another try (no connection, time out, 5xx, 429, an answer that is not of this protocol).
 `Refused` is the platform's last word on this call. `Unauthorized` is its last word on this agent.
@@ -7,11 +7,7 @@
 from __future__ import annotations
 
 import http.client
-import socket
-import ssl
-import threading
-from typing import BinaryIO, Dict, Mapping, Optional, Tuple, Type, TypeVar
-from urllib.parse import urlsplit
+from typing import BinaryIO, Mapping, Optional, Tuple, Type, TypeVar
 
 from nodeagent import protocol
 from nodeagent.protocol import (
@@ -29,17 +25,14 @@ from nodeagent.protocol import (
     SyncRequest,
     SyncResponse,
 )
+from nodeagent.transport import Transport, Unreachable
 
-_CONNECT_TIMEOUT_S = 10.0
+__all__ = ["Client", "Refused", "Unauthorized", "Unreachable"]
+
 _ANSWER_TIMEOUT_S = 30.0
-_COPY_BYTES = 1 << 16
 _TRY_AGAIN = (408, 425, 429)
 
 M = TypeVar("M", bound=protocol.Message)
-
-
-class Unreachable(Exception):
-    """The platform did not answer, or not sensibly; the same call may go well later."""
 
 
 class Refused(Exception):
@@ -59,18 +52,15 @@ class Unauthorized(Refused):
 class Client:
     """The platform's agent endpoint. Its methods may be called from any thread."""
 
-    def __init__(self, url: str, secret: str, ca_file: Optional[str] = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("{!r} is not an http or https URL".format(url))
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname
-        self._port = parts.port
-        self._prefix = parts.path.rstrip("/")
-        self._tls = ssl.create_default_context(cafile=ca_file) if self._secure else None
-        self._local = threading.local()
+    def __init__(self, transport: Transport, secret: str = "") -> None:
+        self._transport = transport
         self.secret = secret
         """What goes into the Authorization header."""
+
+    @property
+    def vouched_for(self) -> bool:
+        """Whether the platform knows by the way of the calls which node they are of."""
+        return self._transport.vouched_for
 
     def register(self, request: RegisterRequest) -> RegisterResponse:
         """Begin a new epoch of this node."""
@@ -117,25 +107,13 @@ class Client:
             body = refusal.body
         return _read(LogAccepted, body).size
 
-    def fetch_code(self, sha256: str, target: BinaryIO, limit_bytes: int) -> int:
-        """Write an archive of code to `target`, no more than `limit_bytes` of it, and return its size."""
-        connection, response = self._send("GET", protocol.code_path(sha256), b"", {}, _ANSWER_TIMEOUT_S)
-        try:
-            if response.status != http.client.OK:
-                raise _refusal(response.status, response.read())
-            size = 0
-            while size < limit_bytes:
-                data = response.read(min(_COPY_BYTES, limit_bytes - size))
-                if not data:
-                    break
-                target.write(data)
-                size += len(data)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(str(error)) from error
-        finally:
-            if not response.isclosed():  # half read: the connection cannot be used again
-                connection.close()
-        return size
+    def fetch_code(self, sha256: str, target: BinaryIO, limit_bytes: int) -> None:
+        """Write an archive of code to `target`, no more than `limit_bytes` of it."""
+        headers = self._with_secret({})
+        path = protocol.code_path(sha256)
+        status, body = self._transport.fetch(path, headers, target, limit_bytes, _ANSWER_TIMEOUT_S)
+        if status != http.client.OK:
+            raise _refusal(status, body)
 
     def _post(self, path: str, request: protocol.Message, answer: Type[M], timeout_s: float = _ANSWER_TIMEOUT_S) -> M:
         body = self._request("POST", path, request.to_json(), {"Content-Type": protocol.JSON_TYPE}, timeout_s)
@@ -144,55 +122,16 @@ class Client:
     def _request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float = _ANSWER_TIMEOUT_S
     ) -> bytes:
-        connection, response = self._send(method, path, body, headers, timeout_s)
-        try:
-            content = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise Unreachable("{} {}: {}".format(method, path, error or type(error).__name__)) from error
-        if 200 <= response.status < 300:
+        status, content = self._transport.call(method, path, body, self._with_secret(headers), timeout_s)
+        if 200 <= status < 300:
             return content
-        raise _refusal(response.status, content)
+        raise _refusal(status, content)
 
-    def _send(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
-    ) -> Tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send a request and return the beginning of the answer.
-
-        The platform may close a kept connection at any time; every call can be repeated, so one that fails on a kept
-        connection is sent again on a new one.
-        """
-        all_headers: Dict[str, str] = dict(headers)
-        all_headers[protocol.AUTHORIZATION_HEADER] = protocol.bearer(self.secret)
-        for _ in range(2):
-            connection = self._connection()
-            kept = connection.sock is not None
-            try:
-                if not kept:
-                    connection.connect()
-                connection.sock.settimeout(timeout_s)
-                connection.request(method, self._prefix + path, body, all_headers)
-                return connection, connection.getresponse()
-            except socket.timeout as error:
-                connection.close()
-                raise Unreachable("{} {}: no answer in {:g} s".format(method, path, timeout_s)) from error
-            except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                if not kept:
-                    raise Unreachable("{} {}: {}".format(method, path, error or type(error).__name__)) from error
-        raise Unreachable("{} {}: the connection was closed twice".format(method, path))
-
-    def _connection(self) -> http.client.HTTPConnection:
-        connection: Optional[http.client.HTTPConnection] = getattr(self._local, "connection", None)
-        if connection is None:
-            if self._tls is not None:
-                connection = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=_CONNECT_TIMEOUT_S, context=self._tls
-                )
-            else:
-                connection = http.client.HTTPConnection(self._host, self._port, timeout=_CONNECT_TIMEOUT_S)
-            self._local.connection = connection
-        return connection
+    def _with_secret(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        # A link vouches for the node by itself, and its other end is not to be told more than it needs.
+        if self._transport.vouched_for:
+            return headers
+        return {**headers, protocol.AUTHORIZATION_HEADER: protocol.bearer(self.secret)}
 
 
 def _read(message: Type[M], body: bytes) -> M:

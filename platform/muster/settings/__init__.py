@@ -12,6 +12,7 @@ from muster.settings.env import REPOSITORY, database_settings, read_environment,
 ENV = read_environment()
 
 SECRET_KEY = ENV.secret_key
+ENCRYPTION_KEYS = ENV.encryption_keys
 DEBUG = ENV.debug
 ALLOWED_HOSTS = [urlsplit(ENV.public_url).hostname or "localhost", "localhost", "127.0.0.1", "[::1]"]
 CSRF_TRUSTED_ORIGINS = [ENV.public_url]
@@ -30,9 +31,11 @@ INSTALLED_APPS = [
     "muster.events",
     "muster.accounts",
     "muster.fleet",
+    "muster.links",
     "muster.tenants",
     "muster.jobs",
     "muster.logs",
+    "muster.samples",
     "muster.dispatch",
     "muster.offers",
     "muster.agents",
@@ -96,6 +99,7 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 
 METRICS_TOKEN = ENV.metrics_token
+SAMPLES_KEPT_FOR = ENV.samples_kept_for
 OPERATORS_MAIL = ENV.operators_mail
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port
@@ -104,6 +108,7 @@ DEFAULT_FROM_EMAIL = ENV.mail_from
 
 STATE_FOLDER: Path = ENV.home
 PUBLIC_URL = ENV.public_url
+LOOPBACK_URL = ENV.loopback_url
 FRONTEND_DIST = REPOSITORY / "frontend" / "dist"
 STATIC_URL = "/static/"
 STATIC_ROOT = ENV.home / "static"
@@ -122,8 +127,11 @@ CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULE = {
     "cycles": {"task": "dispatch.sweep", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
     "reaper": {"task": "dispatch.reap", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
+    "links": {"task": "links.sweep", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
     "outbox": {"task": "events.deliver", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
     "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
+    "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
+    "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
     "old_offers": {"task": "offers.forget_old_offers", "schedule": timedelta(minutes=10)},
 }
 
@@ -162,6 +170,8 @@ SPECTACULAR_SETTINGS = {
         "NodeAdmin": "scheduler.lifecycle.NodeAdmin",
         "NodeHealth": "scheduler.lifecycle.NodeHealth",
         "Role": "muster.tenants.roles.Role",
+        "StrikeReason": "muster.fleet.models.StrikeReason",
+        "LinkState": "muster.links.models.LinkState",
         "OfferState": "scheduler.lifecycle.OfferState",
         "Priority": "muster.api.shapes.jobs.PRIORITY_NAMES",
         "UpOrDown": "muster.api.shapes.accounts.UP_OR_DOWN",

@@ -46,7 +46,9 @@ UNFOLD: dict[str, Any] = {
                 "items": [
                     _item("Pools", "workspaces", "fleet_pool"),
                     _item("Nodes", "dns", "fleet_node"),
+                    _item("Servers over SSH", "cable", "links_server"),
                     _item("GPUs", "memory", "fleet_gpu"),
+                    _item("Strikes", "thumb_down", "fleet_strike"),
                 ],
             },
             {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import os
 import secrets
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -24,13 +27,16 @@ class Environment:
     database_url: str
     redis_url: str
     public_url: str
+    loopback_url: str
     secret_key: str
+    encryption_keys: list[str]
     debug: bool
     operators_mail: list[str]
     mail_from: str
     smtp_host: str
     smtp_port: int
     metrics_token: str
+    samples_kept_for: dict[int, timedelta]
 
 
 def read_environment() -> Environment:
@@ -45,7 +51,9 @@ def read_environment() -> Environment:
         database_url=os.environ.get("DATABASE_URL") or "postgres://muster@/muster",
         redis_url=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
         public_url=public_url,
-        secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored_secret_key(home),
+        loopback_url=f"http://127.0.0.1:{port}",
+        secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored(home / "secret_key", secrets.token_urlsafe(48)),
+        encryption_keys=_encryption_keys(home),
         debug=_flag("MUSTER_DEBUG"),
         operators_mail=[
             part.strip() for part in os.environ.get("MUSTER_OPERATORS_MAIL", "").split(",") if part.strip()
@@ -54,6 +62,7 @@ def read_environment() -> Environment:
         smtp_host=os.environ.get("MUSTER_SMTP_HOST") or "localhost",
         smtp_port=_port("MUSTER_SMTP_PORT", "25"),
         metrics_token=os.environ.get("MUSTER_METRICS_TOKEN") or "",
+        samples_kept_for=_samples_kept_for(),
     )
 
 
@@ -96,6 +105,24 @@ def _port(name: str, default: str) -> int:
     return int(value)
 
 
+def _samples_kept_for() -> dict[int, timedelta]:
+    """How long samples are kept at each resolution (seconds); a coarser one is kept no shorter than a finer one."""
+    names = {10: "MUSTER_SAMPLES_TEN_SECONDS", 60: "MUSTER_SAMPLES_MINUTES", 3600: "MUSTER_SAMPLES_HOURS"}
+    defaults = {10: "6h", 60: "7d", 3600: "400d"}
+    kept = {seconds: _days_or_hours(name, defaults[seconds]) for seconds, name in names.items()}
+    if not kept[10] <= kept[60] <= kept[3600]:
+        raise BadSetting(f"{', '.join(names.values())}: each must be at least as long as the one before")
+    return kept
+
+
+def _days_or_hours(name: str, default: str) -> timedelta:
+    value = os.environ.get(name) or default
+    number, unit = value[:-1], value[-1]
+    if not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) > 0 and unit in "hd"):
+        raise BadSetting(f"{name} is {value!r}: it must be hours or days, like 6h or 7d")
+    return timedelta(hours=int(number)) if unit == "h" else timedelta(days=int(number))
+
+
 def _flag(name: str) -> bool:
     value = (os.environ.get(name) or "0").lower()
     if value not in {"0", "1", "true", "false"}:
@@ -103,17 +130,35 @@ def _flag(name: str) -> bool:
     return value in {"1", "true"}
 
 
-def _stored_secret_key(home: Path) -> str:
-    """The key of this installation, made at the first start; every process of it must read the same one."""
-    path = home / "secret_key"
+def _encryption_keys(home: Path) -> list[str]:
+    """The keys by which secrets are stored: the first one encrypts, each of them decrypts."""
+    given = os.environ.get("MUSTER_ENCRYPTION_KEYS", "")
+    keys = [part.strip() for part in given.split(",") if part.strip()]
+    if not keys:
+        keys = [_stored(home / "encryption_key", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())]
+    for key in keys:
+        try:
+            sound = len(base64.urlsafe_b64decode(key)) == 32
+        except (binascii.Error, ValueError):
+            sound = False
+        if not sound:
+            # The value itself is a secret, so it is not shown.
+            raise BadSetting(
+                "MUSTER_ENCRYPTION_KEYS: each key must be 32 bytes in URL-safe base64, with commas between"
+            )
+    return keys
+
+
+def _stored(path: Path, fresh: str) -> str:
+    """The secret of this installation in `path`, `fresh` at the first start; every process must read the same one."""
     try:
         return path.read_text().strip()
     except FileNotFoundError:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # A hard link is made by exactly one of several processes that start together.
-    draft = path.with_name(f"secret_key.{os.getpid()}")
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
-    draft.write_text(secrets.token_urlsafe(48))
+    draft.write_text(fresh)
     with contextlib.suppress(FileExistsError):  # another process was first, and its key is the one
         os.link(draft, path)
     draft.unlink()

@@ -1,0 +1,90 @@
+"""The process `links`: it keeps a link to each server whose agent runs, and to each only one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from django.db import DatabaseError, InterfaceError, connection
+
+from muster.fleet.leases import tick
+from muster.links.forward import Forwarder
+from muster.links.link import Link
+from muster.links.models import Server, Step
+from muster.links.progress import due, forget_open_links
+from scheduler.lifecycle import NodeAdmin
+
+log = logging.getLogger(__name__)
+
+TURN_S = 1.0
+CONNECTING_AT_ONCE = 16
+_LOCK = 0x6C696E6B  # "link": one such process a database
+
+
+class Keeper:
+    """Starts links that are due, and ends those whose server was edited, removed or retired."""
+
+    def __init__(self, url: str, stopping: threading.Event) -> None:
+        self._stopping = stopping
+        self._forwarder = Forwarder(url)
+        self._connecting = threading.Semaphore(CONNECTING_AT_ONCE)
+        self._links: dict[int, Link] = {}
+        self._alone = False
+
+    def run(self) -> None:
+        """Keep links until told to stop. A database that is down ends none: their agents' beats are then refused."""
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self.turn()
+                except (DatabaseError, InterfaceError) as error:
+                    log.warning("turn_failed error=%s", error)
+                    connection.close()
+                self._stopping.wait(TURN_S)
+        finally:
+            for link in self._links.values():
+                link.stop()
+            for link in self._links.values():
+                link.join(timeout=5)
+            self._forwarder.close()
+            connection.close()
+
+    def turn(self) -> None:
+        """One look at what there is."""
+        if not self._is_alone():
+            return
+        tick("links")
+        self._links = {pk: link for pk, link in self._links.items() if link.is_alive()}
+        rows = Server.objects.filter(step=Step.LINK).exclude(node__admin=NodeAdmin.RETIRED)
+        wanted = dict(rows.values_list("pk", "version"))
+        for pk, link in self._links.items():
+            if wanted.get(pk) != link.server.version:
+                link.stop()
+        for server in due(Step.LINK):
+            if server.pk not in self._links:
+                link = self._links[server.pk] = Link(server, self._forwarder, self._connecting)
+                link.start()
+
+    def _is_alone(self) -> bool:
+        """Whether this process has the lock; a second one waits for the first to end, and then goes on in its place."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 0 AND objid = %s"
+                " AND pid = pg_backend_pid()",
+                [_LOCK],
+            )
+            if cursor.fetchone()[0]:
+                return True
+            cursor.execute("SELECT pg_try_advisory_lock(%s)", [_LOCK])
+            taken = bool(cursor.fetchone()[0])
+        if not taken:
+            if self._alone:
+                log.warning("another process keeps the links now")
+                for link in self._links.values():
+                    link.stop()
+            self._alone = False
+            return False
+        if not self._links:
+            forget_open_links()
+        self._alone = True
+        return True

@@ -1,0 +1,109 @@
+"""How servers get on: who works on which, what came of it, and when it is tried again."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from muster.common.models import DatabaseNow
+from muster.common.secrets import new_secret
+from muster.links.models import LinkState, Server, Step
+from muster.links.services import ask_for_install, record_state
+from scheduler.lifecycle import NodeAdmin
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+# Longer than an installation can take: its connection, its upload and the agent's start have limits of their own.
+INSTALL_LEASE_S = 600
+_LONGEST_REASON = 2000
+
+
+class Failed(Exception):
+    """A step that did not go well, with the state and the reason that people are told."""
+
+    def __init__(self, state: LinkState, reason: str) -> None:
+        super().__init__(reason)
+        self.state = state
+        self.reason = plain(reason)
+
+
+def plain(text: str) -> str:
+    """Text from a server as it can be stored and shown: printable, and not too long."""
+    kept = "".join(character if character.isprintable() or character == "\n" else "?" for character in text.strip())
+    return kept if len(kept) <= _LONGEST_REASON else f"…{kept[1 - _LONGEST_REASON :]}"
+
+
+def pause_s(tries: int) -> float:
+    """How long to wait after so many tries in a row that failed: doubling, bounded, and not in step with others."""
+    step_s: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 20))
+    return step_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+
+
+def due(step: Step) -> QuerySet[Server]:
+    """The servers for which this is what comes next, and whose time has come."""
+    rows = Server.objects.exclude(node__admin=NodeAdmin.RETIRED).select_related("node")
+    return rows.filter(step=step, due_at__lte=DatabaseNow()).order_by("due_at")
+
+
+def take_install(server_id: int) -> Server | None:
+    """The server, which nobody else installs now; None if another does, or nothing is to be done."""
+    token = new_secret("t")[:43]
+    taken = (
+        Server.objects.exclude(node__admin=NodeAdmin.RETIRED)
+        .filter(pk=server_id, step=Step.INSTALL, due_at__lte=DatabaseNow())
+        .update(token=token, due_at=DatabaseNow() + timedelta(seconds=INSTALL_LEASE_S))
+    )
+    return Server.objects.select_related("node").get(pk=server_id) if taken else None
+
+
+def installed(server: Server) -> None:
+    """The agent runs; what comes next is the link."""
+    rows = Server.objects.filter(pk=server.pk, version=server.version, token=server.token)
+    rows.update(step=Step.LINK, state=LinkState.CONNECTING, since=DatabaseNow(), due_at=DatabaseNow(), token="")
+
+
+def linked(server: Server) -> bool:
+    """The link is open; False if the server was edited meanwhile."""
+    return _move(server, LinkState.UP, "", step=Step.LINK)
+
+
+def steady(server: Server) -> None:
+    """The link has held for a while, so the next failure is a first one."""
+    Server.objects.filter(pk=server.pk, version=server.version).update(tries=0)
+
+
+def needs_install(server: Server, reason: str) -> None:
+    """The server has no agent that runs as it should: an installer has to go there, soon or after a pause."""
+    if _move(server, LinkState.NOT_RUNNING, reason, step=Step.INSTALL, failed=True):
+        ask_for_install(server.pk)
+
+
+def failed(server: Server, failure: Failed) -> None:
+    """The step did not go well; it comes again after a pause."""
+    _move(server, failure.state, failure.reason, step=None, failed=True)
+
+
+def forget_open_links() -> None:
+    """What an earlier process had open is not open now."""
+    Server.objects.filter(step=Step.LINK).update(due_at=DatabaseNow())
+    Server.objects.filter(state=LinkState.UP).update(state=LinkState.CONNECTING, since=DatabaseNow())
+
+
+def _move(server: Server, state: LinkState, reason: str, *, step: Step | None, failed: bool = False) -> bool:
+    with transaction.atomic():
+        row = Server.objects.select_for_update(no_key=True).select_related("node").filter(pk=server.pk).first()
+        if row is None or (row.version, row.token) != (server.version, server.token):
+            return False
+        rows = Server.objects.filter(pk=row.pk)
+        if step is not None:
+            rows.update(step=step)
+        if failed:
+            rows.update(tries=F("tries") + 1, due_at=DatabaseNow() + timedelta(seconds=pause_s(row.tries)), token="")
+        if (row.state, row.reason) != (state, reason):
+            rows.update(reason=reason)
+        if row.state != state:
+            rows.update(state=state, since=DatabaseNow())
+            record_state(row, state)
+    return True

@@ -1,0 +1,173 @@
+"""What operators do with servers that are reached over SSH."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from celery import current_app
+from django.db import transaction
+from django.db.models import F
+from kombu.exceptions import KombuError
+
+from muster.common.errors import Conflict
+from muster.common.models import DatabaseNow
+from muster.common.sealed import reseal, seal
+from muster.common.secrets import digest, new_secret
+from muster.events.services import audit, record
+from muster.fleet.models import Node, Pool
+from muster.fleet.services import create_node
+from muster.links import rules
+from muster.links.keys import fingerprint_of, open_private_key, public_line, read_host_key, read_private_key
+from muster.links.models import LinkState, Server, Step
+from scheduler.lifecycle import NodeAdmin
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a server is reached and its agent is run. An empty private key keeps the one that is stored."""
+
+    host: str
+    user: str
+    private_key: str = ""
+    host_key: str = ""
+    port: int = 22
+    folder: str = ""
+    options: str = ""
+
+
+def add_server(*, pool: Pool, name: str, access: Access, actor: str, address: str = "", rack: str = "") -> Server:
+    """A server that is reached over SSH, for a new node or for one that no agent has joined yet."""
+    columns = _columns(access, key_needed=True)
+    credential = new_secret("mnode")
+    with transaction.atomic():
+        node = _node_for_server(pool=pool, name=name, address=address, rack=rack, actor=actor)
+        # The link vouches for the node; nobody else gets this credential, least of all the server.
+        Node.objects.filter(pk=node.pk).update(
+            credential_digest=digest(credential), join_digest="", join_expires_at=None
+        )
+        server = Server.objects.create(node=node, sealed_credential=seal(credential), **columns)
+        audit("create", actor=actor, object_type="server", object_id=name, after=_shown(server))
+        transaction.on_commit(lambda: ask_for_install(server.pk))
+    return server
+
+
+def change_server(*, server: Server, access: Access, actor: str) -> None:
+    """Reach the server in another way from now on, beginning at once."""
+    columns = _columns(access, key_needed=False)
+    with transaction.atomic():
+        row = Server.objects.select_for_update(no_key=True).select_related("node").get(pk=server.pk)
+        before = _shown(row)
+        Server.objects.filter(pk=row.pk).update(**columns, **_anew())
+        row.refresh_from_db()
+        after = _shown(row)
+        if "sealed_key" in columns:
+            after["private_key"] = "replaced"
+        audit("change", actor=actor, object_type="server", object_id=row.node.name, before=before, after=after)
+        transaction.on_commit(lambda: ask_for_install(row.pk))
+
+
+def try_again(*, server: Server, actor: str) -> None:
+    """Try now what failed, and look anew at what the server has."""
+    with transaction.atomic():
+        Server.objects.filter(pk=server.pk).update(**_anew())
+        audit("try_again", actor=actor, object_type="server", object_id=server.node.name)
+        transaction.on_commit(lambda: ask_for_install(server.pk))
+
+
+def remove_server(*, server: Server, actor: str) -> None:
+    """Reach the node over SSH no more. Its agent is refused from now on, so what runs there must have ended."""
+    with transaction.atomic():
+        node = Node.objects.select_for_update(no_key=True).get(pk=server.pk)
+        if Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists():
+            raise Conflict(f"jobs still hold GPUs of node {node.name}: drain it first")
+        audit("delete", actor=actor, object_type="server", object_id=node.name, before=_shown(server))
+        Node.objects.filter(pk=node.pk).update(credential_digest="")
+        Server.objects.filter(pk=node.pk).delete()
+
+
+def reseal_servers() -> int:
+    """Encrypt what is stored by the newest key, and return of how many servers."""
+    count = 0
+    for pk in list(Server.objects.order_by("pk").values_list("pk", flat=True)):
+        with transaction.atomic():
+            row = Server.objects.select_for_update(no_key=True).get(pk=pk)
+            Server.objects.filter(pk=pk).update(
+                sealed_key=reseal(row.sealed_key), sealed_credential=reseal(row.sealed_credential)
+            )
+        count += 1
+    return count
+
+
+def ask_for_install(server_id: int) -> None:
+    """Hint that a server has to be looked at; the sweep does it where the hint is lost."""
+    try:
+        current_app.send_task("links.install", args=[server_id], queue="default", retry=False, expires=30)
+    except (redis.RedisError, OSError, KombuError) as error:
+        log.warning("install_not_asked server=%s error=%s", server_id, error)
+
+
+def _anew() -> dict[str, Any]:
+    return {
+        "version": F("version") + 1,
+        "step": Step.INSTALL,
+        "state": LinkState.INSTALLING,
+        "reason": "",
+        "since": DatabaseNow(),
+        "tries": 0,
+        "due_at": DatabaseNow(),
+        "token": "",
+    }
+
+
+def _columns(access: Access, *, key_needed: bool) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "host": rules.require_host(access.host),
+        "port": rules.require_port(access.port),
+        "user": rules.require_user(access.user),
+        "host_key": read_host_key(access.host_key),
+        "folder": rules.require_folder(access.folder),
+        "options": rules.require_options(access.options),
+    }
+    if key_needed or access.private_key:
+        key = read_private_key(access.private_key)
+        columns |= {"sealed_key": seal(key), "public_key": public_line(open_private_key(key))}
+    return columns
+
+
+def _node_for_server(*, pool: Pool, name: str, address: str, rack: str, actor: str) -> Node:
+    node = Node.objects.select_for_update(no_key=True).filter(name=name).first()
+    if node is None:
+        return create_node(pool=pool, name=name, address=address, rack=rack, actor=actor)[0]
+    if node.pool_id != pool.pk:
+        raise Conflict(f"node {name} belongs to another pool")
+    if node.admin == NodeAdmin.RETIRED:
+        raise Conflict(f"node {name} is retired")
+    if Server.objects.filter(pk=node.pk).exists():
+        raise Conflict(f"node {name} is reached over SSH already")
+    if node.credential_digest:
+        raise Conflict(f"node {name} has an agent that calls the platform by itself")
+    return node
+
+
+def _shown(server: Server) -> dict[str, Any]:
+    """What the audit log says of a server: no secret."""
+    return {
+        "host": server.host,
+        "port": server.port,
+        "user": server.user,
+        "host_key": fingerprint_of(server.host_key) if server.host_key else "",
+        "key": fingerprint_of(server.public_key),
+        "folder": server.folder,
+        "options": server.options,
+    }
+
+
+def record_state(server: Server, state: LinkState) -> None:
+    """Tell in the events that the link of a node stands otherwise now."""
+    # Everybody hears of nodes; the reason may name addresses, so operators read it in the row.
+    record("node.link", actor="platform", node_id=server.pk, data={"node": server.node.name, "state": state})

@@ -1,0 +1,25 @@
+"""Celery: bringing agents to servers."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from muster.links.install import install_agent
+from muster.links.models import Step
+from muster.links.progress import due
+from muster.links.services import ask_for_install
+
+MOST_AT_ONCE = 32
+
+
+@shared_task(name="links.install")
+def install(server_id: int) -> None:
+    """Bring the agent to a server, if that is what comes next."""
+    install_agent(server_id)
+
+
+@shared_task(name="links.sweep")
+def sweep() -> None:
+    """Ask for what is due, for whatever was asked in vain."""
+    for server_id in due(Step.INSTALL).values_list("pk", flat=True)[:MOST_AT_ONCE]:
+        ask_for_install(server_id)

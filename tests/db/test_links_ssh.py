@@ -1,0 +1,532 @@
+"""Servers over SSH, with a real sshd, the real web process, and agents and jobs as real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from django.db import connection
+
+from muster.accounts.models import User
+from muster.dispatch.cycles import run_cycle
+from muster.events.models import Event
+from muster.fleet.models import Gpu, Node, NodeLease, Pool
+from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.services import submit_job
+from muster.links import install, link, package, progress, remote
+from muster.links.install import install_agent
+from muster.links.keeper import Keeper
+from muster.links.keys import fingerprint_of, open_private_key, public_line
+from muster.links.models import LinkState, Server, Step
+from muster.links.services import Access, add_server, change_server, remove_server
+from muster.logs.models import LogFile
+from muster.logs.selectors import attempt_of, pieces
+from nodeagent.frames import MAGIC
+from scheduler.lifecycle import JobState, NodeHealth
+from tests.db.conftest import client as http_client
+from tests.db.test_uploads import archive_of
+from tests.factories import make_pool, make_tenant, make_user, make_vc
+from tests.sshd import SshServer, make_key, require_sshd
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("server")]
+
+WAIT_S = 60.0
+# Prints a numbered line twenty times a second until a file tells it to end, and says how many there were.
+COUNTING = """
+number=0
+while [ ! -e "{flag}" ]; do
+  echo "line $number"
+  number=$((number + 1))
+  sleep 0.05
+done
+echo "counted $number"
+"""
+
+
+def until(look: Callable[[], object], what: str, within_s: float = WAIT_S) -> None:
+    end = time.monotonic() + within_s
+    pause = threading.Event()
+    while not look():
+        assert time.monotonic() < end, f"{what}: not within {within_s:g} s; {_story()}"
+        pause.wait(0.05)
+
+
+def _story() -> str:
+    rows = list(Server.objects.values("state", "step", "reason", "tries"))
+    return f"{rows} {list(Node.objects.values('name', 'health'))} {list(Job.objects.values('state', 'hold_reason'))}"
+
+
+class Site:
+    """The platform's part: what the worker and the process `links` do, in threads of this process."""
+
+    def __init__(self, url: str, sshd: SshServer) -> None:
+        self.url = url
+        self.sshd = sshd
+        self.pool: Pool = make_pool(beat_s=0.3, suspect_after_s=5, unreachable_after_s=10, stop_after_s=60)
+        tenant = make_tenant()
+        self.user: User = make_user(tenant=tenant)
+        self.vc = make_vc(tenant, self.pool, quotas={"A100": 4})
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def access(self) -> Access:
+        return Access(
+            host="127.0.0.1",
+            port=self.sshd.port,
+            user="root",
+            private_key=self.sshd.private_key,
+            host_key=self.sshd.host_key,
+            folder=self.sshd.agent_folder,
+            options="--gpus=emulated:A100:4 --cpus=4 --memory-mib=4096 --job-user=nobody",
+        )
+
+    def add(self, **changes: object) -> Server:
+        return add_server(
+            pool=self.pool,
+            name="gpu7",
+            access=replace(self.access, **changes),
+            actor="tests",  # type: ignore[arg-type]
+        )
+
+    def change(self, **changes: object) -> None:
+        access = replace(self.access, private_key="", **changes) if "private_key" not in changes else self.access
+        access = replace(access, **changes)  # type: ignore[arg-type]
+        change_server(server=self.server(), access=access, actor="tests")
+
+    def begin(self) -> None:
+        """Let installer and keeper work from now on."""
+        for work in (self._install, Keeper(self.url, self._stopping).run):
+            thread = threading.Thread(target=self._closing(work), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def end(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+        self._threads = []
+        self._stopping = threading.Event()
+
+    def _closing(self, work: Callable[[], None]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            finally:
+                connection.close()
+
+        return run
+
+    def _install(self) -> None:
+        while not self._stopping.wait(0.1):
+            for server in progress.due(Step.INSTALL):
+                install_agent(server.pk)
+
+    def server(self) -> Server:
+        return Server.objects.select_related("node").get()
+
+    def until_state(self, *states: LinkState) -> Server:
+        until(lambda: self.server().state in states, f"the link is {' or '.join(states)}")
+        return self.server()
+
+    def until_ready(self) -> None:
+        self.until_state(LinkState.UP)
+        until(lambda: Node.objects.get().health == NodeHealth.READY and Gpu.objects.count() == 4, "the node is ready")
+
+    def submit(self, command: str) -> Job:
+        return submit_job(user=self.user, data={"command": command, "gpus": 1, "vc": self.vc.name})[0]
+
+    def until_job(self, job: Job, *states: JobState) -> Job:
+        def look() -> bool:
+            run_cycle(self.pool.pk, trigger="command")
+            return Job.objects.get(pk=job.pk).state in states
+
+        until(look, f"the job is {' or '.join(states)}")
+        return Job.objects.get(pk=job.pk)
+
+    def log(self, job: Job) -> bytes:
+        attempt = attempt_of(job, None)
+        if attempt is None:
+            return b""
+        found, cursor = b"", 0
+        while some := pieces(attempt, cursor=cursor, rank=None, largest=1 << 20):
+            found += b"".join(piece.body for piece in some)
+            cursor = some[-1].cursor
+        return found
+
+    def until_logged(self, job: Job, text: bytes) -> None:
+        until(lambda: text in self.log(job), f"{text!r} is in the log")
+
+
+@pytest.fixture
+def sshd(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[SshServer]:
+    require_sshd()
+    made = SshServer(open_folder, **getattr(request, "param", {}))
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def site(server: str, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(progress, "LONGEST_PAUSE_S", 0.5)
+    monkeypatch.setattr(progress, "FIRST_PAUSE_S", 0.2)
+    made = Site(server, sshd)
+    yield made
+    made.end()
+    sshd.close()
+
+
+def test_a_server_is_set_up_runs_a_job_and_keeps_it_through_a_lost_link(site: Site) -> None:
+    site.add()
+    site.begin()
+    site.until_ready()
+    assert Node.objects.get().address == "127.0.0.1"
+    flag = f"{site.sshd.home}/end"
+    job = site.submit(COUNTING.format(flag=flag))
+    site.until_job(job, JobState.ACTIVE)
+    site.until_logged(job, b"line 5\n")
+    epoch = NodeLease.objects.get().epoch
+    site.sshd.stop()
+    site.until_state(LinkState.LOST, LinkState.UNREACHABLE)
+    at_loss = site.log(job)
+    assert site.sshd.agents(), "the agent goes on"
+    site.until_state(LinkState.UNREACHABLE)
+    site.sshd.start()
+    site.until_state(LinkState.UP)
+    until(lambda: len(site.log(job)) > len(at_loss) + 100, "the log goes on")
+    site.sshd.shell(f"touch {flag}")
+    done = site.until_job(job, JobState.SUCCEEDED, JobState.FAILED)
+    assert done.state == JobState.SUCCEEDED
+    # The same registration all along: a link that comes back is no new agent.
+    assert NodeLease.objects.get().epoch == epoch
+    assert Attempt.objects.filter(job=job).count() == 1
+    until(lambda: LogFile.objects.filter(complete=True).exists(), "the log is complete")
+    lines = site.log(job).splitlines(keepends=True)
+    number = int(lines[-1].split()[1])
+    assert number > 20
+    assert lines == [b"line %d\n" % each for each in range(number)] + [b"counted %d\n" % number]
+    told = [event.data["state"] for event in Event.objects.filter(kind="node.link").order_by("pk")]
+    assert told[0] == "up"
+    assert told[-1] == "up"
+    assert "unreachable" in told
+
+
+def test_a_changed_host_key_is_refused_and_an_unknown_one_is_told(site: Site) -> None:
+    site.add()
+    site.begin()
+    site.until_ready()
+    before = site.sshd.host_key
+    site.sshd.stop()
+    site.sshd.new_host_key()
+    site.sshd.start()
+    server = site.until_state(LinkState.HOST_KEY_CHANGED)
+    assert fingerprint_of(site.sshd.host_key) in server.reason
+    assert fingerprint_of(before) in server.reason
+    tries = server.tries
+    until(lambda: site.server().tries > tries, "it is tried again")
+    # Nobody signs in before the key is right, and nothing is taken over by itself.
+    assert "Accepted publickey" not in site.sshd.said().rpartition("Server listening")[2]
+    site.change(host_key="")
+    assert fingerprint_of(site.sshd.host_key) in site.until_state(LinkState.HOST_KEY_UNKNOWN).reason
+    site.change(host_key=fingerprint_of(site.sshd.host_key))
+    site.until_state(LinkState.UP)
+
+
+def test_a_wrong_key_is_refused_and_the_right_one_mends_it(site: Site, tmp_path: Path) -> None:
+    site.add(private_key=make_key(tmp_path / "other"))
+    site.begin()
+    server = site.until_state(LinkState.AUTHENTICATION_REFUSED)
+    assert fingerprint_of(server.public_key) in server.reason
+    assert site.sshd.files() == []
+    site.change(private_key=site.sshd.private_key)
+    site.until_ready()
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (None, "python3"),
+        ("#!/bin/sh\necho boom >&2\nexit 1\n", "boom"),
+        ("#!/bin/sh\nexit 0\n", "status 0"),
+        ("#!/bin/sh\necho 'this python3 is 3.6.8, and the agent needs 3.9' >&2\nexit 65\n", "3.6.8"),
+    ],
+    ids=["none", "one that fails", "one that does nothing", "an old one"],
+)
+def test_a_server_without_python_is_told_and_tried_again(site: Site, program: str | None, said: str) -> None:
+    python = site.sshd.programs / "python3"
+    python.rename(site.sshd.programs / "kept")
+    site.sshd.only_programs()
+    if program is not None:
+        python.write_text(program)
+        python.chmod(0o755)
+    server = site.add()
+    assert not install_agent(server.pk)
+    row = site.server()
+    assert row.state == LinkState.NO_PYTHON
+    assert said in row.reason
+    assert site.sshd.files() == []
+    python.unlink(missing_ok=True)
+    (site.sshd.programs / "kept").rename(python)
+    site.begin()
+    site.until_ready()
+
+
+@pytest.mark.parametrize("sshd", [{"home_options": "size=400k"}], indirect=True)
+def test_a_full_disk_is_told_and_no_half_file_is_left(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = site.add()
+    assert not install_agent(server.pk)
+    row = site.server()
+    assert (row.state, row.step) == (LinkState.NO_SPACE, Step.INSTALL)
+    assert "are needed" in row.reason
+    # A disk that fills while the file comes.
+    padded = package.Package(b"x" * (600 << 10), "0" * 64)
+    monkeypatch.setattr(install, "agent_package", lambda: padded)
+    monkeypatch.setattr(remote, "SPARE_BYTES", -(1 << 20))
+    Server.objects.update(due_at=row.since)
+    assert not install_agent(server.pk)
+    assert site.server().state == LinkState.NO_SPACE
+    assert site.sshd.files() == []
+    monkeypatch.undo()
+    site.sshd.shell(f"mount -o remount,size=64m {site.sshd.home}")
+    site.begin()
+    site.until_ready()
+
+
+def test_a_folder_that_cannot_be_written_is_told(site: Site) -> None:
+    site.sshd.shell(f"touch {site.sshd.home}/file")
+    server = site.add(folder=f"{site.sshd.home}/file/agent")
+    assert not install_agent(server.pk)
+    row = site.server()
+    assert row.state == LinkState.NOT_WRITABLE
+    assert f"{site.sshd.home}/file" in row.reason
+
+
+def test_a_file_that_arrives_otherwise_than_it_was_sent_is_not_used(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = site.add()
+    sent = package.agent_package()
+    monkeypatch.setattr(install, "agent_package", lambda: package.Package(sent.data[:-1] + b"?", sent.sha256))
+    assert not install_agent(server.pk)
+    row = site.server()
+    assert row.state == LinkState.UPLOAD_FAILED
+    assert "SHA-256" in row.reason
+    assert site.sshd.files() == []
+
+
+def test_an_agent_that_does_not_start_is_told_with_its_last_words(site: Site) -> None:
+    server = site.add(options="--gpus=nvml")
+    assert not install_agent(server.pk)
+    row = site.server()
+    assert row.state == LinkState.START_FAILED
+    assert "cannot start" in row.reason
+    assert row.tries == 1
+
+
+UNREACHABLE = {
+    "a name that nobody knows": ({"host": "gpu7.invalid"}, LinkState.NAME_UNRESOLVED),
+    "a port where nothing listens": ({"port": 1}, LinkState.UNREACHABLE),
+}
+
+
+@pytest.mark.parametrize("case", UNREACHABLE)
+def test_what_cannot_be_reached_is_told(site: Site, case: str) -> None:
+    changes, state = UNREACHABLE[case]
+    server = site.add(**changes)
+    assert not install_agent(server.pk)
+    assert site.server().state == state
+    assert site.server().reason
+
+
+def test_something_that_speaks_no_ssh_is_told(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def babble() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    caller, _ = door.accept()
+                    caller.sendall(b"220 mail.example.org ESMTP\r\n" * 200)
+                    caller.close()
+
+        threading.Thread(target=babble, daemon=True).start()
+        server = site.add(port=door.getsockname()[1])
+        assert not install_agent(server.pk)
+        assert site.server().state == LinkState.UNREACHABLE
+        door.close()
+
+
+def test_a_server_that_boots_again_gets_its_agent_back_and_what_ran_is_over(site: Site) -> None:
+    site.add()
+    site.begin()
+    site.until_ready()
+    job = site.submit("echo begun; sleep 1000")
+    site.until_job(job, JobState.ACTIVE)
+    site.until_logged(job, b"begun\n")
+    boot = Node.objects.get().boot_id
+    site.sshd.reboot()
+    until(lambda: Node.objects.get().boot_id != boot, "the agent registers under the new boot")
+    site.until_ready()
+    attempt = Attempt.objects.filter(job=job).order_by("number").first()
+    assert attempt is not None
+    until(lambda: Attempt.objects.get(pk=attempt.pk).reason == "node_rebooted", "the attempt is lost with the boot")
+    assert len(site.sshd.agents()) == 1
+
+
+def test_an_agent_that_dies_is_started_again_and_adopts_its_jobs(site: Site) -> None:
+    site.add()
+    site.begin()
+    site.until_ready()
+    flag = f"{site.sshd.home}/end"
+    job = site.submit(COUNTING.format(flag=flag))
+    site.until_job(job, JobState.ACTIVE)
+    site.until_logged(job, b"line 5\n")
+    (agent,) = site.sshd.agents()
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: NodeLease.objects.get().epoch == 2, "another agent registers")
+    site.sshd.shell(f"touch {flag}")
+    assert site.until_job(job, JobState.SUCCEEDED, JobState.FAILED).state == JobState.SUCCEEDED
+    assert Attempt.objects.filter(job=job).count() == 1
+    until(lambda: LogFile.objects.filter(complete=True).exists(), "the log is complete")
+    assert any("not_running" in str(event.data) for event in Event.objects.filter(kind="node.link"))
+
+
+def test_an_older_agent_is_replaced_and_its_jobs_are_adopted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = site.add()
+    site.begin()
+    site.until_ready()
+    (older,) = site.sshd.agents()
+    flag = f"{site.sshd.home}/end"
+    job = site.submit(COUNTING.format(flag=flag))
+    site.until_job(job, JobState.ACTIVE)
+    site.until_logged(job, b"line 5\n")
+    site.end()
+    # The platform comes back with another agent: the same program with a comment behind its archive.
+    now = package.agent_package()
+    data = now.data[:-2] + b"\x05\x00newer"
+    newer = package.Package(data, hashlib.sha256(data).hexdigest())
+    for module in (install, link):
+        monkeypatch.setattr(module, "agent_package", lambda: newer)
+    site.begin()
+    until(lambda: NodeLease.objects.get().epoch == 2, "the newer agent registers")
+    site.until_ready()
+    (running,) = site.sshd.agents()
+    assert running != older
+    assert newer.name in Path(f"/proc/{running}/cmdline").read_bytes().decode()
+    assert {now.name, newer.name} <= set(site.sshd.files())
+    site.sshd.shell(f"touch {flag}")
+    assert site.until_job(job, JobState.SUCCEEDED, JobState.FAILED).state == JobState.SUCCEEDED
+    assert Attempt.objects.filter(job=job).count() == 1
+    site.change(options="--gpus=emulated:A100:2 --job-user=nobody")
+    until(lambda: Gpu.objects.filter(present=True).count() == 2, "the agent runs with the new options")
+    site.until_state(LinkState.UP)
+    drain_and_remove(site, server)
+
+
+def drain_and_remove(site: Site, server: Server) -> None:
+    until(lambda: not Allocation.objects.filter(released_at__isnull=True).exists(), "nothing is held")
+    remove_server(server=server, actor="tests")
+    until(lambda: not site.sshd.connections(), "the link is ended")
+
+
+def test_a_login_that_talks_does_not_disturb(site: Site) -> None:
+    site.sshd.chatter("echo Welcome to gpu7; echo 'Have a nice day' >&2")
+    site.add()
+    site.begin()
+    site.until_ready()
+
+
+def test_a_fingerprint_is_looked_for_among_all_kinds_of_keys(site: Site, tmp_path: Path) -> None:
+    make_key(tmp_path / "other")
+    other = (tmp_path / "other.pub").read_text()
+    server = site.add(host_key=fingerprint_of(other))
+    assert not install_agent(server.pk)
+    row = site.server()
+    assert row.state == LinkState.HOST_KEY_CHANGED
+    assert fingerprint_of(site.sshd.host_key) in row.reason
+    # A key of a kind that the server does not have.
+    kind = open_private_key(
+        ec.generate_private_key(ec.SECP256R1())
+        .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+        .decode()
+    )
+    site.change(host_key=public_line(kind))
+    assert not install_agent(server.pk)
+    assert site.server().state == LinkState.HOST_KEY_CHANGED
+    assert "no key of the kind ecdsa-sha2-nistp256" in site.server().reason
+    second = site.sshd.add_host_key(kind)
+    site.change(host_key=fingerprint_of(second))
+    assert install_agent(server.pk), site.server().reason
+
+
+HOSTILE = {
+    "frames that are none": ("out.write(MAGIC + b'\\xff' * 1000); out.flush(); time.sleep(100)", LinkState.BROKEN),
+    "a frame that is too large": (
+        "out.write(MAGIC + struct.pack('!BIII', 2, 1, 10, 1 << 31)); out.flush(); time.sleep(100)",
+        LinkState.BROKEN,
+    ),
+    "an answer that nobody asked for": (
+        "out.write(MAGIC + struct.pack('!BIII', 2, 1, 0, 0)); out.flush(); time.sleep(100)",
+        LinkState.BROKEN,
+    ),
+    "noise without end": ("\nwhile True: out.write(b'x' * 65536)", LinkState.LOST),
+    "an end at once": ("sys.exit('no more')", LinkState.LOST),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_server_that_sends_nonsense_is_told_and_does_no_harm(site: Site, case: str) -> None:
+    program, state = HOSTILE[case]
+    site.add()
+    site.begin()
+    site.until_ready()
+    source = f"import struct, sys, time; MAGIC = {MAGIC!r}; out = sys.stdout.buffer; {program}\n"
+    (site.sshd.folder / "hostile.py").write_text(source)
+    site.sshd.shell(f"cp {site.sshd.folder}/hostile.py {site.sshd.agent_folder}/{package.agent_package().name}")
+    site.sshd.cut()
+    server = site.until_state(state)
+    assert server.reason
+    # The look finds that the agent's file is not the one that was sent, and brings it again once it has to be started.
+    (agent,) = site.sshd.agents()
+    os.kill(agent, signal.SIGKILL)
+    site.until_state(LinkState.UP)
+
+
+def test_code_comes_through_the_link(site: Site) -> None:
+    noise = os.urandom(3 << 20).hex().encode()
+    code = archive_of(("noise", noise))
+    site.add()
+    site.begin()
+    site.until_ready()
+    with http_client(site.url, site.user) as http:
+        digest = hashlib.sha256(code).hexdigest()
+        answer = http.post("/api/v1/uploads", content=code, headers={"X-Content-SHA256": digest})
+        assert answer.status_code in {200, 201}, answer.text
+    job = submit_job(
+        user=site.user, data={"command": "md5sum < noise", "gpus": 1, "vc": site.vc.name, "code": {"upload": digest}}
+    )[0]
+    site.until_job(job, JobState.SUCCEEDED)
+    site.until_logged(job, hashlib.md5(noise, usedforsecurity=False).hexdigest().encode())
+
+
+def test_a_folder_may_be_below_the_users_home(site: Site) -> None:
+    site.add(folder=".muster-agent", options="--gpus=emulated:A100:4")
+    site.begin()
+    site.until_ready()
+    record = json.loads(site.sshd.shell(f"cat {site.sshd.home}/.muster-agent/state/daemon.json"))
+    site.end()
+    os.kill(record["pid"], signal.SIGTERM)
+    until(lambda: not Path(f"/proc/{record['pid']}").exists(), "the agent has ended")
