@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.events.models import AuditEntry
-from muster.fleet.models import Gpu, GpuReading, Node
+from muster.fleet.models import Gpu, GpuReading, Node, Strike
+from muster.links.models import LinkState, Server
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 from tests.api.asking import fields_of, require_described, send
 from tests.api.conftest import World
@@ -26,7 +29,7 @@ def test_whose_job_holds_a_gpu_is_told_to_its_tenant_only(role: str, sees: bool,
     gpus = client.get("/api/v1/gpus").json()["results"]
     assert [gpu["busy"] for gpu in gpus] == [True, True, False, False]
     job = {"id": world.running.pk, "name": "running", "owner": "olivia", "tenant": "vision"}
-    assert [gpu["job"] for gpu in gpus] == [job if sees else None] * 2 + [None, None]
+    assert [gpu["jobs"] for gpu in gpus] == [[job] if sees else []] * 2 + [[], []]
     assert client.get(NODE).json()["gpus"] == gpus
     if not sees:
         everything = b"".join(client.get(f"/api/v1/{path}").content for path in ("nodes", "gpus", "pools", "vcs"))
@@ -46,6 +49,48 @@ def test_a_node_tells_what_is_used_of_it(world: World, api: Api) -> None:
 def test_a_node_that_no_agent_has_joined_was_never_seen(world: World, api: Api) -> None:
     make_node(world.pool, "gpu02", health=NodeHealth.PENDING)
     assert api(world.owner).get("/api/v1/nodes/gpu02").json()["last_seen_at"] is None
+
+
+def test_a_node_tells_how_its_gpus_are_linked(world: World, api: Api) -> None:
+    Node.objects.filter(pk=world.node.pk).update(links=[[0, 40], [40, 0]])
+    Gpu.objects.filter(uuid="GPU-gpu01-1").update(numa_node=1)
+    answer = api(world.owner).get(NODE)
+    require_described("GET", NODE, answer)
+    assert answer.json()["links"] == [[0, 40], [40, 0]]
+    assert [gpu["numa_node"] for gpu in answer.json()["gpus"]] == [None, 1, None, None]
+
+
+@pytest.mark.parametrize(("role", "sees"), [("peer", True), ("operator", True), ("stranger", False)])
+def test_a_node_tells_its_strikes_and_of_jobs_what_one_may_see(role: str, sees: bool, world: World, api: Api) -> None:
+    gpu = Gpu.objects.get(uuid="GPU-gpu01-2")
+    told = {"node": world.node, "job_id": world.running.pk, "attempt_id": 1}
+    old = Strike.objects.create(**told, reason="gpu_lost", gpu=gpu, detail="Xid 79", incident="a")
+    Strike.objects.filter(pk=old.pk).update(at=timezone.now() - timedelta(days=1))
+    Strike.objects.create(**told, reason="launch_failed", detail="no space", incident="b")
+    Strike.objects.create(**told, reason="node_lost", incident="c", forgiven_at=timezone.now())
+    client = api(world.user(role))
+    answer = client.get(NODE)
+    require_described("GET", NODE, answer)
+    assert answer.json()["strikes"] == 1.5
+    assert [node["strikes"] for node in client.get("/api/v1/nodes").json()["results"]] == [1.5]
+    strikes = answer.json()["last_strikes"]
+    assert [(one["reason"], one["gpu"]) for one in strikes] == [
+        ("node_lost", None),
+        ("launch_failed", None),
+        ("gpu_lost", 2),
+    ]
+    assert [one["forgiven_at"] is None for one in strikes] == [False, True, True]
+    assert {one["job"] for one in strikes} == {world.running.pk if sees else None}
+    assert [one["detail"] for one in strikes] == (["", "no space", "Xid 79"] if sees else [None] * 3)
+
+
+def test_of_many_strikes_the_newest_are_told(world: World, api: Api) -> None:
+    for number in range(25):
+        Strike.objects.create(
+            node=world.node, job_id=number, attempt_id=number, reason="launch_failed", incident=str(number)
+        )
+    node = api(world.operator).get(NODE).json()
+    assert (node["strikes"], len(node["last_strikes"])) == (25, 20)
 
 
 def test_the_newest_reading_of_a_gpu_is_told(world: World, api: Api) -> None:
@@ -138,3 +183,26 @@ def test_a_change_of_the_wrong_shape_is_refused_by_field(
     assert fields_of(answer) == [field]
     world.node.refresh_from_db()
     assert world.node.admin == NodeAdmin.ACTIVE
+
+
+@pytest.mark.parametrize(("role", "reason"), [("operator", "no answer at 10.0.0.7"), ("owner", None)])
+def test_a_node_over_ssh_tells_how_its_link_is_and_operators_why(
+    role: str, reason: str | None, world: World, api: Api
+) -> None:
+    assert api(world.owner).get(NODE).json()["link"] is None
+    Server.objects.create(
+        node=world.node,
+        host="10.0.0.7",
+        user="root",
+        sealed_key="sealed",
+        sealed_credential="sealed",
+        public_key="ssh-ed25519 AAAA",
+        state=LinkState.UNREACHABLE,
+        reason="no answer at 10.0.0.7",
+    )
+    answer = api(world.user(role)).get(NODE)
+    require_described("GET", NODE, answer)
+    link = answer.json()["link"]
+    assert (link["state"], link["reason"]) == ("unreachable", reason)
+    assert b"sealed" not in answer.content
+    assert api(world.user(role)).get("/api/v1/nodes").json()["results"][0]["link"] == link

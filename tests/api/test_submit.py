@@ -13,11 +13,12 @@ from muster.accounts.models import User
 from muster.api import limits
 from muster.api.limits import Bucket
 from muster.events.models import Event
+from muster.fleet.models import Node
 from muster.jobs.models import IdempotencyKey, Job
 from scheduler.lifecycle import AttemptState, Reason
 from tests.api.asking import JOBS, fields_of, problem_of, require_described, send, submit
 from tests.api.conftest import World
-from tests.factories import make_attempt, make_job
+from tests.factories import make_attempt, make_job, make_node
 
 Api = Callable[[User | None], Client]
 
@@ -74,7 +75,11 @@ NAMED: list[tuple[str, Any, str]] = [
     ("an unknown key inside", {"command": "x", "retry": {"maxx": 1}}, "retry.maxx"),
     ("an archive that was not uploaded", {"command": "x", "code": {"upload": "0" * 64}}, "code.upload"),
     ("a screening that is a mapping", {"command": "x", "screening": {}}, "screening"),
-    ("a feature that is not there yet", {"command": "x", "image": "busybox"}, "image"),
+    ("a feature that is not there yet", {"command": "x", "outputs": ["a"]}, "outputs"),
+    ("an image with a blank", {"command": "x", "image": "busy box"}, "image"),
+    ("an image that is an option", {"command": "x", "image": "--privileged"}, "image"),
+    ("an image with capitals", {"command": "x", "image": "Torch"}, "image"),
+    ("shared memory without a unit", {"command": "x", "image": "busybox", "shm": "16"}, "shm"),
     ("a list", ["command"], ""),
     ("a number", 7, ""),
     ("null", None, ""),
@@ -122,6 +127,53 @@ def test_what_cannot_be_read_is_refused_and_nothing_is_stored(
     require_described("POST", path, answer)
     assert problem_of(answer)["detail"]
     assert Job.objects.count() == before
+
+
+IMAGES = ["busybox", "pytorch/pytorch:2.9", "nvcr.io/nvidia/pytorch:25.01-py3", "host:5000/team/x@sha256:" + "0" * 64]
+
+
+PROCESS = {"inventory": {"runtimes": ["process"]}}
+DOCKER = {"inventory": {"runtimes": ["docker"]}}
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_is_kept_as_it_was_written(image: str, world: World, api: Api) -> None:
+    answer = submit(api(world.owner), {"command": "x", "image": image, "shm": "2GiB"})
+    assert answer.status_code == 201, answer.content
+    assert answer.json()["spec"]["image"] == image
+
+
+@pytest.mark.parametrize(
+    ("node", "spec", "field"),
+    [
+        pytest.param({}, {}, None, id="nothing is known of the nodes"),
+        pytest.param(PROCESS, {}, None, id="no image where there are none"),
+        pytest.param(PROCESS, {"image": "busybox"}, "image", id="an image where there are none"),
+        pytest.param(PROCESS, {"shm": "1GiB"}, "shm", id="shared memory where it is the machine's"),
+        pytest.param(DOCKER, {"image": "busybox", "shm": "1GiB"}, None, id="an image where they are needed"),
+        pytest.param(DOCKER, {}, "image", id="no image where one is needed"),
+        pytest.param({**DOCKER, "labels": {"default-image": "x"}}, {}, None, id="no image where one stands in"),
+    ],
+)
+def test_whether_a_job_needs_an_image_follows_from_its_pools_nodes(
+    node: dict[str, Any], spec: dict[str, str], field: str | None, world: World, api: Api
+) -> None:
+    if node:
+        Node.objects.filter(pk=world.node.pk).update(**node)
+    answer = submit(api(world.owner), {"command": "x", **spec})
+    if field is None:
+        assert answer.status_code == 201, answer.content
+    else:
+        assert answer.status_code == 422, answer.content
+        assert fields_of(answer) == [field]
+
+
+def test_one_node_that_runs_images_is_enough(world: World, api: Api) -> None:
+    Node.objects.filter(pk=world.node.pk).update(inventory={"runtimes": ["process"]})
+    make_node(world.pool, "gpu02")
+    Node.objects.filter(name="gpu02").update(inventory={"runtimes": ["docker"]})
+    assert submit(api(world.owner), {"command": "x", "image": "busybox"}).status_code == 201
+    assert submit(api(world.owner), {"command": "x"}).status_code == 201
 
 
 def test_an_unknown_key_is_told_the_nearest_one(world: World, api: Api) -> None:

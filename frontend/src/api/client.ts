@@ -9,12 +9,15 @@ import type {
   DryRun,
   Job,
   JobEvent,
+  JobMetrics,
   JobState,
   JobWithSpec,
   Me,
   NewToken,
   Node,
   NodeAction,
+  NodeDetail,
+  NodeMetrics,
   Page,
   Pool,
   ServerSpec,
@@ -76,6 +79,16 @@ export function listJobEvents(id: number, cursor?: string): Promise<Page<JobEven
   return read(http.GET("/api/v1/jobs/{job_id}/events", { params: { path: { job_id: String(id) }, query } }));
 }
 
+/** What an attempt used, from `from` on or from its start. */
+export function getJobMetrics(
+  id: number,
+  attempt: number | undefined,
+  from: string | undefined,
+): Promise<JobMetrics> {
+  const query = { ...(attempt !== undefined && { attempt }), ...(from !== undefined && { from }) };
+  return read(http.GET("/api/v1/jobs/{job_id}/metrics", { params: { path: { job_id: String(id) }, query } }));
+}
+
 export const cancelJob = (id: number): Promise<Job> =>
   read(http.POST("/api/v1/jobs/{job_id}:cancel", ofJob(id)));
 
@@ -119,7 +132,13 @@ export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
 export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));
 export const listNodes = (): Promise<Page<Node>> => read(http.GET("/api/v1/nodes"));
 
-export function changeNode(name: string, action: NodeAction, reason: string): Promise<Node> {
+export const getNode = (name: string): Promise<NodeDetail> =>
+  read(http.GET("/api/v1/nodes/{name}", { params: { path: { name } } }));
+
+export const getNodeMetrics = (name: string, from: string): Promise<NodeMetrics> =>
+  read(http.GET("/api/v1/nodes/{name}/metrics", { params: { path: { name }, query: { from } } }));
+
+export function changeNode(name: string, action: NodeAction, reason: string): Promise<NodeDetail> {
   return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { action, reason } }));
 }
 

@@ -1,5 +1,11 @@
 /** What the pages read, with the keys under which it is kept. */
-import { infiniteQueryOptions, QueryClient, queryOptions, type QueryCache } from "@tanstack/react-query";
+import {
+  infiniteQueryOptions,
+  keepPreviousData,
+  QueryClient,
+  queryOptions,
+  type QueryCache,
+} from "@tanstack/react-query";
 
 import * as api from "./client";
 import { streamStatus, useObservable } from "./connectivity";
@@ -24,6 +30,8 @@ export const isSignedOut = (error: unknown): boolean => error instanceof Problem
 export const isMissing = (error: unknown): boolean => error instanceof Problem && error.status === 404;
 
 const POLL_MS = 5000;
+/** As often as there is something new of what is measured. */
+export const METRICS_POLL_MS = 10_000;
 /** Even a live stream is not trusted for ever: a page that stays open must not stay wrong. */
 const LIVE_POLL_MS = 30_000;
 
@@ -59,6 +67,16 @@ export const whyQuery = (id: number) =>
 export const attemptsQuery = (id: number) =>
   queryOptions({ queryKey: ["job", id, "attempts"], queryFn: () => api.listAttempts(id) });
 
+const secondsAgo = (seconds: number): string => new Date(Date.now() - seconds * 1000).toISOString();
+
+/** What an attempt used in its last `lastS` seconds, or, with 0, in all of its time. */
+export const jobMetricsQuery = (id: number, attempt: number, lastS: number) =>
+  queryOptions({
+    queryKey: ["job", id, "metrics", attempt, lastS],
+    queryFn: () => api.getJobMetrics(id, attempt, lastS === 0 ? undefined : secondsAgo(lastS)),
+    placeholderData: keepPreviousData,
+  });
+
 export const jobEventsQuery = (id: number) =>
   infiniteQueryOptions({
     queryKey: ["job", id, "events"],
@@ -70,6 +88,18 @@ export const jobEventsQuery = (id: number) =>
 export const vcsQuery = queryOptions({ queryKey: ["vcs"], queryFn: api.listVcs });
 export const poolsQuery = queryOptions({ queryKey: ["pools"], queryFn: api.listPools });
 export const nodesQuery = queryOptions({ queryKey: ["nodes"], queryFn: api.listNodes });
+/** Beside the list, so that news of nodes renews both. */
+export const nodeQuery = (name: string) =>
+  queryOptions({ queryKey: [...nodesQuery.queryKey, name], queryFn: () => api.getNode(name) });
+
+/** Not beside the nodes: news of them say nothing of what was measured. */
+export const nodeMetricsQuery = (name: string, lastS: number) =>
+  queryOptions({
+    queryKey: ["node-metrics", name, lastS],
+    queryFn: () => api.getNodeMetrics(name, secondsAgo(lastS)),
+    placeholderData: keepPreviousData,
+  });
+
 export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: api.listTokens });
 
 export const specSchemaQuery = queryOptions({

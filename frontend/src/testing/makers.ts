@@ -1,5 +1,5 @@
 /** Valid objects of the API for tests; a test states only what it is about. */
-import type { Attempt, Gpu, Job, Node } from "../api/types";
+import type { Attempt, Gpu, Job, Node, NodeDetail } from "../api/types";
 
 export const AT = (seconds: number): string => new Date(Date.UTC(2026, 0, 1, 12, 0, seconds)).toISOString();
 
@@ -58,12 +58,13 @@ export function makeGpu(changes: Partial<Gpu> = {}): Gpu {
     node: "n1",
     type: "A100",
     memory_mib: 40960,
+    numa_node: null,
     healthy: true,
     utilization: null,
     memory_used_mib: null,
     temperature_c: null,
     power_w: null,
-    job: null,
+    jobs: [],
     busy: false,
     ...changes,
   };
@@ -84,7 +85,13 @@ export function makeNode(changes: Partial<Node> = {}): Node {
     rack: "",
     labels: {},
     last_seen_at: null,
+    link: null,
+    strikes: 0,
     gpus: [],
     ...changes,
   };
+}
+
+export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
+  return { ...makeNode(), links: [], last_strikes: [], ...changes };
 }

@@ -6,6 +6,7 @@ from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
+from muster.jobs.units import parse_size_mib
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
 
 
@@ -37,6 +38,9 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         stop_after_s=attempt.stop_after_s,
         on_disconnect=OnDisconnect(spec["on_disconnect"]),
         code=CodeRef(sha256=job.code.sha256, size=job.code.size) if job.code else None,
+        image=spec.get("image", ""),
+        shm_mib=parse_size_mib(spec["shm"]) if spec.get("shm") else 0,
+        nodes=job.nodes,
         log_cap_bytes=node.pool.log_max_bytes_per_job,
     )
 

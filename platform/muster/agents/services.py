@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from django.conf import settings
+from django.db import transaction
 from django.db.models import F
 
 from muster.agents.desired import DesiredSet, desired_set
+from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
+from muster.agents.samples import store_samples
 from muster.common.errors import Conflict, NotFound
-from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.events.services import record, wake_pool
-from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.leases import node_of_credential, register, renew, require_epoch
-from muster.fleet.models import Gpu, GpuReading, Node, Pool
-from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, report_running
-from muster.jobs.models import Allocation
+from muster.fleet.models import Gpu, Node, Pool, StrikeReason
+from muster.fleet.strikes import blame_gpu
+from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
+from muster.jobs.models import Allocation, GpuClaim
 from nodeagent.protocol import (
     PROTOCOL_VERSION,
     BeatRequest,
     BeatResponse,
     ClaimRequest,
     EndRequest,
-    GpuSample,
     HealthEvent,
     LaunchSpec,
     Observed,
@@ -41,6 +39,8 @@ from scheduler.lifecycle import Observed as KnownObserved
 
 SYNC_WAIT_S = 25.0
 _OLDEST_PROTOCOL = 1
+# The health events that speak against the GPU itself. An Xid may be the job's own doing.
+_GPU_STRIKES = {"gpu_lost": StrikeReason.GPU_LOST, "ecc": StrikeReason.GPU_ECC}
 
 
 def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
@@ -50,28 +50,12 @@ def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
             f"the agent speaks protocol {request.protocol}; this platform speaks "
             f"{_OLDEST_PROTOCOL} to {PROTOCOL_VERSION}"
         )
-    inventory = request.inventory
-    gpus = tuple(ReportedGpu(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib) for gpu in inventory.gpus)
-    details: dict[str, Any] = {
-        "hostname": inventory.hostname,
-        "disk_mib": inventory.disk_mib,
-        "driver_version": inventory.driver_version,
-        "runtimes": list(inventory.runtimes),
-        "topology": [list(row) for row in inventory.topology],
-    }
     registration = register(
         secret=secret,
         credential=request.credential,
         boot_id=request.boot_id,
         agent_version=request.agent_version,
-        reported=Reported(
-            address=inventory.address,
-            cpus=inventory.cpus,
-            memory_mib=inventory.memory_mib,
-            labels=dict(inventory.labels),
-            details=details,
-            gpus=gpus,
-        ),
+        reported=reported(request.inventory),
     )
     node = registration.node
     _let_go_of_other_boots(node, request.boot_id)
@@ -98,9 +82,11 @@ def sync(node: Node, request: SyncRequest) -> DesiredSet:
     for report in request.allocations:
         if report.observed == Observed.RUNNING and desired.observed.get(report.id) == KnownObserved.STARTING:
             report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
-    _store_samples(node, request.gpus)
+    store_samples(node, request)
     for event in request.health:
         _take_health_event(node, event)
+    for note in request.notes:
+        note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
     return desired
 
 
@@ -190,26 +176,12 @@ def _let_go_of_other_boots(node: Node, boot_id: str) -> None:
         )
 
 
-def _store_samples(node: Node, samples: tuple[GpuSample, ...]) -> None:
-    if not samples:
-        return
-    ids = dict(Gpu.objects.filter(node=node, present=True).values_list("uuid", "pk"))
-    readings = [
-        GpuReading(
-            gpu_id=ids[sample.uuid],
-            at=DatabaseNow(),
-            **{name: value for name, value in asdict(sample).items() if name not in {"uuid", "processes"}},
-            processes=sample.processes or 0,
-        )
-        for sample in samples
-        if sample.uuid in ids
-    ]
-    fields = ["at", "utilization", "memory_used_mib", "power_w", "temperature_c", "processes"]
-    GpuReading.objects.bulk_create(readings, update_conflicts=True, unique_fields=["gpu"], update_fields=fields)
-
-
+@transaction.atomic
 def _take_health_event(node: Node, event: HealthEvent) -> None:
-    """Store the event; a GPU that left the bus gets no more jobs until an operator says so."""
+    """Store the event, and blame the GPU if it failed under a job.
+
+    A GPU that left the bus gets no more jobs until an operator says so.
+    """
     gpu = Gpu.objects.filter(node=node, uuid=event.gpu_uuid).first() if event.gpu_uuid else None
     record(
         "gpu.health" if gpu else "node.health",
@@ -217,7 +189,19 @@ def _take_health_event(node: Node, event: HealthEvent) -> None:
         node_id=node.pk,
         data={"node": node.name, "kind": event.kind[:60], "gpu": event.gpu_uuid, "detail": event.detail[:500]},
     )
-    if gpu and event.kind == "gpu_lost" and gpu.healthy:
+    if gpu is None or event.kind not in _GPU_STRIKES:
+        return
+    claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True)
+    for attempt_id, job_id in claims.values_list("allocation__attempt_id", "allocation__attempt__job_id"):
+        blame_gpu(
+            node_id=node.pk,
+            gpu_id=gpu.pk,
+            reason=_GPU_STRIKES[event.kind],
+            job_id=job_id,
+            attempt_id=attempt_id,
+            detail=event.detail,
+        )
+    if event.kind == "gpu_lost" and gpu.healthy:
         Gpu.objects.filter(pk=gpu.pk).update(healthy=False)
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         wake_pool(node.pool_id)

@@ -8,7 +8,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.decorators.cache import cache_page
 from drf_spectacular.views import SpectacularAPIView
 
-from muster.api.views import accounts, fleet, forecast, job_parts, jobs, offers, policies, service
+from muster.api.views import accounts, fleet, forecast, job_parts, jobs, metrics, offers, policies, service
 from muster.api.views.base import ApiView
 
 
@@ -66,6 +66,7 @@ v1 = [
     _to("jobs/<id:job_id>/why", forecast.JobWhy),
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
     _to("jobs/<id:job_id>/events", job_parts.JobEvents),
+    _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
     _to("frameworks", offers.Frameworks),
     _to("frameworks/<id:framework_id>", offers.OneFramework),
     _to("offers", offers.Offers),
@@ -77,6 +78,7 @@ v1 = [
     _to("policies", policies.Policies),
     _to("nodes", fleet.Nodes),
     _to("nodes/<name:name>", fleet.OneNode),
+    _to("nodes/<name:name>/metrics", metrics.MetricsOfNode),
     _to("gpus", fleet.Gpus),
     _to("spec/schema", service.SpecSchema),
 ]

@@ -100,18 +100,17 @@ function GpuCard({ gpu, node, square, pinned, onClose }: Shown & { onClose: () =
       <p className={classes.type}>
         {gpu.type}, {mebibytes(gpu.memory_mib)}
       </p>
-      {gpu.job !== null ? (
-        <p className={classes.job}>
-          <Link to="/jobs/$jobId" params={{ jobId: String(gpu.job.id) }} className="link">
-            {gpu.job.name}
+      {gpu.jobs.map((job) => (
+        <p className={classes.job} key={job.id}>
+          <Link to="/jobs/$jobId" params={{ jobId: String(job.id) }} className="link">
+            {job.name}
           </Link>
           <span className={classes.faint}>
-            #{gpu.job.id} · {gpu.job.owner} · {gpu.job.tenant}
+            #{job.id} · {job.owner} · {job.tenant}
           </span>
         </p>
-      ) : gpu.busy ? (
-        <p className={classes.faint}>In use by another tenant</p>
-      ) : null}
+      ))}
+      {gpu.busy && gpu.jobs.length === 0 ? <p className={classes.faint}>In use by another tenant</p> : null}
       <div className={classes.meters}>
         {gpu.utilization === null ? null : (
           <Meter

@@ -11,7 +11,7 @@ const STEPS: Record<string, number> = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: 
 
 function describe(gpu: Gpu, look: string): string {
   const parts = [`GPU ${gpu.index} of ${gpu.node}`, gpu.type, look];
-  if (gpu.job !== null) parts.push(`job ${gpu.job.name}`);
+  for (const job of gpu.jobs) parts.push(`job ${job.name}`);
   if (gpu.utilization !== null) parts.push(`${Math.round(gpu.utilization)}% utilisation`);
   return parts.join(", ");
 }

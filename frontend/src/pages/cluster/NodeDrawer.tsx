@@ -1,21 +1,26 @@
 import { Button, Drawer, TextInput } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { Fragment, lazy, Suspense, useState } from "react";
 
 import { changeNode } from "../../api/client";
 import { messageOf } from "../../api/problem";
-import { nodesQuery } from "../../api/queries";
+import { nodeQuery, nodesQuery } from "../../api/queries";
 import type { Gpu, Node, NodeAction } from "../../api/types";
 import { useMe } from "../../app/me";
 import { Fact, Facts } from "../../components/Fact";
 import { Meter } from "../../components/Meter";
 import { Label } from "../../components/StateChip";
+import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Ago } from "../../components/Time";
 import { toast } from "../../components/toast";
 import { mebibytes } from "../../format/amount";
+import { LinkMatrix } from "./LinkMatrix";
 import { gpuWords, NodeChips } from "./NodeCard";
 import classes from "./NodeDrawer.module.css";
+import { Strikes } from "./Strikes";
+
+const NodeMetrics = lazy(() => import("./NodeMetrics"));
 
 const DONE: Record<NodeAction, string> = {
   cordon: "takes no new jobs",
@@ -51,6 +56,7 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
           {shown.reason === null || shown.reason === "" ? null : (
             <p className={classes.reason}>{shown.reason}</p>
           )}
+          {shown.link?.reason ? <p className={classes.reason}>{shown.link.reason}</p> : null}
           <Facts>
             <Fact name="GPUs">{gpuWords(shown)}</Fact>
             <Fact name="Pool">{shown.pool}</Fact>
@@ -63,6 +69,11 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
             <Fact name="Last heard of">
               {shown.last_seen_at === null ? "never" : <Ago at={shown.last_seen_at} />}
             </Fact>
+            {shown.link === null ? null : (
+              <Fact name="SSH link">
+                {shown.link.state.replaceAll("_", " ")}, since <Ago at={shown.link.since} />
+              </Fact>
+            )}
           </Facts>
           <div className={classes.meters}>
             <Meter label="CPUs" name="CPUs in use" used={shown.cpus_used} total={shown.cpus} />
@@ -79,10 +90,26 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
               <GpuRow key={gpu.uuid} gpu={gpu} />
             ))}
           </ul>
+          <MoreOfNode key={`more of ${shown.name}`} name={shown.name} isOperator={isOperator} />
           {isOperator ? <NodeActions key={shown.name} node={shown} /> : null}
+          <Suspense fallback={<MetricsLoading charts={3} narrow />}>
+            <NodeMetrics key={`metrics of ${shown.name}`} name={shown.name} />
+          </Suspense>
         </div>
       )}
     </Drawer>
+  );
+}
+
+/** What the list of nodes leaves out. Until it has come, or where it cannot be had, the rest is shown without it. */
+function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean }) {
+  const { data } = useQuery(nodeQuery(name));
+  if (data === undefined) return null;
+  return (
+    <>
+      <LinkMatrix node={data} />
+      <Strikes node={data} isOperator={isOperator} />
+    </>
   );
 }
 
@@ -91,10 +118,15 @@ function GpuRow({ gpu }: { gpu: Gpu }) {
     <li className={classes.gpu}>
       <span className="mono">{gpu.index}</span>
       <span className="truncate">
-        {gpu.job !== null ? (
-          <Link to="/jobs/$jobId" params={{ jobId: String(gpu.job.id) }} className="link">
-            {gpu.job.name}
-          </Link>
+        {gpu.jobs.length > 0 ? (
+          gpu.jobs.map((job, index) => (
+            <Fragment key={job.id}>
+              {index > 0 ? ", " : null}
+              <Link to="/jobs/$jobId" params={{ jobId: String(job.id) }} className="link">
+                {job.name}
+              </Link>
+            </Fragment>
+          ))
         ) : (
           <span className={classes.faint}>{gpu.healthy ? (gpu.busy ? "In use" : "Free") : "Unhealthy"}</span>
         )}

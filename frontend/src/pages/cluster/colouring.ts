@@ -33,8 +33,9 @@ export const LOOK_WORDS: Record<GpuLook, string> = {
 /** The fill of a square, or nothing where its look decides. */
 export function fillOf(gpu: Gpu, look: GpuLook, colouring: Colouring): CSSProperties | undefined {
   if (look === "unhealthy") return undefined;
-  if (colouring === "job" && gpu.job !== null) {
-    return { background: JOB_COLOURS[colourIndex(gpu.job.id, JOB_COLOURS.length)] };
+  const [first] = gpu.jobs;
+  if (colouring === "job" && first !== undefined) {
+    return { background: JOB_COLOURS[colourIndex(first.id, JOB_COLOURS.length)] };
   }
   if (colouring === "utilisation" && gpu.utilization !== null) {
     return { background: `var(--ramp-${rampStep(gpu.utilization)})` };

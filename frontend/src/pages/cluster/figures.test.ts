@@ -1,21 +1,25 @@
 import { expect, test } from "vitest";
 
+import type { Gpu, Node } from "../../api/types";
 import { makeGpu, makeNode } from "../../testing/makers";
-import { colourIndex, gpusByType, lookOf, meanUtilization, rampStep } from "./figures";
+import { colourIndex, gpusByType, lookOf, meanUtilization, rampStep, type GpuLook } from "./figures";
 
 const MINE = { id: 1, name: "x", owner: "ada", tenant: "acme" };
 
-test.each([
+type Case = [string, Partial<Gpu>, Partial<Node>, GpuLook];
+
+test.each<Case>([
   ["a free GPU", {}, {}, "free"],
-  ["my GPU", { busy: true, job: MINE }, {}, "mine"],
-  ["somebody's GPU", { busy: true, job: { ...MINE, owner: "bob" } }, {}, "busy"],
+  ["my GPU", { busy: true, jobs: [MINE] }, {}, "mine"],
+  ["a GPU that I share", { busy: true, jobs: [{ ...MINE, owner: "bob" }, MINE] }, {}, "mine"],
+  ["somebody's GPU", { busy: true, jobs: [{ ...MINE, owner: "bob" }] }, {}, "busy"],
   ["a GPU of a job I may not see", { busy: true }, {}, "busy"],
-  ["a broken GPU", { healthy: false, busy: true, job: MINE }, {}, "unhealthy"],
+  ["a broken GPU", { healthy: false, busy: true, jobs: [MINE] }, {}, "unhealthy"],
   ["a GPU of a node that is down", {}, { health: "down" }, "unhealthy"],
   ["a free GPU of a cordoned node", {}, { admin: "cordoned" }, "closed"],
   ["a free GPU of a node that is silent", {}, { health: "suspect" }, "closed"],
-  ["my GPU on a node that is drained", { busy: true, job: MINE }, { admin: "draining" }, "mine"],
-] as const)("%s looks like it", (_, gpu, node, look) => {
+  ["my GPU on a node that is drained", { busy: true, jobs: [MINE] }, { admin: "draining" }, "mine"],
+])("%s looks like it", (_, gpu, node, look) => {
   expect(lookOf(makeGpu(gpu), makeNode(node), "ada")).toBe(look);
 });
 

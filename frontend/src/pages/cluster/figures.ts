@@ -33,7 +33,7 @@ export type GpuLook = "free" | "mine" | "busy" | "unhealthy" | "closed";
 /** What one square stands for: a broken GPU first, then who holds it, then whether anybody may get it. */
 export function lookOf(gpu: Gpu, node: Node, username: string): GpuLook {
   if (!gpu.healthy || node.health === "down") return "unhealthy";
-  if (gpu.busy) return gpu.job?.owner === username ? "mine" : "busy";
+  if (gpu.busy) return gpu.jobs.some((job) => job.owner === username) ? "mine" : "busy";
   return isUsable(node) ? "free" : "closed";
 }
 

@@ -1,11 +1,12 @@
 import { Button, Skeleton, Tabs } from "@mantine/core";
-import { IconFileText, IconChevronLeft } from "@tabler/icons-react";
+import { IconChartLine, IconChevronLeft, IconFileText } from "@tabler/icons-react";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 
 import { attemptsQuery, isMissing, jobQuery, useFallbackInterval } from "../../api/queries";
 import type { Attempt, JobWithSpec, Page as AnswerPage } from "../../api/types";
+import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Empty, Failed } from "../../components/Notice";
 import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
@@ -21,6 +22,7 @@ const route = getRouteApi("/app/jobs/$jobId");
 
 // The YAML writer is only needed by who opens this tab.
 const SpecTab = lazy(() => import("./SpecTab"));
+const MetricsTab = lazy(() => import("./MetricsTab"));
 
 export function JobPage() {
   const { jobId } = route.useParams();
@@ -89,6 +91,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
       <Tabs value={tab} onChange={openTab} keepMounted={false}>
         <Tabs.List className={classes.tabs}>
           <Tabs.Tab value="logs">Logs</Tabs.Tab>
+          <Tabs.Tab value="metrics">Metrics</Tabs.Tab>
           <Tabs.Tab value="attempts">
             Attempts {job.attempts > 0 ? <span className={classes.count}>{job.attempts}</span> : null}
           </Tabs.Tab>
@@ -97,6 +100,21 @@ function JobBody({ job }: { job: JobWithSpec }) {
         </Tabs.List>
         <Tabs.Panel value="logs">
           <Logs job={job} query={attempts} />
+        </Tabs.Panel>
+        <Tabs.Panel value="metrics">
+          {job.attempts === 0 ? (
+            <div className="card">
+              <Empty icon={<IconChartLine size={20} />} title="Nothing to measure yet">
+                {job.state === "queued"
+                  ? "What the job uses appears here as soon as it starts."
+                  : "The job ended before it was started."}
+              </Empty>
+            </div>
+          ) : (
+            <Suspense fallback={<MetricsLoading charts={4} />}>
+              <MetricsTab job={job} attempt={attemptAsked(search.attempt, job)} />
+            </Suspense>
+          )}
         </Tabs.Panel>
         <Tabs.Panel value="attempts">
           <AttemptsTab jobId={String(job.id)} query={attempts} />
@@ -114,6 +132,12 @@ function JobBody({ job }: { job: JobWithSpec }) {
   );
 }
 
+/** The attempt that the address names, or the latest. */
+function attemptAsked(text: string | undefined, job: JobWithSpec): number {
+  const asked = Number(text);
+  return Number.isInteger(asked) && asked >= 1 && asked <= job.attempts ? asked : job.attempts;
+}
+
 function Logs({ job, query }: { job: JobWithSpec; query: UseQueryResult<AnswerPage<Attempt>> }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -128,8 +152,7 @@ function Logs({ job, query }: { job: JobWithSpec; query: UseQueryResult<AnswerPa
       </div>
     );
   }
-  const asked = Number(search.attempt);
-  const attempt = Number.isInteger(asked) && asked >= 1 && asked <= job.attempts ? asked : job.attempts;
+  const attempt = attemptAsked(search.attempt, job);
   if (query.isPending) return <Skeleton height={360} radius={12} />;
   const ranks = query.data?.results.find((each) => each.number === attempt)?.allocations ?? [];
   const rank = search.rank !== undefined && /^\d+$/.test(search.rank) ? Number(search.rank) : undefined;

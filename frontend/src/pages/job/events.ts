@@ -15,6 +15,7 @@ const WORDS: Record<string, string> = {
   "job.reserved": "GPUs kept for it while others stop",
   "attempt.placed": "Attempt placed",
   "attempt.starting": "Attempt starting",
+  "attempt.progress": "Preparing",
   "attempt.running": "Attempt running",
   "attempt.stopping": "Attempt stopping",
   "attempt.succeeded": "Attempt succeeded",

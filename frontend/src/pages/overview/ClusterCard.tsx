@@ -55,7 +55,7 @@ export function ClusterCard() {
                   <i
                     key={gpu.uuid}
                     data-busy={gpu.busy || undefined}
-                    data-mine={gpu.job?.owner === me.username || undefined}
+                    data-mine={gpu.jobs.some((job) => job.owner === me.username) || undefined}
                     data-bad={!gpu.healthy || node.health === "down" || undefined}
                     data-closed={!isUsable(node) || undefined}
                   />

@@ -39,6 +39,8 @@ const ORDER = [
   "locality",
   "preemptible",
   "checkpoint",
+  "share",
+  "gpu_memory",
   "on_disconnect",
   "tags",
 ];

@@ -10,18 +10,22 @@ from django.db.models import Count, Q, QuerySet, Sum
 
 from muster.accounts.models import User
 from muster.api.render.jobs import Json, moment
+from muster.common.clock import utc_now
 from muster.fleet.models import Gpu, Node, Pool
+from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import tenants_of
 from scheduler.lifecycle import AllocationState, JobState, NodeAdmin, NodeHealth
 
+_STRIKES_SHOWN = 20
 _GPU_COLUMNS = (
     "id",
     "uuid",
     "index",
     "type",
     "memory_mib",
+    "numa_node",
     "healthy",
     "node_id",
     "node__name",
@@ -40,7 +44,7 @@ def gpu_list(user: User, gpus: QuerySet[Gpu]) -> list[Json]:
 def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
     rows = list(gpus.filter(present=True).order_by("node__name", "index").values_list(*_GPU_COLUMNS))
     holders = _holders(user, [row[0] for row in rows])
-    for pk, uuid, index, kind, memory, healthy, node_id, node, utilization, used, temperature, power in rows:
+    for pk, uuid, index, kind, memory, numa, healthy, node_id, node, utilization, used, temperature, power in rows:
         yield (
             node_id,
             {
@@ -49,39 +53,44 @@ def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
                 "node": node,
                 "type": kind,
                 "memory_mib": memory,
+                "numa_node": numa,
                 "healthy": healthy,
                 "utilization": utilization,
                 "memory_used_mib": used,
                 "temperature_c": temperature,
                 "power_w": power,
-                "job": holders.get(pk),
+                "jobs": holders.get(pk, []),
                 "busy": pk in holders,
             },
         )
 
 
-def _holders(user: User, gpu_ids: list[int]) -> dict[int, Json | None]:
-    """For each GPU that is held: the job, or None if the user may not see it."""
+def _holders(user: User, gpu_ids: list[int]) -> dict[int, list[Json]]:
+    """For each GPU that is held: those of its jobs that the user may see, the one that came first ahead."""
     mine = None if user.is_operator else set(tenants_of(user).values_list("pk", flat=True))
-    claims = GpuClaim.objects.filter(released_at__isnull=True, gpu_id__in=gpu_ids).values_list(
-        "gpu_id",
-        "allocation__attempt__job_id",
-        "allocation__attempt__job__name",
-        "allocation__attempt__job__owner__username",
-        "allocation__attempt__job__tenant__name",
-        "allocation__attempt__job__tenant_id",
+    claims = (
+        GpuClaim.objects.filter(released_at__isnull=True, gpu_id__in=gpu_ids)
+        .order_by("pk")
+        .values_list(
+            "gpu_id",
+            "allocation__attempt__job_id",
+            "allocation__attempt__job__name",
+            "allocation__attempt__job__owner__username",
+            "allocation__attempt__job__tenant__name",
+            "allocation__attempt__job__tenant_id",
+        )
     )
-    return {
-        gpu_id: {"id": job_id, "name": name, "owner": owner, "tenant": tenant}
-        if mine is None or tenant_id in mine
-        else None
-        for gpu_id, job_id, name, owner, tenant, tenant_id in claims
-    }
+    holders: dict[int, list[Json]] = {}
+    for gpu_id, job_id, name, owner, tenant, tenant_id in claims:
+        seen = holders.setdefault(gpu_id, [])
+        if mine is None or tenant_id in mine:
+            seen.append({"id": job_id, "name": name, "owner": owner, "tenant": tenant})
+    return holders
 
 
 def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
-    """The nodes by name with their GPUs; five queries for all of them."""
-    rows = list(nodes.select_related("pool", "lease").defer("inventory").order_by("name"))
+    """The nodes by name with their GPUs; six queries for all of them."""
+    rows = list(nodes.select_related("pool", "lease", "server").defer("inventory", "links").order_by("name"))
     held = (
         Allocation.objects.filter(node__in=rows)
         .exclude(state=AllocationState.RELEASED)
@@ -92,10 +101,37 @@ def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
     gpus: dict[int, list[Json]] = defaultdict(list)
     for node_id, document in _gpus(user, Gpu.objects.filter(node__in=rows)):
         gpus[node_id].append(document)
-    return [_node(node, used.get(node.pk, (0, 0)), gpus[node.pk]) for node in rows]
+    strikes = strikes_of([node.pk for node in rows], now=utc_now())
+    return [_node(user, node, used.get(node.pk, (0, 0)), strikes.get(node.pk, 0.0), gpus[node.pk]) for node in rows]
 
 
-def _node(node: Node, used: tuple[int, int], gpus: list[Json]) -> Json:
+def node_document(user: User, node: Node) -> Json:
+    """The node with its GPUs, their links, and what it was last blamed for."""
+    (document,) = node_list(user, Node.objects.filter(pk=node.pk))
+    return document | {"links": node.links, "last_strikes": _last_strikes(user, node)}
+
+
+def _last_strikes(user: User, node: Node) -> list[Json]:
+    """The newest strikes. Of a job that the user may not see, neither its number nor its agent's words are told."""
+    rows = list(node.strikes.select_related("gpu").order_by("-at", "-pk")[:_STRIKES_SHOWN])
+    jobs = Job.objects.filter(pk__in={row.job_id for row in rows})
+    if not user.is_operator:
+        jobs = jobs.filter(tenant__in=tenants_of(user))
+    seen = set(jobs.values_list("pk", flat=True))
+    return [
+        {
+            "at": moment(row.at),
+            "reason": row.reason,
+            "gpu": row.gpu.index if row.gpu else None,
+            "job": row.job_id if row.job_id in seen else None,
+            "detail": row.detail if row.job_id in seen else None,
+            "forgiven_at": moment(row.forgiven_at),
+        }
+        for row in rows
+    ]
+
+
+def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: list[Json]) -> Json:
     lease = getattr(node, "lease", None)
     return {
         "name": node.name,
@@ -112,8 +148,18 @@ def _node(node: Node, used: tuple[int, int], gpus: list[Json]) -> Json:
         "labels": {str(key): str(value) for key, value in node.labels.items()},
         # A node that no agent has joined yet was never seen; its lease row is older than that.
         "last_seen_at": moment(lease.seen_at) if lease and node.health != NodeHealth.PENDING else None,
+        "link": _link(user, node),
+        "strikes": strikes,
         "gpus": gpus,
     }
+
+
+def _link(user: User, node: Node) -> Json | None:
+    server = getattr(node, "server", None)
+    if server is None:
+        return None
+    reason = server.reason if user.is_operator else None
+    return {"state": server.state, "reason": reason, "since": moment(server.since)}
 
 
 def pool_list(pools: QuerySet[Pool]) -> list[Json]:

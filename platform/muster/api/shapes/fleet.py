@@ -5,6 +5,8 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
+from muster.fleet.models import StrikeReason
+from muster.links.models import LinkState
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 
 NODE_ACTIONS = ("cordon", "drain", "resume")
@@ -20,19 +22,20 @@ class GpuJob(Shape):
 
 
 class Gpu(Shape):
-    """A GPU and its newest reading; `job` is null while nobody or another tenant's job holds it."""
+    """A GPU and its newest reading; `jobs` is empty while nobody holds it, or another tenant's job does."""
 
     uuid = Text()
     index = Integer()
     node = Text()
     type = Text()
     memory_mib = Integer()
+    numa_node = Integer(allow_null=True)
     healthy = Flag()
     utilization = Number(allow_null=True, help_text="Percent.")
     memory_used_mib = Number(allow_null=True)
     temperature_c = Number(allow_null=True)
     power_w = Number(allow_null=True)
-    job = GpuJob(allow_null=True)
+    jobs = GpuJob(many=True, help_text="Those that hold it, of the ones that you may see; two may share it.")
     busy = Flag()
 
 
@@ -41,6 +44,14 @@ class GpuList(Shape):
 
     results = Gpu(many=True)
     next = Text(allow_null=True)
+
+
+class NodeLink(Shape):
+    """How it stands with the SSH connection to a node; `reason` is for operators."""
+
+    state = Choice(choices=values(LinkState))
+    reason = Text(allow_null=True)
+    since = Moment()
 
 
 class Node(Shape):
@@ -59,7 +70,34 @@ class Node(Shape):
     rack = Text(allow_blank=True)
     labels = serializers.DictField(child=Text())
     last_seen_at = Moment(allow_null=True)
+    link = NodeLink(allow_null=True, help_text="Null where the agent calls the platform by itself.")
+    strikes = Number(help_text="Failures that it is blamed for, as they count now: half after each half-life.")
     gpus = Gpu(many=True)
+
+
+class NodeStrike(Shape):
+    """A failure that a node is blamed for; `job` and `detail` are null for who may not see the job."""
+
+    at = Moment()
+    reason = Choice(choices=values(StrikeReason))
+    gpu = Integer(allow_null=True, help_text="The index of the GPU that failed.")
+    job = Integer(allow_null=True)
+    detail = Text(allow_null=True, allow_blank=True)
+    forgiven_at = Moment(allow_null=True)
+
+
+class NodeDetail(Node):
+    """A server with how its GPUs are linked and what it was last blamed for."""
+
+    links = serializers.ListField(
+        child=serializers.ListField(child=Integer()),
+        help_text=(
+            "How close each two GPUs are, by index, larger is closer: 10 for each NVLink, else where they meet on "
+            "PCIe: 5 at one switch, 4 over several, 3 at a host bridge, 2 on one NUMA node, 1 across sockets. Empty "
+            "when nobody knows."
+        ),
+    )
+    last_strikes = NodeStrike(many=True, help_text="The newest first.")
 
 
 class NodeList(Shape):

@@ -48,15 +48,15 @@ class Nodes(ApiView):
 class OneNode(ApiView):
     """One node."""
 
-    @describe("get_node", tag="cluster", answers={200: shapes.Node}, problems=(404,))
+    @describe("get_node", tag="cluster", answers={200: shapes.NodeDetail}, problems=(404,))
     def get(self, request: Request, name: str) -> Response:
-        """The node with its GPUs."""
+        """The node with its GPUs, how they are linked, and what it was last blamed for."""
         return self._answer(request, name)
 
     @describe(
         "change_node",
         tag="cluster",
-        answers={200: shapes.Node},
+        answers={200: shapes.NodeDetail},
         problems=(403, 404, 409, 413, 415, 422),
         request=shapes.NodeAction,
     )
@@ -71,8 +71,7 @@ class OneNode(ApiView):
         return self._answer(request, name)
 
     def _answer(self, request: Request, name: str) -> Response:
-        found = render.node_list(caller(request), Node.objects.filter(pk=_node(name).pk))
-        return Response(found[0])
+        return Response(render.node_document(caller(request), _node(name)))
 
 
 class Gpus(ApiView):

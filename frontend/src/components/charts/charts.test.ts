@@ -1,0 +1,123 @@
+import { describe, expect, it } from "vitest";
+
+import type { JobMetrics } from "../../api/types";
+import { groupsOfJob, groupsOfNode, newestOf, sentenceOf, summaryOf } from "./charts";
+
+type Gpu = JobMetrics["gpus"][number];
+
+const TIMES = [100, 110, 120];
+
+const figure = (name: string, mean: (number | null)[], max = mean) => ({ name, unit: "", mean, max });
+
+const gpu = (index: number, node: string, ...figures: Gpu["figures"]): Gpu => ({
+  uuid: `GPU-${node}-${index}`,
+  index,
+  node,
+  type: "A100",
+  memory_mib: 40_960,
+  rank: 0,
+  figures,
+});
+
+const job = (gpus: Gpu[], ranks: JobMetrics["ranks"] = []): JobMetrics => ({
+  from: "",
+  to: "",
+  step_s: 10,
+  times: TIMES,
+  attempt: 1,
+  gpus,
+  ranks,
+});
+
+const line = (mean: (number | null)[], max = mean) => ({ label: "GPU 0", mean, max });
+
+describe("the charts of a job", () => {
+  it("are one for each figure that was measured, with a line for each GPU", () => {
+    const used = figure("utilization", [10, 20, 30]);
+    const [group] = groupsOfJob(job([gpu(0, "n1", used), gpu(1, "n1", used, figure("power_w", [1, 2, 3]))]));
+    expect(group?.charts.map((chart) => [chart.title, chart.lines.map((each) => each.label)])).toEqual([
+      ["GPU utilisation", ["GPU 0", "GPU 1"]],
+      ["Power", ["GPU 1"]],
+    ]);
+  });
+
+  it("name the nodes where there are several", () => {
+    const used = figure("utilization", [1, 1, 1]);
+    const [group] = groupsOfJob(job([gpu(0, "n1", used), gpu(0, "n2", used)]));
+    expect(group?.charts[0]?.lines.map((each) => each.label)).toEqual(["n1 · GPU 0", "n2 · GPU 0"]);
+  });
+
+  it("end at what a figure can be at most", () => {
+    const [group] = groupsOfJob(
+      job([gpu(0, "n1", figure("utilization", [1, 1, 1]), figure("memory_used_mib", [1024, 1024, 1024]))]),
+    );
+    expect(group?.charts.map((chart) => chart.ceiling)).toEqual([100, 40_960]);
+  });
+
+  it("leave to the table what only counts", () => {
+    const [group] = groupsOfJob(
+      job([gpu(0, "n1", figure("utilization", [1, 1, 1]), figure("ecc_corrected", [2, 2, 2]))]),
+    );
+    expect(group?.charts.map((chart) => chart.name)).toEqual(["utilization"]);
+    expect(group?.all.map((chart) => chart.name)).toEqual(["utilization", "ecc_corrected"]);
+  });
+
+  it("are none where nothing was measured", () => {
+    expect(groupsOfJob(job([gpu(0, "n1")]))).toEqual([]);
+  });
+
+  it("have a group for the hosts", () => {
+    const ranks = [
+      {
+        rank: 3,
+        node: "n1",
+        cpus: 4,
+        memory_mib: 1,
+        figures: [figure("disk_read_bytes_s", [0, 2048, null])],
+      },
+    ];
+    const [group] = groupsOfJob(job([], ranks));
+    expect(group?.title).toBe("Hosts");
+    expect(group?.charts[0]?.lines[0]?.label).toBe("Rank 3 on n1");
+    expect(group?.charts[0]?.format(2048)).toBe("2 KiB/s");
+  });
+});
+
+describe("the charts of a node", () => {
+  it("are of its GPUs and of itself", () => {
+    const groups = groupsOfNode({
+      from: "",
+      to: "",
+      step_s: 10,
+      times: TIMES,
+      gpus: [gpu(0, "n1", figure("temperature_c", [30, 31, 32]))],
+      host: { cpus: 16, memory_mib: 2048, figures: [figure("load1", [1, 2, 3])] },
+    });
+    expect(groups.map((group) => group.title)).toEqual(["GPUs", "Host"]);
+    expect(groups[1]?.charts[0]?.ceiling).toBe(16);
+  });
+});
+
+describe("a line in words", () => {
+  it("has mean, largest reading and newest value", () => {
+    expect(summaryOf(line([10, null, 30], [15, null, 90]))).toEqual({ mean: 20, max: 90, last: 30 });
+  });
+
+  it("is nothing without a value", () => {
+    expect(summaryOf(line([null, null]))).toBeNull();
+  });
+
+  it("is said of the whole chart", () => {
+    const chart = {
+      name: "utilization",
+      title: "GPU utilisation",
+      lines: [line([10, 30], [10, 99]), line([50, 70])],
+      ceiling: 100,
+      format: (value: number) => `${value}%`,
+      binary: false,
+    };
+    expect(sentenceOf(chart)).toBe("GPU utilisation: 40% on average over 2 lines, at most 99%.");
+    expect(newestOf(chart)).toBe("30% – 70%");
+    expect(newestOf({ ...chart, lines: [line([null])] })).toBe("–");
+  });
+});

@@ -1,0 +1,133 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { render, screen, within } from "@testing-library/react";
+import type { ReactNode } from "react";
+import { expect, test, vi } from "vitest";
+
+import * as api from "../../api/client";
+import { meQuery } from "../../api/queries";
+import type { NodeDetail } from "../../api/types";
+import { makeGpu, makeNodeDetail } from "../../testing/makers";
+import { NodeDrawer } from "./NodeDrawer";
+
+vi.mock("@tanstack/react-router", () => ({
+  Link: ({ params, children }: { params: { jobId: string }; children: ReactNode }) => (
+    <a href={`/jobs/${params.jobId}`}>{children}</a>
+  ),
+}));
+vi.mock("../../api/client");
+// There is no canvas here; charts have tests of their own.
+vi.mock("./NodeMetrics", () => ({ default: () => null }));
+
+const LINKED = {
+  gpus: [0, 1, 2].map((index) => makeGpu({ index, uuid: `GPU-${index}`, numa_node: 0 })),
+  links: [
+    [0, 40, 1],
+    [40, 0, 1],
+    [1, 1, 0],
+  ],
+};
+const STRIKE = {
+  at: "2026-03-01T12:00:00Z",
+  reason: "launch_failed",
+  gpu: null,
+  job: 7,
+  detail: "cannot start: No space left on device",
+  forgiven_at: null,
+} as const;
+
+function nth(elements: readonly HTMLElement[], index: number): HTMLElement {
+  const found = elements[index];
+  if (found === undefined) throw new Error(`there is no element ${index}`);
+  return found;
+}
+
+function open(node: NodeDetail, { operator = false } = {}) {
+  vi.mocked(api.getNode).mockResolvedValue(node);
+  const client = new QueryClient({ defaultOptions: { queries: { retry: false, staleTime: Infinity } } });
+  client.setQueryData(meQuery.queryKey, {
+    username: "ada",
+    email: "",
+    is_operator: operator,
+    tenants: [],
+    vcs: [],
+    default_vc: null,
+  });
+  render(
+    <MantineProvider env="test">
+      <QueryClientProvider client={client}>
+        <NodeDrawer node={node} onClose={() => undefined} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+test("the links are a table whose rows and columns are named by GPU", async () => {
+  open(makeNodeDetail(LINKED));
+  const section = await screen.findByRole("region", { name: "Links between GPUs" });
+  const tables = within(section).getAllByRole("table");
+  const [matrix, legend] = [within(nth(tables, 0)), within(nth(tables, 1))];
+  const rows = matrix.getAllByRole("row");
+  expect(rows.map((row) => [...row.children].map((cell) => cell.textContent))).toEqual([
+    ["GPU", "0", "1", "2"],
+    ["0", "–", "NV4", "SYS"],
+    ["1", "NV4", "–", "SYS"],
+    ["2", "SYS", "SYS", "–"],
+  ]);
+  expect(matrix.getAllByRole("rowheader")).toHaveLength(3);
+  expect(matrix.getAllByRole("columnheader")).toHaveLength(4);
+  const meanings = legend.getAllByRole("row").slice(1);
+  expect(meanings.map((row) => [...row.children].map((cell) => cell.textContent))).toEqual([
+    ["NV4", "4 NVLinks", "40"],
+    ["SYS", "Across sockets", "1"],
+  ]);
+  expect(section.textContent).toContain("GPUs 0 to 2 on NUMA node 0.");
+});
+
+test("where nobody knows the links, no table is shown", async () => {
+  open(makeNodeDetail({ ...LINKED, links: [], strikes: 1, last_strikes: [STRIKE] }));
+  await screen.findByRole("region", { name: /Strikes/ });
+  expect(screen.queryByRole("table")).toBeNull();
+});
+
+test("a link over SSH is told, and why it fails to whom that is shown", async () => {
+  const link = {
+    state: "host_key_changed",
+    reason: "the server shows another key",
+    since: STRIKE.at,
+  } as const;
+  open(makeNodeDetail({ link }));
+  expect(await screen.findByText(/host key changed/)).toBeDefined();
+  expect(screen.getByText("the server shows another key")).toBeDefined();
+});
+
+test("a node whose agent calls by itself has no link over SSH", () => {
+  open(makeNodeDetail());
+  expect(screen.queryByText("SSH link")).toBeNull();
+});
+
+test("strikes are told with their reasons, and those that are forgiven as such", async () => {
+  const lost = { ...STRIKE, reason: "gpu_lost", gpu: 2, job: null, detail: null } as const;
+  open(makeNodeDetail({ strikes: 1.53, last_strikes: [STRIKE, { ...lost, forgiven_at: STRIKE.at }] }));
+  const section = await screen.findByRole("region", { name: "Strikes count 1.5 now" });
+  const items = within(section).getAllByRole("listitem");
+  const [first, second] = [nth(items, 0), nth(items, 1)];
+  expect(first.textContent).toContain("Could not be started");
+  expect(first.textContent).toContain("No space left on device");
+  expect(within(first).getByRole("link", { name: "Job 7" }).getAttribute("href")).toBe("/jobs/7");
+  expect(second.textContent).toContain("GPU left the bus, GPU 2 (forgiven)");
+  expect(within(second).queryByRole("link")).toBeNull();
+  expect(screen.queryByRole("link", { name: /admin/ })).toBeNull();
+});
+
+test("an operator is led to where strikes are forgiven, while any count", async () => {
+  open(makeNodeDetail({ name: "n1", strikes: 1, last_strikes: [STRIKE] }), { operator: true });
+  const link = await screen.findByRole("link", { name: "Forgive them in the admin" });
+  expect(link.getAttribute("href")).toBe("/admin/fleet/node/?q=n1");
+});
+
+test("of a node that was never struck nothing is said", async () => {
+  open(makeNodeDetail(LINKED), { operator: true });
+  await screen.findByRole("region", { name: "Links between GPUs" });
+  expect(screen.queryByText(/Strikes/)).toBeNull();
+});

@@ -1,0 +1,63 @@
+"""From the inventory of a registration to what the fleet stores of it. What an agent says need not make sense."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from muster.common.errors import Invalid
+from muster.fleet.inventory import Reported, ReportedGpu
+from muster.fleet.links import link_scores
+from nodeagent.protocol import GpuInfo, Inventory
+
+MOST_GPUS = 128
+_MOST_NUMA_NODES = 1024
+_LARGEST_INTEGER = (1 << 31) - 1
+_LARGEST_BIG_INTEGER = (1 << 63) - 1
+
+
+def reported(inventory: Inventory) -> Reported:
+    """The inventory as the fleet stores it; what no machine can have is `Invalid`, with the name of the field."""
+    _require("cpus", inventory.cpus, _LARGEST_INTEGER)
+    _require("memory_mib", inventory.memory_mib, _LARGEST_BIG_INTEGER)
+    if len(inventory.address) > 255:
+        raise Invalid.field("inventory.address", "it has more than 255 characters")
+    if len(inventory.gpus) > MOST_GPUS:
+        raise Invalid.field(
+            "inventory.gpus", f"a node has at most {MOST_GPUS} GPUs, and these are {len(inventory.gpus)}"
+        )
+    repeated = [uuid for uuid, count in Counter(gpu.uuid for gpu in inventory.gpus).items() if count > 1]
+    if repeated:
+        raise Invalid.field("inventory.gpus", f"two GPUs have the UUID {repeated[0]}")
+    return Reported(
+        address=inventory.address,
+        cpus=inventory.cpus,
+        memory_mib=inventory.memory_mib,
+        labels=dict(inventory.labels),
+        details={
+            "hostname": inventory.hostname,
+            "disk_mib": inventory.disk_mib,
+            "driver_version": inventory.driver_version,
+            "runtimes": list(inventory.runtimes),
+            "topology": [list(row) for row in inventory.topology],
+        },
+        gpus=tuple(_gpu(position, gpu) for position, gpu in enumerate(inventory.gpus)),
+        links=link_scores(
+            inventory.topology, indexes=[gpu.index for gpu in inventory.gpus], field="inventory.topology"
+        ),
+    )
+
+
+def _gpu(position: int, gpu: GpuInfo) -> ReportedGpu:
+    name = f"gpus[{position}]"
+    _require(f"{name}.index", gpu.index, MOST_GPUS - 1)
+    _require(f"{name}.memory_mib", gpu.memory_mib, _LARGEST_INTEGER)
+    if gpu.numa_node is not None:
+        _require(f"{name}.numa_node", gpu.numa_node, _MOST_NUMA_NODES - 1)
+    if not 0 < len(gpu.uuid) <= 80:
+        raise Invalid.field(f"inventory.{name}.uuid", "it must have 1 to 80 characters")
+    return ReportedGpu(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib, gpu.numa_node)
+
+
+def _require(name: str, value: int, most: int) -> None:
+    if not 0 <= value <= most:
+        raise Invalid.field(f"inventory.{name}", f"it must be a number from 0 to {most}, not {value}")

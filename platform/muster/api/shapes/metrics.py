@@ -1,0 +1,109 @@
+"""What GPUs, jobs and nodes used over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from muster.api.shapes.common import Integer, Moment, Number, Shape, Text
+from muster.common.errors import Invalid
+
+LONGEST_STEP_S = 86_400
+
+
+class FigureOverTime(Shape):
+    """One figure: a value for each entry of `times`, null where nothing was measured."""
+
+    name = Text()
+    unit = Text(help_text="percent, MiB, W, °C, MHz, errors, processes, cores, bytes/s or load.")
+    mean = serializers.ListField(child=Number(allow_null=True))
+    max = serializers.ListField(child=Number(allow_null=True), help_text="The largest single reading of each step.")
+
+
+class GpuOverTime(Shape):
+    """The figures of one GPU."""
+
+    uuid = Text()
+    index = Integer()
+    node = Text()
+    type = Text()
+    memory_mib = Integer()
+    rank = Integer(allow_null=True, help_text="The rank that holds it; null for a node's.")
+    figures = FigureOverTime(many=True, help_text="Those that were measured.")
+
+
+class RankOverTime(Shape):
+    """What one rank of a job used of its host."""
+
+    rank = Integer()
+    node = Text()
+    cpus = Integer(help_text="What it has been given.")
+    memory_mib = Integer(help_text="What it has been given.")
+    figures = FigureOverTime(many=True)
+
+
+class HostOverTime(Shape):
+    """The figures of a node as a whole."""
+
+    cpus = Integer()
+    memory_mib = Integer()
+    figures = FigureOverTime(many=True)
+
+
+class Metrics(Shape):
+    """A window of time in steps; `from` and `to` are multiples of the step, so they may lie around what was asked."""
+
+    to = Moment()
+    step_s = Integer()
+    times = serializers.ListField(child=Integer(), help_text="The beginning of each step, in seconds since 1970.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields above, and `from`, which Python cannot spell as an attribute."""
+        return {"from": Moment(), **super().get_fields()}
+
+
+class JobMetrics(Metrics):
+    """What an attempt used. On a GPU that jobs share, the figures are those of the whole GPU."""
+
+    attempt = Integer(allow_null=True, help_text="Null: the job has none yet.")
+    gpus = GpuOverTime(many=True)
+    ranks = RankOverTime(many=True)
+
+
+class NodeMetrics(Metrics):
+    """What a node's GPUs and the node itself did."""
+
+    gpus = GpuOverTime(many=True)
+    host = HostOverTime()
+
+
+class MetricsFilter(Shape):
+    """Which time, and how finely. The answer has 500 steps at most, and no finer ones than are still kept."""
+
+    to = Moment(required=False, help_text="Now by default.")
+    step = Integer(required=False, default=0, min_value=0, max_value=LONGEST_STEP_S, help_text="Seconds, at least.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields above, and `from`."""
+        return {"from": Moment(required=False, help_text="An hour before `to` by default."), **super().get_fields()}
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The times in order."""
+        if "from" in attrs and "to" in attrs and attrs["from"] >= attrs["to"]:
+            raise Invalid.field("from", "it must be before `to`")
+        return attrs
+
+
+class JobMetricsFilter(MetricsFilter):
+    """Which attempt and time; by default the latest attempt from its start to its end."""
+
+    attempt = Integer(required=False, min_value=1, max_value=1 << 31)
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields above, with what is the default here."""
+        return {
+            **super().get_fields(),
+            "from": Moment(required=False, help_text="When the attempt was placed by default."),
+            "to": Moment(required=False, help_text="When the attempt ended, or now, by default."),
+        }

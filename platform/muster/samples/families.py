@@ -1,0 +1,112 @@
+"""What is measured, in which units, within which limits, and in which tables it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+
+from muster.samples.models import (
+    GpuHour,
+    GpuMinute,
+    GpuTenSeconds,
+    HostHour,
+    HostMinute,
+    HostTenSeconds,
+    RankHour,
+    RankMinute,
+    RankTenSeconds,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that is measured; a value outside of the limits is no measurement."""
+
+    name: str
+    unit: str
+    most: float
+    least: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A table of a family: one row for each `seconds` of each thing that is measured."""
+
+    seconds: int
+    model: type[models.Model]
+
+    @property
+    def table(self) -> str:
+        """The table's name."""
+        return self.model._meta.db_table
+
+    @property
+    def step(self) -> timedelta:
+        """The length of a stretch."""
+        return timedelta(seconds=self.seconds)
+
+    @property
+    def kept_for(self) -> timedelta:
+        """How long its rows are kept."""
+        return settings.SAMPLES_KEPT_FOR[self.seconds]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Things that are measured alike. `keys` name the thing; the levels begin with the finest."""
+
+    name: str
+    keys: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    levels: tuple[Level, ...]
+
+
+_MOST_MIB = float(1 << 30)
+_MOST_BYTES_S = 1e13
+_MOST_COUNT = 1e12
+
+GPU = Family(
+    name="gpu",
+    keys=("gpu_id", "allocation_id"),
+    figures=(
+        Figure("utilization", "percent", 100),
+        Figure("memory_used_mib", "MiB", _MOST_MIB),
+        Figure("power_w", "W", 100_000),
+        Figure("temperature_c", "°C", 500, least=-100),
+        Figure("sm_clock_mhz", "MHz", 100_000),
+        Figure("memory_clock_mhz", "MHz", 100_000),
+        Figure("ecc_corrected", "errors", _MOST_COUNT),
+        Figure("ecc_uncorrected", "errors", _MOST_COUNT),
+        Figure("processes", "processes", 1_000_000),
+    ),
+    levels=(Level(10, GpuTenSeconds), Level(60, GpuMinute), Level(3600, GpuHour)),
+)
+RANK = Family(
+    name="rank",
+    keys=("allocation_id",),
+    figures=(
+        Figure("cpu_cores", "cores", 100_000),
+        Figure("memory_mib", "MiB", _MOST_MIB),
+        Figure("page_cache_mib", "MiB", _MOST_MIB),
+        Figure("disk_read_bytes_s", "bytes/s", _MOST_BYTES_S),
+        Figure("disk_write_bytes_s", "bytes/s", _MOST_BYTES_S),
+        Figure("net_receive_bytes_s", "bytes/s", _MOST_BYTES_S),
+        Figure("net_transmit_bytes_s", "bytes/s", _MOST_BYTES_S),
+        Figure("processes", "processes", 10_000_000),
+    ),
+    levels=(Level(10, RankTenSeconds), Level(60, RankMinute), Level(3600, RankHour)),
+)
+HOST = Family(
+    name="host",
+    keys=("node_id",),
+    figures=(
+        Figure("cpu_percent", "percent", 100),
+        Figure("memory_used_mib", "MiB", _MOST_MIB),
+        Figure("load1", "load", 1_000_000),
+    ),
+    levels=(Level(10, HostTenSeconds), Level(60, HostMinute), Level(3600, HostHour)),
+)
+FAMILIES = (GPU, RANK, HOST)

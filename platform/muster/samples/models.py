@@ -1,0 +1,153 @@
+"""What agents measured, at three resolutions: each row sums up the samples of one thing in one stretch of time.
+
+A row's `at` is the beginning of its stretch; for each figure it keeps the mean and the largest value. What is measured
+is named by plain numbers and not by foreign keys: the rows are many and short-lived, and whoever writes them has just
+read what they belong to.
+
+Rows of the finest level are added to by a statement of `muster.samples.store`, the others are made from the level below
+by `muster.samples.levels`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.postgres.indexes import BrinIndex
+from django.db import models
+
+
+class Real(models.FloatField):  # type: ignore[type-arg]
+    """Four bytes: seven digits are more than any sensor has."""
+
+    def db_type(self, connection: Any) -> str:
+        """The type in Postgres."""
+        return "real"
+
+
+class GpuStretch(models.Model):
+    """Samples of one GPU while one allocation held it; `allocation_id` is 0 while none did.
+
+    On a GPU that jobs share each of them has its own row, with the same figures.
+    """
+
+    pk = models.CompositePrimaryKey("gpu_id", "at", "allocation_id")
+    gpu_id = models.BigIntegerField()
+    at = models.DateTimeField()
+    allocation_id = models.BigIntegerField()
+    samples = models.IntegerField()
+    utilization = Real(null=True)
+    utilization_max = Real(null=True)
+    memory_used_mib = Real(null=True)
+    memory_used_mib_max = Real(null=True)
+    power_w = Real(null=True)
+    power_w_max = Real(null=True)
+    temperature_c = Real(null=True)
+    temperature_c_max = Real(null=True)
+    sm_clock_mhz = Real(null=True)
+    sm_clock_mhz_max = Real(null=True)
+    memory_clock_mhz = Real(null=True)
+    memory_clock_mhz_max = Real(null=True)
+    ecc_corrected = Real(null=True)
+    ecc_corrected_max = Real(null=True)
+    ecc_uncorrected = Real(null=True)
+    ecc_uncorrected_max = Real(null=True)
+    processes = Real(null=True)
+    processes_max = Real(null=True)
+
+    class Meta:
+        abstract = True
+        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
+
+
+class RankStretch(models.Model):
+    """Samples of what one allocation used of its host."""
+
+    pk = models.CompositePrimaryKey("allocation_id", "at")
+    allocation_id = models.BigIntegerField()
+    at = models.DateTimeField()
+    samples = models.IntegerField()
+    cpu_cores = Real(null=True)
+    cpu_cores_max = Real(null=True)
+    memory_mib = Real(null=True)
+    memory_mib_max = Real(null=True)
+    page_cache_mib = Real(null=True)
+    page_cache_mib_max = Real(null=True)
+    disk_read_bytes_s = Real(null=True)
+    disk_read_bytes_s_max = Real(null=True)
+    disk_write_bytes_s = Real(null=True)
+    disk_write_bytes_s_max = Real(null=True)
+    net_receive_bytes_s = Real(null=True)
+    net_receive_bytes_s_max = Real(null=True)
+    net_transmit_bytes_s = Real(null=True)
+    net_transmit_bytes_s_max = Real(null=True)
+    processes = Real(null=True)
+    processes_max = Real(null=True)
+
+    class Meta:
+        abstract = True
+        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
+
+
+class HostStretch(models.Model):
+    """Samples of a node as a whole."""
+
+    pk = models.CompositePrimaryKey("node_id", "at")
+    node_id = models.BigIntegerField()
+    at = models.DateTimeField()
+    samples = models.IntegerField()
+    cpu_percent = Real(null=True)
+    cpu_percent_max = Real(null=True)
+    memory_used_mib = Real(null=True)
+    memory_used_mib_max = Real(null=True)
+    load1 = Real(null=True)
+    load1_max = Real(null=True)
+
+    class Meta:
+        abstract = True
+        indexes = [BrinIndex(fields=["at"], pages_per_range=32, name="%(class)s_at")]
+
+
+class GpuTenSeconds(GpuStretch):
+    """GPUs, by ten seconds."""
+
+
+class GpuMinute(GpuStretch):
+    """GPUs, by minute."""
+
+
+class GpuHour(GpuStretch):
+    """GPUs, by hour."""
+
+
+class RankTenSeconds(RankStretch):
+    """Allocations, by ten seconds."""
+
+
+class RankMinute(RankStretch):
+    """Allocations, by minute."""
+
+
+class RankHour(RankStretch):
+    """Allocations, by hour."""
+
+
+class HostTenSeconds(HostStretch):
+    """Nodes, by ten seconds."""
+
+
+class HostMinute(HostStretch):
+    """Nodes, by minute."""
+
+
+class HostHour(HostStretch):
+    """Nodes, by hour."""
+
+
+class RollUp(models.Model):
+    """How far a table has been made from the one below it. Whoever rolls up holds this row's lock."""
+
+    table = models.CharField(max_length=63, primary_key=True)
+    upto = models.DateTimeField(help_text="Everything before this time is in the table.")
+
+    def __str__(self) -> str:
+        return f"{self.table} up to {self.upto}"

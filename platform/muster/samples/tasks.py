@@ -1,0 +1,20 @@
+"""Celery: what sums samples up, and what forgets them."""
+
+from __future__ import annotations
+
+from celery import shared_task
+from django.utils import timezone
+
+from muster.samples.levels import forget, roll_up
+
+
+@shared_task(name="samples.roll_up")
+def roll_up_samples() -> int:
+    """Bring minutes and hours up to date; returns how many windows of time were done."""
+    return roll_up(now=timezone.now())
+
+
+@shared_task(name="samples.forget")
+def forget_old_samples() -> int:
+    """Delete what is past its time; returns how many rows."""
+    return forget(now=timezone.now())
