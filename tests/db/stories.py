@@ -268,7 +268,7 @@ _NEVER = {
         WHERE job.state NOT IN ('queued', 'active') OR (job.state = 'active' AND NOT EXISTS (
         SELECT FROM jobs_attempt attempt WHERE attempt.job_id = job.id AND attempt.state = 'stopping'))""",
     "a virtual cluster holds more than its quota": """
-        SELECT vc.name, gpu.type, count(*) FROM jobs_gpuclaim claim
+        SELECT vc.name, gpu.type, count(DISTINCT gpu.id) FROM jobs_gpuclaim claim
         JOIN jobs_allocation held ON held.id = claim.allocation_id
         JOIN jobs_attempt attempt ON attempt.id = held.attempt_id
         JOIN jobs_job job ON job.id = attempt.job_id
@@ -276,7 +276,16 @@ _NEVER = {
         JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         LEFT JOIN tenants_quota quota ON quota.vc_id = vc.id AND quota.gpu_type = gpu.type
         WHERE claim.released_at IS NULL GROUP BY vc.id, vc.name, gpu.type
-        HAVING count(*) > coalesce(max(quota.gpus), 0)""",
+        HAVING count(DISTINCT gpu.id) > coalesce(max(quota.gpus), 0)""",
+    "two jobs share a GPU that must not": """
+        SELECT claim.gpu_id, count(*) FROM jobs_gpuclaim claim
+        JOIN jobs_allocation held ON held.id = claim.allocation_id
+        JOIN jobs_attempt attempt ON attempt.id = held.attempt_id
+        JOIN jobs_job job ON job.id = attempt.job_id
+        JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
+        WHERE claim.released_at IS NULL GROUP BY claim.gpu_id, gpu.memory_mib HAVING count(*) > 1 AND NOT (
+        count(*) = 2 AND bool_and(job.packs) AND count(DISTINCT job.vc_id) = 1 AND count(DISTINCT job.klass) = 1
+        AND sum(job.gpu_memory_mib) <= gpu.memory_mib)""",
 }
 
 

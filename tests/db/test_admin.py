@@ -19,8 +19,9 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.plugins import KINDS
 from muster.dispatch.settings import config_of, fall_back, fallback_of
 from muster.events.models import AuditEntry, Event, Outbox
-from muster.fleet.models import Gpu, Node, Pool
+from muster.fleet.models import Gpu, Node, Pool, Strike
 from muster.jobs.models import Job
+from muster.links.models import Server
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
@@ -47,6 +48,7 @@ READ_ONLY = [
     "jobs_attempt",
     "jobs_allocation",
     "fleet_gpu",
+    "fleet_strike",
     "offers_framework",
     "offers_offer",
 ]
@@ -76,6 +78,23 @@ def one_of_each() -> None:
     job = make_job(vc, name="<script>alert(1)</script>")
     make_attempt(job, [node])
     make_token(job.owner)
+    Strike.objects.create(
+        node=node,
+        gpu=node.gpus.first(),
+        reason="gpu_lost",
+        job_id=job.pk,
+        attempt_id=1,
+        detail="<script>alert(1)</script>",
+    )
+    Server.objects.create(
+        node=node,
+        host="h",
+        user="u",
+        sealed_key="x",
+        sealed_credential="x",
+        public_key="ssh-ed25519 AAAA",
+        reason="<b>",
+    )
     Cycle.objects.create(pool=pool, trigger="sweep", snapshot=b"x")
     Event.objects.create(kind="job.submitted", actor="ada", job_id=job.pk)
     AuditEntry.objects.create(actor="ada", action="create", object_type="node", object_id="n1", after={"a": 1})
@@ -329,6 +348,42 @@ def test_a_node_is_changed_with_a_reason(action: str, start: str, end: str, brow
     node.refresh_from_db()
     assert (node.admin, node.reason) == (end, "new fans")
     assert last_audit("node").actor == "olga"
+
+
+def test_strikes_are_forgiven_with_a_reason(browser: Client) -> None:
+    node, without = make_node(), make_node()
+    Strike.objects.create(node=node, reason="launch_failed", job_id=1, attempt_id=1)
+    page = browser.get(reverse("admin:fleet_node_change", args=[node.pk])).content.decode()
+    listed = reverse("admin:fleet_strike_changelist") + f"?node__id__exact={node.pk}"
+    assert re.search(rf'1 <a href="{re.escape(listed)}">', page)
+    assert "launch_failed" in browser.get(listed).content.decode()
+    data = {"action": "forgive", "_selected_action": [node.pk, without.pk], "apply": "1"}
+    url = reverse("admin:fleet_node_changelist")
+    assert browser.post(url, {**data, "reason": ""}).status_code == 200
+    assert Strike.objects.filter(forgiven_at=None).exists()
+    answer = browser.post(url, {**data, "reason": "new disk"}, follow=True).content.decode()
+    assert f"{node.name}: forgive is done" in answer
+    assert f"{without.name}: node {without.name} has no strikes" in answer
+    assert not Strike.objects.filter(forgiven_at=None).exists()
+    entry = last_audit("node")
+    assert (entry.actor, entry.action, entry.object_id) == ("olga", "forgive", node.name)
+
+
+def test_unhealthy_gpus_are_given_back_with_a_reason(browser: Client) -> None:
+    node, sound = make_node(gpus=3), make_node()
+    broken, gone, fine = Gpu.objects.filter(node=node).order_by("index")
+    Gpu.objects.filter(pk__in=[broken.pk, gone.pk]).update(healthy=False)
+    Gpu.objects.filter(pk=gone.pk).update(present=False)
+    data = {"action": "repair", "_selected_action": [node.pk, sound.pk], "apply": "1", "reason": "a new riser"}
+    answer = browser.post(reverse("admin:fleet_node_changelist"), data, follow=True).content.decode()
+    assert f"{node.name}: repair is done" in answer
+    assert f"{sound.name}: node {sound.name} has no unhealthy GPU that its agent reports" in answer
+    found = {gpu.pk: gpu.healthy for gpu in Gpu.objects.filter(node=node)}
+    assert found == {broken.pk: True, gone.pk: False, fine.pk: True}
+    before, node.version = node.version, Node.objects.get(pk=node.pk).version
+    assert node.version == before + 1
+    entry = last_audit("node")
+    assert (entry.actor, entry.action, entry.before) == ("olga", "repair", {"unhealthy": [broken.uuid]})
 
 
 def test_a_move_that_the_table_does_not_have_is_told(browser: Client) -> None:

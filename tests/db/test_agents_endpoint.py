@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from muster.common.secrets import digest
+from muster.events.models import Event
 from muster.fleet.models import Gpu, Node, NodeLease
 from muster.fleet.services import create_node
 from muster.jobs.services import cancel_job
@@ -22,6 +24,7 @@ from nodeagent.protocol import (
     HealthEvent,
     Inventory,
     Observed,
+    ProgressNote,
     RegisterResponse,
     SyncResponse,
     bearer,
@@ -178,6 +181,17 @@ class TestInventory:
         assert now_of(attempt).reason == "node_rebooted"
         assert states(attempt.job) == ("queued", "lost", ["released"])
 
+    def test_a_registration_of_an_earlier_boot_that_comes_late_is_refused(self, agent: Agent, world: World) -> None:
+        as_now = as_it_is(world.nodes[0])
+        for agent.boot_id in ("boot-2", "boot-3"):
+            assert agent.register(inventory=as_now).status_code == 200
+        attempt = place(world)
+        assert agent.claim(ranks(attempt)[0]).status_code == 200
+        for boot_id in (BOOT, "boot-2"):
+            assert agent.register(inventory=as_now, boot_id=boot_id).status_code == 409
+        assert states(attempt.job) == ("active", "starting", ["active"])
+        assert agent.beat().status_code == 200
+
     def test_the_same_boot_keeps_what_runs(self, agent: Agent, world: World) -> None:
         attempt = start(world)
         assert agent.register(inventory=as_it_is(world.nodes[0])).status_code == 200
@@ -257,6 +271,18 @@ class TestSync:
         agent.sync(allocations=(AllocationReport(allocation.pk, allocation.attempt_id, Observed.RUNNING),))
         assert states(allocation.attempt.job) == ("active", "running", ["active"])
 
+    def test_how_far_a_start_is_can_be_read_among_the_jobs_events(self, agent: Agent, world: World) -> None:
+        allocation = ranks(place(world))[0]
+        agent.launch(allocation)
+        note = ProgressNote(allocation.pk, allocation.attempt_id, "pulling busybox")
+        agent.sync(notes=(note, replace(note, fence=note.fence + 1, text="of an old attempt")))
+        event = Event.objects.get(kind="attempt.progress")
+        assert (event.job_id, event.tenant_id) == (allocation.attempt.job_id, allocation.attempt.job.tenant_id)
+        assert event.data == {"attempt": 1, "rank": 0, "node": world.nodes[0].name, "text": "pulling busybox"}
+        assert agent.end(allocation).status_code == 200
+        agent.sync(notes=(note,))
+        assert Event.objects.filter(kind="attempt.progress").count() == 1
+
     def test_the_time_that_is_left_is_told_and_is_no_news(self, agent: Agent, world: World) -> None:
         attempt = start(world, time="1h")
         let_pass(600, attempt, "running_at")
@@ -309,6 +335,8 @@ class TestClaim:
             workdir="/workspace/src",
             checkpoint={"signal": "USR1", "grace": "60s"},
             on_disconnect="keep",
+            image="pytorch/pytorch:2.9",
+            shm="2GiB",
         )
         (allocation,) = ranks(attempt)
         spec = agent.launch(allocation)
@@ -322,6 +350,7 @@ class TestClaim:
         assert list(spec.gpu_uuids) == list(uuids)
         assert len(spec.gpu_uuids) == 2
         assert spec.env["LR"] == "0.1"
+        assert (spec.image, spec.shm_mib, spec.nodes) == ("pytorch/pytorch:2.9", 2048, 1)
 
     def test_each_rank_of_a_gang_finds_the_others(self, agent: Agent, server: str, world: World) -> None:
         second = make_node(world.pool, gpus=4)

@@ -312,6 +312,13 @@ class TestRetry:
         [
             (["infrastructure"], Reason.LAUNCH_FAILED, "queued"),
             (["infrastructure"], Reason.CODE_UNAVAILABLE, "queued"),
+            (["infrastructure"], Reason.IMAGE_UNREACHABLE, "queued"),
+            (["infrastructure"], Reason.IMAGE_NO_SPACE, "queued"),
+            (["infrastructure"], Reason.SPEC_REFUSED, "queued"),
+            (["infrastructure", "failed"], Reason.IMAGE_NOT_FOUND, "failed"),
+            (["infrastructure", "failed"], Reason.IMAGE_DENIED, "failed"),
+            (["infrastructure"], Reason.OUT_OF_MEMORY, "failed"),
+            (["failed"], Reason.OUT_OF_MEMORY, "queued"),
             (["infrastructure"], Reason.AGENT_STOPPED, "queued"),
             (["infrastructure"], Reason.UNKNOWN, "queued"),
             (["infrastructure"], Reason.EXIT_NONZERO, "failed"),

@@ -13,8 +13,9 @@ from muster.common.models import DatabaseNow
 from muster.events.models import AuditEntry
 from muster.events.services import audit
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
-from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, IdempotencyKey, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, IdempotencyKey, Job
 from muster.tenants.models import Membership, Quota, Tenant
+from scheduler.model import SLOTS
 from tests.db.stories import World, end, live_attempt, make_world, place, ranks, start, submit
 from tests.factories import make_user
 
@@ -71,7 +72,7 @@ class TestGpus:
     @pytest.mark.parametrize("slots", [(0, 1), (63, 64), (-5, 1), (10, 20)])
     def test_no_slot_of_a_whole_gpu_can_be_claimed_by_another(self, world: World, slots: tuple[int, int]) -> None:
         claim = ranks(place(world))[0].claims.get()
-        first = claim.gpu_id * SLOTS_PER_GPU
+        first = claim.gpu_id * SLOTS
         with _refused("gpu_slot_once"):
             GpuClaim.objects.create(
                 allocation=claim.allocation, gpu=claim.gpu, span=NumericRange(first + slots[0], first + slots[1], "[)")
@@ -144,7 +145,7 @@ class TestAttempts:
             attempt = attempt_of(job)
             held = Allocation.objects.create(attempt=attempt, node=world.nodes[0], rank=0, cpus=1, memory_mib=1)
             for gpu in world.nodes[0].gpus.all()[:gpus]:
-                span = NumericRange(gpu.pk * SLOTS_PER_GPU, (gpu.pk + 1) * SLOTS_PER_GPU, "[)")
+                span = NumericRange(gpu.pk * SLOTS, (gpu.pk + 1) * SLOTS, "[)")
                 GpuClaim.objects.create(allocation=held, gpu=gpu, span=span)
 
     @pytest.mark.parametrize("state", ["placed", "running", "failed", "lost"])

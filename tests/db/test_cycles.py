@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
+import orjson
 import pytest
 from celery import Celery
 from django.core.management import CommandError, call_command
@@ -14,7 +18,7 @@ from django.db import Error, InternalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from kombu.exceptions import OperationalError as BrokerError
 
-from muster.dispatch import cycles, tasks
+from muster.dispatch import cycles, holds, tasks
 from muster.dispatch import settings as pool_settings
 from muster.dispatch.models import Cycle
 from muster.dispatch.snapshot import one_moment, pool_snapshot
@@ -24,6 +28,8 @@ from muster.fleet.models import Pool
 from muster.jobs.models import IdempotencyKey, Job
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.lifecycle import HoldReason
+from scheduler.model import snapshot_to_dict
+from scheduler.plan import plan_to_dict
 from tests.db.stories import (
     WAIT_S,
     Other,
@@ -61,6 +67,36 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Any]]]:
 def writes(queries: CaptureQueriesContext, table: str) -> list[str]:
     found = (query["sql"] for query in queries)
     return [sql for sql in found if sql.replace('"', "").startswith(f"UPDATE {table} ")]
+
+
+class TestTheCollector:
+    def test_it_rests_during_a_cycle_and_no_longer(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        at_work: list[bool] = []
+        decide = cycles.decide
+        monkeypatch.setattr(cycles, "decide", lambda *args: (at_work.append(gc.isenabled()), decide(*args))[1])
+        submit(world)
+        cycle(world)
+        assert at_work == [False]
+        assert gc.isenabled()
+
+    def test_it_is_at_work_again_after_a_cycle_that_failed(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(*_: object) -> None:
+            raise RuntimeError
+
+        monkeypatch.setattr(cycles, "apply_plan", fail)
+        submit(world)
+        with pytest.raises(RuntimeError):
+            cycle(world)
+        assert gc.isenabled()
+
+    def test_where_it_rested_already_it_goes_on_resting(self, world: World) -> None:
+        gc.disable()
+        try:
+            submit(world)
+            cycle(world)
+            assert not gc.isenabled()
+        finally:
+            gc.enable()
 
 
 class TestWhatACycleWrites:
@@ -115,6 +151,18 @@ class TestWhatACycleWrites:
         cycle(world)
         assert kinds(too_many) == ["job.submitted", "job.held"]
 
+    def test_more_reasons_than_one_statement_takes_are_all_written_and_told(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(holds, "BATCH", 2)
+        jobs = [submit(world, gpus=9) for _ in range(5)]
+        with CaptureQueriesContext(connection) as queries:
+            cycle(world)
+        assert len(writes(queries, "jobs_job")) == 3
+        for job in jobs:
+            assert now_of(job).hold_reason == now_of(job).hold["reason"] == "infeasible"
+            assert kinds(job) == ["job.submitted", "job.held"]
+
     def test_a_hold_is_gone_once_the_job_has_its_gpus(self, world: World) -> None:
         running = start(world, gpus=4)
         job = submit(world)
@@ -153,6 +201,17 @@ class TestReplay:
         out = StringIO()
         call_command("replay", str(result.cycle_id), stdout=out)
         assert "the same plan" in out.getvalue()
+
+    def test_what_is_stored_is_the_documented_form(self, world: World) -> None:
+        start(world, gpus=2)
+        submit(world, gpus=9)
+        before = pool_snapshot(world.pool, seed=0)
+        row = Cycle.objects.get(pk=cycle(world).cycle_id)
+        snapshot, plan = (orjson.loads(zlib.decompress(bytes(packed or b""))) for packed in (row.snapshot, row.plan))
+        stored = cycles.stored_snapshot(row)
+        assert snapshot == snapshot_to_dict(stored)
+        assert plan == plan_to_dict(cycles.replay(row)[0])
+        assert replace(stored, now=before.now, seed=0) == before
 
     def test_another_plan_is_noticed(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         submit(world)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.db.models import F
 from django.utils import timezone
 
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, Job
-from muster.jobs.transitions import move_allocation, move_attempt, move_job
+from muster.jobs.transitions import move_allocation, move_attempt, move_job, move_jobs
 from scheduler.lifecycle import (
     ALLOCATION_MOVES,
     ATTEMPT_MOVES,
@@ -108,6 +109,33 @@ class TestJobs:
         job = job_in(JobState.ACTIVE)
         move_job(job, JobState.FAILED, actor="somebody", exit_code=3, reason="exit_nonzero")
         assert (now_of(job).exit_code, now_of(job).reason) == (3, "exit_nonzero")
+
+
+class TestJobsTogether:
+    def test_each_moves_with_its_own_event(self) -> None:
+        jobs = [job_in(JobState.QUEUED), job_in(JobState.QUEUED)]
+        told = {job.pk: {"number": number} for number, job in enumerate(jobs)}
+        Job.objects.update(hold_reason="quota", hold={"reason": "quota"})
+        move_jobs(jobs, JobState.ACTIVE, actor="somebody", data=told, attempt_count=F("attempt_count") + 1)
+        for number, job in enumerate(jobs):
+            stored = now_of(job)
+            assert (stored.state, job.state, stored.attempt_count, stored.hold_reason) == ("active", "active", 1, "")
+            assert events_of(job.pk) == [("job.active", "somebody", "queued", "active")]
+            assert Event.objects.get(job_id=job.pk, kind="job.active").data["number"] == number
+
+    def test_no_other_move_is_made(self) -> None:
+        jobs = [job_in(JobState.SUCCEEDED)]
+        with pytest.raises(TransitionError):
+            move_jobs(jobs, JobState.ACTIVE, actor="somebody", data={jobs[0].pk: {}})
+        assert now_of(jobs[0]).state == "succeeded"
+
+    def test_one_that_was_seen_in_an_older_state_is_an_error(self) -> None:
+        jobs = [job_in(JobState.QUEUED), job_in(JobState.QUEUED)]
+        move_job(now_of(jobs[1]), JobState.CANCELLED, actor="first")
+        with pytest.raises(RuntimeError, match="2 jobs were queued under lock, and 1 of them"), transaction.atomic():
+            move_jobs(jobs, JobState.ACTIVE, actor="late", data={job.pk: {} for job in jobs})
+        assert [now_of(job).state for job in jobs] == ["queued", "cancelled"]
+        assert events_of(jobs[0].pk) == []
 
 
 class TestAttempts:

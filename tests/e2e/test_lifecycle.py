@@ -12,7 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from muster_client.errors import ApiError
 from muster_client.pack import pack_folder
+from tests import engines
+from tests.agent.registry import busybox_layer, running_registry
 from tests.faults.cluster import FIRST_USER, ROOT, Cluster, processes_with, until
 
 NOISE_BYTES, NOISE_SEED = 3 << 20, 7
@@ -174,3 +177,36 @@ def test_the_command_ends_as_the_job_that_it_follows(cluster: Cluster, tmp_path:
     statuses = {name: process.returncode for name, process in started.items()}
     assert statuses == {"fine": 0, "seven": 7, "endless": 130}, shown
     assert {name: out for name, (out, _) in shown.items()} == dict.fromkeys(ends, "out\n")
+
+
+def test_where_the_nodes_have_an_engine_a_job_runs_in_its_image(cluster: Cluster, tmp_path: Path) -> None:
+    socket = engines.docker_socket()
+    (tmp_path / "here.txt").write_text("from the archive\n")
+    code = upload(cluster, tmp_path)
+    words = ("--runtime", "docker", "--docker-socket", socket, "--network", "none")
+    with cluster.agents_with(*words), running_registry() as registry:
+        with pytest.raises(ApiError, match="image"):
+            cluster.submit("true")
+        image = registry.add("team/tool", busybox_layer())
+        job = cluster.submit(
+            "cat here.txt; cat /proc/[0-9]*/comm; exit 3", image=image, shm="8MiB", code={"upload": code}
+        )
+        job = cluster.wait(job)
+        assert (job["state"], job["exit_code"]) == ("failed", 3), cluster.story(job)
+        first, *programs = cluster.whole_log(job).decode().splitlines()
+        assert first == "from the archive"
+        assert set(programs) <= {"sh", "cat"}
+        told = [event["data"]["text"] for event in cluster.client().events(job["id"]) if "progress" in event["kind"]]
+        assert told[0] == f"pulling {image}"
+        assert told[-1].startswith(f"pulled {image} in ")
+        talk = (
+            "if [ $RANK = 0 ]; then nc -l -p $MASTER_PORT; else"
+            " until echo hello from rank $RANK | nc $MASTER_ADDR $MASTER_PORT; do sleep 0.1; done; fi"
+        )
+        gang = cluster.wait(cluster.submit(talk, image=engines.IMAGE, nodes=2))
+        assert gang["state"] == "succeeded", cluster.story(gang)
+        cluster.whole_log(gang)
+        assert cluster.log(gang, rank=0) == b"hello from rank 1\n"
+        absent = cluster.wait(cluster.submit("true", image=f"{registry.address}/team/none:latest"))
+        assert (absent["state"], absent["reason"]) == ("failed", "image_not_found")
+        assert cluster.attempts(absent) == [("failed", "image_not_found")]

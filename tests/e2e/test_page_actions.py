@@ -255,7 +255,7 @@ def test_axe_finds_nothing_serious(ada: Page, demo: Demo, scheme: str, width: in
     ada.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
     ada.set_viewport_size({"width": width, "height": 844})
     job = job_named(demo, "ada", "failing")["id"]
-    tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "attempts", "events", "spec")]
+    tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "metrics", "attempts", "events", "spec")]
     found = []
     for path in (*PATHS, *tabs, "/cluster?node=gpu01"):
         ada.goto(f"{demo.url}{path}")

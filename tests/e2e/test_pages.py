@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browser import NEEDS, PATHS, expect_state, job_named, sign_in, submit
+from tests.e2e.browser import NEEDS, PATHS, PATIENCE_MS, expect_state, job_named, sign_in, submit
 from tests.e2e.demo import Demo
 
 pytestmark = NEEDS
@@ -99,11 +99,18 @@ def test_the_cluster_page_shows_every_node_with_its_gpus(ada: Page) -> None:
     expect(ada.get_by_text("8 GPUs on 2 nodes").first).to_be_visible()
 
 
+def test_a_node_shows_how_its_gpus_are_linked(ada: Page, demo: Demo) -> None:
+    ada.goto(f"{demo.url}/cluster?node=gpu01")
+    links = ada.get_by_role("region", name="Links between GPUs")
+    expect(links.get_by_role("cell", name="NV4", exact=True)).to_have_count(12)
+    expect(links.get_by_role("row", name="NV4 4 NVLinks 40")).to_be_visible()
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_page_is_wider_than_the_screen(ada: Page, demo: Demo, width: int) -> None:
     ada.set_viewport_size({"width": width, "height": 844})
     job = job_named(demo, "ada", "hello")
-    for path in (*PATHS, f"/jobs/{job['id']}"):
+    for path in (*PATHS, "/cluster?node=gpu01", f"/jobs/{job['id']}"):
         ada.goto(f"{demo.url}{path}")
         expect(ada.get_by_role("heading").first).to_be_visible()
         assert ada.evaluate("document.documentElement.scrollWidth") <= width, path
@@ -129,3 +136,37 @@ def test_signing_out_ends_the_session(ada: Page, demo: Demo) -> None:
     expect(ada.get_by_label("User name")).to_be_visible()
     ada.goto(f"{demo.url}/jobs")
     expect(ada.get_by_label("User name")).to_be_visible()
+
+
+def test_what_a_job_uses_appears_while_it_runs_as_charts_and_as_a_table(ada: Page, demo: Demo) -> None:
+    job = submit(demo, name="busy", gpus=2, command="while true; do :; done")
+    ada.goto(f"{demo.url}/jobs/{job['id']}?tab=metrics")
+    chart = ada.get_by_role("figure", name="GPU utilisation")
+    expect(chart.locator("canvas")).to_be_visible(timeout=2 * PATIENCE_MS)
+    # Two readings, ten seconds apart, and the page asks every ten seconds.
+    seen = re.compile(r"GPU utilisation: [1-9]\d?% on average over 2 lines")
+    expect(chart).to_contain_text(seen, timeout=2 * PATIENCE_MS)
+    expect(ada.get_by_role("figure", name="CPU cores").locator("canvas")).to_be_visible()
+    height = chart.bounding_box()
+    ada.get_by_role("button", name="Table", exact=True).click()
+    table = ada.get_by_role("region", name="GPUs as a table")
+    expect(table.get_by_role("row").filter(has_text="Power").first).to_contain_text("W")
+    ada.get_by_role("button", name="Charts", exact=True).click()
+    assert chart.bounding_box() == height
+    ada.set_viewport_size({"width": 390, "height": 844})
+    expect(chart.locator("canvas")).to_be_visible()
+    # A chart follows its frame with the next picture that is drawn.
+    ada.wait_for_function("document.documentElement.scrollWidth === 390", timeout=PATIENCE_MS)
+    with demo.client("ada") as client:
+        client.cancel(job["id"])
+    expect_state(ada, "Cancelled")
+    expect(chart.locator("canvas")).to_be_visible()
+
+
+def test_a_nodes_drawer_shows_what_its_gpus_did(ada: Page, demo: Demo) -> None:
+    ada.goto(f"{demo.url}/cluster?node=gpu01")
+    drawer = ada.get_by_role("dialog")
+    expect(drawer.get_by_role("figure", name="GPU utilisation").locator("canvas")).to_be_visible()
+    expect(drawer.get_by_role("figure", name="Load").locator("canvas")).to_be_visible()
+    drawer.get_by_text("7 d", exact=True).click()
+    expect(drawer.get_by_role("figure", name="Power").locator("canvas")).to_be_visible()

@@ -27,6 +27,7 @@ _AGENTS = [
     "fence_margin_s",
     "claim_timeout_s",
     "orphan_grace_s",
+    "strike_half_life_s",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Carrying a plan out: one transaction for all that goes together, checked again under lock by the same law.
+"""Carrying a plan out: what goes together in one transaction, checked again under lock by the same law.
 
 A plan is a wish. A refusal is a normal result: it is counted, and the job is looked at again in the next cycle.
 """
@@ -6,40 +6,38 @@ A plan is a wish. A refusal is a normal result: it is counted, and the job is lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import IntegrityError, OperationalError, transaction
 from django.db.models import Case, JSONField, Value, When
 from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolation
-from psycopg2.extras import NumericRange
 
 from muster.common.clock import database_now
+from muster.dispatch.launch import NoPort, launch
 from muster.dispatch.reservations import keep_for
 from muster.dispatch.snapshot import NOTHING_SEEN, locked_snapshot
-from muster.dispatch.units import Unit, units_of
-from muster.events.services import record, recorded_together, wake_node
+from muster.dispatch.units import Unit, batches_of, units_of
+from muster.events.services import record, recorded_together
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import stop_attempt
-from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, Job
-from muster.jobs.transitions import forget_reservations, move_job
+from muster.jobs.models import Attempt, Job
+from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from scheduler import model
 from scheduler.cycle import CycleConfig, compose
-from scheduler.law import check, late
+from scheduler.law import Objector, check, late
 from scheduler.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
 from scheduler.plan import RESERVATION_S, Place, Plan, Preempt
 
 log = logging.getLogger(__name__)
 
-# Below the range from which kernels hand out ports by themselves.
-FIRST_PORT, LAST_PORT = 20_000, 29_999
 NOTES_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A place that was not carried out, and why."""
+    """A place, or a preemption for one that shares GPUs, that was not carried out, and why."""
 
     job_id: int
     reason: str
@@ -62,16 +60,22 @@ class Applied:
         self.preempted += other.preempted
         self.refusals += other.refusals
 
+    def refuse(self, unit: Unit, reason: str) -> None:
+        """Count the places of the unit as refused, or the preemption of one that has none."""
+        self.refusals += [Refusal(one.job_id, reason) for one in unit.places or unit.preempts]
 
-class _Refused(Exception):
-    pass
+    def unless(self, unit: Unit, reason: str | None) -> bool:
+        """Refuse the unit if there is a reason to, and return whether there was none."""
+        if reason is not None:
+            self.refuse(unit, reason)
+        return reason is None
 
 
 def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleConfig) -> Applied:
     """Carry out what the plan wants, unit by unit, and return what became of it.
 
     1. What is kept for jobs that cannot have it any more is let go of, and the policy's notes are written.
-    2. Whoever can start at once starts.
+    2. Whoever can start at once starts, some units in one transaction.
     3. Whoever needs others to stop has them stopped, and what they hold kept for it.
     """
     for job_id in plan.drops:
@@ -79,46 +83,65 @@ def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleCo
     _write_notes(snapshot, plan)
     versions = {node.id: node.version for node in snapshot.nodes}
     applied = Applied()
-    for unit in units_of(snapshot, plan, compose(config).guard):
-        applied.add(apply_unit(pool, unit, config, versions, seen=snapshot.node_by_id))
+    for units in batches_of(snapshot, units_of(snapshot, plan, compose(config).guard)):
+        applied.add(apply_units(pool, units, config, versions, seen=snapshot.node_by_id))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
     return applied
 
 
-def apply_unit(
+def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, versions: Mapping[int, int]) -> Applied:
+    """Carry out all of the unit, or nothing of it and say why; see `apply_units`."""
+    return apply_units(pool, [unit], config, versions)
+
+
+def apply_units(
     pool: Pool,
-    unit: Unit,
+    units: Sequence[Unit],
     config: CycleConfig,
     versions: Mapping[int, int],
     *,
     seen: Mapping[int, model.Node] = NOTHING_SEEN,
 ) -> Applied:
-    """Carry out all of the unit, or nothing of it and say why.
+    """Carry out the units in one transaction, of each all, or nothing of it and say why.
 
     `versions` are the node versions of the plan's snapshot: a node that changed since refuses the unit. Locks are
     taken in the documented order: virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves
     by their index. `seen` are nodes as they were shortly before, which need not be read again to count by type what
     the virtual clusters hold elsewhere.
+
+    What is found out before anything is written refuses the one unit. Where the database refuses a statement, nobody
+    knows whose part of it: then nothing of it stays, and each unit has a transaction of its own.
     """
     try:
         with transaction.atomic(), recorded_together():
-            return _apply(pool, unit, config, versions, seen)
-    except _Refused as refusal:
-        reason = str(refusal)
+            return _apply(pool, units, config, versions, seen)
+    except NoPort as error:
+        reason = str(error)
     except (IntegrityError, OperationalError) as error:
         # Another cycle was faster: the index refused the second claim of a slot, attempt, port or reservation.
         if not isinstance(error.__cause__, ExclusionViolation | UniqueViolation | DeadlockDetected):
             raise
         constraint = getattr(error.__cause__.diag, "constraint_name", None) or "deadlock"
         reason = f"lost a race: {constraint}"
-    return Applied(refusals=[Refusal(place.job_id, reason) for place in unit.places])
+    applied = Applied()
+    if len(units) == 1:
+        applied.refuse(units[0], reason)
+        return applied
+    for unit in units:
+        applied.add(apply_units(pool, [unit], config, versions, seen=seen))
+    return applied
 
 
 def _apply(
-    pool: Pool, unit: Unit, config: CycleConfig, versions: Mapping[int, int], seen: Mapping[int, model.Node]
+    pool: Pool,
+    units: Sequence[Unit],
+    config: CycleConfig,
+    versions: Mapping[int, int],
+    seen: Mapping[int, model.Node],
 ) -> Applied:
-    placed, stopped = [one.job_id for one in unit.places], [one.job_id for one in unit.preempts]
+    placed = [place.job_id for unit in units for place in unit.places]
+    stopped = [preempt.job_id for unit in units for preempt in unit.preempts]
     # The lock on the virtual cluster makes two cycles that both see the last of a quota take turns.
     vcs = list(
         VirtualCluster.objects.select_for_update(no_key=True, of=("self",))
@@ -126,42 +149,67 @@ def _apply(
         .filter(pk__in=Job.objects.filter(pk__in=placed).values("vc_id"))
         .order_by("pk")
     )
-    rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped}).order_by("pk")
+    gaining = [preempt.for_job_id for unit in units for preempt in unit.preempts]
+    rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
-    _require_wanted(unit, jobs)
-    attempts = _locked_attempts(stopped)
-    nodes = _locked_nodes(unit, versions)
-    locked = list(nodes.values())
-    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), locked, seen=seen, now=database_now())
+    applied = Applied()
+    wanted = [unit for unit in units if applied.unless(unit, _not_wanted(unit, jobs))]
+    attempts = _locked_attempts([preempt.job_id for unit in wanted for preempt in unit.preempts])
+    nodes = _locked_nodes(wanted)
+    current = [unit for unit in wanted if applied.unless(unit, _out_of_date(unit, nodes, versions))]
+    if not current:
+        return applied
+    snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
     guard = compose(config).guard
-    violations = check(snapshot, unit.plan, guard)
-    if violations:
-        raise _Refused(violations[0].message)
-    waits = late(snapshot, unit.plan, guard)
-    applied = Applied(preempted=stopped)
-    for preempt in sorted(unit.preempts, key=lambda one: one.job_id):
-        _preempt(preempt, attempts, jobs)
-    for place in unit.places:
-        if place.job_id in waits:
-            _reserve(jobs[place.job_id], place)
-            applied.reserved.append(place.job_id)
-            continue
-        if any(kept.job_id == place.job_id for kept in snapshot.reservations):
-            forget_reservations([place.job_id])
-        _insert(pool, jobs[place.job_id], place, nodes)
-        applied.started.append(place.job_id)
+    lawful = _lawful(snapshot, current, guard, applied)
+    waits = late(snapshot, _together(lawful), guard)
+    kept = {reservation.job_id for reservation in snapshot.reservations}
+    starts: list[tuple[Job, Place]] = []
+    for unit in lawful:
+        for preempt in sorted(unit.preempts, key=lambda one: one.job_id):
+            _preempt(preempt, attempts, jobs)
+            applied.preempted.append(preempt.job_id)
+        for place in unit.places:
+            if place.job_id in waits:
+                _reserve(jobs[place.job_id], place)
+                applied.reserved.append(place.job_id)
+            else:
+                starts.append((jobs[place.job_id], place))
+                applied.started.append(place.job_id)
+    forget_reservations([job.pk for job, _ in starts if job.pk in kept])
+    launch(pool, starts, nodes)
     return applied
 
 
-def _require_wanted(unit: Unit, jobs: Mapping[int, Job]) -> None:
-    """Return if everybody still wants what the plan wants for them."""
+def _lawful(snapshot: model.Snapshot, units: Sequence[Unit], guard: Objector, applied: Applied) -> Sequence[Unit]:
+    """The units that the law allows on the locked rows; each is judged as if the lawful ones before it were there."""
+    if not check(snapshot, _together(units), guard):
+        return units
+    lawful: list[Unit] = []
+    for unit in units:
+        violations = check(snapshot, _together([*lawful, unit]), guard)
+        if applied.unless(unit, violations[0].message if violations else None):
+            lawful.append(unit)
+    return lawful
+
+
+def _together(units: Iterable[Unit]) -> Plan:
+    """The units as one plan, for the law."""
+    units = list(units)
+    places = tuple(place for unit in units for place in unit.places)
+    return Plan(places, (), preempts=tuple(preempt for unit in units for preempt in unit.preempts))
+
+
+def _not_wanted(unit: Unit, jobs: Mapping[int, Job]) -> str | None:
+    """Why not everybody wants any more what the plan wants for them, or None."""
     stopped = {one.job_id for one in unit.preempts}
     for place in unit.places:
         job = jobs.get(place.job_id)
         if job is None:
-            raise _Refused("the job is gone")
+            return "the job is gone"
         if job.desired != Desired.RUN or (job.state != JobState.QUEUED and job.pk not in stopped):
-            raise _Refused(f"the job is {job.state}, and its owner wants it to {job.desired}")
+            return f"the job is {job.state}, and its owner wants it to {job.desired}"
+    return None
 
 
 def _locked_attempts(job_ids: list[int]) -> dict[int, int]:
@@ -172,16 +220,21 @@ def _locked_attempts(job_ids: list[int]) -> dict[int, int]:
     return {job_id: pk for pk, job_id in rows.order_by("pk").values_list("pk", "job_id")}
 
 
-def _locked_nodes(unit: Unit, versions: Mapping[int, int]) -> dict[int, Node]:
-    """The nodes of the places, under lock, none of which has changed since the snapshot."""
-    node_ids = {share.node_id for place in unit.places for share in place.allocations}
-    nodes = {
-        node.pk: node for node in Node.objects.select_for_update(no_key=True).filter(pk__in=node_ids).order_by("pk")
-    }
-    stale = [node.name for node in nodes.values() if node.version != versions.get(node.pk)]
-    if stale or len(nodes) != len(node_ids):
-        raise _Refused(f"changed since the snapshot: {', '.join(stale) or 'a node'}")
-    return nodes
+def _locked_nodes(units: Iterable[Unit]) -> dict[int, Node]:
+    """The nodes of the places, under lock."""
+    node_ids = {share.node_id for unit in units for place in unit.places for share in place.allocations}
+    rows = Node.objects.select_for_update(no_key=True).filter(pk__in=node_ids).order_by("pk")
+    return {node.pk: node for node in rows}
+
+
+def _out_of_date(unit: Unit, nodes: Mapping[int, Node], versions: Mapping[int, int]) -> str | None:
+    """Which nodes of the places have changed since the snapshot, or None."""
+    node_ids = sorted({share.node_id for place in unit.places for share in place.allocations})
+    found = [nodes[node_id] for node_id in node_ids if node_id in nodes]
+    stale = [node.name for node in found if node.version != versions.get(node.pk)]
+    if stale or len(found) != len(node_ids):
+        return f"changed since the snapshot: {', '.join(stale) or 'a node'}"
+    return None
 
 
 def _preempt(preempt: Preempt, attempts: Mapping[int, int], jobs: Mapping[int, Job]) -> None:
@@ -216,55 +269,3 @@ def _write_notes(snapshot: model.Snapshot, plan: Plan) -> None:
             if found:
                 memos = Case(*(When(pk=pk, then=Value(changed[pk], JSONField())) for pk in found))
                 Job.objects.filter(pk__in=found).update(memo=memos)
-
-
-def _insert(pool: Pool, job: Job, place: Place, nodes: dict[int, Node]) -> None:
-    number = job.attempt_count + 1
-    shares = sorted(place.allocations, key=lambda share: share.rank)
-    first = nodes[shares[0].node_id]
-    address = first.address or first.name
-    attempt = Attempt.objects.create(
-        job=job,
-        number=number,
-        stage=job.stage,
-        master_addr=address,
-        master_port=_free_port(address, job.pk),
-        stop_after_s=pool.stop_after_s,
-    )
-    allocations = Allocation.objects.bulk_create(
-        [
-            Allocation(
-                attempt=attempt, node_id=share.node_id, rank=share.rank, cpus=share.cpus, memory_mib=share.memory_mib
-            )
-            for share in shares
-        ]
-    )
-    GpuClaim.objects.bulk_create(
-        [
-            GpuClaim(
-                allocation=allocation,
-                gpu_id=gpu_id,
-                span=NumericRange(gpu_id * SLOTS_PER_GPU, (gpu_id + 1) * SLOTS_PER_GPU, "[)"),
-            )
-            for allocation, share in zip(allocations, shares, strict=True)
-            for gpu_id in share.gpu_ids
-        ]
-    )
-    data = {"attempt": number, "nodes": [nodes[share.node_id].name for share in shares]}
-    move_job(job, JobState.ACTIVE, actor="scheduler", data=data, attempt_count=number)
-    record("attempt.placed", actor="scheduler", tenant_id=job.tenant_id, job_id=job.pk, data=data | {"state": "placed"})
-    for share in shares:
-        wake_node(share.node_id)
-
-
-def _free_port(address: str, job_id: int) -> int:
-    """A port that no live attempt at the address has; the search starts at a place of the job's own."""
-    taken = set(
-        Attempt.objects.filter(master_addr=address, state__in=ATTEMPT_LIVE).values_list("master_port", flat=True)
-    )
-    count = LAST_PORT - FIRST_PORT + 1
-    for step in range(count):
-        port = FIRST_PORT + (job_id + step) % count
-        if port not in taken:
-            return port
-    raise _Refused(f"every port of {address} is taken")

@@ -12,7 +12,8 @@ from muster.events.services import record, recorded_together
 from scheduler.lifecycle import HoldReason, JobState
 from scheduler.plan import Hold, Plan
 
-BATCH = 500
+# Each statement passes once by all who wait; and who edits or cancels one of its jobs waits for its transaction.
+BATCH = 2_000
 
 
 class _Stored(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
+import orjson
 from django.db import connection, transaction
 from django.db.models import Q
 
@@ -20,6 +20,7 @@ from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
 from muster.fleet.models import Gpu, Node, Pool
+from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Job
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
@@ -59,19 +60,29 @@ _JOB_FIELDS = (
     "checkpoints",
     "locality",
     "relax_after_s",
+    "packs",
+    "gpu_memory_mib",
 )
 # Every placement asks this, and to put it together by Django took several times as long as the answer.
+# Whoever has a live attempt is active; to say so leads Postgres past all who wait.
 _RUNNING = """
 SELECT attempt.id, allocation.node_id, allocation.rank,
-       coalesce(array_agg(claim.gpu_id ORDER BY claim.gpu_id) FILTER (WHERE claim.id IS NOT NULL), ARRAY[]::bigint[]),
-       allocation.cpus, allocation.memory_mib, attempt.state, attempt.placed_at, {job_fields}
-FROM jobs_attempt attempt
-JOIN jobs_job job ON job.id = attempt.job_id
+       ARRAY(SELECT claim.gpu_id FROM jobs_gpuclaim claim
+             WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL ORDER BY claim.gpu_id),
+       allocation.cpus, allocation.memory_mib,
+       CASE WHEN job.packs THEN (
+           SELECT avg(reading.utilization) FROM jobs_gpuclaim claim JOIN fleet_gpureading reading USING (gpu_id)
+           WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
+       attempt.state, attempt.placed_at, {job_fields}
+FROM jobs_job job
+JOIN jobs_attempt attempt ON attempt.job_id = job.id
 JOIN jobs_allocation allocation ON allocation.attempt_id = attempt.id
-LEFT JOIN jobs_gpuclaim claim ON claim.allocation_id = allocation.id AND claim.released_at IS NULL
-WHERE attempt.state = ANY(%s) AND allocation.state <> %s AND ({which})
-GROUP BY attempt.id, allocation.id, job.id
+WHERE job.state = %s AND attempt.state = ANY(%s) AND allocation.state <> %s AND ({which})
 ORDER BY attempt.id, allocation.rank
+"""
+# There may be ten thousand.
+_WAITING = """
+SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s ORDER BY job.id
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
@@ -82,6 +93,8 @@ _WHO_COUNTS = (
 
 
 NOTHING_SEEN: Mapping[int, model.Node] = MappingProxyType({})
+# The law asks for none: they are a reason to choose another node, not to refuse one.
+NO_STRIKES: Mapping[int, float] = MappingProxyType({})
 
 
 @contextmanager
@@ -98,15 +111,16 @@ def one_moment() -> Iterator[None]:
 def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
     """The pool as it is now: every node, every waiting job, every live attempt."""
     with one_moment():
-        now = database_now().timestamp()
-        waiting = Job.objects.filter(pool=pool, state=JobState.QUEUED, desired=Desired.RUN)
+        moment = database_now()
+        now = moment.timestamp()
+        nodes = list(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory"))
         tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
             now=now,
             seed=seed,
             pool_id=pool.pk,
-            nodes=_nodes(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED)),
-            waiting=tuple(_job(row, now) for row in waiting.order_by("pk").values(*_JOB_FIELDS)),
+            nodes=_nodes(nodes, strikes_of([node.pk for node in nodes], now=moment)),
+            waiting=_waiting(pool, now=now),
             running=_running(_IN_POOL, [pool.pk], now=now),
             reservations=(*kept_for_others(pool), *reservations_of(pool)),
             tenants=tenants,
@@ -158,7 +172,13 @@ def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
     return _job(values | {"id": job_id}, now)
 
 
-def _nodes(nodes: Iterable[Node]) -> tuple[model.Node, ...]:
+def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
+    with connection.cursor() as cursor:
+        cursor.execute(_WAITING.format(job_fields=_SELECTED), [pool.pk, JobState.QUEUED.value, Desired.RUN.value])
+        return tuple(_job(dict(zip(_JOB_FIELDS, row, strict=True)), now) for row in cursor.fetchall())
+
+
+def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
     rows = sorted(nodes, key=lambda node: node.pk)
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
@@ -177,6 +197,8 @@ def _nodes(nodes: Iterable[Node]) -> tuple[model.Node, ...]:
             schedulable=node.admin == NodeAdmin.ACTIVE and node.health == NodeHealth.READY,
             why_not=_why_not(node),
             gpus=tuple(gpus[node.pk]),
+            links=tuple(map(tuple, node.links)),
+            strikes=strikes.get(node.pk, 0.0),
         )
         for node in rows
     )
@@ -209,8 +231,8 @@ def _with_quotas(
     )
 
 
-def _job(values: Mapping[str, Any], now: float) -> model.Job:
-    row = dict(values)
+def _job(row: dict[str, Any], now: float) -> model.Job:
+    """The job whose fields are in the row, which is used up for it."""
     for name in ("submitted_at", "eligible_at", "requeued_at"):
         row[name] = row[name].timestamp() if row[name] is not None else 0.0
     row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
@@ -235,7 +257,7 @@ def _remaining_s(row: Mapping[str, Any]) -> float | None:
 
 def _plain(value: Any) -> Any:
     """A JSON column, which comes as text where Django's models have no part in the query."""
-    return json.loads(value) if isinstance(value, str) else value
+    return orjson.loads(value) if isinstance(value, str) else value
 
 
 def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Running, ...]:
@@ -243,23 +265,33 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
     live = [state.value for state in sorted(ATTEMPT_LIVE)]
     with connection.cursor() as cursor:
         cursor.execute(
-            _RUNNING.format(which=which, job_fields=_SELECTED), [live, AllocationState.RELEASED.value, *params]
+            _RUNNING.format(which=which, job_fields=_SELECTED),
+            [JobState.ACTIVE.value, live, AllocationState.RELEASED.value, *params],
         )
         rows = cursor.fetchall()
     running: list[model.Running] = []
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
         shares = list(group)
-        state, placed_at, *job = shares[0][6:]
+        state, placed_at, *fields = shares[0][7:]
+        job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now)
+        if job.packs:
+            job = replace(job, utilization=_utilization([share[6] for share in shares]))
         running.append(
             model.Running(
                 attempt_id=attempt_id,
-                job=_job(dict(zip(_JOB_FIELDS, job, strict=True)), now),
+                job=job,
                 state=AttemptState(state),
                 allocations=tuple(
-                    model.AllocationView(node_id, rank, tuple(gpu_ids), cpus, memory_mib)
+                    model.AllocationView(node_id, rank, tuple(gpu_ids), cpus, memory_mib, job.slots)
                     for _, node_id, rank, gpu_ids, cpus, memory_mib, *_ in shares
                 ),
                 placed_at=placed_at.timestamp(),
             )
         )
     return tuple(running)
+
+
+def _utilization(percents: Iterable[float | None]) -> float | None:
+    """What the newest readings say of a gang's GPUs, 0 to 1; None when there are none."""
+    read = [percent for percent in percents if percent is not None]
+    return round(sum(read) / len(read) / 100, 2) if read else None

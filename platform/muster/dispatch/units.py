@@ -1,18 +1,22 @@
-"""Which parts of a plan go together or not at all: a pure function of the plan and what it was made from."""
+"""Which parts of a plan go together or not at all, and which in one transaction: pure functions of the plan and of what
+it was made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.law import Objector, late
 from scheduler.model import View
 from scheduler.plan import Place, Plan, Preempt
 
+# So that a transaction stays short: what one holds locked, others wait for.
+UNITS_AT_ONCE, ALLOCATIONS_AT_ONCE = 16, 64
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Places and preemptions that are carried out in one transaction."""
+    """Places and preemptions that are carried out together or not at all."""
 
     places: tuple[Place, ...]
     preempts: tuple[Preempt, ...] = ()
@@ -29,6 +33,7 @@ def units_of(view: View, plan: Plan, guard: Objector) -> list[Unit]:
     1. Whoever can start with everybody still there is a unit alone.
     2. Anyone else goes together with those who stop for it, and with those of whom it may need something: GPUs, room
        on a node, or the quota of its virtual cluster. Who shares one who stops with another is in one unit with it.
+    3. Who only leaves its GPUs to the one it shared them with is a unit alone.
     """
     waits = late(view, plan, guard)
     alone = [Unit((place,)) for place in plan.places if place.job_id not in waits]
@@ -41,9 +46,39 @@ def units_of(view: View, plan: Plan, guard: Objector) -> list[Unit]:
             groups.remove(group)
             needed, places = needed | group[0], [*group[1], *places]
         groups.append((needed, places))
-    return alone + [
+    together = [
         Unit(tuple(places), tuple(one for one in plan.preempts if one.job_id in needed)) for needed, places in groups
     ]
+    gone = {preempt.job_id for unit in together for preempt in unit.preempts}
+    return [*alone, *together, *(Unit((), (one,)) for one in plan.preempts if one.job_id not in gone)]
+
+
+def batches_of(view: View, units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    """The units again, in parts that are carried out in one transaction each.
+
+    1. Who only needs what is free goes with others of its kind, not too many at once. Those of one virtual cluster
+       follow each other, so that what each part has to look at under lock is that of few of them.
+    2. Where others are stopped, the unit has a transaction of its own.
+    """
+    lone = [unit for unit in units if not unit.preempts]
+    by_vc: dict[int | None, list[Unit]] = {}
+    for unit in lone:
+        job = view.waiting_by_id.get(unit.places[0].job_id)
+        by_vc.setdefault(job.vc_id if job else None, []).append(unit)
+    batch: list[Unit] = []
+    size = 0
+    for unit in (unit for those in by_vc.values() for unit in those):
+        allocations = sum(len(place.allocations) for place in unit.places)
+        if batch and (len(batch) == UNITS_AT_ONCE or size + allocations > ALLOCATIONS_AT_ONCE):
+            yield batch
+            batch, size = [], 0
+        batch.append(unit)
+        size += allocations
+    if batch:
+        yield batch
+    for unit in units:
+        if unit.preempts:
+            yield [unit]
 
 
 def _needed(view: View, preempts: Iterable[Preempt], place: Place) -> set[int]:

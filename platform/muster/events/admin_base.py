@@ -40,7 +40,7 @@ else:
 __all__ = ["AuditedMixin", "ModelAdmin", "OperatorsMixin", "ReadOnlyMixin", "TabularInline", "actor", "state_of"]
 
 # Never written into the audit log, whatever the model.
-SECRET_FIELDS = frozenset({"password", "digest", "join_digest", "credential_digest"})
+SECRET_FIELDS = frozenset({"password", "digest", "join_digest", "credential_digest", "sealed_key", "sealed_credential"})
 
 
 def actor(request: HttpRequest) -> str:

@@ -12,12 +12,24 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
 
+from muster.common.clock import database_now
 from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, TabularInline, actor
 from muster.events.services import wake_pool
-from muster.fleet.models import Gpu, Node
-from muster.fleet.services import cordon_node, create_node, drain_node, renew_join_token, resume_node, retire_node
+from muster.fleet.models import Gpu, Node, Strike
+from muster.fleet.services import (
+    cordon_node,
+    create_node,
+    drain_node,
+    renew_join_token,
+    repair_gpus,
+    resume_node,
+    retire_node,
+)
+from muster.fleet.strikes import forgive_strikes, strikes_of
 
 if TYPE_CHECKING:
     from django.forms import TextInput as UnfoldAdminTextInputWidget
@@ -32,7 +44,7 @@ class GpuInline(ReadOnlyMixin, TabularInline[Gpu, Node]):
     """The node's GPUs, as its agent reports them."""
 
     model = Gpu
-    fields = ["index", "uuid", "type", "model", "memory_mib", "healthy", "present"]
+    fields = ["index", "uuid", "type", "model", "memory_mib", "numa_node", "healthy", "present"]
     ordering = ["index"]
     extra = 0
 
@@ -64,17 +76,22 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     search_fields = ["name", "address", "rack"]
     ordering = ["name"]
     inlines = [GpuInline]
-    actions = ["cordon", "drain", "resume", "retire", "renew_join_token"]
+    actions = ["cordon", "drain", "resume", "retire", "forgive", "repair", "renew_join_token"]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
-        ("State", {"fields": ["admin", "reason", "health", "last_seen", "version"]}),
-        ("Agent", {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory"]}),
+        ("State", {"fields": ["admin", "reason", "health", "link", "strikes_now", "last_seen", "version"]}),
+        (
+            "Agent",
+            {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory", "links"]},
+        ),
     ]
     add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
     readonly_fields = [
         "admin",
         "reason",
         "health",
+        "link",
+        "strikes_now",
         "last_seen",
         "version",
         "cpus",
@@ -83,6 +100,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         "boot_id",
         "join_expires_at",
         "inventory",
+        "links",
     ]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -121,6 +139,22 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         lease = getattr(node, "lease", None)
         return lease.seen_at if lease and node.credential_digest else None
 
+    @admin.display(description="Link")
+    def link(self, node: Node) -> str:
+        """How the platform and the agent reach each other, and if that fails, why."""
+        server = getattr(node, "server", None)  # of an app above this one
+        if server is None:
+            return "The agent calls the platform by itself."
+        page = reverse("admin:links_server_change", args=[server.pk])
+        return format_html('Over <a href="{}">SSH</a>: {} {}', page, server.state, server.reason)
+
+    @admin.display(description="Strikes")
+    def strikes_now(self, node: Node) -> str:
+        """How much the failures count that the node is blamed for, and where they are."""
+        counted = strikes_of([node.pk], now=database_now()).get(node.pk, 0.0)
+        where = reverse("admin:fleet_strike_changelist")
+        return format_html('{} <a href="{}?node__id__exact={}">Which?</a>', f"{counted:g}", where, node.pk)
+
     @admin.action(description="Cordon: nothing new starts")
     def cordon(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         """Let nothing new start."""
@@ -147,6 +181,24 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         """Take the nodes out for good."""
         return self._with_reason(
             request, queryset, retire_node, "retire", "The nodes' agents are refused from now on; there is no way back."
+        )
+
+    @admin.action(description="Forgive: its strikes no longer count")
+    def forgive(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Let the nodes' strikes no longer count."""
+        return self._with_reason(
+            request,
+            queryset,
+            forgive_strikes,
+            "forgive",
+            "What the nodes were blamed for so far no longer counts; what comes after does.",
+        )
+
+    @admin.action(description="Repair: its unhealthy GPUs take jobs again")
+    def repair(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Let jobs have the nodes' unhealthy GPUs again."""
+        return self._with_reason(
+            request, queryset, repair_gpus, "repair", "Jobs will get the nodes' GPUs that are marked unhealthy again."
         )
 
     @admin.action(description="Renew the join token")
@@ -215,3 +267,16 @@ class GpuAdmin(ReadOnlyMixin, ModelAdmin[Gpu]):
         """The newest reading."""
         reading = getattr(gpu, "reading", None)
         return reading.temperature_c if reading else None
+
+
+@admin.register(Strike)
+class StrikeAdmin(ReadOnlyMixin, ModelAdmin[Strike]):
+    """What nodes were blamed for."""
+
+    list_display = ["at", "node", "gpu", "reason", "job_id", "detail", "forgiven_at"]
+    list_filter = ["reason", ("forgiven_at", admin.EmptyFieldListFilter), "node__pool", "node"]
+    list_select_related = ["node", "gpu"]
+    search_fields = ["node__name", "detail"]
+    ordering = ["-at"]
+    list_per_page = 50
+    exclude = ["incident"]

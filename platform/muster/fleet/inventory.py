@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import F
 
 from muster.common.errors import Conflict, Invalid
+from muster.fleet.links import Scores
 from muster.fleet.models import Gpu, GpuReading, Node
 
 _BRANDS = {"nvidia", "tesla", "quadro", "geforce"}
@@ -23,11 +24,12 @@ class ReportedGpu:
     uuid: str
     model: str
     memory_mib: int
+    numa_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What an agent says of its node."""
+    """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`."""
 
     address: str
     cpus: int
@@ -35,6 +37,7 @@ class Reported:
     labels: dict[str, str]
     details: dict[str, object]
     gpus: tuple[ReportedGpu, ...]
+    links: Scores
 
 
 def gpu_type_of(model: str) -> str:
@@ -54,6 +57,7 @@ def store_inventory(node: Node, reported: Reported) -> bool:
         "memory_mib": reported.memory_mib,
         "labels": {**node.labels, **reported.labels},
         "inventory": reported.details,
+        "links": reported.links,
         # An address that an operator wrote is right; the agent's own view may be that of a private network.
         "address": node.address or reported.address,
     }
@@ -87,6 +91,7 @@ def _store_gpus(node: Node, gpus: Iterable[ReportedGpu]) -> bool:
             "type": gpu_type_of(gpu.model),
             "model": gpu.model[:120],
             "memory_mib": gpu.memory_mib,
+            "numa_node": gpu.numa_node,
             "present": True,
         }
         old = known.get(uuid)

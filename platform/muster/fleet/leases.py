@@ -32,6 +32,10 @@ class Unauthorized(MusterError):
     title = "Not authorized"
 
 
+# A request that waited for longer than so many boots take is not to be expected.
+BOOTS_KEPT = 16
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
     """A node that may now speak under a new epoch; `rebooted` when its processes of before are gone."""
@@ -53,9 +57,12 @@ def register(*, secret: str, credential: str, boot_id: str, agent_version: str, 
         node = _node_of(secret, credential)
         if node.admin == NodeAdmin.RETIRED:
             raise Conflict(f"node {node.name} is retired")
+        if boot_id in node.past_boots:  # sent before the machine booted again, and late
+            raise Conflict(f"node {node.name} has booted again since boot {boot_id}")
         rebooted = bool(node.boot_id) and node.boot_id != boot_id
+        past = [*node.past_boots, node.boot_id][-BOOTS_KEPT:] if rebooted else node.past_boots
         changed = store_inventory(node, reported)
-        Node.objects.filter(pk=node.pk).update(boot_id=boot_id, agent_version=agent_version[:40])
+        Node.objects.filter(pk=node.pk).update(boot_id=boot_id, past_boots=past, agent_version=agent_version[:40])
         NodeLease.objects.filter(pk=node.pk).update(
             epoch=F("epoch") + 1, state=LeaseState.GRANTED, seq=0, granted_at=DatabaseNow(), seen_at=DatabaseNow()
         )
@@ -130,6 +137,14 @@ def answering_since(now: datetime) -> datetime:
     return max(reaping_since, web.answering_since)
 
 
+def _linking_since(now: datetime) -> datetime:
+    """Since when agents over SSH could have been heard: `now` itself while the process `links` is out."""
+    links = Tick.objects.filter(name="links").first()
+    if links is None or now - links.at > timedelta(seconds=LONGEST_SILENCE_S):
+        return now
+    return links.answering_since
+
+
 def judge_nodes(pool: Pool) -> list[Node]:
     """Move nodes that are silent to suspect and down, and return those that are down.
 
@@ -138,15 +153,22 @@ def judge_nodes(pool: Pool) -> list[Node]:
     """
     now = database_now()
     since = answering_since(now)
+    linked_since = max(since, _linking_since(now))
     nodes = list(
         Node.objects.filter(pool=pool).exclude(health=NodeHealth.PENDING).select_related("lease").order_by("pk")
     )
+    over_ssh = set(Node.objects.filter(pool=pool, server__isnull=False).values_list("pk", flat=True))
     silent_s = {node.pk: (now - max(node.lease.seen_at, since)).total_seconds() for node in nodes}
+    # Nothing is placed where nobody answers, whoever's fault that is; given up is only who could have been heard.
+    unheard_s = {
+        pk: min(for_s, (now - linked_since).total_seconds()) if pk in over_ssh else for_s
+        for pk, for_s in silent_s.items()
+    }
     suspects = [n for n in nodes if n.health == NodeHealth.READY and silent_s[n.pk] > pool.suspect_after_s]
     lost = [
         node
         for node in nodes
-        if node.health in {NodeHealth.READY, NodeHealth.SUSPECT} and silent_s[node.pk] > pool.unreachable_after_s
+        if node.health in {NodeHealth.READY, NodeHealth.SUSPECT} and unheard_s[node.pk] > pool.unreachable_after_s
     ]
     live = sum(node.health != NodeHealth.DOWN for node in nodes)
     if live >= SMALLEST_POOL_FOR_THE_HALF_RULE and len(lost) * 2 > live:

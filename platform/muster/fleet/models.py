@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
+
+
+class StrikeReason(StrEnum):
+    """What a node is blamed for; the words that attempts end with are spelled as there."""
+
+    NODE_LOST = "node_lost"
+    NODE_REBOOTED = "node_rebooted"
+    NOT_CLAIMED = "not_claimed"
+    NEVER_STARTED = "never_started"
+    LAUNCH_FAILED = "launch_failed"
+    GPU_LOST = "gpu_lost"
+    GPU_ECC = "gpu_ecc"
+
+
+LONGEST_HALF_LIFE_S = 365 * 86_400
 
 SLUG = RegexValidator(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use a-z, 0-9 and '-', at most 63 characters.")
 
@@ -38,10 +55,17 @@ class Pool(models.Model):
     memory_mib_per_gpu = models.PositiveIntegerField(default=1024)
     log_max_bytes_per_job = models.BigIntegerField(default=1 << 30)
     offer_lease_s = models.FloatField(default=30, help_text="How long an offer to a scheduler outside stands.")
+    strike_half_life_s = models.FloatField(
+        default=86_400, help_text="A failure that a node is blamed for counts half after so long; at most a year."
+    )
 
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(offer_lease_s__gt=0), name="pool_offer_lease_positive"),
+            models.CheckConstraint(
+                condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=LONGEST_HALF_LIFE_S),
+                name="pool_strike_half_life_up_to_a_year",
+            ),
             models.CheckConstraint(
                 condition=Q(beat_s__gt=0)
                 & Q(suspect_after_s__gt=F("beat_s"))
@@ -77,8 +101,10 @@ class Node(models.Model):
     memory_mib = models.PositiveBigIntegerField(default=0)
     labels = models.JSONField(default=dict, blank=True)
     inventory = models.JSONField(default=dict, blank=True)
+    links = models.JSONField(default=list, blank=True, help_text="How close each two GPUs are, by index: fleet.links.")
     agent_version = models.CharField(max_length=40, blank=True, default="")
     boot_id = models.CharField(max_length=64, blank=True, default="")
+    past_boots = models.JSONField(default=list, blank=True, help_text="Boots before that, the newest last.")
     join_digest = models.CharField(max_length=64, blank=True, default="")
     join_expires_at = models.DateTimeField(null=True, blank=True)
     credential_digest = models.CharField(max_length=64, blank=True, default="")
@@ -107,6 +133,7 @@ class Gpu(models.Model):
     type = models.CharField(max_length=63, help_text="The model as jobs name it, such as A100.")
     model = models.CharField(max_length=120, blank=True, default="")
     memory_mib = models.PositiveIntegerField(default=0)
+    numa_node = models.PositiveSmallIntegerField(null=True)
     healthy = models.BooleanField(default=True)
     present = models.BooleanField(default=True, help_text="False once the agent no longer reports it.")
 
@@ -119,6 +146,37 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} {self.index}"
+
+
+class Strike(models.Model):
+    """A failure that a node is blamed for, kept when it no longer counts. See `muster.fleet.strikes`.
+
+    Jobs and attempts belong to an app above this one, so they are named by their ids.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="strikes")
+    gpu = models.ForeignKey(Gpu, on_delete=models.SET_NULL, null=True, related_name="strikes")
+    job_id = models.BigIntegerField()
+    attempt_id = models.BigIntegerField()
+    reason = models.CharField(max_length=20, choices=choices(StrikeReason))
+    detail = models.CharField(max_length=500, blank=True, default="")
+    incident = models.CharField(max_length=120, help_text="What happened, so that it counts once for the node.")
+    at = models.DateTimeField(db_default=DatabaseNow())
+    forgiven_at = models.DateTimeField(null=True, help_text="Since when it no longer counts, by an operator's word.")
+
+    class Meta:
+        constraints = [
+            one_of("reason", StrikeReason, name="strike_reason_known"),
+            models.UniqueConstraint(fields=["node", "incident"], name="strike_once_an_incident"),
+        ]
+        indexes = [
+            models.Index(fields=["node", "-at"], name="strike_of_node"),
+            models.Index(fields=["job_id"], name="strike_of_job"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reason} on node {self.node_id}"
 
 
 class GpuReading(models.Model):

@@ -12,7 +12,7 @@ from muster.common.errors import Conflict, Invalid
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import require_valid
 from muster.events.services import audit, record, wake_pool
-from muster.fleet.models import Node, NodeLease, Pool
+from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from scheduler.lifecycle import NodeAdmin, TransitionError, require_move
 
 JOIN_TOKEN_LIFE = timedelta(hours=24)
@@ -84,10 +84,39 @@ def retire_node(*, node: Node, reason: str, actor: str) -> None:
         Node.objects.filter(pk=node.pk).update(credential_digest="", join_digest="", join_expires_at=None)
 
 
-def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str) -> None:
+def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
+    """Let jobs have the node's unhealthy GPUs again; one that its agent does not report any more stays away."""
+    reason = require_reason(reason)
+    with transaction.atomic():
+        node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
+        broken = list(Gpu.objects.filter(node=node, healthy=False, present=True).order_by("index"))
+        if not broken:
+            raise Conflict(f"node {node.name} has no unhealthy GPU that its agent reports")
+        Gpu.objects.filter(pk__in=[gpu.pk for gpu in broken]).update(healthy=True)
+        Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
+        uuids = [gpu.uuid for gpu in broken]
+        record("node.repaired", actor=actor, node_id=node.pk, data={"node": node.name, "gpus": uuids, "reason": reason})
+        audit(
+            "repair",
+            actor=actor,
+            object_type="node",
+            object_id=node.name,
+            before={"unhealthy": uuids},
+            after={"unhealthy": [], "reason": reason},
+        )
+        wake_pool(node.pool_id)
+
+
+def require_reason(reason: str) -> str:
+    """The reason that an operator gave, or `Invalid` for one that says nothing."""
     reason = reason.strip()
     if not reason or len(reason) > 500 or not reason.isprintable():
         raise Invalid.field("reason", "say why, in 1 to 500 printable characters")
+    return reason
+
+
+def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str) -> None:
+    reason = require_reason(reason)
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         source = NodeAdmin(row.admin)

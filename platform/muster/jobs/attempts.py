@@ -17,7 +17,10 @@ from django.db.models.functions import Greatest
 from muster.common.clock import utc_now
 from muster.common.errors import Conflict, NotFound
 from muster.common.models import DatabaseNow
-from muster.events.services import recorded_together, wake_node, wake_pool
+from muster.common.rows import first_of
+from muster.events.services import record, recorded_together, wake_node, wake_pool
+from muster.fleet.models import StrikeReason
+from muster.fleet.strikes import blame_for_launch, blame_for_leaving
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.outcome import derive_job_state
 from muster.jobs.spec import Retry
@@ -31,6 +34,14 @@ from scheduler.lifecycle import (
     Observed,
     Reason,
 )
+
+# Ends that a node is blamed for: no job can bring them about by what it does.
+_BAD_LAUNCHES = {
+    Reason.LAUNCH_FAILED: StrikeReason.LAUNCH_FAILED,
+    Reason.NEVER_STARTED: StrikeReason.NEVER_STARTED,
+    Reason.NOT_CLAIMED: StrikeReason.NOT_CLAIMED,
+}
+_DEPARTURES = {Reason.NODE_LOST: StrikeReason.NODE_LOST, Reason.NODE_REBOOTED: StrikeReason.NODE_REBOOTED}
 
 _CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState.RUNNING})
 
@@ -92,6 +103,26 @@ def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
         _run_if_all_started(gang)
 
 
+def note_progress(*, node_id: int, allocation_id: int, fence: int, text: str) -> None:
+    """Write down how far the start of a rank is, for people; a note of one that was let go is late and dropped."""
+    found = Allocation.objects.filter(pk=allocation_id, node_id=node_id, attempt_id=fence)
+    allocation = first_of(
+        found.exclude(state=AllocationState.RELEASED)
+        .select_related("attempt__job", "node")
+        .only("rank", "node__name", "attempt__number", "attempt__job__tenant_id")
+    )
+    if allocation is None:
+        return
+    attempt, node = allocation.attempt, allocation.node.name
+    record(
+        "attempt.progress",
+        actor=f"agent of {node}",
+        tenant_id=attempt.job.tenant_id,
+        job_id=attempt.job_id,
+        data={"attempt": attempt.number, "rank": allocation.rank, "node": node, "text": text[:300]},
+    )
+
+
 def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, end: End) -> None:
     """Take the agent's word that no process of the rank is left: free its GPUs and draw the consequences.
 
@@ -123,6 +154,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
         allocation.exit_code, allocation.end_reason = end.exit_code, end.reason
         if end.reason is not Reason.COMPLETED and gang.attempt.state != AttemptState.STOPPING:
             _begin_stop(gang, AttemptState.FAILED, end.reason, end.detail, exit_code=end.exit_code, actor="agent")
+            _blame_for_launch(gang, [node_id], end.reason, end.detail)
         _finish_if_released(gang)
 
 
@@ -134,7 +166,9 @@ def stop_attempt(
         gang = _locked(attempt_id)
         if gang.attempt.state in ATTEMPT_TERMINAL or gang.attempt.state == AttemptState.STOPPING:
             return None
+        late = [one.node_id for one in gang.allocations if one.state == AllocationState.RESERVED]
         _begin_stop(gang, outcome, reason, detail, exit_code=None, actor=actor)
+        _blame_for_launch(gang, late, reason, detail)
         _finish_if_released(gang)
         return AttemptState(gang.attempt.state)
 
@@ -162,6 +196,14 @@ def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: s
                 end_detail=detail[:500],
             )
             allocation.end_reason = reason
+        if reason in _DEPARTURES:
+            blame_for_leaving(
+                node_id=node_id,
+                reason=_DEPARTURES[reason],
+                job_id=gang.job.pk,
+                attempt_id=attempt_id,
+                detail=detail,
+            )
         if gang.attempt.state not in ATTEMPT_TERMINAL and gang.attempt.state != AttemptState.STOPPING:
             _begin_stop(gang, AttemptState.LOST, reason, detail, exit_code=None, actor=actor)
         _finish_if_released(gang)
@@ -231,6 +273,17 @@ def _begin_stop(
         elif allocation.state == AllocationState.ACTIVE:
             move_allocation(allocation, AllocationState.RELEASING)
             wake_node(allocation.node_id)
+
+
+def _blame_for_launch(gang: _Gang, node_ids: list[int], reason: Reason, detail: str) -> None:
+    if reason in _BAD_LAUNCHES:
+        blame_for_launch(
+            node_ids=node_ids,
+            reason=_BAD_LAUNCHES[reason],
+            job_id=gang.job.pk,
+            attempt_id=gang.attempt.pk,
+            detail=detail,
+        )
 
 
 def _finish_if_released(gang: _Gang) -> None:

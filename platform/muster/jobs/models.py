@@ -29,8 +29,6 @@ from scheduler.lifecycle import (
     Stage,
 )
 
-SLOTS_PER_GPU = 64
-
 
 class CodeArchive(models.Model):
     """A folder of code, packed, stored once by the SHA-256 of its bytes."""
@@ -89,6 +87,8 @@ class Job(models.Model):
     checkpoints = models.BooleanField(default=False, help_text="Whether it goes on where it was stopped.")
     locality = models.CharField(max_length=4, choices=choices(Level), default=Level.ANY)
     relax_after_s = models.FloatField(null=True, help_text="How long it waits for its locality.")
+    packs = models.BooleanField(default=False, help_text="Whether another job may share its GPUs.")
+    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="That it needs of each of its GPUs.")
     avoid_nodes = models.JSONField(default=list)
     exit_code = models.IntegerField(null=True)
     reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
@@ -110,6 +110,9 @@ class Job(models.Model):
                 condition=Q(preemptible=True) | Q(time_limit_s__isnull=False), name="job_that_stays_has_limit"
             ),
             one_of("locality", Level, name="job_locality_known"),
+            models.CheckConstraint(
+                condition=Q(packs=False) | Q(gpus__gte=1, gpu_memory_mib__isnull=False), name="job_that_packs_says_size"
+            ),
             models.CheckConstraint(
                 condition=Q(state=JobState.QUEUED) | Q(hold_reason=""), name="job_hold_only_while_queued"
             ),

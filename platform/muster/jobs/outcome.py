@@ -14,6 +14,9 @@ _CATEGORIES = {
     Reason.NEVER_STARTED: RetryOn.INFRASTRUCTURE,
     Reason.LAUNCH_FAILED: RetryOn.INFRASTRUCTURE,
     Reason.CODE_UNAVAILABLE: RetryOn.INFRASTRUCTURE,
+    Reason.IMAGE_UNREACHABLE: RetryOn.INFRASTRUCTURE,
+    Reason.IMAGE_NO_SPACE: RetryOn.INFRASTRUCTURE,
+    Reason.SPEC_REFUSED: RetryOn.INFRASTRUCTURE,
     Reason.AGENT_STOPPED: RetryOn.INFRASTRUCTURE,
     Reason.UNKNOWN: RetryOn.INFRASTRUCTURE,
     Reason.NODE_LOST: RetryOn.NODE_LOST,
@@ -21,6 +24,7 @@ _CATEGORIES = {
     Reason.PREEMPTED: RetryOn.PREEMPTED,
     Reason.EXIT_NONZERO: RetryOn.FAILED,
     Reason.KILLED_BY_SIGNAL: RetryOn.FAILED,
+    Reason.OUT_OF_MEMORY: RetryOn.FAILED,
 }
 
 # The node is not to blame for these, and the next try need not wait.

@@ -14,6 +14,7 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
+from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import forget_reservations, move_job
@@ -99,6 +100,7 @@ def draft_job(*, user: User, data: object) -> Job:
     if spec.grace_s > pool.max_grace_s:
         raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
     _require_priority(user, spec, vc.tenant)
+    require_runtime(spec, pool)
     code = None
     if spec.code:
         code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()
@@ -126,6 +128,8 @@ def draft_job(*, user: User, data: object) -> Job:
         checkpoints=spec.checkpoints,
         locality=spec.locality.within if spec.locality else Level.ANY,
         relax_after_s=spec.relax_after_s,
+        packs=spec.share == "pack",
+        gpu_memory_mib=spec.gpu_memory_mib,
     )
 
 

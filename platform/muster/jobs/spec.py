@@ -16,7 +16,7 @@ from scheduler.lifecycle import JobClass, Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
-    {"resources", "shm", "image", "outputs", "secrets", "params", "mounts", "kind", "elastic", "share"}
+    {"resources", "outputs", "secrets", "params", "mounts", "kind", "elastic"}
     | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain", "idle"}
     | {"notify", "throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
 )
@@ -25,6 +25,12 @@ PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MOST_GPUS, MOST_NODES, MOST_CPUS = 1024, 4096, 4096
 LONGEST_COMMAND, LONGEST_ENV, MOST_ENV, MOST_TAGS = 65_536, 32_768, 500, 50
 
+# A registry's name for an image: host and port, path, tag, digest.
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9][A-Za-z0-9.\-]*(?::[0-9]{1,5})?/)?"
+    r"[a-z0-9]+(?:[._\-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,62}")
 _GPUS = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9_.\-]{0,61}):)?([0-9]{1,6})")
@@ -113,9 +119,23 @@ def _workdir(text: str) -> str:
     return text
 
 
+def _image(text: str) -> str:
+    if not _IMAGE.fullmatch(text):
+        raise ValueError(
+            "write the image as its registry knows it, such as pytorch/pytorch:2.9 or host:5000/team/x@sha256:…"
+        )
+    return text
+
+
 def _screening(value: object) -> object:
     if value in ("auto", "always"):  # not a set: the value may be a mapping, which has no hash
         raise ValueError(f"not supported yet: {value}; write never")
+    return value
+
+
+def _share(value: object) -> object:
+    if value == "slice":
+        raise ValueError("not supported yet: slice; write never or pack")
     return value
 
 
@@ -174,6 +194,10 @@ class JobSpec(_Strict):
     nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="A gang: all or nothing.")
     cpus: int | None = Field(default=None, ge=1, le=MOST_CPUS, description="Per node.")
     memory: Size | None = Field(default=None, description="Per node, such as 128GiB.")
+    shm: Size | None = Field(default=None, description="Shared memory of a container, such as 16GiB.")
+    image: Annotated[str, AfterValidator(_image), Field(max_length=400)] | None = Field(
+        default=None, description="On nodes that run jobs in containers, such as pytorch/pytorch:2.9."
+    )
     code: Annotated[Code, BeforeValidator(_code)] | None = None
     command: str = Field(min_length=1, max_length=LONGEST_COMMAND)
     workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = "/workspace"
@@ -189,6 +213,12 @@ class JobSpec(_Strict):
     )
     checkpoint: Checkpoint | None = Field(
         default=None, description="Naming it says that the job saves its work when it is asked to stop."
+    )
+    share: Annotated[Literal["never", "pack"], BeforeValidator(_share)] = Field(
+        default="never", description="pack: another job of the virtual cluster may share its GPUs."
+    )
+    gpu_memory: Size | None = Field(
+        default=None, description="Of each GPU, such as 20GiB: what a job that shares them needs."
     )
     on_disconnect: Literal["stop", "keep"] = "stop"
     tags: Annotated[dict[str, str], BeforeValidator(_tags)] = {}
@@ -229,6 +259,16 @@ class JobSpec(_Strict):
     def memory_mib(self) -> int | None:
         """Memory on each node in MiB."""
         return parse_size_mib(self.memory) if self.memory else None
+
+    @property
+    def shm_mib(self) -> int | None:
+        """Shared memory of a container in MiB."""
+        return parse_size_mib(self.shm) if self.shm else None
+
+    @property
+    def gpu_memory_mib(self) -> int | None:
+        """Memory of each of its GPUs in MiB."""
+        return parse_size_mib(self.gpu_memory) if self.gpu_memory else None
 
     @property
     def label(self) -> str:
@@ -272,6 +312,16 @@ def _require_sense(spec: JobSpec) -> None:
         raise Invalid.field("preemptible", "a job that may not be stopped for others needs a limit: set time")
     if spec.locality and spec.locality.within is Level.NODE and spec.nodes > 1:
         raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
+    _require_sense_of_sharing(spec)
+
+
+def _require_sense_of_sharing(spec: JobSpec) -> None:
+    if spec.share == "never" and spec.gpu_memory is not None:
+        raise Invalid.field("gpu_memory", "only a job that shares its GPUs says how much it needs: set share: pack")
+    if spec.share == "pack" and not spec.gpus_per_node:
+        raise Invalid.field("share", "a job without GPUs has none to share")
+    if spec.share == "pack" and spec.gpu_memory is None:
+        raise Invalid.field("gpu_memory", "a job that shares its GPUs says how much of their memory it needs")
 
 
 def json_schema() -> dict[str, Any]:

@@ -6,7 +6,7 @@ changed means that somebody else was faster, and the caller stops quietly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muster.common.models import DatabaseNow
@@ -33,21 +33,28 @@ def move_job(job: Job, target: JobState, *, actor: str, data: dict[str, Any] | N
     """Move the job from the state its caller saw; False if it is no longer in that state."""
     source = JobState(job.state)
     require_move("job", source, target)
-    if target in JOB_TERMINAL:
-        fields["ended_at"] = DatabaseNow()
-    if target is not JobState.QUEUED:
-        fields |= {"hold_reason": "", "hold": None}
-    if not Job.objects.filter(pk=job.pk, state=source).update(state=target, **fields):
+    if not Job.objects.filter(pk=job.pk, state=source).update(state=target, **_with_the_move(target, fields)):
         return False
-    job.state = target
-    record(
-        f"job.{target}",
-        actor=actor,
-        tenant_id=job.tenant_id,
-        job_id=job.pk,
-        data={"from": source, "state": target, **(data or {})},
-    )
+    _has_moved(job, source, target, actor=actor, data=data or {})
     return True
+
+
+def move_jobs(
+    jobs: Sequence[Job], target: JobState, *, actor: str, data: Mapping[int, dict[str, Any]], **fields: Any
+) -> None:
+    """Move jobs that the caller has under lock, all from one state, in one statement; `data` is each one's own.
+
+    Nobody can have been faster: if somebody was, this is an error, and nothing of the transaction must stay.
+    """
+    (source,) = {JobState(job.state) for job in jobs}
+    require_move("job", source, target)
+    moved = Job.objects.filter(pk__in=[job.pk for job in jobs], state=source).update(
+        state=target, **_with_the_move(target, fields)
+    )
+    if moved != len(jobs):
+        raise RuntimeError(f"{len(jobs)} jobs were {source} under lock, and {moved} of them are now {target}")
+    for job in jobs:
+        _has_moved(job, source, target, actor=actor, data=data[job.pk])
 
 
 def move_attempt(
@@ -96,4 +103,22 @@ def free_claims(allocation_ids: Iterable[int]) -> None:
     """End the open claims of the allocations."""
     GpuClaim.objects.filter(allocation_id__in=list(allocation_ids), released_at__isnull=True).update(
         released_at=DatabaseNow()
+    )
+
+
+def _with_the_move(target: JobState, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields that a job's move sets, with those of its caller."""
+    if target in JOB_TERMINAL:
+        fields = fields | {"ended_at": DatabaseNow()}
+    return fields if target is JobState.QUEUED else fields | {"hold_reason": "", "hold": None}
+
+
+def _has_moved(job: Job, source: JobState, target: JobState, *, actor: str, data: dict[str, Any]) -> None:
+    job.state = target
+    record(
+        f"job.{target}",
+        actor=actor,
+        tenant_id=job.tenant_id,
+        job_id=job.pk,
+        data={"from": source, "state": target, **data},
     )

@@ -79,6 +79,11 @@ def default_worker(site: Site) -> Child:
     return _platform_child(site, "default", _worker("default", "--pool", "threads", "--concurrency", "2"))
 
 
+def links(site: Site) -> Child:
+    """The process that keeps the SSH connections to servers without an installed agent."""
+    return _platform_child(site, "links", ("manage", "links"))
+
+
 def beat(site: Site) -> Child:
     """The clock that sends the periodic tasks."""
     folder = site.home / "beat"

@@ -39,11 +39,16 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
         with Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor:
             web = children.web(site)
             supervisor.start(web)
-            for child in (children.schedule_worker(site), children.default_worker(site), children.beat(site)):
+            for child in (
+                children.schedule_worker(site),
+                children.default_worker(site),
+                children.beat(site),
+                children.links(site),
+            ):
                 supervisor.start(child)
             supervisor.wait_ready(web.name)
             step(console, "web", f"answers at {site.public_url}")
-            step(console, "workers", f"schedule, default and beat run; logs are in {home / 'log'}")
+            step(console, "workers", f"schedule, default, beat and links run; logs are in {home / 'log'}")
             try:
                 yield site, supervisor
             finally:

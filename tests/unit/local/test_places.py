@@ -77,4 +77,5 @@ def test_an_existing_home_keeps_its_mode(open_folder: Path) -> None:
 def test_the_commands_and_the_settings_agree_on_the_state_folder(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_HOME", value)
     monkeypatch.setenv("MUSTER_SECRET_KEY", "not used here")
+    monkeypatch.setenv("MUSTER_ENCRYPTION_KEYS", "A" * 43 + "=")
     assert default_home() == sys.modules["muster.settings.env"].read_environment().home

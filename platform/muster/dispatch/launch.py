@@ -1,0 +1,141 @@
+"""Writing down that jobs start: their attempts, with the allocations and the GPU claims, each kind in one statement."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.db.models import F
+from psycopg2.extras import NumericRange
+
+from muster.events.services import record, wake_node
+from muster.fleet.models import Node, Pool
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.transitions import move_jobs
+from scheduler.lifecycle import ATTEMPT_LIVE, JobState
+from scheduler.model import SLOTS, AllocationView
+from scheduler.plan import Place
+
+# Below the range from which kernels hand out ports by themselves.
+FIRST_PORT, LAST_PORT = 20_000, 29_999
+
+
+class NoPort(Exception):
+    """Every port of an address is taken; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A job that starts, and where: its ranks in their order, the first of which has the gang's address."""
+
+    job: Job
+    shares: Sequence[AllocationView]
+    nodes: Sequence[Node]
+
+    @property
+    def address(self) -> str:
+        return self.nodes[0].address or self.nodes[0].name
+
+
+def launch(pool: Pool, places: Iterable[tuple[Job, Place]], nodes: Mapping[int, Node]) -> None:
+    """Start the queued jobs in their places; the caller has locked them and the nodes, and has asked the law.
+
+    Raises `NoPort`, or the database's error if somebody else was faster; then the transaction must be undone.
+    """
+    starts = [_start(job, place, nodes) for job, place in places]
+    if not starts:
+        return
+    ports, parts = _Ports(start.address for start in starts), _Parts(start.shares for start in starts)
+    attempts = Attempt.objects.bulk_create(
+        [
+            Attempt(
+                job=start.job,
+                number=start.job.attempt_count + 1,
+                stage=start.job.stage,
+                master_addr=start.address,
+                master_port=ports.take(start.address, start.job.pk),
+                stop_after_s=pool.stop_after_s,
+            )
+            for start in starts
+        ]
+    )
+    shares = [share for start in starts for share in start.shares]
+    allocations = Allocation.objects.bulk_create(
+        [
+            Allocation(
+                attempt=attempt, node_id=share.node_id, rank=share.rank, cpus=share.cpus, memory_mib=share.memory_mib
+            )
+            for attempt, start in zip(attempts, starts, strict=True)
+            for share in start.shares
+        ]
+    )
+    GpuClaim.objects.bulk_create(
+        [
+            GpuClaim(allocation=allocation, gpu_id=gpu_id, span=parts.take(gpu_id, share.slots))
+            for allocation, share in zip(allocations, shares, strict=True)
+            for gpu_id in share.gpu_ids
+        ]
+    )
+    _tell(starts)
+
+
+def _start(job: Job, place: Place, nodes: Mapping[int, Node]) -> _Start:
+    shares = sorted(place.allocations, key=lambda share: share.rank)
+    return _Start(job, shares, [nodes[share.node_id] for share in shares])
+
+
+def _tell(starts: Sequence[_Start]) -> None:
+    """Move the jobs, and tell of all this: to whoever reads events, and to the nodes' agents."""
+    told = {
+        start.job.pk: {"attempt": start.job.attempt_count + 1, "nodes": [node.name for node in start.nodes]}
+        for start in starts
+    }
+    jobs = [start.job for start in starts]
+    move_jobs(jobs, JobState.ACTIVE, actor="scheduler", data=told, attempt_count=F("attempt_count") + 1)
+    for job in jobs:
+        data = told[job.pk] | {"state": "placed"}
+        record("attempt.placed", actor="scheduler", tenant_id=job.tenant_id, job_id=job.pk, data=data)
+    for node_id in sorted({share.node_id for start in starts for share in start.shares}):
+        wake_node(node_id)
+
+
+class _Parts:
+    """The slots that are taken on GPUs that jobs share, and those that are given out here; the nodes are locked."""
+
+    def __init__(self, gangs: Iterable[Sequence[AllocationView]]) -> None:
+        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(list)  # from and to, of all slots of all GPUs
+        parts = [share for shares in gangs for share in shares if share.slots < SLOTS]
+        if parts:
+            gpu_ids = {gpu_id for share in parts for gpu_id in share.gpu_ids}
+            claims = GpuClaim.objects.filter(gpu__in=gpu_ids, released_at__isnull=True)
+            for gpu_id, *part in claims.values_list("gpu_id", "span__startswith", "span__endswith"):
+                self._taken[gpu_id].append((part[0], part[1]))
+
+    def take(self, gpu_id: int, slots: int) -> NumericRange:
+        """The first so many slots of the GPU that nobody has; where there are none, some that the index refuses."""
+        parts = [(first, first + slots) for first in range(gpu_id * SLOTS, (gpu_id + 1) * SLOTS, slots)]
+        taken = self._taken[gpu_id]
+        part = next((one for one in parts if all(one[1] <= low or high <= one[0] for low, high in taken)), parts[0])
+        taken.append(part)
+        return NumericRange(*part, "[)")
+
+
+class _Ports:
+    """The ports that live attempts have at some addresses, and those that are given out here."""
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self._taken: defaultdict[str, set[int]] = defaultdict(set)
+        rows = Attempt.objects.filter(master_addr__in=set(addresses), state__in=ATTEMPT_LIVE)
+        for address, port in rows.values_list("master_addr", "master_port"):
+            self._taken[address].add(port)
+
+    def take(self, address: str, job_id: int) -> int:
+        """A port that no live attempt at the address has; the search starts at a place of the job's own."""
+        count = LAST_PORT - FIRST_PORT + 1
+        for step in range(count):
+            port = FIRST_PORT + (job_id + step) % count
+            if port not in self._taken[address]:
+                self._taken[address].add(port)
+                return port
+        raise NoPort(f"every port of {address} is taken")

@@ -1,0 +1,117 @@
+"""Strikes: failures that a node is blamed for. They count less with age, and placements avoid nodes that have many.
+
+A node is blamed only for what no job can do to it by itself: an exit status never counts. What counts once is an
+incident, however many jobs it cost: a silence, a boot, a launch, a GPU under an attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db import connection, transaction
+
+from muster.common.clock import database_now
+from muster.common.errors import Conflict
+from muster.events.services import audit, record
+from muster.fleet.models import Node, NodeLease, Strike, StrikeReason
+from muster.fleet.services import require_reason
+
+# A strike of that age counts less than a thousandth, and is no longer looked at.
+_HALF_LIVES_THAT_COUNT = 10
+_DIGITS = 3
+
+_STRIKES = """
+SELECT node.id, sum(power(2, -greatest(0, extract(epoch FROM %(now)s - strike.at)::float8) / pool.strike_half_life_s))
+FROM fleet_strike strike
+JOIN fleet_node node ON node.id = strike.node_id
+JOIN fleet_pool pool ON pool.id = node.pool_id
+WHERE node.id = ANY(%(nodes)s) AND strike.forgiven_at IS NULL
+AND strike.at > %(now)s - make_interval(secs => pool.strike_half_life_s * %(half_lives)s)
+GROUP BY node.id
+"""
+
+
+def strikes_of(node_ids: Collection[int], *, now: datetime) -> dict[int, float]:
+    """Of the nodes that have any, their strikes as they count now, in one query: each 2^(-age / half-life).
+
+    They are rounded, so that old strikes come to nothing and do not tell nodes apart that are alike.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_STRIKES, {"now": now, "nodes": list(node_ids), "half_lives": _HALF_LIVES_THAT_COUNT})
+        return {node_id: round(count, _DIGITS) for node_id, count in cursor.fetchall()}
+
+
+def blame_for_launch(
+    *, node_ids: Collection[int], reason: StrikeReason, job_id: int, attempt_id: int, detail: str
+) -> None:
+    """Blame the nodes for an attempt that they could not start; in the transaction that stops it.
+
+    A job whose launch has failed on another node as well is the likelier cause, so it strikes no second node.
+    """
+    if reason is StrikeReason.LAUNCH_FAILED:
+        others = Strike.objects.filter(job_id=job_id, reason=reason).exclude(node_id__in=list(node_ids))
+        if others.exists():
+            return
+    for node_id in node_ids:
+        _strike(node_id, reason, job_id, attempt_id, detail, incident=f"launch of attempt {attempt_id}")
+
+
+def blame_for_leaving(*, node_id: int, reason: StrikeReason, job_id: int, attempt_id: int, detail: str) -> None:
+    """Blame the node for having gone away under an attempt; in the transaction that loses it."""
+    heard_at, boot_id = NodeLease.objects.values_list("seen_at", "node__boot_id").get(pk=node_id)
+    incident = f"boot {boot_id}" if reason is StrikeReason.NODE_REBOOTED else f"silence since {heard_at.isoformat()}"
+    _strike(node_id, reason, job_id, attempt_id, detail, incident=incident)
+
+
+def blame_gpu(*, node_id: int, gpu_id: int, reason: StrikeReason, job_id: int, attempt_id: int, detail: str) -> None:
+    """Blame a GPU, and with it its node, for having failed under an attempt."""
+    incident = f"{reason} of GPU {gpu_id} under attempt {attempt_id}"
+    _strike(node_id, reason, job_id, attempt_id, detail, incident=incident, gpu_id=gpu_id)
+
+
+def forgive_strikes(*, node: Node, reason: str, actor: str) -> None:
+    """Let no strike that the node has so far count any longer; the rows stay."""
+    reason = require_reason(reason)
+    with transaction.atomic():
+        now = database_now()
+        counted = strikes_of([node.pk], now=now).get(node.pk, 0.0)
+        forgiven = Strike.objects.filter(node=node, forgiven_at=None).update(forgiven_at=now)
+        if not forgiven:
+            raise Conflict(f"node {node.name} has no strikes")
+        data = {"node": node.name, "strikes": forgiven, "reason": reason}
+        record("node.forgiven", actor=actor, node_id=node.pk, data=data)
+        audit(
+            "forgive",
+            actor=actor,
+            object_type="node",
+            object_id=node.name,
+            before={"strikes": forgiven, "counted": counted},
+            after={"strikes": 0, "reason": reason},
+        )
+
+
+def _strike(
+    node_id: int,
+    reason: StrikeReason,
+    job_id: int,
+    attempt_id: int,
+    detail: str,
+    *,
+    incident: str,
+    gpu_id: int | None = None,
+) -> None:
+    strike, is_new = Strike.objects.get_or_create(
+        node_id=node_id,
+        incident=incident,
+        defaults={
+            "gpu_id": gpu_id,
+            "reason": reason,
+            "job_id": job_id,
+            "attempt_id": attempt_id,
+            "detail": detail[:500],
+        },
+    )
+    if is_new:
+        name = Node.objects.values_list("name", flat=True).get(pk=node_id)
+        record("node.struck", actor="platform", node_id=node_id, data={"node": name, "reason": strike.reason})
