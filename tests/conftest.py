@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -58,10 +59,16 @@ _NEVER_EMPTY = "events_auditentry"
 
 
 class _FilesAndOneCluster(LoadFileScheduling):
-    """Whole files for each worker of a parallel run, and one worker for all tests that share the cluster under test."""
+    """Whole files for each worker of a parallel run, and one worker for all tests that share the cluster under test.
+
+    Tests of a container engine are apart from those of another: each takes about as long as a large file.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         scope = super()._split_scope(nodeid)
+        engine = re.search(r"\[(docker|podman)\b", nodeid)
+        if engine:
+            return f"{scope} {engine[1]}"
         return "the cluster" if scope.startswith("tests/faults/") or scope.endswith("/test_lifecycle.py") else scope
 
 

@@ -25,6 +25,7 @@ sys.path.append(str(ROOT / "platform"))
 from muster.local.postgres import NOT_DURABLE  # noqa: E402
 from muster.local.processes import is_alive  # noqa: E402
 from muster.local.services import Services, start_services, stop_services  # noqa: E402
+from tests import engines  # noqa: E402
 
 # Tests of code that knows no database; a run of nothing else does not wait for one.
 WITHOUT_SERVICES = ("unit", "sim", "agent", "contract")
@@ -75,7 +76,7 @@ def _prepare(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     folder.chmod(0o711)  # root's servers run under another account, which has to pass through
     home = _new_home(folder / "home")
-    os.environ.update(MUSTER_HOME=str(home), MUSTER_TESTING="1")
+    os.environ.update({"MUSTER_HOME": str(home), "MUSTER_TESTING": "1", engines.FOLDER: str(folder / "engines")})
     services: Services | None = None
     if os.environ.get("MUSTER_TEST_SERVICES", "1") != "0" and needs_services(
         options.file_or_dir, start=config.invocation_params.dir
@@ -86,6 +87,7 @@ def _prepare(config: pytest.Config) -> None:
     def clean_up() -> None:
         if services is not None:
             services.stop()
+        engines.stop_engines(folder / "engines")
         shutil.rmtree(folder, ignore_errors=True)
 
     config.add_cleanup(clean_up)
@@ -103,4 +105,5 @@ def _stop_what_was_left() -> None:
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if folder.stat().st_uid == os.geteuid() and pid.isdigit() and not is_alive(int(pid)):
             stop_services(folder / "home")
+            engines.stop_engines(folder / "engines")
             shutil.rmtree(folder, ignore_errors=True)

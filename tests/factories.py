@@ -16,10 +16,11 @@ from muster.accounts.models import ApiToken, User
 from muster.accounts.services import create_token
 from muster.common.secrets import digest
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
-from muster.jobs.models import SLOTS_PER_GPU, Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from scheduler.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Reason
+from scheduler.model import SLOTS
 
 PASSWORD = "correct horse battery staple"
 
@@ -173,7 +174,7 @@ def make_attempt(
                 released_at=None if live else now,
             )
             for gpu in node.gpus.order_by("index")[: job.gpus]:
-                span = NumericRange(gpu.pk * SLOTS_PER_GPU, (gpu.pk + 1) * SLOTS_PER_GPU, "[)")
+                span = NumericRange(gpu.pk * SLOTS, (gpu.pk + 1) * SLOTS, "[)")
                 GpuClaim.objects.create(allocation=allocation, gpu=gpu, span=span, released_at=None if live else now)
         if live:
             Job.objects.filter(pk=job.pk).update(

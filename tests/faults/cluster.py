@@ -161,6 +161,21 @@ class Cluster:
         starts = self.said(name).count(_WORKER_READY)
         return lambda: self.said(name).count(_WORKER_READY) > starts
 
+    @contextlib.contextmanager
+    def agents_with(self, *words: str) -> Iterator[None]:
+        """Other options for both agents while the block lasts; no job may run on their nodes before or after it."""
+        usual = {name: self._children[name] for name in NODES}
+        self._start_agents({name: replace(child, argv=(*child.argv, *words)) for name, child in usual.items()})
+        yield
+        self._start_agents(usual)
+
+    def _start_agents(self, children: Mapping[str, Child]) -> None:
+        for name in children:
+            self.kill(name, signal.SIGTERM)
+        self._children.update(children)
+        for wait in [self.start_soon(name) for name in children]:
+            wait()
+
     def answers(self) -> bool:
         """Whether the web process answers."""
         try:

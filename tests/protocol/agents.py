@@ -1,0 +1,141 @@
+"""The agent itself, put together by its own `_serve`, on a simulated machine."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import nodeagent.agent
+import nodeagent.clock
+import nodeagent.lifeline
+import nodeagent.shipper
+from nodeagent.client import Client
+from nodeagent.inbox import Happened
+from nodeagent.journal import Journal
+from nodeagent.lifeline import Conversation
+from nodeagent.protocol import HealthEvent, Inventory, ProgressNote
+from nodeagent.runtime.port import EventKind
+from nodeagent.sampler import News
+from nodeagent.session import Rejected, register
+from tests.protocol.kernel import Event, Inbox, Kernel, Owner, Pool
+from tests.protocol.machine import Machine
+from tests.protocol.network import Link, Platform, Way
+
+
+class Sampler:
+    """No readings, but a true word on whether a GPU is in use."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.busy = machine.busy
+
+    def assign(self, allocation_id: int, uuids: tuple[str, ...]) -> None:
+        """Nobody reads."""
+
+    def take(self, *_: object) -> News:
+        return News()
+
+    def give_back(self, news: News) -> None:
+        """Nothing was taken."""
+
+    def report(self, event: HealthEvent) -> None:
+        """Nobody reads."""
+
+    def note(self, note: ProgressNote) -> None:
+        """Nobody reads."""
+
+    def has_notes(self) -> bool:
+        return False
+
+
+class Run(Owner):
+    """One run of the agent of a machine, from its start to its end."""
+
+    def __init__(self, kernel: Kernel, platform: Platform, machine: Machine, link: Link, journal: Path) -> None:
+        super().__init__(machine.rate)
+        self.kernel = kernel
+        self.machine = machine
+        self.status: int | None = None
+        self.error: BaseException | None = None
+        self._journal_path = journal
+        self._client = Client(Way(kernel, platform, link, machine.boot_id), machine.credential)
+        kernel.spawn(self, self._live)
+
+    def kill(self) -> None:
+        """End it as SIGKILL does; what it had begun stays as it is."""
+        self.machine.listener = None
+        self.end()
+
+    def _live(self) -> None:
+        kernel, machine = self.kernel, self.machine
+        inbox, stopping = Inbox(kernel, queue.Empty), Event(kernel)
+        inventory = Inventory(machine.hostname, "10.0.0.1", cpus=64, memory_mib=262_144, gpus=machine.gpu_infos())
+        journal = Journal(str(self._journal_path))
+
+        def heard(allocation_id: int, kind: EventKind) -> None:
+            inbox.put(Happened(allocation_id, kind))
+
+        machine.listener = heard
+        doubles: dict[str, Any] = {"sampler": Sampler(machine), "inbox": inbox, "stopping": stopping}
+        try:
+            session = register(
+                self._client,
+                machine,  # type: ignore[arg-type]
+                inventory,
+                version="1",
+                join_token="",
+                stopping=stopping,  # type: ignore[arg-type]
+            )
+            assert session is not None
+            self.status = nodeagent.agent._serve(
+                client=self._client, session=session, runtime=machine, journal=journal, **doubles
+            )
+        except Rejected as refusal:
+            self.status = refusal.status
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            journal.close()
+            if machine.listener is heard:
+                machine.listener = None
+        self.end()
+
+
+@contextmanager
+def simulated(kernel: Callable[[], Kernel]) -> Iterator[None]:
+    """The agent's clocks and threads are the kernel's while this lasts."""
+
+    def owner() -> Run:
+        thread = kernel().current
+        assert thread is not None
+        assert isinstance(thread.owner, Run)
+        return thread.owner
+
+    def boottime() -> float:
+        return owner().machine.boottime()
+
+    def boot_id() -> str:
+        return owner().machine.boot_id()
+
+    def pool(name: str, threads: int, failed: Callable[[BaseException], None]) -> Pool:
+        return Pool(kernel(), owner(), failed)
+
+    def start(conversation: Conversation) -> None:
+        kernel().spawn(owner(), conversation.run)
+
+    clock = SimpleNamespace(monotonic=boottime)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodeagent.clock, "boottime", boottime)
+        patch.setattr(nodeagent.clock, "boot_id", boot_id)
+        patch.setattr(nodeagent.lifeline, "time", clock)
+        patch.setattr(nodeagent.shipper, "time", clock)
+        patch.setattr(nodeagent.agent, "WorkPool", pool)
+        patch.setattr(nodeagent.agent, "threading", SimpleNamespace(Event=lambda: Event(kernel())))
+        patch.setattr(Conversation, "start", start, raising=False)
+        yield

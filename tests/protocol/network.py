@@ -1,0 +1,245 @@
+"""The simulated network between agents and the real services of the platform, and what may become of a message."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import BinaryIO
+
+from django.db import connection
+
+from muster.agents import services
+from muster.agents.desired import desired_set
+from muster.common.errors import MusterError
+from muster.fleet.leases import node_of_credential
+from muster.fleet.models import Node
+from muster.jobs.models import Allocation
+from nodeagent import protocol
+from nodeagent.protocol import (
+    BeatRequest,
+    ClaimRequest,
+    EndRequest,
+    LogAccepted,
+    LogFinishRequest,
+    Problem,
+    RegisterRequest,
+    SyncRequest,
+)
+from nodeagent.transport import Transport, Unreachable
+from tests.protocol.kernel import Kernel
+
+WAY_S = 0.01
+READ_AGAIN_S = 5.0
+
+Answer = tuple[int, bytes]
+Respond = Callable[[Answer], None]
+
+
+class Fate(Enum):
+    """What becomes of one call."""
+
+    REQUEST_LOST = "request lost"
+    ANSWER_LOST = "answer lost"
+    REQUEST_LATE = "request late"
+    ANSWER_LATE = "answer late"
+    TWICE = "request twice"
+
+
+@dataclass
+class Link:
+    """The way between one machine and the platform."""
+
+    requests_pass: bool = True
+    answers_pass: bool = True
+    keeps_registrations: bool = False
+    """Whether a registration can still arrive when its machine has booted again: what the platform cannot tell."""
+    fates: dict[str, deque[tuple[Fate, float]]] = field(default_factory=dict)
+
+    def fate(self, kind: str) -> tuple[Fate, float] | None:
+        waiting = self.fates.get(kind)
+        return waiting.popleft() if waiting else None
+
+    def mend(self) -> None:
+        self.requests_pass = self.answers_pass = True
+        self.fates.clear()
+
+
+@dataclass
+class _Poll:
+    node: Node
+    generation: str
+    until: float
+    respond: Respond
+
+
+class Platform:
+    """The agents' endpoint over the real services, without HTTP; it can be out, and then forgets who waits."""
+
+    def __init__(self, kernel: Kernel, rate: float) -> None:
+        self.kernel = kernel
+        self.rate = rate
+        self.is_up = True
+        self.changed = False
+        self._polls: list[_Poll] = []
+        self._logs: dict[int, int] = {}
+
+    def set_clock(self) -> None:
+        """Let the database's clock say what the platform's does now."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT set_config('simulated.now', (timestamptz '2030-01-01Z' + %s * interval '1s')::text, true)",
+                [self.kernel.now * self.rate],
+            )
+
+    def stop(self) -> None:
+        """Answer nobody until `is_up` again."""
+        self.is_up = False
+        self._polls.clear()
+
+    def handle(self, path: str, secret: str, body: bytes, headers: Mapping[str, str], respond: Respond) -> None:
+        """Serve one call at the platform's time."""
+        if not self.is_up:
+            respond((503, b""))
+            return
+        self.set_clock()
+        try:
+            if path == protocol.SYNC_PATH:
+                self._sync(secret, SyncRequest.from_json(body), respond)
+            else:
+                respond(self._answer(path, secret, body, headers))
+        except MusterError as error:
+            problem = Problem(title=error.title, detail=error.detail, status=error.status)
+            respond((error.status, problem.to_json()))
+
+    def look_at_polls(self) -> None:
+        """Answer the long-polls for which there is news, or whose time is over."""
+        self.changed = False
+        if not (self.is_up and self._polls):
+            return
+        self.set_clock()
+        polls, self._polls = self._polls, []
+        for poll in polls:
+            desired = desired_set(poll.node)
+            if desired.generation == poll.generation and self.kernel.now < poll.until:
+                self._polls.append(poll)
+            else:
+                poll.respond((200, services.sync_answer(poll.node, desired).to_json()))
+
+    def _sync(self, secret: str, message: SyncRequest, respond: Respond) -> None:
+        node = node_of_credential(secret)
+        desired = services.sync(node, message)
+        if desired.generation == message.generation and message.wait_s > 0:
+            wait_s = min(message.wait_s, services.SYNC_WAIT_S)
+            self._polls.append(_Poll(node, message.generation, self.kernel.now + wait_s, respond))
+        else:
+            respond((200, services.sync_answer(node, desired).to_json()))
+
+    def _answer(self, path: str, secret: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        if path == protocol.REGISTER_PATH:
+            self.changed = True
+            return 200, services.register_agent(secret, RegisterRequest.from_json(body)).to_json()
+        if path == protocol.BEAT_PATH:
+            return 200, services.beat(node_of_credential(secret), BeatRequest.from_json(body)).to_json()
+        allocation_id, what = int(path.split("/")[-2]), path.rsplit("/", maxsplit=1)[-1]
+        if what == "claim":
+            node = node_of_credential(secret)
+            return 200, services.claim(node, allocation_id, ClaimRequest.from_json(body)).to_json()
+        if what == "end":
+            self.changed = True
+            services.end(node_of_credential(secret), allocation_id, EndRequest.from_json(body))
+            return 200, b"{}"
+        return self._log(what, allocation_id, secret, body, headers)
+
+    def _log(self, what: str, allocation_id: int, secret: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """A log store of sizes only."""
+        size = self._logs.setdefault(allocation_id, 0)
+        if what == "log:finish":
+            request = LogFinishRequest.from_json(body)
+            self._of(secret, allocation_id, request.fence)
+            return 200, b"{}"
+        self._of(secret, allocation_id, int(headers[protocol.FENCE_HEADER]))
+        first, last = protocol.parse_content_range(headers[protocol.CONTENT_RANGE_HEADER])
+        if first > size:
+            return 416, LogAccepted(size).to_json()
+        self._logs[allocation_id] = max(size, last + 1)
+        return 202, LogAccepted(self._logs[allocation_id]).to_json()
+
+    def _of(self, secret: str, allocation_id: int, fence: int) -> Allocation:
+        return services.allocation_of(secret, allocation_id, fence)
+
+
+class Way(Transport):
+    """The transport of one agent: its calls take time, and may be lost on either half of the way."""
+
+    def __init__(self, kernel: Kernel, platform: Platform, link: Link, boot_id: Callable[[], str]) -> None:
+        self._boot_id = boot_id
+        self._kernel = kernel
+        self._platform = platform
+        self._link = link
+
+    def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+        """Send a request and wait for what comes of it."""
+        link, kernel = self._link, self._kernel
+        kind = path.rsplit("/", maxsplit=1)[-1]
+        fate, delay_s = link.fate(kind) or (None, 0.0)
+        secret = headers[protocol.AUTHORIZATION_HEADER].removeprefix("Bearer ")
+        boot_id = self._boot_id()
+        answered: list[Callable[[Answer | None], None]] = []
+        sent_ok = link.requests_pass and fate is not Fate.REQUEST_LOST
+
+        def respond(answer: Answer) -> None:
+            late_s = delay_s if fate is Fate.ANSWER_LATE else 0.0
+            if link.answers_pass and fate is not Fate.ANSWER_LOST:
+                kernel.at(kernel.now + WAY_S + late_s, lambda: link.answers_pass and answered[0](answer))
+
+        def arrive(answer: Respond) -> None:
+            stale = kind == "register" and self._boot_id() != boot_id and not link.keeps_registrations
+            if link.requests_pass and not stale:
+                self._platform.handle(path, secret, body, headers, answer)
+
+        if sent_ok:
+            late_s = delay_s if fate is Fate.REQUEST_LATE else 0.0
+            kernel.at(kernel.now + WAY_S + late_s, lambda: arrive(respond))
+            if fate is Fate.TWICE:
+                kernel.at(kernel.now + WAY_S + delay_s, lambda: arrive(lambda answer: None))
+        answer: Answer | None = kernel.wait(timeout_s, answered)
+        if answer is None:
+            raise Unreachable(f"{kind}: no answer in {timeout_s:g} s")
+        return answer
+
+    def fetch(
+        self, path: str, headers: Mapping[str, str], target: BinaryIO, limit_bytes: int, timeout_s: float
+    ) -> Answer:
+        raise AssertionError("no job has code")
+
+    def local_address(self) -> str:
+        return "10.0.0.1"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+SHADOW_CLOCK = """
+CREATE SCHEMA simulated;
+CREATE FUNCTION simulated.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
+AS $$ SELECT current_setting('simulated.now')::timestamptz $$;
+SET LOCAL search_path = simulated, pg_catalog, public;
+"""
+_DEFAULTS = """
+SELECT table_name, column_name FROM information_schema.columns
+WHERE table_schema = 'public' AND column_default LIKE '%clock_timestamp()%'
+"""
+
+
+def shadow_the_clock() -> None:
+    """Let this transaction's `clock_timestamp()` be ours, also where it is a column's default; a rollback ends that."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('simulated.now', pg_catalog.clock_timestamp()::text, true)")
+        cursor.execute(_DEFAULTS)
+        columns = cursor.fetchall()
+        cursor.execute(SHADOW_CLOCK)
+        for table, column in columns:
+            default = "simulated.clock_timestamp()"
+            cursor.execute(f'ALTER TABLE "{table}" ALTER COLUMN "{column}" SET DEFAULT {default}')

@@ -1,0 +1,182 @@
+"""Histories of the agents' protocol that nobody thought of: Hypothesis tells them, the real platform and agents act.
+
+`make faults` tells many more and longer ones.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.faults.layout import ROUNDS
+from tests.protocol.conftest import Telling
+from tests.protocol.network import Fate
+from tests.protocol.story import Server, Story
+
+LONG = ROUNDS > 1
+PROFILE = settings(
+    max_examples=60 * ROUNDS if LONG else 10,
+    stateful_step_count=60 if LONG else 30,
+    deadline=None,
+    derandomize=not LONG,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+
+servers = st.integers(0, 2)
+rates = st.sampled_from([1.0, 0.99, 1.01])
+some = st.integers(0, 5)
+KINDS = ("beat", "sync", "claim", "end", "register", "log:finish")
+
+
+class Machine(RuleBasedStateMachine):
+    """What may happen, in any order."""
+
+    telling: Telling
+    story: Story
+
+    @initialize(platform=rates, machines=st.tuples(rates, rates, rates))
+    def begin(self, platform: float, machines: tuple[float, ...]) -> None:
+        self._block: AbstractContextManager[Story] = self.telling((platform, *machines))
+        self.story = self._block.__enter__()
+
+    def server(self, number: int) -> Server:
+        return self.story.servers[number]
+
+    def job(self, number: int) -> int:
+        return self.story.jobs[-1 - number % len(self.story.jobs)]
+
+    @property
+    def has_jobs(self) -> bool:
+        return bool(self.story.jobs)
+
+    @rule(
+        gpus=st.integers(1, 2),
+        nodes=st.integers(1, 2),
+        keep=st.booleans(),
+        stubborn=st.booleans(),
+        limited=st.booleans(),
+    )
+    def submit_and_place(self, gpus: int, nodes: int, keep: bool, stubborn: bool, limited: bool) -> None:
+        spec: dict[str, object] = {"gpus": gpus, "nodes": nodes, "on_disconnect": "keep" if keep else "stop"}
+        if limited:
+            spec["time"] = "30s"
+        self.story.submit(stubborn=stubborn, **spec)
+        self.story.cycle()
+
+    @rule()
+    def cycle(self) -> None:
+        self.story.cycle()
+
+    @rule(seconds=st.sampled_from([0.02, 0.06, 0.12, 0.3, 1.0, 4.0]))
+    def a_moment_passes(self, seconds: float) -> None:
+        self.story.advance(seconds)
+
+    @rule(seconds=st.sampled_from([12.0, 30.0, 55.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.story.advance(seconds)
+
+    @rule(number=servers, which=some, code=st.sampled_from([0, 0, 3]))
+    def a_job_ends(self, number: int, which: int, code: int) -> None:
+        live = self.server(number).machine.live()
+        if live:
+            self.server(number).machine.finish(live[which % len(live)], code)
+
+    @rule(number=servers, which=some)
+    def a_shim_is_killed(self, number: int, which: int) -> None:
+        live = self.server(number).machine.live()
+        if live:
+            self.server(number).machine.lose_shim(live[which % len(live)])
+
+    @precondition(lambda self: self.has_jobs)
+    @rule(which=some)
+    def cancel(self, which: int) -> None:
+        self.story.cancel(self.job(which))
+
+    @precondition(lambda self: self.has_jobs)
+    @rule(which=some)
+    def preempt(self, which: int) -> None:
+        self.story.preempt(self.job(which))
+
+    @rule(
+        number=servers,
+        kind=st.sampled_from(KINDS),
+        fate=st.sampled_from(Fate),
+        delay_s=st.sampled_from([1.0, 8.0, 45.0]),
+    )
+    def a_call_is_disturbed(self, number: int, kind: str, fate: Fate, delay_s: float) -> None:
+        self.story.disturb(self.server(number), kind, fate, delay_s)
+
+    @rule(number=servers, requests=st.booleans(), answers=st.booleans())
+    def the_way_changes(self, number: int, requests: bool, answers: bool) -> None:
+        self.story.cut(self.server(number), requests=requests, answers=answers)
+
+    @rule(requests=st.booleans())
+    def where_jobs_run_falls_silent(self, requests: bool) -> None:
+        for server in self.story.servers:
+            if server.machine.live():
+                self.story.cut(server, requests=requests, answers=not requests)
+        self.story.advance(60.0)
+
+    @rule(number=servers, lose_journal=st.booleans())
+    def an_agent_crashes(self, number: int, lose_journal: bool) -> None:
+        self.story.crash_agent(self.server(number), lose_journal=lose_journal)
+
+    @rule(number=servers)
+    def an_agent_starts(self, number: int) -> None:
+        self.story.start_agent(self.server(number))
+
+    @rule(number=servers, keeps=st.booleans())
+    def a_machine_reboots(self, number: int, keeps: bool) -> None:
+        self.story.reboot(self.server(number), disk_keeps_marks=keeps)
+        self.story.start_agent(self.server(number))
+
+    @rule(number=servers)
+    def a_machine_is_copied(self, number: int) -> None:
+        if len(self.server(number).copies) < 1:
+            self.story.copy_machine(self.server(number))
+
+    @rule(number=servers, what=st.sampled_from(["cordon", "drain", "resume", "resume", "retire"]))
+    def an_operator_acts(self, number: int, what: str) -> None:
+        self.story.administer(self.server(number), what)
+
+    @rule()
+    def the_platform_stops(self) -> None:
+        self.story.platform_down()
+
+    @rule()
+    def the_platform_is_back(self) -> None:
+        self.story.platform_up()
+
+    @invariant()
+    def nothing_is_wrong(self) -> None:
+        if hasattr(self, "story"):
+            self.story.check()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "story"):
+            return
+        try:
+            if sys.exc_info()[0] is None:
+                self.story.settle()
+        finally:
+            self._block.__exit__(None, None, None)
+
+
+def test_no_history_breaks_a_promise(telling: Telling) -> None:
+    machine = type("Machine", (Machine,), {"telling": staticmethod(telling)})
+    run_state_machine_as_test(machine, settings=PROFILE)

@@ -1,0 +1,275 @@
+"""Histories of the agents' protocol that are worth a name, told by the same simulation as the machine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.dispatch import reaper
+from muster.jobs import attempts
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
+from nodeagent.runtime.port import Phase
+from scheduler.lifecycle import Reason
+from tests.protocol.conftest import Telling
+from tests.protocol.network import Fate
+from tests.protocol.story import TIMERS, Server, Story
+
+GRACE_S = 4.0
+FENCE_S = TIMERS["stop_after_s"] + GRACE_S + TIMERS["fence_margin_s"]
+
+
+def running(story: Story, **spec: Any) -> tuple[int, Server]:
+    """A job that runs, and where its first rank does."""
+    job_id = story.submit(**spec)
+    story.cycle()
+    story.advance(2.0)
+    return job_id, next(server for server in story.servers if server.machine.live())
+
+
+def state_of(job_id: int) -> tuple[str, str]:
+    job = Job.objects.get(pk=job_id)
+    return job.state, job.reason
+
+
+def end_reasons() -> list[str]:
+    return list(Allocation.objects.order_by("pk").values_list("end_reason", flat=True))
+
+
+def watch(story: Story, seconds: float) -> None:
+    """Let time pass under the eyes of the oath."""
+    for _ in range(int(seconds)):
+        story.advance(1.0)
+        story.check()
+
+
+def open_claims() -> int:
+    return GpuClaim.objects.filter(released_at=None).count()
+
+
+def test_a_gang_runs_and_succeeds(telling: Telling) -> None:
+    with telling() as story:
+        job_id, _ = running(story, nodes=2)
+        assert len(story.ledger.alive()) == 2
+        for server in story.servers:
+            for allocation_id in server.machine.live():
+                server.machine.finish(allocation_id, 0)
+        story.advance(2.0)
+        story.check()
+        assert state_of(job_id) == ("succeeded", "completed")
+        story.settle()
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("way", [(True, True), (True, False), (False, True)])
+def test_a_node_that_is_cut_off_has_stopped_its_job_when_its_gpus_are_free(
+    telling: Telling, way: tuple[bool, bool], stubborn: bool
+) -> None:
+    # The machine's clock is slow and the platform's fast: as little time between the two ends as there can be.
+    with telling((1.01, 0.99, 0.99, 0.99)) as story:
+        job_id, server = running(story, stubborn=stubborn)
+        story.cut(server, requests=way[0], answers=way[1])
+        while state_of(job_id)[0] == "active":
+            story.advance(0.5)
+            story.check()
+        assert story.ledger.alive() == []
+        assert state_of(job_id)[1] in {"node_lost", "agent_stopped"}
+        story.settle()
+
+
+def test_a_job_that_is_kept_outlives_the_fence_and_frees_its_gpus_by_its_own_end(telling: Telling) -> None:
+    with telling() as story:
+        job_id, server = running(story, on_disconnect="keep")
+        story.cut(server, requests=True, answers=True)
+        story.advance(4 * FENCE_S)
+        assert (open_claims(), len(story.ledger.alive())) == (1, 1)
+        server.machine.finish(server.machine.live()[0], 0)
+        story.advance(FENCE_S)
+        assert open_claims() == 1  # it has ended, and nobody could tell
+        server.link.mend()
+        story.advance(30.0)
+        story.check()
+        assert (open_claims(), state_of(job_id)) == (0, ("succeeded", "completed"))
+        story.settle()
+
+
+def test_a_job_that_is_kept_frees_its_gpus_when_its_machine_boots_again(telling: Telling) -> None:
+    with telling() as story:
+        job_id, server = running(story, on_disconnect="keep")
+        story.cut(server, requests=True, answers=True)
+        story.advance(2 * FENCE_S)
+        story.reboot(server, disk_keeps_marks=True)
+        story.start_agent(server)
+        story.advance(FENCE_S)
+        assert open_claims() == 1  # nobody knows yet that it has booted again
+        server.link.mend()
+        story.advance(31.0)
+        story.check()
+        assert (open_claims(), state_of(job_id)) == (0, ("queued", "node_rebooted"))
+        story.settle()
+
+
+def test_an_intent_without_a_trace_of_a_start_is_never_started(telling: Telling) -> None:
+    with telling() as story:
+        story.submit()
+        story.cycle()
+        server = None
+        while server is None:
+            story.advance(0.01)
+            server = next((one for one in story.servers if b"intent" in one.journal.read_bytes()), None)
+        assert server.machine.allocations() == ()
+        story.crash_agent(server)
+        story.start_agent(server)
+        story.advance(2.0)
+        assert (end_reasons(), story.ledger.rows) == (["never_started"], [])
+        story.settle()
+
+
+@pytest.mark.parametrize("agent_sees_it", [True, False])
+def test_what_is_gone_without_a_status_ends_as_unknown(telling: Telling, agent_sees_it: bool) -> None:
+    with telling() as story:
+        job_id, server = running(story)
+        if not agent_sees_it:
+            story.crash_agent(server)
+        server.machine.lose_shim(server.machine.live()[0])
+        story.start_agent(server)
+        story.advance(2.0)
+        story.check()
+        assert (end_reasons(), state_of(job_id)) == (["unknown"], ("queued", "unknown"))
+        story.settle()
+
+
+def test_an_attempt_that_nobody_claims_in_time_is_not_claimed_and_a_claim_that_comes_late_starts_nothing(
+    telling: Telling,
+) -> None:
+    with telling() as story:
+        for server in story.servers:
+            story.disturb(server, "claim", Fate.REQUEST_LATE, 29.0)
+        job_id = story.submit()
+        story.cycle()
+        story.advance(28.0)
+        assert Attempt.objects.get().reason == "not_claimed"
+        story.advance(10.0)
+        story.check()
+        assert (story.ledger.rows, state_of(job_id)[0]) == ([], "queued")
+        story.settle()
+
+
+def test_a_claim_whose_answer_was_lost_is_answered_again_and_starts_once(telling: Telling) -> None:
+    with telling() as story:
+        for server in story.servers:
+            story.disturb(server, "claim", Fate.ANSWER_LOST, 0.0)
+            story.disturb(server, "claim", Fate.TWICE, 5.0)
+        story.submit()
+        story.cycle()
+        story.advance(45.0)
+        story.check()
+        assert len(story.ledger.rows) == 1
+        story.settle()
+
+
+def test_an_agent_that_another_has_superseded_exits_and_leaves_its_job_alone(telling: Telling) -> None:
+    with telling() as story:
+        _, server = running(story)
+        first, asked = server.run, server.machine.signals
+        story.copy_machine(server)
+        story.advance(10.0)
+        assert first is not None
+        assert (first.status, server.machine.signals) == (EXIT_SUPERSEDED, asked)
+        assert len(server.machine.live()) == 1
+        story.advance(FENCE_S)
+        assert server.machine.live() == []  # by its lease, which nobody renews any more
+        story.settle()
+
+
+def test_what_runs_of_an_attempt_that_the_platform_gave_up_is_stopped(telling: Telling) -> None:
+    with telling() as story:
+        job_id, server = running(story)
+        story.copy_machine(server)  # its other boot is taken for proof that the first one's processes are gone
+        story.advance(10.0)
+        (copy, run) = server.copies[0]
+        run.kill()
+        copy.reboot(disk_keeps_marks=True)
+        assert server.machine.live()
+        assert state_of(job_id)[0] == "queued"
+        story.start_agent(server)
+        story.advance(2.0 + TIMERS["orphan_grace_s"] + GRACE_S)
+        assert server.machine.live() == []
+        story.settle()
+
+
+def test_the_agent_of_a_retired_node_is_sent_away(telling: Telling) -> None:
+    with telling() as story:
+        server = story.servers[0]
+        story.administer(server, "cordon")
+        story.administer(server, "retire")
+        story.advance(2 * TIMERS["beat_s"])
+        story.check()
+        assert server.run is not None
+        assert server.run.status == EXIT_UNAUTHORIZED
+        story.settle()
+
+
+def test_an_adopted_job_ends_with_its_own_exit_code(telling: Telling) -> None:
+    with telling() as story:
+        job_id, server = running(story, retry={"max": 0})
+        allocation_id = server.machine.live()[0]
+        story.crash_agent(server)
+        story.advance(5.0)
+        story.start_agent(server)
+        story.advance(2.0)
+        assert server.machine.observe(allocation_id).phase is Phase.RUNNING
+        server.machine.finish(allocation_id, 7)
+        story.advance(2.0)
+        story.check()
+        assert (state_of(job_id), Job.objects.get(pk=job_id).exit_code) == (("failed", "exit_nonzero"), 7)
+        story.settle()
+
+
+@pytest.mark.xfail(reason="boots have no order: one that was never heard of, and comes late, is new", strict=True)
+def test_a_registration_of_an_earlier_boot_that_comes_late_frees_nothing(telling: Telling) -> None:
+    with telling() as story:
+        for server in story.servers:
+            server.link.keeps_registrations = True
+            story.disturb(server, "register", Fate.REQUEST_LATE, 20.0)
+            for _ in range(2):
+                story.reboot(server, disk_keeps_marks=True)
+                story.start_agent(server)
+                story.advance(0.5)
+        running(story)
+        watch(story, 30.0)
+
+
+class TestTheSimulationNotices:
+    """What the histories are worth: each of these breaks one rule, and must be found out."""
+
+    def test_a_fence_that_comes_too_early(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reaper, "_fence_s", lambda pool, attempt: 10.0)
+        with telling() as story:
+            _, server = running(story)
+            story.cut(server, requests=True, answers=True)
+            with pytest.raises(AssertionError, match="have ended, and their processes have not"):
+                watch(story, FENCE_S)
+
+    def test_a_fence_that_forgets_those_who_are_kept(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
+        with telling() as story:
+            _, server = running(story, on_disconnect="keep")
+            Job.objects.update(spec={**Job.objects.get().spec, "on_disconnect": "stop"})
+            story.cut(server, requests=True, answers=True)
+            with pytest.raises(AssertionError, match="have ended, and their processes have not"):
+                watch(story, FENCE_S)
+
+    def test_an_end_that_is_invented(self, telling: Telling) -> None:
+        with telling() as story:
+            _, server = running(story)
+            allocation = Allocation.objects.get()
+            attempts.end_allocation(
+                node_id=server.node.pk,
+                allocation_id=allocation.pk,
+                fence=allocation.attempt_id,
+                boot_id=allocation.boot_id,
+                end=attempts.End(reason=Reason.COMPLETED, exit_code=0),
+            )
+            with pytest.raises(AssertionError, match="have ended, and their processes have not"):
+                story.check()
