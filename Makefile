@@ -51,9 +51,10 @@ setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web
 test: setup ## run the tests (Postgres and Valkey are started for them)
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-engines: ## install Docker, Podman and an SSH server, whose tests are skipped without them (Debian or Ubuntu, as root)
+engines: ## install what some tests are skipped without: Docker, Podman, sshd, iptables, faketime (Debian or Ubuntu, as root)
 	@apt-get update -qq
-	@apt-get install -y --no-install-recommends docker.io podman runc busybox-static openssh-server
+	@apt-get install -y --no-install-recommends docker.io podman runc busybox-static openssh-server \
+	  iproute2 iptables faketime
 
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
