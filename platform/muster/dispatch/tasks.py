@@ -17,6 +17,7 @@ from django.utils import timezone
 from muster.dispatch.cycles import run_cycle as run_one_cycle
 from muster.dispatch.models import Cycle
 from muster.dispatch.reaper import reap as reap_pool
+from muster.fleet.leases import tick
 from muster.fleet.models import Pool
 from muster.jobs.models import IdempotencyKey
 
@@ -74,6 +75,7 @@ class SweepTimer(threading.Thread):
             try:
                 reap()
                 sweep()
+                tick("schedule")
             except (DatabaseError, InterfaceError) as error:
                 log.warning("sweep_failed error=%s", error)
             finally:

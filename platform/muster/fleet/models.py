@@ -212,7 +212,8 @@ class NodeLease(models.Model):
 
 
 class Tick(models.Model):
-    """When a part of the platform last said that it works: `web` answers calls, `reaper` looks for lost nodes.
+    """When a part of the platform last said that it works: `web` answers calls, `reaper` looks for lost nodes,
+    `links` keeps the links, and the workers `schedule` and `default` do their rounds.
 
     A silence that is the platform's own must cost no node its lease.
     """

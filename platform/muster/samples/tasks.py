@@ -5,12 +5,14 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
+from muster.fleet.leases import tick
 from muster.samples.levels import forget, roll_up
 
 
 @shared_task(name="samples.roll_up")
 def roll_up_samples() -> int:
     """Bring minutes and hours up to date; returns how many windows of time were done."""
+    tick("default")
     return roll_up(now=timezone.now())
 
 

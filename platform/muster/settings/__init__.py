@@ -108,7 +108,7 @@ DEFAULT_FROM_EMAIL = ENV.mail_from
 
 STATE_FOLDER: Path = ENV.home
 PUBLIC_URL = ENV.public_url
-LOOPBACK_URL = ENV.loopback_url
+WEB_URL = ENV.web_url
 FRONTEND_DIST = REPOSITORY / "frontend" / "dist"
 STATIC_URL = "/static/"
 STATIC_ROOT = ENV.home / "static"

@@ -27,7 +27,7 @@ class Environment:
     database_url: str
     redis_url: str
     public_url: str
-    loopback_url: str
+    web_url: str
     secret_key: str
     encryption_keys: list[str]
     debug: bool
@@ -46,12 +46,15 @@ def read_environment() -> Environment:
     public_url = (os.environ.get("MUSTER_URL") or f"http://127.0.0.1:{port}").rstrip("/")
     if urlsplit(public_url).scheme not in {"http", "https"} or not urlsplit(public_url).hostname:
         raise BadSetting(f"MUSTER_URL is {public_url!r}: it must read like https://muster.example.org")
+    web_url = (os.environ.get("MUSTER_WEB_URL") or f"http://127.0.0.1:{port}").rstrip("/")
+    if urlsplit(web_url).scheme not in {"http", "https"} or not urlsplit(web_url).hostname:
+        raise BadSetting(f"MUSTER_WEB_URL is {web_url!r}: it must read like http://127.0.0.1:8000")
     return Environment(
         home=home,
         database_url=os.environ.get("DATABASE_URL") or "postgres://muster@/muster",
         redis_url=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
         public_url=public_url,
-        loopback_url=f"http://127.0.0.1:{port}",
+        web_url=web_url,
         secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored(home / "secret_key", secrets.token_urlsafe(48)),
         encryption_keys=_encryption_keys(home),
         debug=_flag("MUSTER_DEBUG"),

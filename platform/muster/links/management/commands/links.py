@@ -23,4 +23,4 @@ class Command(BaseCommand):
         stopping = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopping.set())
-        Keeper(settings.LOOPBACK_URL, stopping).run()
+        Keeper(settings.WEB_URL, stopping).run()
