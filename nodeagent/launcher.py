@@ -1,8 +1,8 @@
 """Claims, launches and ends: the slow steps of an allocation, in the threads of a pool.
 
-A launch in order: claim; intent on disk; folder; code; what the runtime lacks, such as an image; a last look whether a
-stop came; start. A stop that comes before the last look finds the mark set by `abandon`; one that comes after finds the
-folder to leave its wish in.
+A launch in order: a lease; claim; intent on disk; folder; code; what the runtime lacks, such as an image; a last look
+whether a stop came; start. A stop that comes before the last look finds the mark set by `abandon`; one that comes after
+finds the folder to leave its wish in.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _log = logging.getLogger("nodeagent.launcher")
 
 _GPU_WAIT_S = 10.0
 _GPU_LOOK_EVERY_S = 0.1
+_LEASE_LOOK_EVERY_S = 0.1
 
 
 class Launcher:
@@ -106,6 +107,9 @@ class Launcher:
     def _claim(self, allocation_id: int, fence: int, backoff: Backoff) -> None:
         if allocation_id in self._abandoned:
             self._post(Abandoned(allocation_id))
+            return
+        if not self._session.may_start(clock.boottime()):
+            self._launches.submit(lambda: self._claim(allocation_id, fence, backoff), _LEASE_LOOK_EVERY_S)
             return
         request = ClaimRequest(fence, self._session.boot_id, self._session.epoch)
         try:

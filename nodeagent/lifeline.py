@@ -116,6 +116,7 @@ class Beats(Conversation):
         self._last_sent = time.monotonic()
         self._session.timers = answer.timers
         self._renewed(sent_at, answer.timers)
+        self._session.renewed_at = sent_at
 
 
 class Exchange:

@@ -34,7 +34,16 @@ class Session:
         self.timers: Timers = answer.timers
         self.registered_at = registered_at
         """When the answered registration was sent (CLOCK_BOOTTIME)."""
+        self.renewed_at = registered_at
+        """When the newest request was sent whose answer renewed the lease (CLOCK_BOOTTIME)."""
         self._numbers = itertools.count(1)
+
+    def may_start(self, now: float) -> bool:
+        """Whether enough of the lease is left for a start: without a lease a job would stop itself at once.
+
+        After a long silence the news of a job may be faster than the answer to a beat.
+        """
+        return now - self.renewed_at < self.timers.stop_after_s / 2
 
     def seq(self) -> int:
         """The next sequence number."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent import protocol
+from nodeagent import clock, protocol
 from nodeagent.protocol import CodeRef, EndReason, Timers
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
@@ -220,6 +220,26 @@ def test_without_an_answer_for_too_long_jobs_stop_themselves(tmp_path: Path) -> 
     end = finished(platform, number).end
     assert end is not None
     assert end.reason is EndReason.AGENT_STOPPED
+    assert agent.end() == 0
+    platform.outage()
+
+
+def test_nothing_starts_before_the_lease_that_ran_out_is_renewed(tmp_path: Path) -> None:
+    platform = FakePlatform(Timers(**{**TIMERS.to_dict(), "stop_after_s": 0.8}))
+    agent = AgentProcess(platform, tmp_path / "state").start()
+    platform.fault("/beat", "deaf", times=1000)
+    silent_from = clock.boottime()
+    eventually(lambda: clock.boottime() > silent_from + 1, "the lease has run out")
+    # The other conversations go on, so the agent hears of a job that it may not start yet.
+    number = platform.place("echo done", stop_after_s=0.8, grace_s=0.5)
+    heard = len(platform.calls)
+    eventually(lambda: sum("sync" in call for call in platform.calls[heard:]) > 0, "it has asked again")
+    assert not any("claim" in call for call in platform.calls)
+    with platform.lock:
+        platform.faults.clear()
+    allocation = finished(platform, number)
+    assert allocation.end is not None
+    assert (allocation.end.reason, allocation.text) == (EndReason.COMPLETED, "done\n")
     assert agent.end() == 0
     platform.outage()
 
