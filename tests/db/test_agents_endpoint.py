@@ -366,8 +366,22 @@ class TestClaim:
         assert first["WORLD_SIZE"] == first["MUSTER_NNODES"] == "2"
         assert first["LOCAL_RANK"] == "0"
         assert first["MUSTER_NODE_ADDRS"] == ",".join(node.address for node in names)
+        assert (other["PET_NNODES"], other["PET_NODE_RANK"], other["PET_NPROC_PER_NODE"]) == ("2", "1", "4")
+        assert (other["PET_MASTER_ADDR"], other["PET_MASTER_PORT"]) == (first["MASTER_ADDR"], first["MASTER_PORT"])
         assert (first["MUSTER_JOB_ID"], first["MUSTER_ATTEMPT"]) == (str(attempt.job_id), "1")
         assert not [name for name in first if name.startswith("SLURM_")]
+
+    def test_torchrun_finds_its_options_and_a_job_may_choose_others(self, agent: Agent, world: World) -> None:
+        attempt = place(world, gpus=2, env={"PET_NPROC_PER_NODE": "1", "PET_MONITOR_INTERVAL": "0.5"})
+        env = agent.launch(ranks(attempt)[0]).env
+        assert {name: value for name, value in env.items() if name.startswith("PET_")} == {
+            "PET_NNODES": "1",
+            "PET_NODE_RANK": "0",
+            "PET_NPROC_PER_NODE": "1",
+            "PET_MASTER_ADDR": env["MASTER_ADDR"],
+            "PET_MASTER_PORT": env["MASTER_PORT"],
+            "PET_MONITOR_INTERVAL": "0.5",
+        }
 
     def test_slurms_variables_are_set_where_the_job_asks(self, agent: Agent, world: World) -> None:
         attempt = place(world, slurm_env=True, gpus=2)

@@ -28,7 +28,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         uid=owner.uid,
         gids=tuple(owner.gids),
         workdir=spec["workdir"],
-        env={**spec["env"], **gang_environment(node, allocation)},
+        env={**torchrun_defaults(allocation), **spec["env"], **gang_environment(node, allocation)},
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,
@@ -43,6 +43,21 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         nodes=job.nodes,
         log_cap_bytes=node.pool.log_max_bytes_per_job,
     )
+
+
+def torchrun_defaults(allocation: Allocation) -> dict[str, str]:
+    """What `torchrun` takes for the options that its command line leaves out: the gang, and a process for each GPU.
+
+    It does not look at MASTER_ADDR and the like, so without these each node would train for itself, on loopback.
+    """
+    attempt, job = allocation.attempt, allocation.attempt.job
+    return {
+        "PET_NNODES": str(job.nodes),
+        "PET_NODE_RANK": str(allocation.rank),
+        "PET_NPROC_PER_NODE": str(max(1, job.gpus)),
+        "PET_MASTER_ADDR": attempt.master_addr,
+        "PET_MASTER_PORT": str(attempt.master_port),
+    }
 
 
 def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
