@@ -236,10 +236,12 @@ class Client:
         """Return stored output from a byte on."""
         params = {**_log_params(attempt, rank), "offset": offset, "limit": limit}
         response = self._http.request("GET", f"/jobs/{job_id}/logs", params=params, headers={"Accept": "text/plain"})
-        end = offset + len(response.content)
+        # Behind the byte that was asked for if bytes were given up there.
+        start = _number(response, "X-Muster-Offset", offset) or offset
+        end = start + len(response.content)
         return LogPage(
             attempt=_number(response, "X-Muster-Attempt", None),
-            offset=offset,
+            offset=start,
             next_offset=_number(response, "X-Muster-Next-Offset", end) or end,
             size=_number(response, "X-Muster-Size", end) or end,
             data=response.content,

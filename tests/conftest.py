@@ -7,6 +7,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,23 @@ class _FilesAndOneCluster(LoadFileScheduling):
         if engine:
             return f"{scope} {engine[1]}"
         return "the cluster" if scope.startswith("tests/faults/") or scope.endswith("/test_lifecycle.py") else scope
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what tests have measured and recorded as properties, also of the workers of a parallel run."""
+    figures = [
+        (report.nodeid.partition("::")[2], f"{name}: {value}")
+        for category in ("passed", "failed")
+        for report in terminalreporter.stats.get(category, ())
+        if report.when == "call"
+        for name, value in report.user_properties
+    ]
+    if figures:
+        terminalreporter.section("figures")
+    for test, group in groupby(figures, key=itemgetter(0)):
+        terminalreporter.line(test)
+        for _, text in group:
+            terminalreporter.line(f"    {text}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -164,14 +164,23 @@ class Cluster:
     @contextlib.contextmanager
     def agents_with(self, *words: str) -> Iterator[None]:
         """Other options for both agents while the block lasts; no job may run on their nodes before or after it."""
-        usual = {name: self._children[name] for name in NODES}
-        self._start_agents({name: replace(child, argv=(*child.argv, *words)) for name, child in usual.items()})
-        yield
-        self._start_agents(usual)
+        with self.agents_as(lambda child: replace(child, argv=(*child.argv, *words))):
+            yield
+
+    @contextlib.contextmanager
+    def agents_as(self, change: Callable[[Child], Child], *, names: Collection[str] = NODES) -> Iterator[None]:
+        """Other processes for agents while the block lasts; no job may run on their nodes before or after it."""
+        usual = {name: self._children[name] for name in names}
+        self._start_agents({name: change(child) for name, child in usual.items()})
+        try:
+            yield
+        finally:
+            self._start_agents(usual)
 
     def _start_agents(self, children: Mapping[str, Child]) -> None:
         for name in children:
-            self.kill(name, signal.SIGTERM)
+            if self.runs(name):
+                self.kill(name, signal.SIGTERM)
         self._children.update(children)
         for wait in [self.start_soon(name) for name in children]:
             wait()

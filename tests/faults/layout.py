@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 # How much longer than usual the tests go on killing; `make faults` says more than one.
 ROUNDS = int(os.environ.get("MUSTER_FAULT_ROUNDS", "1"))
+LONG = ROUNDS > 1
 GPU_TYPE = "A100"
 NODES = ("n1", "n2")
 GPUS_PER_NODE = 4
