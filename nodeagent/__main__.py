@@ -8,13 +8,14 @@ import os
 import pwd
 import sys
 import time
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 from nodeagent import __version__, agent
 from nodeagent.attach import attach
 from nodeagent.daemon import start
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.identity import StateBusy
+from nodeagent.join import join
 from nodeagent.runtime.choose import DOCKER_SOCKET, RUNTIMES, RuntimeOptions
 from nodeagent.runtime.container.plan import Options as ContainerOptions
 from nodeagent.runtime.port import RuntimeUnavailable
@@ -22,6 +23,10 @@ from nodeagent.runtime.shim.folders import JobUser
 from nodeagent.session import Rejected
 
 _log = logging.getLogger("nodeagent")
+
+_STATE = "/var/lib/muster-agent"
+_STATE_HELP = "the agent's folder: credential, journal, jobs, log spools"
+_MOST_TOKEN_LETTERS = 4096
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -38,20 +43,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         if options.command == "start":
             return start(options.state, options.tag, [word for word in options.options if word != "--"])
-        return agent.run(
-            agent.Options(
-                url=options.url,
-                state=options.state,
-                join_token=_join_token(options.join_token_file),
-                gpus=options.gpus,
-                cpus=options.cpus,
-                memory_mib=options.memory_mib,
-                address=options.address,
-                hostname=options.hostname,
-                ca_file=options.ca_file,
-                runtime=_runtime_options(options),
-            )
-        )
+        if options.command == "join":
+            return join(_agent_options(options, _given_token(options.token)), _words_of_run(options), options.systemd)
+        return agent.run(_agent_options(options, _join_token(options.join_token_file)))
     except Rejected as error:
         _log.error("%s", error)
         return error.status
@@ -68,8 +62,32 @@ def _parser() -> argparse.ArgumentParser:
     way = run.add_mutually_exclusive_group(required=True)
     way.add_argument("--url", default="", help="the platform, such as https://muster.example.org")
     way.add_argument("--linked", action="store_true", help="dial nobody: the platform comes over SSH, with `attach`")
-    run.add_argument("--state", required=True, help="the agent's folder: credential, journal, jobs, log spools")
+    run.add_argument("--state", required=True, help=_STATE_HELP)
     run.add_argument("--join-token-file", help="where the join token is; else MUSTER_JOIN_TOKEN; first time only")
+    _add_serving_options(run)
+    join = commands.add_parser("join", help="register this node, and make the unit by which systemd runs its agent")
+    join.add_argument("url", metavar="URL", help="the platform, such as https://muster.example.org")
+    join.add_argument(
+        "token", metavar="TOKEN", help="the join token; - reads it from standard input, out of the sight of others"
+    )
+    join.add_argument("--state", default=_STATE, help=_STATE_HELP + " (default: {})".format(_STATE))
+    join.add_argument("--systemd", action="store_true", help="install the unit instead of printing it; as root")
+    _add_serving_options(join)
+    start = commands.add_parser(
+        "start", help="for the platform: run --linked in the background, instead of an older one"
+    )
+    start.add_argument("--state", required=True)
+    start.add_argument("--tag", default="", help="what the platform knows this program with its options by")
+    start.add_argument("options", nargs=argparse.REMAINDER, help="of run, after --")
+    attach = commands.add_parser("attach", help="for the platform: join this input and output to the agent that runs")
+    attach.add_argument("--state", required=True)
+    for command in (start, attach):
+        command.add_argument("--verbose", action="store_true", help="log more")
+    return parser
+
+
+def _add_serving_options(run: argparse.ArgumentParser) -> None:
+    """What `run` takes beside the platform, its folder and its token; `join` takes it for the unit."""
     run.add_argument("--gpus", default="auto", help="auto, nvml, none, or emulated:MODEL:COUNT[,...][@LAYOUT]")
     run.add_argument("--cpus", type=_positive, help="processors to offer (default: all)")
     run.add_argument("--memory-mib", type=_positive, help="memory to offer (default: all)")
@@ -91,17 +109,34 @@ def _parser() -> argparse.ArgumentParser:
     containers.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
     containers.add_argument("--read-only-root", action="store_true", help="jobs write to their own folders only")
     run.add_argument("--verbose", action="store_true", help="log more")
-    start = commands.add_parser(
-        "start", help="for the platform: run --linked in the background, instead of an older one"
+
+
+def _words_of_run(options: argparse.Namespace) -> List[str]:
+    """The serving options as they were given, for the command line of `run`."""
+    serving = argparse.ArgumentParser(add_help=False)
+    _add_serving_options(serving)
+    words = []
+    for name, default in sorted(vars(serving.parse_args([])).items()):
+        value = getattr(options, name)
+        if value != default:
+            option = "--" + name.replace("_", "-")
+            words.append(option if value is True else "{}={}".format(option, value))
+    return words
+
+
+def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Options:
+    return agent.Options(
+        url=options.url,
+        state=options.state,
+        join_token=join_token,
+        gpus=options.gpus,
+        cpus=options.cpus,
+        memory_mib=options.memory_mib,
+        address=options.address,
+        hostname=options.hostname,
+        ca_file=options.ca_file,
+        runtime=_runtime_options(options),
     )
-    start.add_argument("--state", required=True)
-    start.add_argument("--tag", default="", help="what the platform knows this program with its options by")
-    start.add_argument("options", nargs=argparse.REMAINDER, help="of run, after --")
-    attach = commands.add_parser("attach", help="for the platform: join this input and output to the agent that runs")
-    attach.add_argument("--state", required=True)
-    for command in (start, attach):
-        command.add_argument("--verbose", action="store_true", help="log more")
-    return parser
 
 
 def _runtime_options(options: argparse.Namespace) -> RuntimeOptions:
@@ -137,6 +172,16 @@ def _join_token(path: Optional[str]) -> str:
         # It is of use once only, so its absence is no news; if it is needed, registering says so.
         _log.info("no join token: %s", error)
         return ""
+
+
+def _given_token(word: str) -> str:
+    if word != "-":
+        _log.warning("others on this machine could read the token meanwhile: - takes it from standard input")
+        return word
+    token = sys.stdin.readline(_MOST_TOKEN_LETTERS).strip()
+    if not token:
+        raise ValueError("TOKEN is - and standard input has none")
+    return token
 
 
 def _job_user(name: Optional[str]) -> Optional[JobUser]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import signal
-import socket
 import threading
 from dataclasses import dataclass, field
 from typing import Optional
 
-from nodeagent import __version__, host
+from nodeagent import __version__, inventory
 from nodeagent.client import Client
 from nodeagent.gpu.choose import open_gpus
-from nodeagent.gpu.port import GpuDriver
 from nodeagent.identity import Identity
 from nodeagent.inbox import Happened, LogDone, Message, Quit
 from nodeagent.journal import Journal
@@ -22,13 +19,13 @@ from nodeagent.launcher import Launcher
 from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
 from nodeagent.linked import Linked
 from nodeagent.loop import Loop, quit_for
-from nodeagent.protocol import Inventory, Timers
+from nodeagent.protocol import Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
 from nodeagent.shipper import Shipper
-from nodeagent.transport import Dialled, Transport
+from nodeagent.transport import Dialled
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent")
@@ -84,9 +81,17 @@ def run(options: Options) -> int:
     transport = dialled or Linked(identity.state, stopping)
     client = Client(transport)
     try:
-        inventory = _inventory(options, gpus, runtime, identity.state, transport)
+        found = inventory.look(
+            gpus=gpus,
+            runtime=runtime,
+            state=identity.state,
+            address=options.address or transport.local_address(),
+            hostname=options.hostname,
+            cpus=options.cpus,
+            memory_mib=options.memory_mib,
+        )
         session = register(
-            client, identity, inventory, version=__version__, join_token=options.join_token, stopping=stopping
+            client, identity, found, version=__version__, join_token=options.join_token, stopping=stopping
         )
         if session is None:
             return 0
@@ -178,18 +183,3 @@ def _serve(
     for pool in (launches, fetches, ends, logs):
         pool.close(_FINISH_S)
     return quit_message.status
-
-
-def _inventory(options: Options, gpus: GpuDriver, runtime: Runtime, state: str, transport: Transport) -> Inventory:
-    return Inventory(
-        hostname=options.hostname or socket.gethostname(),
-        address=options.address or transport.local_address(),
-        cpus=host.cpus(options.cpus),
-        memory_mib=options.memory_mib or host.memory_mib(),
-        disk_mib=host.disk_mib(state),
-        driver_version=gpus.driver_version(),
-        runtimes=(runtime.name,),
-        labels={"kernel": os.uname().release, **runtime.labels()},
-        gpus=gpus.inventory(),
-        topology=gpus.topology(),
-    )

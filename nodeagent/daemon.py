@@ -50,7 +50,7 @@ def _start(state: str, tag: str, options: Sequence[str]) -> int:
         os.fchmod(log.fileno(), 0o600)
         begins_at = log.seek(0, os.SEEK_END)
         process = subprocess.Popen(
-            [*_program(), "run", "--linked", "--state", state, *options],
+            [*program(), "run", "--linked", "--state", state, *options],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -78,7 +78,7 @@ def _start(state: str, tag: str, options: Sequence[str]) -> int:
     return 1
 
 
-def _program() -> List[str]:
+def program() -> List[str]:
     """How this very program is run: the zipapp, or the package."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return [sys.executable, home] if os.path.isfile(home) else [sys.executable, "-m", "nodeagent"]

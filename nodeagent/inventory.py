@@ -1,0 +1,37 @@
+"""What this node has, as it is told when the agent registers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Optional
+
+from nodeagent import host
+from nodeagent.gpu.port import GpuDriver
+from nodeagent.protocol import Inventory
+from nodeagent.runtime.port import Runtime
+
+
+def look(
+    *,
+    gpus: GpuDriver,
+    runtime: Runtime,
+    state: str,
+    address: str,
+    hostname: str = "",
+    cpus: Optional[int] = None,
+    memory_mib: Optional[int] = None,
+) -> Inventory:
+    """The inventory; what is given stands for what would be found."""
+    return Inventory(
+        hostname=hostname or socket.gethostname(),
+        address=address,
+        cpus=host.cpus(cpus),
+        memory_mib=memory_mib or host.memory_mib(),
+        disk_mib=host.disk_mib(state),
+        driver_version=gpus.driver_version(),
+        runtimes=(runtime.name,),
+        labels={"kernel": os.uname().release, **runtime.labels()},
+        gpus=gpus.inventory(),
+        topology=gpus.topology(),
+    )
