@@ -148,6 +148,13 @@ def test_it_asks_whether_an_upload_is_known(server: FakeServer, client: Client) 
     assert not client.knows_upload("bb")
 
 
+def test_a_page_behind_a_hole_says_where_it_begins(server: FakeServer, client: Client) -> None:
+    headers = {"X-Muster-Offset": "100", "X-Muster-Next-Offset": "104", "X-Muster-Size": "104"}
+    server.on(LOG, httpx.Response(200, content=b"rest", headers=headers))
+    page = client.log_page(7, offset=6)
+    assert (page.offset, page.next_offset, page.data) == (100, 104, b"rest")
+
+
 def test_stored_logs_are_read_page_by_page_of_one_attempt(server: FakeServer, client: Client) -> None:
     def page(request: httpx.Request) -> httpx.Response:
         offset = int(request.url.params["offset"])
