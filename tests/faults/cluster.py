@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -59,9 +59,14 @@ def until(look: Callable[[], T], what: str, within_s: float = 20.0, every_s: flo
 
 
 class Cluster:
-    """Postgres, Valkey, web, a schedule worker, and two agents with four emulated GPUs each."""
+    """Postgres, Valkey, web, a schedule worker, and agents with four emulated GPUs each: two, on this machine itself.
 
-    def __init__(self) -> None:
+    `place` says otherwise how an agent is started.
+    """
+
+    def __init__(self, nodes: Sequence[str] = NODES, *, place: Callable[[Child], Child] = lambda child: child) -> None:
+        self.nodes = tuple(nodes)
+        self._place = place
         self._folder = Path(tempfile.mkdtemp(prefix="muster-faults-"))
         self._folder.chmod(0o711)
         self.home = self._folder / "home"
@@ -102,7 +107,7 @@ class Cluster:
             known = json.loads(line)
             self.tokens = known["tokens"]
             self._agents = agents_folder(self.home)
-            for name in NODES:
+            for name in self.nodes:
                 options = AgentOptions(
                     name=name,
                     gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
@@ -110,8 +115,8 @@ class Cluster:
                     memory_mib=65_536,
                     join_token=known["joins"][name],
                 )
-                self._children[name] = children.agent(self._site, options, folder=self._agents)
-            for name in NODES:
+                self._children[name] = self._place(children.agent(self._site, options, folder=self._agents))
+            for name in self.nodes:
                 self._spawn(name)
             assert preparation.wait(timeout=60) == 0, f"the GPUs did not come:\n{self.tail('prepare')}"
         self.until_whole()
@@ -119,7 +124,7 @@ class Cluster:
     def _prepare(self) -> subprocess.Popen[str]:
         with (self._log / "prepare.log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.prepare"],
+                [sys.executable, "-m", "tests.faults.prepare", *self.nodes],
                 env=self.environment(),
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
@@ -154,7 +159,7 @@ class Cluster:
         """How to see that the process's next start has come to its work."""
         if name == WEB:
             return self.answers
-        if name in NODES:
+        if name in self.nodes:
             query = "SELECT epoch FROM fleet_nodelease l JOIN fleet_node n ON n.id = l.node_id WHERE name = %s"
             epoch = self.sql(query, name)
             return lambda: self.sql(query, name) != epoch
@@ -176,6 +181,21 @@ class Cluster:
             yield
         finally:
             self._start_agents(usual)
+
+    @contextlib.contextmanager
+    def process_as(self, name: str, change: Callable[[Child], Child]) -> Iterator[None]:
+        """Another process for one that is no agent while the block lasts."""
+        usual = self._children[name]
+        try:
+            for child in (change(usual), usual):
+                if self.runs(name):
+                    self.kill(name, signal.SIGTERM)
+                self._children[name] = child
+                self.start(name)
+                if child is not usual:
+                    yield
+        finally:
+            self._children[name] = usual
 
     def _start_agents(self, children: Mapping[str, Child]) -> None:
         for name in children:
@@ -244,7 +264,7 @@ class Cluster:
     def _spawn(self, name: str) -> None:
         child = self._children[name]
         env = {key: value for key, value in child.env.items() if key not in _OURS}
-        if name not in NODES:
+        if name not in self.nodes:
             env = self.environment()
         elif "MUSTER_JOIN_TOKEN" in child.env:
             env["MUSTER_JOIN_TOKEN"] = child.env["MUSTER_JOIN_TOKEN"]
@@ -280,7 +300,7 @@ class Cluster:
     def _set_timers(self, values: Mapping[str, object]) -> None:
         changes = ", ".join(f"{name} = %s" for name in values)
         [(seen,)] = self.sql(f"UPDATE {POOL_TABLE} SET {changes} RETURNING clock_timestamp()", *values.values())
-        live = [name for name in NODES if self.runs(name)]
+        live = [name for name in self.nodes if self.runs(name)]
         # The second beat after the change was sent when the first had brought the new timers.
         for _ in range(2):
             until(
@@ -380,7 +400,7 @@ class Cluster:
         """Returns when every node is ready and nothing is held."""
         until(
             lambda: self.sql(
-                "SELECT 1 FROM fleet_node HAVING bool_and(health = 'ready') AND count(*) = %s", len(NODES)
+                "SELECT 1 FROM fleet_node HAVING bool_and(health = 'ready') AND count(*) = %s", len(self.nodes)
             ),
             "every node is ready",
             30,
@@ -389,7 +409,7 @@ class Cluster:
     def settle(self) -> None:
         """Brings everything back up, ends every job, and returns when nothing of any job is left."""
         self.services.revive()
-        for name in (WEB, WORKER, *NODES):
+        for name in (WEB, WORKER, *self.nodes):
             if self.runs(name):
                 self._running[name].send_signal(signal.SIGCONT)
             else:

@@ -1,4 +1,4 @@
-"""What a cluster under test starts with, as a program of its own: `python -m tests.faults.prepare` in its environment.
+"""What a cluster under test starts with, as a program: `python -m tests.faults.prepare NODE…` in its environment.
 
 It prints one JSON document as soon as agents and users can come, and ends when the GPUs of every node have arrived
 and the virtual clusters may use them.
@@ -11,6 +11,7 @@ import os
 import pwd
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 
 import django
@@ -27,7 +28,7 @@ from muster.fleet.services import create_node, create_pool  # noqa: E402
 from muster.tenants.models import VirtualCluster  # noqa: E402
 from muster.tenants.roles import Role  # noqa: E402
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster, set_quota  # noqa: E402
-from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, LOG_CAP_BYTES, NODES, PATIENT, QUOTAS  # noqa: E402
+from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, LOG_CAP_BYTES, PATIENT, QUOTAS  # noqa: E402
 
 ACTOR = "tests"
 PASSWORD = "not a secret: this cluster lives for a minute"
@@ -35,11 +36,11 @@ FIRST_UID = 48_100
 PATIENCE_S = 60
 
 
-def main() -> int:
+def main(nodes: Sequence[str]) -> int:
     """Prepares the cluster; 0 when it can be used."""
     call_command("migrate", interactive=False, verbosity=0)
     pool = create_pool(name="pool", actor=ACTOR, log_max_bytes_per_job=LOG_CAP_BYTES, **PATIENT)
-    joins = {name: create_node(pool=pool, name=name, actor=ACTOR)[1] for name in NODES}
+    joins = {name: create_node(pool=pool, name=name, actor=ACTOR)[1] for name in nodes}
     tokens = {}
     for place, name in enumerate(QUOTAS):
         tenant = create_tenant(name=f"{name}-tenant", actor=ACTOR)
@@ -49,16 +50,16 @@ def main() -> int:
         tokens[name] = create_token(user=user, name="tests", expires_in=timedelta(days=1))[1]
     sys.stdout.write(json.dumps({"joins": joins, "tokens": tokens}) + "\n")
     sys.stdout.flush()
-    return give_quotas(pool)
+    return give_quotas(pool, gpus=len(nodes) * GPUS_PER_NODE)
 
 
-def give_quotas(pool: Pool) -> int:
-    """Waits for the GPUs and gives them out; 1 when they do not come."""
+def give_quotas(pool: Pool, *, gpus: int) -> int:
+    """Waits for so many GPUs and gives them out; 1 when they do not come."""
     pause = threading.Event()
     for _ in range(PATIENCE_S * 10):
-        if gpus_by_type(pool.pk).get(GPU_TYPE) == len(NODES) * GPUS_PER_NODE:
-            for name, gpus in QUOTAS.items():
-                set_quota(vc=VirtualCluster.objects.get(name=name), gpu_type=GPU_TYPE, gpus=gpus, actor=ACTOR)
+        if gpus_by_type(pool.pk).get(GPU_TYPE) == gpus:
+            for name, quota in QUOTAS.items():
+                set_quota(vc=VirtualCluster.objects.get(name=name), gpu_type=GPU_TYPE, gpus=quota, actor=ACTOR)
             return 0
         pause.wait(0.1)
     return 1
@@ -71,4 +72,4 @@ def free_uid(uid: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
