@@ -255,10 +255,11 @@ class HostSample(Message):
 
 @dataclass(frozen=True)
 class UsageSample(Message):
-    """What one allocation uses of its host; `cpu_cores` is 1.0 for one busy core; null = the runtime cannot tell.
+    """What one allocation uses of its host, and how far it is; `cpu_cores` is 1.0 for one busy core; null = not known.
 
     `memory_mib` is what its processes hold of their own; `page_cache_mib` is what the kernel keeps of files for it.
-    Disk rates count what reached a disk, and network rates what passed the allocation's own interfaces.
+    Disk rates count what reached a disk, and network rates what passed the allocation's own interfaces. `progress` is
+    the number that the job itself wrote last, in a unit of its own, and `progress_s` its growth per second.
     """
 
     id: int
@@ -271,6 +272,8 @@ class UsageSample(Message):
     disk_write_bytes_s: Optional[float] = None
     net_receive_bytes_s: Optional[float] = None
     net_transmit_bytes_s: Optional[float] = None
+    progress: Optional[float] = None
+    progress_s: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ class Sampler:
                 cpu_cores=round(usage.cpu_fraction, 3) if allocation_id in before else None,
                 memory_mib=float(usage.rss_mib),
                 page_cache_mib=usage.page_cache_mib,
+                progress=usage.progress,
                 **_rates(usage, now, *before.get(allocation_id, (now, usage))),
             )
             for allocation_id, usage in sorted(usage_of.items())
@@ -147,4 +148,12 @@ def _rates(usage: Usage, now: float, since: float, before: Usage) -> Dict[str, O
         have, had = getattr(usage, count), getattr(before, count)
         known = have is not None and had is not None and now > since
         rates[rate] = round(max(0, have - had) / (now - since), 1) if known else None
+    rates["progress_s"] = _pace(usage.progress, now, before.progress, since)
     return rates
+
+
+def _pace(have: Optional[float], now: float, had: Optional[float], since: float) -> Optional[float]:
+    """Progress a second; unknown where a job has gone back, as to a checkpoint. Epochs grow slowly, so no rounding."""
+    if have is None or had is None or have < had or now <= since:
+        return None
+    return (have - had) / (now - since)

@@ -159,7 +159,8 @@ class AllocationView:
 class Running:
     """One live attempt of a job: whatever its state, its allocations are held.
 
-    `rate` is its measured speed by that of the same job on the same GPUs with nobody beside it; None: not measured.
+    `speed` is what was measured of it where it is now, beside whoever is there, in a unit of the job's own per second;
+    `rate` is that by the speed of the same job on the same GPUs with nobody beside it; None: not measured.
     """
 
     attempt_id: int
@@ -168,6 +169,7 @@ class Running:
     allocations: tuple[AllocationView, ...]
     placed_at: float
     rate: float | None = None
+    speed: float | None = None
 
     @property
     def job_id(self) -> int:

@@ -75,6 +75,8 @@ class Usage:
     disk_write_bytes: Optional[int] = None
     net_receive_bytes: Optional[int] = None
     net_transmit_bytes: Optional[int] = None
+    progress: Optional[float] = None
+    """How far the job says that it is, in a unit of its own."""
 
 
 class EventKind(str, Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from scheduler.board import Key
 from scheduler.model import Job, Running, View
@@ -28,6 +28,16 @@ class Policy(Plugin, Protocol):
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """When the policy will want to look at this job again though nothing happens: a moment after now, or None."""
+        ...
+
+
+@runtime_checkable
+class Introspective(Protocol):
+    """A policy that changes what runs though nobody waits, and wants to be asked then, too."""
+
+    @property
+    def look_every_s(self) -> float | None:
+        """How often while nobody waits; None: as its parameters are, never."""
         ...
 
 

@@ -62,6 +62,7 @@ def test_the_agent_has_the_last_word_on_gpus() -> None:
     found = planned(env=env, gpu_uuids=(UUID,)).env
     assert (found["NVIDIA_VISIBLE_DEVICES"], found["CUDA_VISIBLE_DEVICES"]) == (UUID, UUID)
     assert (found["MUSTER_WORKDIR"], found["LR"]) == ("/workspace", "0.1")
+    assert found["MUSTER_PROGRESS"] == found["HOME"] + "/.muster-progress" == "/muster/home/.muster-progress"
     assert planned(env=env).env["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 

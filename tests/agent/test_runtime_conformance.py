@@ -352,6 +352,17 @@ def test_usage_tells_of_processes_memory_and_processor_time(under_test: RuntimeU
     assert usage.rss_mib >= 1
 
 
+def test_usage_tells_how_far_a_job_says_that_it_is(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start('echo 12 > "$MUSTER_PROGRESS"; echo 40.5 >> "$MUSTER_PROGRESS"; echo said; sleep 1000')
+    under_test.printed(number, b"said")
+    silent = under_test.start("echo ready; sleep 1000")
+    under_test.printed(silent, b"ready")
+    usage = under_test.runtime.usage()
+    assert (usage[number].progress, usage[silent].progress) == (40.5, None)
+    under_test.restart()
+    assert under_test.runtime.usage()[number].progress == 40.5
+
+
 def test_many_processes_that_fork_on_are_all_stopped(under_test: RuntimeUnderTest) -> None:
     command = "f() { while true; do (sleep 0.05; true) & sleep 0.01; done; }; f & f & f & echo ready; wait"
     number = under_test.start(command)

@@ -69,6 +69,18 @@ def test_a_count_that_falls_is_no_rate_below_zero(clock: list[float]) -> None:
     assert taker.take({7: 4}).usage[0].disk_read_bytes_s == 0.0
 
 
+def test_progress_is_told_as_it_is_with_its_growth(clock: list[float]) -> None:
+    said = (None, 3.0, 3.003, 2.0, 2.0, None, 4.0)
+    taker = sampler_of(*({7: Usage(progress=progress)} for progress in said))
+    told = []
+    for _ in said:
+        (sample,) = taker.take({7: 4}).usage
+        told.append((sample.progress, None if sample.progress_s is None else round(sample.progress_s, 6)))
+        clock[0] += 10.0
+    # A job that went back to a checkpoint was not slow meanwhile: nobody knows how fast it was.
+    assert told == [(None, None), (3.0, None), (3.003, 0.0003), (2.0, None), (2.0, 0.0), (None, None), (4.0, None)]
+
+
 def test_nothing_is_told_of_what_the_platform_does_not_know(clock: list[float]) -> None:
     taker = sampler_of({7: Usage(1), 8: Usage(1)})
     assert [sample.id for sample in taker.take({8: 5}).usage] == [8]

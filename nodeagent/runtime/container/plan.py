@@ -13,6 +13,7 @@ from nodeagent.protocol import EndReason, LaunchSpec
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
 from nodeagent.runtime.port import LaunchError
+from nodeagent.runtime.shim import progress
 from nodeagent.runtime.shim.folders import owned_environment, parts_below_work
 from nodeagent.runtime.shim.layout import AllocationFolder
 
@@ -20,6 +21,7 @@ OWN = "/muster"
 """Where a container finds what is the platform's: its home and the FIFO for its output."""
 NOBODY = 65534
 _WORK = "/workspace"
+_HOME = OWN + "/home"
 _NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path inside the container
 _DEFAULT_SHM_MIB = 64
 
@@ -127,7 +129,7 @@ def plan_of(
         gids=tuple(gids),
         mounts=(
             Mount(folder.work, work),
-            Mount(folder.home, OWN + "/home"),
+            Mount(folder.home, _HOME),
             Mount(folder.tmp, "/tmp"),  # noqa: S108 - inside the container, a folder of the allocation
             Mount(folder.out, OWN + "/out"),
         ),
@@ -164,7 +166,7 @@ def _environment(spec: LaunchSpec, cwd: str) -> Dict[str, str]:
     # A lone rank talks to itself, and the machine's address does not lead back into its own network.
     alone = {"MASTER_ADDR": "127.0.0.1"} if spec.nodes <= 1 and "MASTER_ADDR" in spec.env else {}
     return {
-        "HOME": OWN + "/home",
+        "HOME": _HOME,
         "TMPDIR": "/tmp",  # noqa: S108 - inside the container
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
@@ -172,5 +174,6 @@ def _environment(spec: LaunchSpec, cwd: str) -> Dict[str, str]:
         **alone,
         "MUSTER_WORKDIR": cwd,
         "MUSTER_ALLOCATION_DIR": OWN,
+        "MUSTER_PROGRESS": "{}/{}".format(_HOME, progress.NAME),
         **owned_environment(spec.gpu_uuids),
     }

@@ -88,5 +88,6 @@ def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dic
         "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
     }
     environment.update(spec.env)
-    environment.update({"MUSTER_WORKDIR": cwd, _MARK: folder.root, **owned_environment(spec.gpu_uuids)})
+    own = {"MUSTER_WORKDIR": cwd, _MARK: folder.root, "MUSTER_PROGRESS": folder.progress}
+    environment.update({**own, **owned_environment(spec.gpu_uuids)})
     return environment

@@ -25,6 +25,7 @@ from nodeagent.runtime.shim import meters, tree
 from nodeagent.runtime.shim.events import EventPipe
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit
+from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.spool import SpoolReader
 
 _log = logging.getLogger("nodeagent.runtime")
@@ -205,7 +206,8 @@ class FolderRuntime:
             before_at, before_s = self._cpu.get(allocation_id, (now, total_s))
             cpu[allocation_id] = (now, total_s)
             fraction = max(0.0, total_s - before_s) / (now - before_at) if now > before_at else 0.0
-            found[allocation_id] = self._usage(head, members, fraction)
+            progress = read_progress(self._folder(allocation_id).home)
+            found[allocation_id] = replace(self._usage(head, members, fraction), progress=progress)
         self._cpu = cpu
         return found
 

@@ -9,7 +9,7 @@
     exit          shim    how it ended; with this file there, no process of the job is left
     shim.err      shim    what the shim says when it breaks
     out           agent   a FIFO: the output of a container
-    work, home, tmp       the job's own
+    work, home, tmp       the job's own; in its home it may say how far it is (see progress.py)
 
 Beside the allocations: `lease.json` (agent: until when jobs may live without it) and `events` (a FIFO that the agent
 reads; shims write a line for it when something happens, and nothing depends on the line's arrival).
@@ -24,6 +24,7 @@ from typing import Any, Dict, Mapping, Optional
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, OnDisconnect
 from nodeagent.runtime.port import ExitStatus
+from nodeagent.runtime.shim import progress
 
 
 class AllocationFolder:
@@ -43,6 +44,7 @@ class AllocationFolder:
         self.work = os.path.join(root, "work")
         self.home = os.path.join(root, "home")
         self.tmp = os.path.join(root, "tmp")
+        self.progress = os.path.join(self.home, progress.NAME)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Taking over what an agent measured: the newest reading of each GPU, and samples of GPUs, jobs and the host.
+"""Taking over what an agent measured: the newest reading of each GPU, samples of GPUs, jobs and the host, and how far
+jobs are.
 
 An agent speaks of its own node only: a GPU that is not the node's, and an allocation that is not held there under this
 fence, are passed over.
@@ -13,6 +14,7 @@ from muster.common.models import DatabaseNow
 from muster.fleet.models import Gpu, GpuReading, Node
 from muster.jobs.models import Allocation, GpuClaim
 from muster.samples.families import GPU, HOST, RANK
+from muster.samples.speeds import keep_speeds
 from muster.samples.store import Values, add, sound
 from nodeagent.protocol import GpuSample, HostSample, SyncRequest, UsageSample
 from scheduler.lifecycle import AllocationState
@@ -72,14 +74,15 @@ def _holders(node: Node) -> dict[int, list[int]]:
 def _store_usage(node: Node, samples: tuple[UsageSample, ...]) -> None:
     held = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED)
     fences = dict(held.values_list("pk", "attempt_id"))
+    own = [(position, sample) for position, sample in enumerate(samples) if fences.get(sample.id) == sample.fence]
     add(
         RANK,
         {
             (sample.id,): sound(RANK, asdict(sample), where=f"{node.name}.usage[{position}]")
-            for position, sample in enumerate(samples)
-            if fences.get(sample.id) == sample.fence
+            for position, sample in own
         },
     )
+    keep_speeds({sample.id: sample.progress for _, sample in own if sample.progress is not None})
 
 
 def _store_host(node: Node, sample: HostSample) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 import zlib
 from collections.abc import Iterator
@@ -32,12 +33,17 @@ from scheduler.law import Violation, check
 from scheduler.lifecycle import JobState
 from scheduler.model import Snapshot, snapshot_from_dict
 from scheduler.plan import Plan, plan_from_dict
+from scheduler.policies import Introspective
+from scheduler.registry import ConfigError
 
 log = logging.getLogger(__name__)
 
 CYCLE_TIMEOUT_S = 30
 # The first half of the key of our advisory locks; the second is the pool's id.
 _LOCK_SPACE = 0x6D757374
+# When this process last looked at what runs in a pool where nobody waits, by the pool's id. Another process that does
+# the same looks more often than it must, and that is all.
+_looked_at: dict[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,8 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     5. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
        them does not: whatever refuses it would refuse the next one too, and the sweep comes back to it.
 
-    A pool in which nobody waits is left as it is. Then other apps act on what the cycle left: see `dispatch.hooks`.
+    A pool in which nobody waits is left as it is, unless its policy changes what runs. Then other apps act on what the
+    cycle left: see `dispatch.hooks`.
     """
     with _pool_lock(pool_id), _collector_at_rest():
         pool = Pool.objects.get(pk=pool_id)
@@ -80,7 +87,8 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
 
 def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
     """What the cycle did, and whether another one would find more to do."""
-    if not Job.objects.filter(pool=pool, state=JobState.QUEUED).exists():
+    waits = Job.objects.filter(pool=pool, state=JobState.QUEUED).exists()
+    if not waits and not _looks_at_what_runs(pool, trigger):
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     decided = _decide(pool, trigger)
     started = time.perf_counter()
@@ -95,6 +103,22 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
     result = _record(pool, trigger, decided, applied, changed)
     again = len(plan.places) >= decided.config.max_places or 0 < len(applied.refusals) < len(plan.places)
     return result, again
+
+
+def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
+    """Whether the policy has something to do though nobody waits; a command is not told to come back later."""
+    try:
+        policy = compose(config_of(pool)).policy
+    except ConfigError:  # found out, and told, by the cycle of whoever waits next
+        return False
+    every_s = policy.look_every_s if isinstance(policy, Introspective) else None
+    if every_s is None or not Job.objects.filter(pool=pool, state=JobState.ACTIVE).exists():
+        return False
+    now = time.monotonic()
+    if trigger != "command" and now < _looked_at.get(pool.pk, -math.inf) + every_s:
+        return False
+    _looked_at[pool.pk] = now
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +22,7 @@ from muster.dispatch.reservations import reservations_of
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Job
+from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
 from scheduler.lifecycle import (
@@ -73,10 +74,14 @@ SELECT attempt.id, allocation.node_id, allocation.rank,
        CASE WHEN job.packs THEN (
            SELECT avg(reading.utilization) FROM jobs_gpuclaim claim JOIN fleet_gpureading reading USING (gpu_id)
            WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
-       attempt.state, attempt.placed_at, {job_fields}
+       attempt.state, attempt.placed_at,
+       speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps, alone.per_s, {job_fields}
 FROM jobs_job job
 JOIN jobs_attempt attempt ON attempt.job_id = job.id
 JOIN jobs_allocation allocation ON allocation.attempt_id = attempt.id
+LEFT JOIN samples_speed speed ON speed.attempt_id = attempt.id
+LEFT JOIN samples_speedalone alone
+    ON alone.job_id = job.id AND alone.gpu_type = speed.gpu_type AND alone.gpus = speed.gpus
 WHERE job.state = %s AND attempt.state = ANY(%s) AND allocation.state <> %s AND ({which})
 ORDER BY attempt.id, allocation.rank
 """
@@ -270,9 +275,14 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
         )
         rows = cursor.fetchall()
     running: list[model.Running] = []
+    speeds: dict[int, tuple[Stretch, float | None]] = {}
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
         shares = list(group)
-        state, placed_at, *fields = shares[0][7:]
+        state, placed_at, *measured, alone_per_s = shares[0][7:16]
+        fields = shares[0][16:]
+        stretch = stretch_of(*measured)
+        if stretch is not None and state == AttemptState.RUNNING:
+            speeds[attempt_id] = (stretch, alone_per_s)
         job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now)
         if job.packs:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
@@ -288,7 +298,40 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
                 placed_at=placed_at.timestamp(),
             )
         )
-    return tuple(running)
+    return _measured(running, speeds) if speeds else tuple(running)
+
+
+def _measured(
+    running: Sequence[model.Running], speeds: Mapping[int, tuple[Stretch, float | None]]
+) -> tuple[model.Running, ...]:
+    """The live attempts with the speeds that are known of them: measured beside those who are beside them now."""
+    holders: defaultdict[int, list[model.Running]] = defaultdict(list)
+    for run in running:
+        if run.job.packs:
+            for share in run.allocations:
+                for gpu_id in share.gpu_ids:
+                    holders[gpu_id].append(run)
+    return tuple(
+        _with_speed(run, *speeds[run.attempt_id], holders) if run.attempt_id in speeds else run for run in running
+    )
+
+
+def _with_speed(
+    run: model.Running, stretch: Stretch, alone_per_s: float | None, holders: Mapping[int, list[model.Running]]
+) -> model.Running:
+    beside = {
+        other.attempt_id if other.state is AttemptState.RUNNING else -other.attempt_id
+        for share in run.allocations
+        for gpu_id in share.gpu_ids
+        for other in holders.get(gpu_id, ())
+        if other is not run
+    }
+    per_s = stretch.per_s
+    if per_s is None or beside != set(stretch.beside) or any(attempt_id < 0 for attempt_id in beside):
+        return run
+    # To be a little faster beside another one than alone is chance.
+    rate = min(1.0, round(per_s / alone_per_s, 2)) if beside and alone_per_s else None
+    return replace(run, rate=rate, speed=per_s)
 
 
 def _utilization(percents: Iterable[float | None]) -> float | None:

@@ -67,6 +67,8 @@ class Family:
 _MOST_MIB = float(1 << 30)
 _MOST_BYTES_S = 1e13
 _MOST_COUNT = 1e12
+# Beyond it a double does not tell a number from the next one.
+MOST_PROGRESS = float(1 << 53)
 
 GPU = Family(
     name="gpu",
@@ -96,6 +98,7 @@ RANK = Family(
         Figure("net_receive_bytes_s", "bytes/s", _MOST_BYTES_S),
         Figure("net_transmit_bytes_s", "bytes/s", _MOST_BYTES_S),
         Figure("processes", "processes", 10_000_000),
+        Figure("progress_s", "progress/s", MOST_PROGRESS),
     ),
     levels=(Level(10, RankTenSeconds), Level(60, RankMinute), Level(3600, RankHour)),
 )

@@ -5,15 +5,18 @@ is named by plain numbers and not by foreign keys: the rows are many and short-l
 read what they belong to.
 
 Rows of the finest level are added to by a statement of `muster.samples.store`, the others are made from the level below
-by `muster.samples.levels`.
+by `muster.samples.levels`. How fast jobs are is kept beside them, by `muster.samples.speeds`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
+
+from muster.jobs.models import Attempt, Job
 
 
 class Real(models.FloatField):  # type: ignore[type-arg]
@@ -82,6 +85,8 @@ class RankStretch(models.Model):
     net_transmit_bytes_s_max = Real(null=True)
     processes = Real(null=True)
     processes_max = Real(null=True)
+    progress_s = Real(null=True)
+    progress_s_max = Real(null=True)
 
     class Meta:
         abstract = True
@@ -141,6 +146,39 @@ class HostMinute(HostStretch):
 
 class HostHour(HostStretch):
     """Nodes, by hour."""
+
+
+class Speed(models.Model):
+    """How far an attempt is, and the stretch over which its speed is measured; see `muster.samples.speeds.Stretch`."""
+
+    attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="speed")
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    count = models.FloatField()
+    beside = ArrayField(models.BigIntegerField())
+    since = models.DateTimeField(null=True)
+    first = models.FloatField()
+    steps = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return f"speed of {self.attempt_id}"
+
+
+class SpeedAlone(models.Model):
+    """How fast a job was when it was last alone on so many GPUs of a type."""
+
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="speeds_alone")
+    gpu_type = models.CharField(max_length=63)
+    gpus = models.PositiveIntegerField()
+    per_s = models.FloatField(help_text="In the job's own units.")
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "gpu_type", "gpus"], name="speed_alone_once")]
+
+    def __str__(self) -> str:
+        return f"speed of job {self.job_id} on {self.gpus} {self.gpu_type}"
 
 
 class RollUp(models.Model):

@@ -112,5 +112,10 @@ def _lines(names: list[str], window: Window, rows: list[tuple[int, ...]]) -> dic
             if mean is None:
                 continue
             for kept, value in ((lines.mean, mean), (lines.most, most)):
-                kept.setdefault(name, [None] * len(place))[place[step]] = round(value, 2)
+                kept.setdefault(name, [None] * len(place))[place[step]] = _short(value)
     return found
+
+
+def _short(value: float) -> float:
+    """As many digits as a chart has use for; what is slow, such as epochs a second, is not nothing."""
+    return round(value, 2) if abs(value) >= 1 else float(f"{value:.3g}")

@@ -1,7 +1,8 @@
 """Pairs: when more GPUs are asked for than there are, two jobs that leave much of their GPUs unused share them.
 
 1. A pair is looked at again a while after it was made. If the measured speeds of the two, each by its own alone, add up
-   to no more than what taking turns gives, the pair is undone, and these two are never put together again.
+   to no more than what taking turns gives, the pair is undone, and these two are never put together again. Of one that
+   came to the other at once nobody knows how fast it is alone: then it is the other that must have more than its turns.
 2. Who is left without GPUs gets a place beside the running job of its size that uses its GPUs least.
 3. When nobody waits, the later of a pair goes on alone where GPUs are free.
 """
@@ -32,8 +33,7 @@ def due_at(run: Running, trial_s: float | None) -> float | None:
 def judge(scratch: Scratch, trial_s: float) -> None:
     """Undo the pairs that have turned out badly."""
     for first, second in _pairs(scratch):
-        tried = second.placed_at + trial_s <= scratch.now + SOON_S
-        if not tried or first.rate is None or second.rate is None or first.rate + second.rate > _TAKING_TURNS:
+        if second.placed_at + trial_s > scratch.now + SOON_S or not _worse_than_turns(first.rate, second.rate):
             continue
         goer = next((run for run in (second, first) if run.job.preemptible and run.job.checkpoints), None)
         if goer is None:
@@ -77,6 +77,11 @@ def part(scratch: Scratch, nodes: Nodes, restart_s: float) -> None:
         scratch.take(run.job, found)
         scratch.preempt(run, run.job.id, "it goes on with GPUs of its own")
         forget(scratch, run)
+
+
+def _worse_than_turns(*rates: float | None) -> bool:
+    known = [rate for rate in rates if rate is not None]
+    return bool(known) and sum(known) <= _TAKING_TURNS * len(known) / len(rates)
 
 
 def _pairs(scratch: Scratch) -> Iterator[tuple[Running, Running]]:

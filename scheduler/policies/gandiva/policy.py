@@ -20,6 +20,9 @@ from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
 
 
+_LOOK_EVERY_S = 15.0
+
+
 @dataclass(frozen=True, slots=True)
 class Gandiva:
     """Packs jobs of one size onto nodes of their own, lets them take turns there, and moves them closer together.
@@ -76,6 +79,12 @@ class Gandiva:
     restart_s: float = 0
     grow_after_s: float | None = None
     trial_s: float | None = 60
+
+    @property
+    def look_every_s(self) -> float | None:
+        """See `Introspective`."""
+        asked = (self.introspect_s, self.grow_after_s, self.trial_s)
+        return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
 
     def waiting_key(self, job: Job) -> Key:
         """Those who wait for a turn first, as long as they wait; then by priority, then submission."""

@@ -54,6 +54,19 @@ describe("the charts of a job", () => {
     expect(group?.charts.map((chart) => chart.ceiling)).toEqual([100, 40_960]);
   });
 
+  it("say of slow progress how slow it is", () => {
+    const rank = { rank: 0, node: "n1", figures: [figure("progress_s", [0.000_25, 0, 12.34])] };
+    const [group] = groupsOfJob(job([], [rank]));
+    const [chart] = group?.charts ?? [];
+    expect(chart?.title).toBe("Progress per second");
+    expect([0.000_25, 0, 1.5, 12.34].map((value) => chart?.format(value))).toEqual([
+      "0.00025",
+      "0",
+      "1.5",
+      "12",
+    ]);
+  });
+
   it("leave to the table what only counts", () => {
     const [group] = groupsOfJob(
       job([gpu(0, "n1", figure("utilization", [1, 1, 1]), figure("ecc_corrected", [2, 2, 2]))]),

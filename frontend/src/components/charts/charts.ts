@@ -34,6 +34,9 @@ const short = (value: number): string =>
 const perCent = (value: number): string => `${Math.round(value)}%`;
 const rate = (value: number): string => `${bytes(Math.round(value))}/s`;
 const gigahertz = (mhz: number): string => `${(mhz / 1000).toFixed(2)} GHz`;
+/** Steps a second or epochs a second: what is small is not nothing. */
+const pace = (value: number): string =>
+  value === 0 || value >= 1 ? short(value) : String(Number(value.toPrecision(2)));
 const suffixed =
   (unit: string) =>
   (value: number): string =>
@@ -60,6 +63,7 @@ const GPU: Record<string, Kind> = {
 };
 
 const RANK: Record<string, Kind> = {
+  progress_s: { title: "Progress per second", format: pace },
   cpu_cores: { title: "CPU cores", format: short },
   memory_mib: { title: "Memory", format: mebibytes, binary: true },
   page_cache_mib: { title: "Page cache", format: mebibytes, binary: true },

@@ -1,0 +1,51 @@
+"""How far a job says that it is: a number in a file of its own, which only grows.
+
+The job writes the file, so anything may lie there: what is no plain file of the allocation's own is not opened or not
+read, of a long one only the end, and what is no number is none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Optional
+
+NAME = ".muster-progress"
+"""The file's name, in the home of the job."""
+_MOST_BYTES = 4096
+# Beyond it a double does not tell a number from the next one; and no message takes a number without bounds.
+_MOST = float(1 << 53)
+_NUMBER = re.compile(rb"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def read_progress(home: str) -> Optional[float]:
+    """The number in the last line that is not empty; None where there is none."""
+    try:
+        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            # Not blocking: a FIFO would hold the agent up. Not following: a link leads out of the folder.
+            descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        finally:
+            os.close(folder)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # another name of it may be anybody's
+                return None
+            begin = max(0, found.st_size - _MOST_BYTES)
+            data = os.pread(descriptor, _MOST_BYTES, begin)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    if begin:
+        data = data.partition(b"\n")[2]  # the line that it begins with has lost its beginning
+    lines = [line for line in map(bytes.strip, data.splitlines()) if line]
+    return _number(lines[-1]) if lines else None
+
+
+def _number(text: bytes) -> Optional[float]:
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    value = float(text)
+    return value if value <= _MOST else None
