@@ -186,16 +186,17 @@ class Cluster:
     def process_as(self, name: str, change: Callable[[Child], Child]) -> Iterator[None]:
         """Another process for one that is no agent while the block lasts."""
         usual = self._children[name]
+        self._replace(name, change(usual))
         try:
-            for child in (change(usual), usual):
-                if self.runs(name):
-                    self.kill(name, signal.SIGTERM)
-                self._children[name] = child
-                self.start(name)
-                if child is not usual:
-                    yield
+            yield
         finally:
-            self._children[name] = usual
+            self._replace(name, usual)
+
+    def _replace(self, name: str, child: Child) -> None:
+        if self.runs(name):
+            self.kill(name, signal.SIGTERM)
+        self._children[name] = child
+        self.start(name)
 
     def _start_agents(self, children: Mapping[str, Child]) -> None:
         for name in children:

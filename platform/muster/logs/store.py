@@ -24,6 +24,7 @@ from muster.common.models import DatabaseNow
 from muster.events.redis import log_channel, publish
 from muster.jobs.models import Allocation
 from muster.logs.models import LogChunk, LogFile, LogHead
+from muster.logs.room import needing_room
 
 LARGEST_SEGMENT_BYTES = 4 << 20
 SMALLEST_SEGMENT_BYTES = 4 << 10
@@ -53,7 +54,7 @@ class Gap(Exception):
 
 
 def append(allocation: Allocation, chunk: Chunk) -> int:
-    """Store the chunk and return the log's size.
+    """Store the chunk and return the log's size; `Unavailable` while the disk is full.
 
     1. Bytes that are stored already must be the same bytes: a resend is fine, a rewrite is a `Conflict`.
     2. A chunk behind the end is a `Gap`, unless the bytes between were given up.
@@ -61,6 +62,11 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
     4. A job that prints more than its pool allows loses what is oldest behind the first eighth. So a rank never has
        more stored than its part of what is allowed and the chunk that just came.
     """
+    with needing_room(_root()):
+        return _append(allocation, chunk)
+
+
+def _append(allocation: Allocation, chunk: Chunk) -> int:
     with transaction.atomic():
         log = _locked(allocation)
         if chunk.offset < log.size:
@@ -270,4 +276,8 @@ def _folder(allocation: Allocation) -> Path:
 
 
 def _attempt_folder(job_id: int, attempt_id: int) -> Path:
-    return Path(settings.STATE_FOLDER) / "logs" / f"{job_id % 1000:03d}" / str(job_id) / str(attempt_id)
+    return _root() / f"{job_id % 1000:03d}" / str(job_id) / str(attempt_id)
+
+
+def _root() -> Path:
+    return Path(settings.STATE_FOLDER) / "logs"

@@ -1,0 +1,62 @@
+"""Small disks that can be filled: a tmpfs over a folder, with what was in it or empty."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_FILLER = ".filler"
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size_mib: int, *, with_content: bool) -> Iterator[None]:
+    """The folder lies on a disk of its own while the block lasts; skips the test for whoever may not mount one.
+
+    Nobody may have files of it open before or after.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    before = folder.stat()
+    aside = folder.with_name(f"{folder.name}.aside")
+    if with_content:
+        subprocess.run(["cp", "-a", str(folder), str(aside)], check=True)
+    options = f"size={size_mib}m,mode={before.st_mode & 0o7777:o},uid={before.st_uid},gid={before.st_gid}"
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        shutil.rmtree(aside, ignore_errors=True)
+        pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
+    try:
+        if with_content:
+            subprocess.run(["cp", "-a", f"{aside}/.", str(folder)], check=True)
+        yield
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def filled(folder: Path) -> Iterator[None]:
+    """No byte is free on the folder's disk when the block begins; what filled it goes with the block."""
+    path = folder / _FILLER
+    try:
+        with path.open("wb", buffering=0) as file:
+            size = 1 << 20
+            while size:
+                try:
+                    file.write(b"x" * size)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    size //= 2
+        yield
+    finally:
+        path.unlink()
