@@ -99,10 +99,17 @@ def test_the_network_follows_from_the_size_of_the_gang(nodes: int, options: Opti
 
 
 def test_a_rank_reaches_itself_in_its_own_network_and_others_by_their_address() -> None:
-    env = {"MASTER_ADDR": "10.0.0.7"}
-    assert planned(env=env).env["MASTER_ADDR"] == "127.0.0.1"
-    assert planned(env=env, nodes=2).env["MASTER_ADDR"] == "10.0.0.7"
-    assert "MASTER_ADDR" not in planned().env
+    env = {"MASTER_ADDR": "10.0.0.7", "PET_MASTER_ADDR": "10.0.0.7"}
+    for name in env:
+        assert planned(env=env).env[name] == "127.0.0.1"
+        assert planned(env=env, nodes=2).env[name] == "10.0.0.7"
+        assert name not in planned().env
+
+
+def test_a_rank_in_the_nodes_own_network_is_told_the_interface_of_its_address() -> None:
+    gang = {"nodes": 2, "rank": 1, "env": {"MUSTER_NODE_ADDRS": "10.0.0.7,127.0.0.1"}}
+    assert planned(**gang).env["GLOO_SOCKET_IFNAME"] == "lo"
+    assert "GLOO_SOCKET_IFNAME" not in planned(Options(gang_network="overlay1"), **gang).env
 
 
 def test_a_gang_is_refused_where_the_operator_says_so() -> None:

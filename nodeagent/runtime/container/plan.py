@@ -15,6 +15,7 @@ from nodeagent.runtime.container.init import SCRIPT
 from nodeagent.runtime.port import LaunchError
 from nodeagent.runtime.shim import progress
 from nodeagent.runtime.shim.folders import owned_environment, parts_below_work
+from nodeagent.runtime.shim.gang import gang_environment
 from nodeagent.runtime.shim.layout import AllocationFolder
 
 OWN = "/muster"
@@ -24,6 +25,7 @@ _WORK = "/workspace"
 _HOME = OWN + "/home"
 _NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path inside the container
 _DEFAULT_SHM_MIB = 64
+_MASTER = ("MASTER_ADDR", "PET_MASTER_ADDR")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def plan_of(
         image=image,
         entrypoint="/bin/sh",
         arguments=("-c", SCRIPT, "muster", spec.command),
-        env=_environment(spec, cwd),
+        env=_environment(spec, cwd, options),
         labels={
             "muster.agent": agent,
             "muster.job": str(spec.job_id),
@@ -162,14 +164,15 @@ def _network(spec: LaunchSpec, options: Options) -> str:
     return options.gang_network
 
 
-def _environment(spec: LaunchSpec, cwd: str) -> Dict[str, str]:
+def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]:
     # A lone rank talks to itself, and the machine's address does not lead back into its own network.
-    alone = {"MASTER_ADDR": "127.0.0.1"} if spec.nodes <= 1 and "MASTER_ADDR" in spec.env else {}
+    alone = {name: "127.0.0.1" for name in _MASTER if spec.nodes <= 1 and name in spec.env}
     return {
         "HOME": _HOME,
         "TMPDIR": "/tmp",  # noqa: S108 - inside the container
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
+        **(gang_environment(spec) if _network(spec, options) == "host" else {}),
         **spec.env,
         **alone,
         "MUSTER_WORKDIR": cwd,

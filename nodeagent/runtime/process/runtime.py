@@ -14,6 +14,7 @@ from nodeagent.runtime.process.job import Command
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environment, parts_below_work
 from nodeagent.runtime.shim.forker import Forker
+from nodeagent.runtime.shim.gang import gang_environment
 from nodeagent.runtime.shim.layout import AllocationFolder
 
 JOBS = "nodeagent.runtime.process.job"
@@ -86,6 +87,7 @@ def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dic
         "TMPDIR": folder.tmp,
         "LANG": os.environ.get("LANG", "C.UTF-8"),
         "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
+        **gang_environment(spec),
     }
     environment.update(spec.env)
     own = {"MUSTER_WORKDIR": cwd, _MARK: folder.root, "MUSTER_PROGRESS": folder.progress}
