@@ -180,7 +180,7 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
             f"{node['cpus_used']}/{node['cpus']}",
             f"{node['memory_used_mib'] // 1024}/{node['memory_mib'] // 1024} GiB",
             ago(node["last_seen_at"], now),
-            _text(node["reason"] or ""),
+            _text(node["reason"] or node.get("barred") or ""),
         )
     return table
 

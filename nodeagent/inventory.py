@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Optional
 
-from nodeagent import host
+from nodeagent import host, toolkit
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.protocol import Inventory
 from nodeagent.runtime.port import Runtime
@@ -34,4 +34,5 @@ def look(
         labels={"kernel": os.uname().release, **runtime.labels()},
         gpus=gpus.inventory(),
         topology=gpus.topology(),
+        toolkit_version=toolkit.version(),
     )

@@ -156,7 +156,7 @@ class Inventory(Message):
 
     `topology` is a square matrix in the order of `gpus`, whose indexes then count up from 0: `X` on the diagonal, else
     the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
-    missing when nobody knows.
+    missing when nobody knows. `toolkit_version` is that of the NVIDIA Container Toolkit, empty where there is none.
     """
 
     hostname: str
@@ -169,6 +169,7 @@ class Inventory(Message):
     labels: Mapping[str, str] = field(default_factory=dict)
     gpus: Tuple[GpuInfo, ...] = ()
     topology: Tuple[Tuple[str, ...], ...] = ()
+    toolkit_version: str = ""
 
 
 @dataclass(frozen=True)

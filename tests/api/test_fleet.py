@@ -46,6 +46,17 @@ def test_a_node_tells_what_is_used_of_it(world: World, api: Api) -> None:
     assert node["last_seen_at"] is not None
 
 
+def test_a_node_tells_its_versions_and_why_nothing_may_start_there(world: World, api: Api) -> None:
+    versions = {"driver_version": "570.1", "toolkit_version": "1.17.7"}
+    Node.objects.filter(pk=world.node.pk).update(barred="its toolkit is old", inventory=versions)
+    answer = api(world.owner).get(NODE)
+    require_described("GET", NODE, answer)
+    node = answer.json()
+    assert {name: node[name] for name in versions} == versions
+    assert node["barred"] == "its toolkit is old"
+    assert api(world.owner).get("/api/v1/nodes").json()["results"][0]["barred"] == "its toolkit is old"
+
+
 def test_a_node_that_no_agent_has_joined_was_never_seen(world: World, api: Api) -> None:
     make_node(world.pool, "gpu02", health=NodeHealth.PENDING)
     assert api(world.owner).get("/api/v1/nodes/gpu02").json()["last_seen_at"] is None

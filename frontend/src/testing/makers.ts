@@ -77,6 +77,7 @@ export function makeNode(changes: Partial<Node> = {}): Node {
     admin: "active",
     health: "ready",
     reason: null,
+    barred: null,
     address: "",
     cpus: 16,
     cpus_used: 0,
@@ -93,5 +94,12 @@ export function makeNode(changes: Partial<Node> = {}): Node {
 }
 
 export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
-  return { ...makeNode(), links: [], last_strikes: [], ...changes };
+  return {
+    ...makeNode(),
+    driver_version: null,
+    toolkit_version: null,
+    links: [],
+    last_strikes: [],
+    ...changes,
+  };
 }

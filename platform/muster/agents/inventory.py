@@ -7,6 +7,7 @@ from collections import Counter
 from muster.common.errors import Invalid
 from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
+from muster.fleet.toolkit import why_barred
 from nodeagent.protocol import GpuInfo, Inventory
 
 MOST_GPUS = 128
@@ -37,9 +38,11 @@ def reported(inventory: Inventory) -> Reported:
             "hostname": inventory.hostname,
             "disk_mib": inventory.disk_mib,
             "driver_version": inventory.driver_version,
+            "toolkit_version": inventory.toolkit_version[:100],
             "runtimes": list(inventory.runtimes),
             "topology": [list(row) for row in inventory.topology],
         },
+        barred=why_barred(inventory.toolkit_version, inventory.runtimes),
         gpus=tuple(_gpu(position, gpu) for position, gpu in enumerate(inventory.gpus)),
         links=link_scores(
             inventory.topology, indexes=[gpu.index for gpu in inventory.gpus], field="inventory.topology"

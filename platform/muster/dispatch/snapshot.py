@@ -199,8 +199,8 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             version=node.version,
-            schedulable=node.admin == NodeAdmin.ACTIVE and node.health == NodeHealth.READY,
-            why_not=_why_not(node),
+            schedulable=not (why_not := _why_not(node)),
+            why_not=why_not,
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0),
@@ -212,7 +212,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
 def _why_not(node: Node) -> str:
     if node.admin != NodeAdmin.ACTIVE:
         return f"{node.admin}: {node.reason}"
-    return "" if node.health == NodeHealth.READY else str(node.health)
+    return node.barred if node.health == NodeHealth.READY else str(node.health)
 
 
 def _virtual_clusters(which: Q) -> tuple[tuple[model.Tenant, ...], tuple[model.VirtualCluster, ...]]:

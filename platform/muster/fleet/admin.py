@@ -79,7 +79,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     actions = ["cordon", "drain", "resume", "retire", "forgive", "repair", "renew_join_token"]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
-        ("State", {"fields": ["admin", "reason", "health", "link", "strikes_now", "last_seen", "version"]}),
+        ("State", {"fields": ["admin", "reason", "health", "barred", "link", "strikes_now", "last_seen", "version"]}),
         (
             "Agent",
             {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory", "links"]},
@@ -90,6 +90,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         "admin",
         "reason",
         "health",
+        "barred",
         "link",
         "strikes_now",
         "last_seen",

@@ -29,7 +29,10 @@ class ReportedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`."""
+    """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`.
+
+    `barred` says why nothing may start there, see `muster.fleet.toolkit`.
+    """
 
     address: str
     cpus: int
@@ -38,6 +41,7 @@ class Reported:
     details: dict[str, object]
     gpus: tuple[ReportedGpu, ...]
     links: Scores
+    barred: str = ""
 
 
 def gpu_type_of(model: str) -> str:
@@ -58,6 +62,7 @@ def store_inventory(node: Node, reported: Reported) -> bool:
         "labels": {**node.labels, **reported.labels},
         "inventory": reported.details,
         "links": reported.links,
+        "barred": reported.barred,
         # An address that an operator wrote is right; the agent's own view may be that of a private network.
         "address": node.address or reported.address,
     }

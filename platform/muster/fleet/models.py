@@ -96,6 +96,9 @@ class Node(models.Model):
     admin = models.CharField(max_length=10, choices=choices(NodeAdmin), default=NodeAdmin.ACTIVE)
     health = models.CharField(max_length=10, choices=choices(NodeHealth), default=NodeHealth.PENDING)
     reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
+    barred = models.CharField(
+        max_length=300, blank=True, default="", help_text="Why nothing new may start there, whatever operators want."
+    )
     version = models.BigIntegerField(default=1)
     cpus = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveBigIntegerField(default=0)

@@ -22,6 +22,7 @@ export function NodeChips({ node, always = false }: { node: Node; always?: boole
   return (
     <span className={classes.chips}>
       {node.admin === "active" ? null : <Chip tone="queued">{humanize(node.admin)}</Chip>}
+      {node.barred === null ? null : <Chip tone="failed">Barred</Chip>}
       {node.health === "ready" && !always ? null : (
         <Chip tone={toneOf(node.health)}>{humanize(node.health)}</Chip>
       )}

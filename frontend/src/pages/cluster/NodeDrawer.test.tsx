@@ -106,6 +106,22 @@ test("a node whose agent calls by itself has no link over SSH", () => {
   expect(screen.queryByText("SSH link")).toBeNull();
 });
 
+test("a node that nothing may start on says why, and what its drivers are", async () => {
+  const versions = { driver_version: "570.1", toolkit_version: "1.17.7" };
+  open(makeNodeDetail({ barred: "its NVIDIA Container Toolkit is 1.17.7", ...versions }));
+  expect(await screen.findByText("1.17.7")).toBeDefined();
+  expect(screen.getByText("570.1")).toBeDefined();
+  expect(screen.getByText("Nothing starts here: its NVIDIA Container Toolkit is 1.17.7")).toBeDefined();
+  expect(screen.getByText("Barred")).toBeDefined();
+});
+
+test("of drivers that a node does not have nothing is said", async () => {
+  open(makeNodeDetail(LINKED));
+  await screen.findByRole("region", { name: "Links between GPUs" });
+  expect(screen.queryByText("GPU driver")).toBeNull();
+  expect(screen.queryByText(/Nothing starts here/)).toBeNull();
+});
+
 test("strikes are told with their reasons, and those that are forgiven as such", async () => {
   const lost = { ...STRIKE, reason: "gpu_lost", gpu: 2, job: null, detail: null } as const;
   open(makeNodeDetail({ strikes: 1.53, last_strikes: [STRIKE, { ...lost, forgiven_at: STRIKE.at }] }));

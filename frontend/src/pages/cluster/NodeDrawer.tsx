@@ -56,6 +56,9 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
           {shown.reason === null || shown.reason === "" ? null : (
             <p className={classes.reason}>{shown.reason}</p>
           )}
+          {shown.barred === null ? null : (
+            <p className={classes.reason}>Nothing starts here: {shown.barred}</p>
+          )}
           {shown.link?.reason ? <p className={classes.reason}>{shown.link.reason}</p> : null}
           <Facts>
             <Fact name="GPUs">{gpuWords(shown)}</Fact>
@@ -107,6 +110,14 @@ function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean })
   if (data === undefined) return null;
   return (
     <>
+      {data.driver_version === null && data.toolkit_version === null ? null : (
+        <Facts>
+          {data.driver_version === null ? null : <Fact name="GPU driver">{data.driver_version}</Fact>}
+          {data.toolkit_version === null ? null : (
+            <Fact name="Container Toolkit">{data.toolkit_version}</Fact>
+          )}
+        </Facts>
+      )}
       <LinkMatrix node={data} />
       <Strikes node={data} isOperator={isOperator} />
     </>

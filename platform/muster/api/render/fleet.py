@@ -108,7 +108,8 @@ def node_list(user: User, nodes: QuerySet[Node]) -> list[Json]:
 def node_document(user: User, node: Node) -> Json:
     """The node with its GPUs, their links, and what it was last blamed for."""
     (document,) = node_list(user, Node.objects.filter(pk=node.pk))
-    return document | {"links": node.links, "last_strikes": _last_strikes(user, node)}
+    versions = {name: node.inventory.get(name) or None for name in ("driver_version", "toolkit_version")}
+    return document | versions | {"links": node.links, "last_strikes": _last_strikes(user, node)}
 
 
 def _last_strikes(user: User, node: Node) -> list[Json]:
@@ -139,6 +140,7 @@ def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: l
         "admin": node.admin,
         "health": node.health,
         "reason": node.reason or None,
+        "barred": node.barred or None,
         "address": node.address,
         "cpus": node.cpus,
         "cpus_used": used[0],
@@ -167,7 +169,7 @@ def pool_list(pools: QuerySet[Pool]) -> list[Json]:
     nodes = dict(
         Node.objects.exclude(admin=NodeAdmin.RETIRED).values_list("pool_id").annotate(count=Count("id")).order_by()
     )
-    usable = Q(healthy=True, node__admin=NodeAdmin.ACTIVE, node__health=NodeHealth.READY)
+    usable = Q(healthy=True, node__admin=NodeAdmin.ACTIVE, node__health=NodeHealth.READY, node__barred="")
     held = Q(pk__in=GpuClaim.objects.filter(released_at__isnull=True).values("gpu_id"))
     counted = (
         Gpu.objects.filter(present=True)

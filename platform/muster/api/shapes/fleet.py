@@ -62,6 +62,7 @@ class Node(Shape):
     admin = Choice(choices=values(NodeAdmin))
     health = Choice(choices=values(NodeHealth))
     reason = Text(allow_null=True, help_text="Why it is cordoned or draining.")
+    barred = Text(allow_null=True, help_text="Why nothing new may start there, whatever operators want.")
     address = Text(allow_blank=True)
     cpus = Integer()
     cpus_used = Integer()
@@ -87,8 +88,10 @@ class NodeStrike(Shape):
 
 
 class NodeDetail(Node):
-    """A server with how its GPUs are linked and what it was last blamed for."""
+    """A server with its drivers, how its GPUs are linked and what it was last blamed for."""
 
+    driver_version = Text(allow_null=True, help_text="Of its GPUs; null without one.")
+    toolkit_version = Text(allow_null=True, help_text="Of the NVIDIA Container Toolkit; null without one.")
     links = serializers.ListField(
         child=serializers.ListField(child=Integer()),
         help_text=(

@@ -1,0 +1,30 @@
+"""Whether the NVIDIA Container Toolkit of a node lets containers out of their box."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+# CVE-2024-0132 was mended in 1.16.2, CVE-2025-23266 in 1.17.8; this is the newest version that has one of the two.
+NEWEST_UNSAFE = (1, 17, 7)
+CONTAINER_RUNTIMES = frozenset({"docker", "podman"})
+_VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
+
+
+def why_barred(version: str, runtimes: Collection[str]) -> str:
+    """Why nothing may start on a node with this toolkit (empty: it has none), and empty if it may.
+
+    A version that cannot be read is taken for an old one. Plain processes do not go through the toolkit.
+    """
+    if not version or not CONTAINER_RUNTIMES & set(runtimes):
+        return ""
+    found = _VERSION.match(version)
+    if found is None:
+        return f"the version of its NVIDIA Container Toolkit cannot be read: {version[:40]}"
+    if tuple(int(part) for part in found.groups()) > NEWEST_UNSAFE:
+        return ""
+    newest = ".".join(map(str, NEWEST_UNSAFE))
+    return (
+        f"its NVIDIA Container Toolkit is {found[0]}: with {newest} and older, a container can take over the machine "
+        "(CVE-2024-0132, CVE-2025-23266). Update it, and start the agent again"
+    )
