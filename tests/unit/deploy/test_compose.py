@@ -179,12 +179,11 @@ def test_every_command_exists() -> None:
     assert sorted(words[2] for words in commands) == ["links", "migrate"]
     assert {words[2] for words in commands} <= set(get_commands())
     checks = {name: service["healthcheck"].get("test", []) for name, service in SERVICES.items()}
-    modules = {check[3]: name for name, check in checks.items() if check[1:3] == ["python", "-m"]}
-    assert modules == {"muster.local.healthy": "links"}
+    asked = {name: check[3:] for name, check in checks.items() if check[1:3] == ["python", "-m"]}
+    parts = {"schedule": "schedule", "default": "default", "beat": "default", "links": "links"}
+    assert asked == {name: ["muster.local.healthy", part] for name, part in parts.items()}
+    assert set(parts.values()) <= set(LONGEST_SILENCE_S)
     assert importlib.util.find_spec("muster.local.healthy") is not None
-    for name in ("schedule", "default", "links"):
-        assert checks[name][4] == name
-        assert name in LONGEST_SILENCE_S
 
 
 def test_everything_that_is_copied_into_the_images_is_there_and_not_ignored() -> None:
