@@ -31,6 +31,7 @@ from muster.local.places import agents_folder
 from muster.local.services import start_services
 from muster.local.supervisor import Child
 from muster_client.client import Client
+from muster_client.errors import ApiError
 from muster_client.shapes import FINISHED, Job
 from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, NODES, PATIENT, QUOTAS
 
@@ -423,7 +424,8 @@ class Cluster:
             "SELECT u.username, j.id FROM jobs_job j JOIN accounts_user u ON u.id = j.owner_id"
             " WHERE state IN ('queued', 'active') AND desired = 'run'"
         ):
-            self.client(owner).cancel(job_id)
+            with contextlib.suppress(ApiError):  # it has ended meanwhile
+                self.client(owner).cancel(job_id)
         until(
             lambda: not self.sql("SELECT id FROM jobs_job WHERE state IN ('queued', 'active')"),
             "every job has ended",

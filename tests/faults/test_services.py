@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 import redis
 
 from tests.faults.cluster import FIRST_USER, WEB, WORKER, Cluster, until
+from tests.faults.conftest import Figure
 from tests.faults.jobs import BEATING, let_end, output_of
 from tests.faults.layout import ROUNDS
 
@@ -18,30 +20,56 @@ pytestmark = pytest.mark.timeout(240 * ROUNDS)
 PLACED_WITHIN_S, DONE_WITHIN_S = 10, 30
 
 
-def submit_directly(cluster: Cluster) -> httpx.Response:
+def submit_directly(cluster: Cluster, command: str = "echo direct") -> httpx.Response:
     """One call and its answer, whatever that is; the client would try again."""
     return httpx.post(
         f"{cluster.url}/api/v1/jobs",
-        json={"vc": FIRST_USER, "command": "echo direct", "gpus": 1},
+        json={"vc": FIRST_USER, "command": command, "gpus": 1},
         headers={"Authorization": f"Bearer {cluster.tokens[FIRST_USER]}"},
         timeout=30,
         trust_env=False,
     )
 
 
-def test_postgres_crashes_and_everything_goes_on_where_it_was(cluster: Cluster) -> None:
+def _submit_all_the_time(cluster: Cluster, enough: threading.Event) -> list[httpx.Response]:
+    answers = []
+    while not enough.wait(0.05):
+        answers.append(submit_directly(cluster))
+    return answers
+
+
+def test_postgres_crashes_and_everything_goes_on_where_it_was(cluster: Cluster, figure: Figure) -> None:
+    [(begun,)] = cluster.sql("SELECT clock_timestamp()")
     running = cluster.submit(BEATING, gpus=4)
     cluster.until_attempt_runs(running)
     waiting = [cluster.submit("echo done", gpus=4) for _ in range(3)]
     before = {name: cluster.pid(name) for name in (WEB, WORKER)}
-    for _ in range(2):
-        cluster.crash_postgres()
-        assert submit_directly(cluster).status_code == 503
-        assert cluster.services.revive() == ["Postgres"]
-        until(lambda: submit_directly(cluster).status_code == 201, "web has found Postgres again")
-    ids = {row[0] for row in cluster.sql("SELECT id FROM jobs_job")}
-    assert {job["id"] for job in (running, *waiting)} <= ids
+    [(newest,)] = cluster.sql("SELECT max(id) FROM jobs_job")
+    enough = threading.Event()
+    with ThreadPoolExecutor(1) as clients:
+        answering = clients.submit(_submit_all_the_time, cluster, enough)
+        try:
+            for _ in range(2 * ROUNDS):
+                cluster.crash_postgres()
+                assert submit_directly(cluster, "true").status_code == 503
+                assert cluster.services.revive() == ["Postgres"]
+                until(lambda: submit_directly(cluster, "true").status_code == 201, "web has found Postgres again")
+        finally:
+            enough.set()
+        answers = answering.result()
+    # Every job that a client was told of is there. Of those whose client was told otherwise some may be: an answer can
+    # be lost behind the commit.
+    ledger = {answer.json()["id"] for answer in answers if answer.status_code == 201}
+    refused = sum(answer.status_code != 201 for answer in answers)
+    query = "SELECT id FROM jobs_job WHERE id > %s AND spec->>'command' = 'echo direct'"
+    stored = {row[0] for row in cluster.sql(query, newest)}
+    assert ledger <= stored
+    assert len(stored) - len(ledger) <= refused
+    figure("crashes of Postgres", 2 * ROUNDS)
+    figure("jobs accepted, refused, and stored", f"{len(ledger)}, {refused}, {len(stored)}")
+    assert {job["id"] for job in (running, *waiting)} <= {row[0] for row in cluster.sql("SELECT id FROM jobs_job")}
     assert cluster.attempts(running) == [("running", "")]
+    assert cluster.sql("SELECT kind FROM events_event WHERE kind = 'node.down' AND at > %s", begun) == []
     let_end(cluster, running["id"])
     for job in (running, *waiting):
         assert cluster.wait(job)["state"] == "succeeded", cluster.story(job)
