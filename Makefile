@@ -49,12 +49,12 @@ up: setup ## the platform alone on this machine: web, workers, Postgres and Valk
 setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web pages (a second run takes no time)
 
 test: setup ## run the tests (Postgres and Valkey are started for them)
-	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-engines: ## install what some tests are skipped without: Docker, Podman, sshd, iptables, faketime (Debian or Ubuntu, as root)
+engines: ## install what some tests are skipped without: Docker, Podman, sshd, iptables, PyTorch … (Debian or Ubuntu, as root)
 	@apt-get update -qq
 	@apt-get install -y --no-install-recommends docker.io podman runc busybox-static openssh-server \
-	  iproute2 iptables faketime
+	  iproute2 iptables faketime python3-torch
 
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
@@ -62,8 +62,9 @@ bench: setup ## measure the platform on this machine, beside Slurm where it is i
 figures: setup ## simulate what others have published, and write docs/policies/figures.md (needs their traces)
 	@$(PY) -m bench.published $(ARGS)
 
-faults: setup ## kill everything and let messages go wrong, several times longer than `make test` does
-	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults tests/protocol $(ARGS)
+faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make test` does
+	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults tests/protocol \
+	  tests/unit/scheduler/test_scheduler_properties.py $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test

@@ -17,6 +17,7 @@ import redis
 from django.conf import settings
 from django.core.management.commands import flush
 from django.db.backends.postgresql.operations import DatabaseOperations
+from django.test.utils import override_settings
 from xdist.scheduler import LoadFileScheduling
 
 
@@ -35,6 +36,13 @@ def open_folder() -> Iterator[Path]:
     folder.chmod(0o711)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _passwords_are_hashed_fast() -> Iterator[None]:
+    """Hashes passwords once: each takes a tenth of a second by design, and tests make hundreds."""
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,6 +68,9 @@ def _tables_are_emptied() -> Iterator[None]:
 _NEVER_EMPTY = "events_auditentry"
 
 
+_ON_THE_CLUSTER = {f"tests/e2e/test_{name}.py" for name in ("history", "lifecycle", "preemption", "sharing", "strikes")}
+
+
 class _FilesAndOneCluster(LoadFileScheduling):
     """Whole files for each worker of a parallel run, and one worker for all tests that share the cluster under test.
 
@@ -71,7 +82,7 @@ class _FilesAndOneCluster(LoadFileScheduling):
         engine = re.search(r"\[(docker|podman)\b", nodeid)
         if engine:
             return f"{scope} {engine[1]}"
-        return "the cluster" if scope.startswith("tests/faults/") or scope.endswith("/test_lifecycle.py") else scope
+        return "the cluster" if scope.startswith("tests/faults/") or scope in _ON_THE_CLUSTER else scope
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -187,13 +187,14 @@ def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World,
     assert few == json.loads(COUNTS.read_text())
 
 
-def test_a_hundred_jobs_of_a_hundred_thousand_come_without_reading_the_rest(world: World, api: Api) -> None:
-    rows = (
-        Job(**job_fields(world.vc, world.owner, state="succeeded" if number % 100 else "queued"))
-        for number in range(20_000)
-    )
-    Job.objects.bulk_create(rows, batch_size=2000)
+def test_a_hundred_jobs_of_twenty_thousand_come_without_reading_the_rest(world: World, api: Api) -> None:
+    job = Job.objects.create(**job_fields(world.vc, world.owner, state="succeeded"))
+    columns = ", ".join(f'"{field.column}"' for field in Job._meta.concrete_fields if not field.primary_key)
     with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO jobs_job ({columns}) SELECT {columns} FROM jobs_job, generate_series(1, 20000) WHERE id = %s",
+            [job.pk],
+        )
         cursor.execute("ANALYZE jobs_job")
         cursor.execute(
             "EXPLAIN (FORMAT JSON) SELECT id FROM jobs_job WHERE tenant_id = %s ORDER BY id DESC LIMIT 100",

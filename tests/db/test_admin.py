@@ -24,6 +24,7 @@ from muster.jobs.models import Job
 from muster.links.models import Server
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
+from muster.settings import PASSWORD_HASHERS
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from scheduler.cycle import CycleConfig
@@ -406,7 +407,8 @@ def test_an_edit_of_a_node_leaves_alone_what_its_agent_writes(browser: Client) -
     assert (node.rack, node.cpus, node.health, node.version) == ("r2", 128, "suspect", before + 1)
 
 
-def test_a_password_is_hashed_and_audited_nowhere(browser: Client) -> None:
+def test_a_password_is_hashed_and_audited_nowhere(browser: Client, settings: Any) -> None:
+    settings.PASSWORD_HASHERS = PASSWORD_HASHERS
     secret = "a long and winding road"
     data = {"username": "ada", "email": "", "usable_password": "true", "password1": secret, "password2": secret}
     assert browser.post(reverse("admin:accounts_user_add"), data).status_code == 302

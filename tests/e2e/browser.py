@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwright
 
 from muster_client.shapes import Job
 from tests.e2e.demo import ROOT, Demo, new_demo, running
@@ -43,7 +44,32 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A new browser profile; the test fails if a script of the page did."""
-    with browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce") as context:
+    with _new_page(browser) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def adas_session(browser: Browser, demo: Demo) -> StorageState:
+    """What the browser keeps of somebody who has signed in."""
+    with _new_page(browser) as page:
+        page.goto(demo.url)
+        sign_in(page, demo, "ada")
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        return page.context.storage_state()
+
+
+@pytest.fixture
+def ada(browser: Browser, adas_session: StorageState) -> Iterator[Page]:
+    """An empty page of somebody who has signed in; who ends that session ends it for all tests of the module."""
+    with _new_page(browser, adas_session) as page:
+        yield page
+
+
+@contextmanager
+def _new_page(browser: Browser, session: StorageState | None = None) -> Iterator[Page]:
+    with browser.new_context(
+        viewport={"width": 1280, "height": 900}, reduced_motion="reduce", storage_state=session
+    ) as context:
         context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         problems: list[str] = []
@@ -51,15 +77,6 @@ def page(browser: Browser) -> Iterator[Page]:
         page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
         yield page
         assert problems == []
-
-
-@pytest.fixture
-def ada(page: Page, demo: Demo) -> Page:
-    """The page of somebody who has signed in."""
-    page.goto(demo.url)
-    sign_in(page, demo, "ada")
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    return page
 
 
 def sign_in(page: Page, demo: Demo, name: str) -> None:

@@ -46,6 +46,7 @@ def test_a_log_and_a_state_appear_without_a_reload(ada: Page, demo: Demo) -> Non
 
 
 def test_a_job_submitted_in_the_page_runs(ada: Page, demo: Demo) -> None:
+    ada.goto(demo.url)
     ada.get_by_role("link", name="Submit", exact=True).click()
     ada.get_by_label("Name", exact=True).fill("from-the-page")
     ada.get_by_label("Command", exact=True).fill("echo hello from a form")
@@ -92,7 +93,8 @@ def test_what_a_job_writes_is_text_and_nothing_else(ada: Page, demo: Demo) -> No
     expect(ada.locator("a[href='http://x']")).to_have_count(0)
 
 
-def test_the_cluster_page_shows_every_node_with_its_gpus(ada: Page) -> None:
+def test_the_cluster_page_shows_every_node_with_its_gpus(ada: Page, demo: Demo) -> None:
+    ada.goto(demo.url)
     ada.get_by_role("link", name="Cluster", exact=True).click()
     for name in ("gpu01", "gpu02"):
         expect(ada.get_by_text(name, exact=True).first).to_be_visible()
@@ -130,12 +132,14 @@ def test_the_operator_reaches_the_admin_and_a_member_does_not(page: Page, demo: 
     expect(page.get_by_text("gpu01")).to_have_count(0)
 
 
-def test_signing_out_ends_the_session(ada: Page, demo: Demo) -> None:
-    ada.get_by_role("button", name=re.compile("ada")).click()
-    ada.get_by_role("menuitem", name="Sign out").click()
-    expect(ada.get_by_label("User name")).to_be_visible()
-    ada.goto(f"{demo.url}/jobs")
-    expect(ada.get_by_label("User name")).to_be_visible()
+def test_signing_out_ends_the_session(page: Page, demo: Demo) -> None:
+    page.goto(demo.url)
+    sign_in(page, demo, "ada")
+    page.get_by_role("button", name=re.compile("ada")).click()
+    page.get_by_role("menuitem", name="Sign out").click()
+    expect(page.get_by_label("User name")).to_be_visible()
+    page.goto(f"{demo.url}/jobs")
+    expect(page.get_by_label("User name")).to_be_visible()
 
 
 def test_what_a_job_uses_appears_while_it_runs_as_charts_and_as_a_table(ada: Page, demo: Demo) -> None:
