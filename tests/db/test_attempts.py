@@ -197,8 +197,8 @@ class TestFailure:
         end(third, Reason.KILLED_BY_SIGNAL, exit_code=137)
         job, attempt = now_of(attempt.job), now_of(attempt)
         assert states(job)[:2] == ("failed", "failed")
-        assert (attempt.reason, attempt.reason_detail, attempt.exit_code) == ("exit_nonzero", "no such file", 3)
-        assert (job.reason, job.reason_detail, job.exit_code) == ("exit_nonzero", "no such file", 3)
+        assert (attempt.reason, attempt.reason_detail, attempt.exit_code) == ("exit_nonzero", "rank 1: no such file", 3)
+        assert (job.reason, job.reason_detail, job.exit_code) == ("exit_nonzero", "rank 1: no such file", 3)
 
     def test_a_rank_that_fails_frees_what_nobody_has_claimed(self, world: World) -> None:
         attempt = place(world, nodes=3)

@@ -128,7 +128,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
 
     1. The same end told twice changes nothing.
     2. The allocation is released with the rank's exit status.
-    3. The first rank that failed stops the others, with its reason as the attempt's.
+    3. The first rank that failed stops the others; the attempt has its reason, and says which rank it was.
     4. When all ranks are released, the attempt ends.
     """
     with transaction.atomic(), recorded_together():
@@ -153,7 +153,9 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
         )
         allocation.exit_code, allocation.end_reason = end.exit_code, end.reason
         if end.reason is not Reason.COMPLETED and gang.attempt.state != AttemptState.STOPPING:
-            _begin_stop(gang, AttemptState.FAILED, end.reason, end.detail, exit_code=end.exit_code, actor="agent")
+            which = f"rank {allocation.rank}: " if len(gang.allocations) > 1 else ""
+            detail = f"{which}{end.detail}".removesuffix(": ")
+            _begin_stop(gang, AttemptState.FAILED, end.reason, detail, exit_code=end.exit_code, actor="agent")
             _blame_for_launch(gang, [node_id], end.reason, end.detail)
         _finish_if_released(gang)
 
