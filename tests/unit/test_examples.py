@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -11,19 +14,38 @@ from pathlib import Path
 
 import pytest
 
+from muster.jobs.spec import parse_spec
 from muster_client.spec import read_spec
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
 
 
-def run(folder: str, **env: str) -> subprocess.Popen[str]:
-    """The example's own command, with this Python as `python3`."""
+def run(folder: str, *, python: str = sys.executable, **env: str) -> subprocess.Popen[str]:
+    """The example's own command, with a Python of the test's choice as `python3`."""
     command = str(read_spec(EXAMPLES / folder / "job.yaml")["command"])
-    words = [sys.executable if word == "python3" else word for word in command.split()]
+    words = [python if word == "python3" else word for word in command.split()]
     pipe = subprocess.PIPE
     clean = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
     return subprocess.Popen(words, cwd=EXAMPLES / folder, env=clean, stdout=pipe, stderr=pipe, text=True)
+
+
+def output(job: subprocess.Popen[str], *, status: int = 0) -> str:
+    """What a job prints until its end, which must be this one."""
+    with job:
+        out, err = job.communicate()
+    assert (job.returncode, err) == (status, "")
+    return out
+
+
+def python_with_torch() -> str:
+    """The first `python3` that has PyTorch, which need not be the one that runs the tests."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    for found in filter(None, (shutil.which("python3", path=folder) for folder in folders)):
+        look = [found, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"]
+        if subprocess.run(look, capture_output=True, check=False).returncode == 0:
+            return found
+    pytest.skip("PyTorch is not installed: `make engines` installs it where there are apt and root")
 
 
 def free_port() -> int:
@@ -36,10 +58,11 @@ def test_a_spec_names_the_job_after_its_folder_and_sends_that_folder(folder: str
     spec = read_spec(EXAMPLES / folder / "job.yaml")
     assert (spec["name"], spec["code"]) == (folder, ".")
     assert {"gpus", "command", "time"} <= set(spec)
+    parse_spec({**spec, "code": {"upload": "0" * 64}})
 
 
 def test_the_page_of_the_examples_lists_all_of_them() -> None:
-    listed = re.findall(r"^\| `(\w+)` \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    listed = re.findall(r"^\| `([\w-]+)` \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
     assert sorted(listed) == FOLDERS
 
 
@@ -70,3 +93,42 @@ def test_a_gang_of_any_size_agrees_on_the_weights(size: int) -> None:
         assert (job.returncode, err) == (0, "")
         assert f"rank {rank}: largest error of a weight 0.00" in out
         assert "ranks agree: yes" in out
+
+
+def test_a_trial_prints_its_result_as_its_last_line() -> None:
+    good, bad = (json.loads(output(run("sweep", LR=rate)).splitlines()[-1]) for rate in ("1", "0.01"))
+    assert (good["lr"], bad["lr"]) == (1.0, 0.01)
+    assert good["loss"] < bad["loss"]
+
+
+def test_data_are_prepared_by_whoever_comes_next(tmp_path: Path) -> None:
+    env = {"TARGET": str(tmp_path / "data"), "MOST_FILES": "40", "MUSTER_CPUS": "2"}
+    env["MUSTER_PROGRESS"] = str(tmp_path / "progress")
+    first = output(run("prepare-data", **env))
+    made = {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()}
+    assert len(made) == 18
+    assert (tmp_path / "progress").read_text().split() == [str(number) for number in range(1, 17)]
+    for name in ("shard-03.tokens", "manifest.json"):
+        (tmp_path / "data" / name).unlink()
+    (tmp_path / "data" / "shard-03.draft").write_bytes(b"half")
+    second = output(run("prepare-data", **env))
+    assert re.findall(r"^shard +(\d+):", second, re.MULTILINE) == ["3"]
+    assert second.splitlines()[-1] == first.splitlines()[-1]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "data").iterdir()} == made
+
+
+def test_fine_tuning_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+    python = python_with_torch()
+    env = {"EPOCHS": "6", "MUSTER_JOB_ID": "7", "OMP_NUM_THREADS": "1"}
+    whole = run("finetune", python=python, **env)
+    env |= {"CHECKPOINTS": str(tmp_path), "MUSTER_PROGRESS": str(tmp_path / "progress")}
+    with run("finetune", python=python, **env, EPOCH_SECONDS="60") as job:
+        assert job.stdout is not None
+        before = [job.stdout.readline() for _ in range(2)]
+        job.send_signal(signal.SIGUSR1)
+        rest, err = job.communicate()
+    assert (job.returncode, err, rest) == (143, "", "stopped after epoch 1\n")
+    after = output(run("finetune", python=python, **env)).splitlines()
+    assert re.fullmatch(r"resumed after epoch 1, best accuracy 0\.\d+", after[1])
+    assert (tmp_path / "progress").read_text().split() == ["1", "2", "3", "4", "5", "6"]
+    assert output(whole).splitlines() == [*"".join(before).splitlines(), *after[2:]]
