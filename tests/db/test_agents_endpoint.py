@@ -157,6 +157,13 @@ class TestInventory:
     def test_two_gpus_at_one_index_are_refused(self, agent: Agent) -> None:
         assert agent.register(inventory=inventory(a100(0, "GPU-a"), a100(0, "GPU-b"))).status_code == 422
 
+    def test_ten_thousand_gpus_are_refused_whole(self, agent: Agent, world: World) -> None:
+        before = Gpu.objects.count()
+        answer = agent.register(inventory=inventory(*(a100(place, f"GPU-{place}") for place in range(10_000))))
+        assert answer.status_code == 422
+        assert [error["field"] for error in answer.json()["errors"]] == ["inventory.gpus"]
+        assert Gpu.objects.count() == before
+
     def test_a_gpu_that_another_node_still_has_is_refused_whole(self, agent: Agent, world: World) -> None:
         other = make_node(world.pool)
         before = now_of(world.nodes[0])
