@@ -44,8 +44,8 @@ def small_disk(folder: Path, size_mib: int, *, with_content: bool) -> Iterator[N
 
 
 @contextlib.contextmanager
-def filled(folder: Path) -> Iterator[None]:
-    """No byte is free on the folder's disk when the block begins; what filled it goes with the block."""
+def filled(folder: Path, *, but_bytes: int = 0) -> Iterator[None]:
+    """No byte is free on the folder's disk when the block begins, or so many; what filled it goes with the block."""
     path = folder / _FILLER
     try:
         with path.open("wb", buffering=0) as file:
@@ -57,6 +57,7 @@ def filled(folder: Path) -> Iterator[None]:
                     if error.errno != errno.ENOSPC:
                         raise
                     size //= 2
+            file.truncate(max(0, file.tell() - but_bytes))
         yield
     finally:
         path.unlink()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import random
+
+import httpx
 import pytest
 
-from tests.faults.cluster import Cluster, until
+from tests.faults.cluster import FIRST_USER, Cluster, until
 from tests.faults.conftest import Figure
 from tests.faults.disks import filled, small_disk
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of
-from tests.faults.layout import ROUNDS
+from tests.faults.layout import LONG, ROUNDS
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
 SMALL_MIB = 16
+# What Postgres has left at first: some hundred large jobs.
+ROOM_BYTES = 4 << 20
 
 
 def test_a_full_log_store_is_told_and_every_line_arrives_when_there_is_room(cluster: Cluster, figure: Figure) -> None:
@@ -71,3 +76,52 @@ def test_a_job_lives_on_while_its_nodes_disk_is_full(cluster: Cluster, figure: F
         assert cluster.wait(gang)["state"] == "succeeded", cluster.story(gang)
         cluster.kill(node)
     cluster.start(node)
+
+
+@pytest.mark.skipif(not LONG, reason="it takes a cluster of its own: `make faults`")
+def test_postgres_without_room_loses_no_accepted_job_and_stops_none(figure: Figure) -> None:
+    cluster = Cluster()
+    try:
+        assert cluster.services.places is not None
+        data = cluster.services.places.postgres_data
+        job = cluster.submit(BEATING, nodes=2)
+        cluster.until_attempt_runs(job)
+        cluster.crash_postgres()
+        used = sum(path.stat().st_blocks * 512 for path in data.rglob("*") if path.is_file())
+        with small_disk(data, (used >> 20) + 64, with_content=True):
+            cluster.services.revive()
+            until(lambda: _submit(cluster) is not None, "jobs are accepted")
+            ledger = []
+            with filled(data, but_bytes=ROOM_BYTES):
+                while (accepted := _submit(cluster)) is not None:
+                    ledger.append(accepted)
+                alive = len(stamps_of(cluster, job["id"]))
+                until(lambda: len(stamps_of(cluster, job["id"])) > alive + 100, "the job goes on", 60)
+            # A Postgres that could not write its journal has ended; whoever keeps it running starts it again.
+            until(lambda: bool(cluster.services.revive()) or _submit(cluster) is not None, "Postgres is back", 60)
+            until(lambda: _submit(cluster) is not None, "jobs are accepted again", 60)
+            assert ledger
+            assert set(ledger) <= {row[0] for row in cluster.sql("SELECT id FROM jobs_job")}
+            assert cluster.attempts(job) == [("running", "")]
+            let_end(cluster, job["id"])
+            assert cluster.wait(job, within_s=60)["state"] == "succeeded", cluster.story(job)
+            for rank in (0, 1):
+                cluster.whole_log(job, within_s=60)
+                assert cluster.log(job, rank=rank) == output_of(cluster, job["id"], rank=rank)
+            figure("jobs accepted before Postgres had no room, and still there", len(ledger))
+            cluster.stop()
+    finally:
+        cluster.stop()
+
+
+def _submit(cluster: Cluster) -> int | None:
+    """The number of a new job, or None where the call was refused; it is large, so that little room is soon none."""
+    answer = httpx.post(
+        f"{cluster.url}/api/v1/jobs",
+        json={"vc": FIRST_USER, "command": "true", "env": {"LARGE": random.randbytes(16_000).hex()}},
+        headers={"Authorization": f"Bearer {cluster.tokens[FIRST_USER]}"},
+        timeout=30,
+        trust_env=False,
+    )
+    assert answer.status_code in {201, 503}, answer.text
+    return int(answer.json()["id"]) if answer.status_code == 201 else None
