@@ -13,18 +13,19 @@ from nodeagent import __version__, inventory
 from nodeagent.client import Client
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.identity import Identity
-from nodeagent.inbox import Happened, LogDone, Message, Quit
+from nodeagent.inbox import Happened, LogDone, Message, OutputsDone, Quit
 from nodeagent.journal import Journal
 from nodeagent.launcher import Launcher
 from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
 from nodeagent.linked import Linked
 from nodeagent.loop import Loop, quit_for
+from nodeagent.outputs import OutputStream
 from nodeagent.protocol import Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
-from nodeagent.shipper import Shipper
+from nodeagent.shipper import LogShipper, Shipper
 from nodeagent.transport import Dialled
 from nodeagent.workpool import WorkPool
 
@@ -34,6 +35,7 @@ _LAUNCH_THREADS = 4
 _FETCH_THREADS = 4
 _END_THREADS = 2
 _LOG_THREADS = 3
+_OUTPUT_THREADS = 2
 _FINISH_S = 2.0
 
 
@@ -136,7 +138,14 @@ def _serve(
     ends = WorkPool("end", _END_THREADS, failed)
     cleaning = WorkPool("clean", 1, failed)
     logs = WorkPool("log", _LOG_THREADS, failed)
-    shipper = Shipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
+    outputs = WorkPool("output", _OUTPUT_THREADS, failed)  # apart, so that no log waits for large files
+    shipper = LogShipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
+    collector: Shipper[OutputStream] = Shipper(outputs, lambda stream: inbox.put(OutputsDone(stream.id)))
+
+    def pause(seconds: float) -> None:
+        shipper.pause(seconds)
+        collector.pause(seconds)
+
     launcher = Launcher(
         client=client,
         journal=journal,
@@ -158,11 +167,12 @@ def _serve(
         session=session,
         launcher=launcher,
         shipper=shipper,
+        collector=collector,
         cleaning=cleaning,
         inbox=inbox,
         report_soon=something_runs.set,
     )
-    exchange = Exchange(client=client, session=session, sampler=sampler, reports=loop.reports, paused=shipper.pause)
+    exchange = Exchange(client=client, session=session, sampler=sampler, reports=loop.reports, paused=pause)
     reporter = Reporter(
         client=client,
         session=session,
@@ -180,6 +190,6 @@ def _serve(
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
     stopping.set()
-    for pool in (launches, fetches, ends, logs):
+    for pool in (launches, fetches, ends, logs, outputs):
         pool.close(_FINISH_S)
     return quit_message.status

@@ -18,6 +18,9 @@ from nodeagent.protocol import (
     LaunchSpec,
     LogAccepted,
     LogFinishRequest,
+    OutputsAnswer,
+    OutputsFinishRequest,
+    OutputsRequest,
     Problem,
     ProtocolError,
     RegisterRequest,
@@ -99,13 +102,30 @@ class Client:
         }
         if dropped is not None:
             headers[protocol.DROPPED_HEADER] = protocol.format_range(*dropped)
-        try:
-            body = self._request("PATCH", protocol.log_path(allocation_id), data, headers)
-        except Refused as refusal:
-            if refusal.status != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-                raise
-            body = refusal.body
-        return _read(LogAccepted, body).size
+        return self._append(protocol.log_path(allocation_id), data, headers)
+
+    def name_outputs(self, allocation_id: int, request: OutputsRequest) -> OutputsAnswer:
+        """Ask for slots for files that a job left."""
+        return self._post(protocol.OUTPUTS_PATH.format(id=allocation_id), request, OutputsAnswer)
+
+    def append_output(
+        self, allocation_id: int, file_id: int, fence: int, start: int, data: bytes, *, sha256: Optional[str]
+    ) -> int:
+        """Ship a chunk of a file, the last one with the file's digest; return the size that the platform has now."""
+        headers = {
+            "Content-Type": protocol.LOG_TYPE,
+            protocol.CONTENT_RANGE_HEADER: protocol.content_range(start, len(data)),
+            protocol.CRC32_HEADER: protocol.crc32_hex(data),
+            protocol.FENCE_HEADER: str(fence),
+        }
+        if sha256 is not None:
+            headers[protocol.SHA256_HEADER] = sha256
+        return self._append(protocol.OUTPUT_PATH.format(id=allocation_id, file=file_id), data, headers)
+
+    def finish_outputs(self, allocation_id: int, request: OutputsFinishRequest) -> None:
+        """Tell that all files are shipped, and which are left out."""
+        path = protocol.OUTPUTS_FINISH_PATH.format(id=allocation_id)
+        self._request("POST", path, request.to_json(), {"Content-Type": protocol.JSON_TYPE})
 
     def fetch_code(self, sha256: str, target: BinaryIO, limit_bytes: int) -> None:
         """Write an archive of code to `target`, no more than `limit_bytes` of it."""
@@ -114,6 +134,16 @@ class Client:
         status, body = self._transport.fetch(path, headers, target, limit_bytes, _ANSWER_TIMEOUT_S)
         if status != http.client.OK:
             raise _refusal(status, body)
+
+    def _append(self, path: str, data: bytes, headers: Mapping[str, str]) -> int:
+        """Send a chunk and return the size that the platform has now, also when it found a gap (416)."""
+        try:
+            body = self._request("PATCH", path, data, headers)
+        except Refused as refusal:
+            if refusal.status != http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                raise
+            body = refusal.body
+        return _read(LogAccepted, body).size
 
     def _post(self, path: str, request: protocol.Message, answer: Type[M], timeout_s: float = _ANSWER_TIMEOUT_S) -> M:
         body = self._request("POST", path, request.to_json(), {"Content-Type": protocol.JSON_TYPE}, timeout_s)

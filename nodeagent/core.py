@@ -57,7 +57,7 @@ class Held:
     ended: bool = False
     """The platform has answered its end."""
     shipped: bool = False
-    """The platform has answered the end of its log."""
+    """The platform has answered the end of its log, and has those of its files that it wants."""
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,13 @@ class LogDone:
 
 
 @dataclass(frozen=True)
+class OutputsDone:
+    """The files of an allocation are shipped, or nobody wants them any more."""
+
+    id: int
+
+
+@dataclass(frozen=True)
 class Quit:
     """The agent must end with `status`; jobs go on."""
 
@@ -83,5 +90,7 @@ class Quit:
     message: str
 
 
-Message = Union[Synced, Happened, ClaimRefused, Abandoned, Starting, Launched, Exited, EndAnswered, LogDone, Quit]
+Message = Union[
+    Synced, Happened, ClaimRefused, Abandoned, Starting, Launched, Exited, EndAnswered, LogDone, OutputsDone, Quit
+]
 Post = Callable[[Message], None]

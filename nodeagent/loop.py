@@ -23,6 +23,7 @@ from nodeagent.inbox import (
     Launched,
     LogDone,
     Message,
+    OutputsDone,
     Quit,
     Starting,
     Synced,
@@ -30,11 +31,12 @@ from nodeagent.inbox import (
 from nodeagent.journal import Journal
 from nodeagent.launcher import Launcher
 from nodeagent.logstream import LogStream
+from nodeagent.outputs import OutputStream
 from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, LaunchSpec, Observed
 from nodeagent.runtime.port import EventKind, ExitStatus, Phase, Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
-from nodeagent.shipper import Shipper
+from nodeagent.shipper import LogShipper, Shipper
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent.loop")
@@ -57,7 +59,8 @@ class Loop:
         sampler: Sampler,
         session: Session,
         launcher: Launcher,
-        shipper: Shipper,
+        shipper: LogShipper,
+        collector: Shipper[OutputStream],
         cleaning: WorkPool,
         inbox: "queue.SimpleQueue[Message]",
         report_soon: Callable[[], None],
@@ -69,6 +72,7 @@ class Loop:
         self._session = session
         self._launcher = launcher
         self._shipper = shipper
+        self._collector = collector
         self._cleaning = cleaning
         self._inbox = inbox
         self._report_soon = report_soon
@@ -78,6 +82,7 @@ class Loop:
         self._statuses: Dict[int, ExitStatus] = {}
         self._launched_at: Dict[int, float] = {}
         self._settling: Set[int] = set()
+        self._logged: Set[int] = set()
         self._published: Tuple[Tuple[Held, Optional[ExitStatus]], ...] = ()
 
     def recover(self) -> None:
@@ -166,8 +171,10 @@ class Loop:
             self._journal.ended(message.id)
             self._answered(message.id, ended=True)
         elif isinstance(message, LogDone):
-            self._journal.shipped(message.id)
-            self._answered(message.id, shipped=True)
+            self._logged.add(message.id)
+            self._collect(message.id)
+        elif isinstance(message, OutputsDone):
+            self._shipped(message.id)
 
     def _tick(self) -> None:
         """Look at what should have been told and perhaps was not."""
@@ -275,6 +282,24 @@ class Loop:
         self._shipper.finalise(allocation_id, status.log_size)
         if not held.ended:
             self._launcher.end(allocation_id, held.fence, status, spec.gpu_uuids if spec is not None else ())
+        self._collect(allocation_id)
+
+    def _collect(self, allocation_id: int) -> None:
+        """Ship the files of an allocation once it is over and its log is shipped; then nothing is left to ship."""
+        status, spec = self._statuses.get(allocation_id), self._specs.get(allocation_id)
+        if allocation_id not in self._logged or status is None:
+            return
+        if spec is None or not spec.outputs:
+            self._shipped(allocation_id)
+            return
+        started = status.started
+        self._collector.add(
+            OutputStream(spec, folder=lambda: self._runtime.work(spec) if started else None, client=self._client)
+        )
+
+    def _shipped(self, allocation_id: int) -> None:
+        self._journal.shipped(allocation_id)
+        self._answered(allocation_id, shipped=True)
 
     def _not_started(self, message: Union[ClaimRefused, Abandoned]) -> None:
         held = self._held.get(message.id)
@@ -317,6 +342,8 @@ class Loop:
     def _forget(self, allocation_id: int) -> None:
         known: Tuple[Mapping[int, object], ...] = (self._specs, self._statuses, self._launched_at)
         self._shipper.drop(allocation_id)
+        self._collector.drop(allocation_id)
+        self._logged.discard(allocation_id)
         self._sampler.assign(allocation_id, ())
         self._journal.forget(allocation_id)
         if any(allocation_id in facts for facts in known):

@@ -27,6 +27,9 @@ What the wire format leaves open is settled here:
   an intent is on disk before anything starts, so no record means that nothing did.
 - 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go.
 - A report with `observed: exited` and the `end` of the same allocation may arrive in either order.
+- Files that a job leaves are shipped after its log, and so after its `end`. The agent names them with their sizes, gets
+  a slot for each, and sends what is wanted in chunks from the slot's size on; the last chunk carries the SHA-256 of the
+  whole file. 416 says where to go on. To name them again changes nothing, and tells how far each is.
 """
 
 from __future__ import annotations
@@ -51,6 +54,9 @@ CLAIM_PATH = PREFIX + "/allocations/{id}/claim"
 END_PATH = PREFIX + "/allocations/{id}/end"
 LOG_PATH = PREFIX + "/allocations/{id}/log"
 LOG_FINISH_PATH = PREFIX + "/allocations/{id}/log:finish"
+OUTPUTS_PATH = PREFIX + "/allocations/{id}/outputs"
+OUTPUT_PATH = PREFIX + "/allocations/{id}/outputs/{file}"
+OUTPUTS_FINISH_PATH = PREFIX + "/allocations/{id}/outputs:finish"
 CODE_PATH = PREFIX + "/code/{sha256}"
 
 AUTHORIZATION_HEADER = "Authorization"
@@ -58,6 +64,7 @@ CONTENT_RANGE_HEADER = "Content-Range"
 CRC32_HEADER = "X-Muster-Crc32"
 FENCE_HEADER = "X-Muster-Fence"
 DROPPED_HEADER = "X-Muster-Dropped"
+SHA256_HEADER = "X-Muster-Sha256"
 
 JSON_TYPE = "application/json"
 LOG_TYPE = "application/octet-stream"
@@ -65,7 +72,12 @@ CODE_TYPE = "application/gzip"
 PROBLEM_TYPE = "application/problem+json"
 
 MAX_CHUNK_BYTES = 1 << 20
-"""The largest body of one log PATCH; a larger one is answered 413."""
+"""The largest body of one PATCH, of a log or of a file; a larger one is answered 413."""
+
+MAX_OUTPUTS_AT_ONCE = 200
+"""The most files that one OutputsRequest may name, and the most that an OutputsFinishRequest may."""
+MAX_OUTPUT_PATH_BYTES = 1024
+"""The longest path of a file that is kept, as UTF-8."""
 
 PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
 """Where two GPUs meet that share no NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,
@@ -373,6 +385,8 @@ class LaunchSpec(Message):
     `command` runs under `/bin/bash -c` (or `/bin/sh -c`). `workdir` is a logical path: the process runtime maps it to
     a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = the agent's own or its `--job-user`.
     `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
+    `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
+    no more than so many of them and so many bytes.
     """
 
     allocation_id: int
@@ -400,11 +414,14 @@ class LaunchSpec(Message):
     image: str = ""
     shm_mib: int = 0
     nodes: int = 1
+    outputs: Tuple[str, ...] = ()
+    outputs_max_bytes: int = 0
+    outputs_max_files: int = 0
 
 
 @dataclass(frozen=True)
 class LogAccepted(Message):
-    """Answer to a log chunk, 202 and 416: the platform has the bytes (and stated holes) before `size`."""
+    """Answer to a chunk, of a log or a file, 202 and 416: the platform has the bytes (and holes) before `size`."""
 
     size: int
 
@@ -434,6 +451,60 @@ class LogFinishRequest(Message):
     size: int
     sha256: str
     holes: Tuple[Tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class OutputFile(Message):
+    """A file that a job left; `path` is below its working folder, with `/` between its parts."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class OutputsRequest(Message):
+    """Files that the agent could ship, at most `MAX_OUTPUTS_AT_ONCE`."""
+
+    fence: int
+    files: Tuple[OutputFile, ...]
+
+
+@dataclass(frozen=True)
+class OutputSlot(Message):
+    """Where a file goes: `size` bytes of it are there, and more are `wanted` or not."""
+
+    id: int
+    size: int
+    wanted: bool
+
+
+@dataclass(frozen=True)
+class OutputsAnswer(Message):
+    """A slot for each file, in the order of the request."""
+
+    files: Tuple[OutputSlot, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut(Message):
+    """A file that a pattern names and that was not shipped.
+
+    `reason` is one of too_large, over_limit, changed, vanished, bad_name, not_a_file, not_owned, too_deep, unreadable.
+    """
+
+    path: str
+    reason: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class OutputsFinishRequest(Message):
+    """All files that can be shipped have been; `more` are left out unnamed; `cut_short`: some were not looked at."""
+
+    fence: int
+    left_out: Tuple[LeftOut, ...] = ()
+    more: int = 0
+    cut_short: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,42 +1,59 @@
-"""Ships the logs of all allocations with a few threads; one log is never in two threads at once."""
+"""Ships the logs and the files of all allocations with a few threads; one log is never in two threads at once."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Generic, Optional, Protocol, TypeVar
 
 from nodeagent.logstream import LogStream
 from nodeagent.workpool import WorkPool
 
 
-class _Slot:
+class Stream(Protocol):
+    """Something of one allocation that is shipped piece by piece."""
+
+    id: int
+    done: bool
+    """Whether there is nothing left to ship, or nobody wants it any more."""
+
+    def step(self) -> Optional[float]:
+        """Ship one piece; return in how many seconds to come again, or None when there is nothing to do for now."""
+
+    def close(self) -> None:
+        """Let go of open files."""
+
+
+S = TypeVar("S", bound=Stream)
+
+
+class _Slot(Generic[S]):
     """A stream and whether it is queued, being shipped, or needed again meanwhile."""
 
-    def __init__(self, stream: LogStream) -> None:
+    def __init__(self, stream: S) -> None:
         self.stream = stream
         self.busy = False
         self.again = False
 
 
-class Shipper:
-    """All log streams of the agent. Its methods may be called from any thread."""
+class Shipper(Generic[S]):
+    """All streams of one kind. Its methods may be called from any thread."""
 
-    def __init__(self, pool: WorkPool, finished: Callable[[LogStream], None]) -> None:
+    def __init__(self, pool: WorkPool, finished: Callable[[S], None]) -> None:
         self._pool = pool
         self._finished = finished
         self._mutex = threading.Lock()
-        self._slots: Dict[int, _Slot] = {}
+        self._slots: Dict[int, _Slot[S]] = {}
         self._paused_until = 0.0
 
-    def add(self, stream: LogStream) -> None:
-        """Ship a log from now on."""
+    def add(self, stream: S) -> None:
+        """Ship it from now on."""
         with self._mutex:
             self._slots[stream.id] = _Slot(stream)
         self.poke(stream.id)
 
     def poke(self, allocation_id: int) -> None:
-        """There is something new in a log."""
+        """There is something new to ship."""
         with self._mutex:
             slot = self._slots.get(allocation_id)
             if slot is None:
@@ -47,22 +64,8 @@ class Shipper:
             slot.busy = True
         self._pool.submit(lambda: self._turn(slot), self._pause_left_s())
 
-    def finalise(self, allocation_id: int, size: int) -> None:
-        """A job is over; its log is closed once it is shipped."""
-        with self._mutex:
-            slot = self._slots.get(allocation_id)
-        if slot is not None:
-            slot.stream.finalise(size)
-            self.poke(allocation_id)
-
-    def size(self, allocation_id: int) -> Optional[int]:
-        """How much a job has written, if its log is still being shipped."""
-        with self._mutex:
-            slot = self._slots.get(allocation_id)
-        return None if slot is None else slot.stream.size()
-
     def drop(self, allocation_id: int) -> None:
-        """Ship no more of a log."""
+        """Ship no more of it."""
         with self._mutex:
             slot = self._slots.pop(allocation_id, None)
         if slot is not None:
@@ -75,8 +78,8 @@ class Shipper:
     def _pause_left_s(self) -> float:
         return max(0.0, self._paused_until - time.monotonic())
 
-    def _turn(self, slot: _Slot) -> None:
-        """Ship one chunk, then let others have their turn."""
+    def _turn(self, slot: _Slot[S]) -> None:
+        """Ship one piece, then let others have their turn."""
         wait_s: Optional[float] = self._pause_left_s()
         if not wait_s:
             slot.again = False
@@ -93,3 +96,21 @@ class Shipper:
                 slot.busy = False
                 return
         self._pool.submit(lambda: self._turn(slot), wait_s or 0.0)
+
+
+class LogShipper(Shipper[LogStream]):
+    """All logs of the agent."""
+
+    def finalise(self, allocation_id: int, size: int) -> None:
+        """A job is over; its log is closed once it is shipped."""
+        with self._mutex:
+            slot = self._slots.get(allocation_id)
+        if slot is not None:
+            slot.stream.finalise(size)
+            self.poke(allocation_id)
+
+    def size(self, allocation_id: int) -> Optional[int]:
+        """How much a job has written, if its log is still being shipped."""
+        with self._mutex:
+            slot = self._slots.get(allocation_id)
+        return None if slot is None else slot.stream.size()

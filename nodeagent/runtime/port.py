@@ -79,6 +79,17 @@ class Usage:
     """How far the job says that it is, in a unit of its own."""
 
 
+@dataclass(frozen=True)
+class WorkFolder:
+    """The working folder of an allocation on this machine; the job's own from `path` on."""
+
+    path: str
+    below: Tuple[str, ...]
+    """The folders that lead from there to where the command started."""
+    uid: int
+    """Whose files are the job's."""
+
+
 class EventKind(str, Enum):
     """What a runtime tells of an allocation while the agent looks elsewhere."""
 
@@ -158,6 +169,9 @@ class Runtime(Protocol):
 
     def log(self, allocation_id: int) -> LogSource:
         """A new reader of the allocation's log."""
+
+    def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
+        """Where an allocation that was started has its files; None when that cannot be told."""
 
     def remove(self, allocation_id: int) -> None:
         """Forget an allocation that has exited, its folder too."""

@@ -24,6 +24,7 @@ from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.api.streams.events import feed, stream  # noqa: E402
 from muster.api.streams.logs import logs  # noqa: E402
 from muster.api.streams.offers import offers  # noqa: E402
+from muster.api.streams.outputs import output_file  # noqa: E402
 from muster.api.streams.uploads import known, upload  # noqa: E402
 from muster.common.asgi import EXCEPTION_HANDLERS, in_thread  # noqa: E402
 from muster.common.errors import MusterError  # noqa: E402
@@ -70,6 +71,7 @@ application = Starlette(
     routes=[
         *AGENT_ROUTES,
         Route("/api/v1/jobs/{job_id:int}/logs", logs, methods=["GET"]),
+        Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", output_file, methods=["GET"]),
         Route("/api/v1/stream", stream, methods=["GET"]),
         Route("/api/v1/offers", offers, methods=["GET"]),
         Route("/api/v1/uploads", upload, methods=["POST"]),

@@ -24,6 +24,10 @@ from nodeagent.protocol import (
     LaunchSpec,
     LogAccepted,
     LogFinishRequest,
+    OutputsAnswer,
+    OutputsFinishRequest,
+    OutputSlot,
+    OutputsRequest,
     Problem,
     RegisterRequest,
     RegisterResponse,
@@ -33,6 +37,15 @@ from nodeagent.protocol import (
 )
 
 TIMERS = Timers(beat_s=0.2, suspect_s=1.0, unreachable_s=2.0, stop_after_s=60.0, sync_wait_s=5.0, orphan_grace_s=1.0)
+
+
+@dataclass
+class Output:
+    """A file of an allocation, as far as it has come."""
+
+    size: int
+    body: bytearray = field(default_factory=bytearray)
+    sha256: str = ""
 
 
 @dataclass
@@ -52,6 +65,8 @@ class Allocation:
     ends: int = 0
     finish: LogFinishRequest | None = None
     first_byte_at: float | None = None
+    outputs: dict[str, Output] = field(default_factory=dict)
+    outputs_finish: OutputsFinishRequest | None = None
 
     @property
     def text(self) -> str:
@@ -297,6 +312,42 @@ class FakePlatform:
             self.changed.notify_all()
             return 200, {}
 
+    def name_outputs(self, allocation: Allocation, body: bytes) -> tuple[int, Any]:
+        request = OutputsRequest.from_json(body)
+        with self.lock:
+            if request.fence != allocation.spec.fence:
+                return 409, Problem("old fence", "", 409)
+            slots = []
+            for file in request.files:
+                output = allocation.outputs.setdefault(file.path, Output(file.size))
+                number = list(allocation.outputs).index(file.path)
+                slots.append(OutputSlot(number, len(output.body), wanted=bool(file.size) and not output.sha256))
+            return 200, OutputsAnswer(tuple(slots))
+
+    def output(self, allocation: Allocation, number: int, headers: Any, body: bytes) -> tuple[int, Any]:
+        first, last = protocol.parse_content_range(headers[protocol.CONTENT_RANGE_HEADER])
+        with self.lock:
+            output = list(allocation.outputs.values())[number]
+            if last - first + 1 != len(body) or protocol.crc32_hex(body) != headers[protocol.CRC32_HEADER]:
+                self.violate(f"a chunk of {len(body)} bytes for {first}-{last}, or another checksum")
+            if first > len(output.body):
+                return 416, LogAccepted(len(output.body))
+            output.body[first : last + 1] = body
+            digest = headers.get(protocol.SHA256_HEADER)
+            if (digest is not None) != (last + 1 == output.size):
+                self.violate(f"the digest {digest} with {first}-{last} of {output.size}")
+            output.sha256 = digest or output.sha256
+            return 202, LogAccepted(len(output.body))
+
+    def finish_outputs(self, allocation: Allocation, body: bytes) -> tuple[int, Any]:
+        request = OutputsFinishRequest.from_json(body)
+        with self.lock:
+            for path, output in allocation.outputs.items():
+                if output.sha256 and output.sha256 != hashlib.sha256(output.body).hexdigest():
+                    self.violate(f"{path}: another SHA-256")
+            allocation.outputs_finish = request
+            return 200, {}
+
 
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
@@ -378,16 +429,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         code = re.fullmatch(r"/agent/v1/code/(\w+)", self.path)
         if code:
             return (200, platform.codes[code[1]]) if code[1] in platform.codes else (404, Problem("no such code"))
-        match = re.fullmatch(r"/agent/v1/allocations/(\d+)/(claim|end|log:finish|log)", self.path)
+        kinds = "claim|end|log:finish|log|outputs:finish|outputs"
+        match = re.fullmatch(rf"/agent/v1/allocations/(\d+)/({kinds})(?:/(\d+))?", self.path)
         allocation = platform.allocations.get(int(match[1])) if match else None
         if match is None or allocation is None:
             return 404, Problem("not found", self.path, 404)
         if match[2] == "log":
             return platform.log(allocation, self.headers, body)
+        if match[3] is not None:
+            return platform.output(allocation, int(match[3]), self.headers, body)
         calls: dict[str, Callable[[Allocation, bytes], tuple[int, Any]]] = {
             "claim": platform.claim,
             "end": platform.end,
             "log:finish": platform.finish,
+            "outputs": platform.name_outputs,
+            "outputs:finish": platform.finish_outputs,
         }
         return calls[match[2]](allocation, body)
 

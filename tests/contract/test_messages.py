@@ -25,6 +25,9 @@ MESSAGES: dict[str, type[Message]] = {
 }
 PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSample", "HealthEvent", "HostSample"} | {
     "ProgressNote",
+    "OutputFile",
+    "OutputSlot",
+    "LeftOut",
     "UsageSample",
 }
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
@@ -96,5 +99,8 @@ def test_the_version_and_the_routes_are_pinned() -> None:
     assert protocol.end_path(7) == "/agent/v1/allocations/7/end"
     assert protocol.log_path(7) == "/agent/v1/allocations/7/log"
     assert protocol.log_finish_path(7) == "/agent/v1/allocations/7/log:finish"
+    assert protocol.OUTPUTS_PATH == "/agent/v1/allocations/{id}/outputs"
+    assert protocol.OUTPUT_PATH == "/agent/v1/allocations/{id}/outputs/{file}"
+    assert protocol.OUTPUTS_FINISH_PATH == "/agent/v1/allocations/{id}/outputs:finish"
     assert protocol.code_path("ab") == "/agent/v1/code/ab"
     assert protocol.crc32_hex(b"hello\n") == "363a3020"

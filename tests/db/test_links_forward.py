@@ -79,6 +79,9 @@ CALLS = [
     ("POST", "/agent/v1/allocations/12/end"),
     ("PATCH", "/agent/v1/allocations/12/log"),
     ("POST", "/agent/v1/allocations/12/log:finish"),
+    ("POST", "/agent/v1/allocations/12/outputs"),
+    ("PATCH", "/agent/v1/allocations/12/outputs/7"),
+    ("POST", "/agent/v1/allocations/12/outputs:finish"),
     ("GET", "/agent/v1/code/" + "a" * 64),
 ]
 

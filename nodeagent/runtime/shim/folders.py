@@ -20,7 +20,16 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, T
 from nodeagent import archive, clock
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
 from nodeagent.protocol import EndReason, LaunchSpec, ProtocolError
-from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, Observation, Phase, RuntimeUnavailable, Usage
+from nodeagent.runtime.port import (
+    ExitStatus,
+    LaunchError,
+    Listener,
+    Observation,
+    Phase,
+    RuntimeUnavailable,
+    Usage,
+    WorkFolder,
+)
 from nodeagent.runtime.shim import meters, tree
 from nodeagent.runtime.shim.events import EventPipe
 from nodeagent.runtime.shim.forker import Forker
@@ -228,6 +237,15 @@ class FolderRuntime:
     def log(self, allocation_id: int) -> SpoolReader:
         """A new reader of the allocation's spool."""
         return SpoolReader(self._folder(allocation_id).log)
+
+    def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
+        """The folder `work`, which is the job's, and the one below it where the command started."""
+        try:
+            below = parts_below_work(spec.workdir)
+        except LaunchError:
+            return None  # it was never launched
+        uid, _ = self._user(spec)
+        return WorkFolder(self._folder(spec.allocation_id).work, below, os.geteuid() if uid is None else uid)
 
     def remove(self, allocation_id: int) -> None:
         """Remove the allocation's folder; what cannot be removed now is found again by the next run of the agent."""

@@ -21,16 +21,20 @@ from muster.events.redis import node_channel
 from muster.fleet.leases import Unauthorized, node_of_credential
 from muster.jobs.uploads import open_code
 from muster.logs.store import Chunk, Gap, append, finish
+from muster.outputs import store as outputs_store
 from nodeagent.protocol import (
     CONTENT_RANGE_HEADER,
     CRC32_HEADER,
     DROPPED_HEADER,
     FENCE_HEADER,
     MAX_CHUNK_BYTES,
+    SHA256_HEADER,
     BeatRequest,
     ClaimRequest,
     EndRequest,
     LogFinishRequest,
+    OutputsFinishRequest,
+    OutputsRequest,
     ProtocolError,
     RegisterRequest,
     SyncRequest,
@@ -42,8 +46,19 @@ READ_AGAIN_AFTER_S = 5.0
 
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/\*")
 _DROPPED = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
-M = TypeVar("M", RegisterRequest, BeatRequest, SyncRequest, ClaimRequest, EndRequest, LogFinishRequest)
+M = TypeVar(
+    "M",
+    RegisterRequest,
+    BeatRequest,
+    SyncRequest,
+    ClaimRequest,
+    EndRequest,
+    LogFinishRequest,
+    OutputsRequest,
+    OutputsFinishRequest,
+)
 
 
 async def register(request: Request) -> Response:
@@ -121,6 +136,44 @@ async def log_finish(request: Request) -> Response:
     return JSONResponse({})
 
 
+async def outputs(request: Request) -> Response:
+    """Give slots to the files that a rank left."""
+    message = await _message(request, OutputsRequest)
+    answer = await in_thread(services.name_outputs, _secret(request), _id(request), message)
+    return JSONResponse(answer.to_dict())
+
+
+async def output(request: Request) -> Response:
+    """Append a chunk of a file."""
+    body = await read_body(request, largest=MAX_CHUNK_BYTES)
+    secret, allocation_id, fence = _secret(request), _id(request), _number(request, FENCE_HEADER)
+    chunk = _chunk(request, body)
+    sha256 = request.headers.get(SHA256_HEADER)
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise Invalid.field(SHA256_HEADER, "write 64 hexadecimal digits")
+    file_id: int = request.path_params["file_id"]
+    try:
+        size = await in_thread(
+            lambda: outputs_store.append(
+                services.allocation_of(secret, allocation_id, fence),
+                file_id,
+                offset=chunk.offset,
+                body=chunk.body,
+                sha256=sha256,
+            )
+        )
+    except outputs_store.Gap as gap:
+        return JSONResponse({"size": gap.size}, status_code=416)
+    return JSONResponse({"size": size}, status_code=202)
+
+
+async def outputs_finish(request: Request) -> Response:
+    """Close the files of a rank."""
+    message = await _message(request, OutputsFinishRequest)
+    await in_thread(services.finish_outputs, _secret(request), _id(request), message)
+    return JSONResponse({})
+
+
 async def code(request: Request) -> Response:
     """The code archive of a job on this node."""
     secret, sha256 = _secret(request), request.path_params["sha256"]
@@ -194,5 +247,8 @@ ROUTES = [
     _post("/agent/v1/allocations/{id:int}/end", end),
     Route("/agent/v1/allocations/{id:int}/log", log, methods=["PATCH"]),
     _post("/agent/v1/allocations/{id:int}/log:finish", log_finish),
+    _post("/agent/v1/allocations/{id:int}/outputs", outputs),
+    Route("/agent/v1/allocations/{id:int}/outputs/{file_id:int}", output, methods=["PATCH"]),
+    _post("/agent/v1/allocations/{id:int}/outputs:finish", outputs_finish),
     Route("/agent/v1/code/{sha256}", code, methods=["GET"]),
 ]

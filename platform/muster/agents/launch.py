@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+
 from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.jobs.units import parse_size_mib
+from muster.outputs.store import MOST_FILES
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
 
 
@@ -42,6 +45,9 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         shm_mib=parse_size_mib(spec["shm"]) if spec.get("shm") else 0,
         nodes=job.nodes,
         log_cap_bytes=node.pool.log_max_bytes_per_job,
+        outputs=tuple(spec.get("outputs", ())),
+        outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
+        outputs_max_files=MOST_FILES,
     )
 
 

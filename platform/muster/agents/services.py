@@ -10,7 +10,7 @@ from muster.agents.desired import DesiredSet, desired_set
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
 from muster.agents.samples import store_samples
-from muster.common.errors import Conflict, NotFound
+from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.events.services import record, wake_pool
@@ -19,7 +19,9 @@ from muster.fleet.models import Gpu, Node, Pool, StrikeReason
 from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
 from muster.jobs.models import Allocation, GpuClaim
+from muster.outputs.store import Named, finish, name_files
 from nodeagent.protocol import (
+    MAX_OUTPUTS_AT_ONCE,
     PROTOCOL_VERSION,
     BeatRequest,
     BeatResponse,
@@ -28,6 +30,10 @@ from nodeagent.protocol import (
     HealthEvent,
     LaunchSpec,
     Observed,
+    OutputsAnswer,
+    OutputsFinishRequest,
+    OutputSlot,
+    OutputsRequest,
     RegisterRequest,
     RegisterResponse,
     SyncRequest,
@@ -124,11 +130,18 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
 
 
 def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
-    """The allocation of the secret's node under this fence, whatever its state: logs may come after the end."""
+    """The allocation of the secret's node under this fence, whatever its state: logs and files come after the end."""
     allocation = first_of(
         Allocation.objects.filter(pk=allocation_id, node__credential_digest=digest(secret))
         .select_related("attempt__job__pool")
-        .only("attempt_id", "rank", "attempt__job__nodes", "attempt__job__pool__log_max_bytes_per_job")
+        .only(
+            "attempt_id",
+            "rank",
+            "claimed_at",
+            "attempt__number",
+            "attempt__job__nodes",
+            "attempt__job__pool__log_max_bytes_per_job",
+        )
     )
     if allocation is None:
         node = node_of_credential(secret)
@@ -136,6 +149,27 @@ def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
     if allocation.attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
     return allocation
+
+
+def name_outputs(secret: str, allocation_id: int, request: OutputsRequest) -> OutputsAnswer:
+    """Slots for the files that a rank left."""
+    if len(request.files) > MAX_OUTPUTS_AT_ONCE:
+        raise Invalid.field("files", f"name {MAX_OUTPUTS_AT_ONCE} at most at once")
+    allocation = allocation_of(secret, allocation_id, request.fence)
+    slots = name_files(allocation, [Named(file.path, file.size) for file in request.files])
+    return OutputsAnswer(files=tuple(OutputSlot(slot.id, slot.size, slot.wanted) for slot in slots))
+
+
+def finish_outputs(secret: str, allocation_id: int, request: OutputsFinishRequest) -> None:
+    """The files of a rank, closed."""
+    if len(request.left_out) > MAX_OUTPUTS_AT_ONCE:
+        raise Invalid.field("left_out", f"name {MAX_OUTPUTS_AT_ONCE} at most, and count the others")
+    finish(
+        allocation_of(secret, allocation_id, request.fence),
+        left_out=[Named(file.path, file.size, file.reason) for file in request.left_out],
+        more=request.more,
+        cut_short=request.cut_short,
+    )
 
 
 def require_code_of(node: Node, sha256: str) -> None:

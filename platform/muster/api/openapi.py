@@ -48,6 +48,7 @@ def _adapted(value: Any) -> Any:
 def _streams() -> Json:
     return {
         "/api/v1/jobs/{job_id}/logs": {"get": _read_logs()},
+        "/api/v1/jobs/{job_id}/files/{file_id}": {"get": _read_file()},
         "/api/v1/stream": {
             "get": _operation(
                 "stream",
@@ -110,6 +111,27 @@ def _read_logs() -> Json:
                 "schema": {"type": "string"},
                 "description": "Go on behind this event; sent by browsers by themselves.",
             },
+        ),
+    )
+
+
+def _read_file() -> Json:
+    return _operation(
+        "read_job_file",
+        "jobs",
+        "A file that the job left, byte by byte; a `Range` gives a part of it.",
+        answers={
+            str(status): {
+                "description": description,
+                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+            }
+            for status, description in ((200, "The file."), (206, "The part that was asked for."))
+        },
+        problems=(404,),
+        parameters=(
+            {"name": "job_id", "in": "path", "required": True, "schema": {"type": "integer"}},
+            {"name": "file_id", "in": "path", "required": True, "schema": {"type": "integer"}},
+            {"name": "Range", "in": "header", "schema": {"type": "string"}, "description": "Such as bytes=0-1023."},
         ),
     )
 

@@ -66,6 +66,7 @@ v1 = [
     _to("jobs/<id:job_id>/why", forecast.JobWhy),
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
     _to("jobs/<id:job_id>/events", job_parts.JobEvents),
+    _to("jobs/<id:job_id>/files", job_parts.JobFiles),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
     _to("frameworks", offers.Frameworks),
     _to("frameworks/<id:framework_id>", offers.OneFramework),

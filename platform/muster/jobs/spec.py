@@ -16,7 +16,7 @@ from scheduler.lifecycle import JobClass, Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
-    {"resources", "outputs", "secrets", "params", "mounts", "kind", "elastic"}
+    {"resources", "secrets", "params", "mounts", "kind", "elastic"}
     | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain", "idle"}
     | {"notify", "throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
 )
@@ -24,6 +24,7 @@ NOT_SUPPORTED_YET = frozenset(
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
 MOST_GPUS, MOST_NODES, MOST_CPUS = 1024, 4096, 4096
 LONGEST_COMMAND, LONGEST_ENV, MOST_ENV, MOST_TAGS = 65_536, 32_768, 500, 50
+MOST_OUTPUTS, LONGEST_OUTPUT = 20, 200
 
 # A registry's name for an image: host and port, path, tag, digest.
 _IMAGE = re.compile(
@@ -119,6 +120,14 @@ def _workdir(text: str) -> str:
     return text
 
 
+def _output(text: str) -> str:
+    if not text.isprintable() or text.startswith("/") or ".." in text.split("/"):
+        raise ValueError("write a printable path below the working folder, without `..`; *, ? and ** stand for names")
+    if not any(part not in {"", "."} for part in text.split("/")):
+        raise ValueError("it names nothing; ** names every file")
+    return text
+
+
 def _image(text: str) -> str:
     if not _IMAGE.fullmatch(text):
         raise ValueError(
@@ -201,6 +210,11 @@ class JobSpec(_Strict):
     code: Annotated[Code, BeforeValidator(_code)] | None = None
     command: str = Field(min_length=1, max_length=LONGEST_COMMAND)
     workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = "/workspace"
+    outputs: list[Annotated[str, AfterValidator(_output), Field(min_length=1, max_length=LONGEST_OUTPUT)]] = Field(
+        default=[],
+        max_length=MOST_OUTPUTS,
+        description="Files below the working folder that are kept, such as ckpt/** or *.csv.",
+    )
     env: Annotated[dict[str, str], BeforeValidator(_env)] = {}
     time: Duration | None = Field(default=None, description="Limit of the run time.")
     priority: Literal["low", "normal", "high", "urgent"] = "normal"

@@ -18,6 +18,7 @@ from nodeagent.protocol import (
     DROPPED_HEADER,
     FENCE_HEADER,
     REGISTER_PATH,
+    SHA256_HEADER,
     bearer,
 )
 
@@ -27,13 +28,16 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 60.0
 _CALLS = re.compile(
     r"POST /agent/v1/(?:register|beat|sync)"
-    r"|POST /agent/v1/allocations/[0-9]{1,18}/(?:claim|end|log:finish)"
-    r"|PATCH /agent/v1/allocations/[0-9]{1,18}/log"
+    r"|POST /agent/v1/allocations/[0-9]{1,18}/(?:claim|end|log:finish|outputs|outputs:finish)"
+    r"|PATCH /agent/v1/allocations/[0-9]{1,18}/(?:log|outputs/[0-9]{1,18})"
     r"|GET /agent/v1/code/[0-9a-f]{64}"
 )
 _HEADERS = {
     name.lower(): name
-    for name in (CONTENT_RANGE_HEADER, CRC32_HEADER, DROPPED_HEADER, FENCE_HEADER, "Content-Type", "Range")
+    for name in (
+        *(CONTENT_RANGE_HEADER, CRC32_HEADER, DROPPED_HEADER, FENCE_HEADER, SHA256_HEADER),
+        *("Content-Type", "Range"),
+    )
 }
 _VALUE = re.compile(r"[\x20-\x7e]{0,200}")
 _UNAVAILABLE = 503

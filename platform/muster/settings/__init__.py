@@ -35,6 +35,7 @@ INSTALLED_APPS = [
     "muster.tenants",
     "muster.jobs",
     "muster.logs",
+    "muster.outputs",
     "muster.samples",
     "muster.dispatch",
     "muster.offers",
@@ -100,6 +101,7 @@ USE_I18N = False
 
 METRICS_TOKEN = ENV.metrics_token
 SAMPLES_KEPT_FOR = ENV.samples_kept_for
+OUTPUTS_MAX_BYTES, OUTPUTS_KEPT_FOR = ENV.outputs_max_bytes, ENV.outputs_kept_for
 OPERATORS_MAIL = ENV.operators_mail
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port
@@ -132,6 +134,7 @@ CELERY_BEAT_SCHEDULE = {
     "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
     "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
     "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
+    "old_outputs": {"task": "outputs.forget", "schedule": timedelta(minutes=10)},
     "old_offers": {"task": "offers.forget_old_offers", "schedule": timedelta(minutes=10)},
 }
 
@@ -173,6 +176,7 @@ SPECTACULAR_SETTINGS = {
         "StrikeReason": "muster.fleet.models.StrikeReason",
         "LinkState": "muster.links.models.LinkState",
         "OfferState": "scheduler.lifecycle.OfferState",
+        "OutputFileState": "muster.outputs.models.FileState",
         "Priority": "muster.api.shapes.jobs.PRIORITY_NAMES",
         "UpOrDown": "muster.api.shapes.accounts.UP_OR_DOWN",
     },

@@ -37,6 +37,8 @@ class Environment:
     smtp_port: int
     metrics_token: str
     samples_kept_for: dict[int, timedelta]
+    outputs_max_bytes: int
+    outputs_kept_for: timedelta
 
 
 def read_environment() -> Environment:
@@ -66,6 +68,8 @@ def read_environment() -> Environment:
         smtp_port=_port("MUSTER_SMTP_PORT", "25"),
         metrics_token=os.environ.get("MUSTER_METRICS_TOKEN") or "",
         samples_kept_for=_samples_kept_for(),
+        outputs_max_bytes=_mebibytes("MUSTER_OUTPUTS_MIB", "1024"),
+        outputs_kept_for=_days_or_hours("MUSTER_OUTPUTS_KEPT_FOR", "30d"),
     )
 
 
@@ -124,6 +128,13 @@ def _days_or_hours(name: str, default: str) -> timedelta:
     if not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) > 0 and unit in "hd"):
         raise BadSetting(f"{name} is {value!r}: it must be hours or days, like 6h or 7d")
     return timedelta(hours=int(number)) if unit == "h" else timedelta(days=int(number))
+
+
+def _mebibytes(name: str, default: str) -> int:
+    value = os.environ.get(name) or default
+    if not (value.isascii() and value.isdigit() and 0 < int(value) <= 1 << 30):
+        raise BadSetting(f"{name} is {value!r}: it must be a number of MiB")
+    return int(value) << 20
 
 
 def _flag(name: str) -> bool:

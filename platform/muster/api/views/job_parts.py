@@ -1,4 +1,4 @@
-"""What there is to know about one job: its attempts and its events."""
+"""What there is to know about one job: its attempts, its events and its files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from rest_framework.response import Response
 
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.render import jobs as render
+from muster.api.render.outputs import output_file, outputs_summary
 from muster.api.shapes.jobs import AttemptList, JobEventPage, PageFilter
+from muster.api.shapes.outputs import OutputFilePage, OutputFilter
 from muster.api.views.base import ApiView, caller, describe, query_of
 from muster.events.selectors import EventCursor, of_job
 from muster.jobs.models import Attempt
 from muster.jobs.selectors import get_job
+from muster.outputs.selectors import behind, files_of, summary_of
 
 
 class JobAttempts(ApiView):
@@ -44,3 +47,26 @@ class JobEvents(ApiView):
         page = rows[: query["limit"]]
         following = encode_cursor(page[-1].tx, page[-1].pk) if len(rows) > len(page) else None
         return Response({"results": [render.event(row) for row in page], "next": following})
+
+
+class JobFiles(ApiView):
+    """The files that a job left."""
+
+    @describe(
+        "list_job_files", tag="jobs", answers={200: OutputFilePage}, problems=(404, 422), parameters=[OutputFilter]
+    )
+    def get(self, request: Request, job_id: int) -> Response:
+        """The files, those of the latest attempt first, and what was left out and why."""
+        job = get_job(caller(request), job_id)
+        query = query_of(request, OutputFilter)
+        files = files_of(job, attempt=query.get("attempt"))
+        if "cursor" in query:
+            files = behind(files, *decode_cursor(query["cursor"], parts=3))
+        rows = list(files[: query["limit"] + 1])
+        page = rows[: query["limit"]]
+        following = None
+        if len(rows) > len(page):
+            last = page[-1]
+            following = encode_cursor(last.allocation.attempt_id, last.allocation.rank, last.pk)
+        results = [output_file(row) for row in page]
+        return Response({"results": results, "next": following, "summary": outputs_summary(summary_of(job))})

@@ -1,0 +1,52 @@
+"""The files that jobs leave."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
+from muster.outputs.models import FileState
+
+
+class OutputFile(Shape):
+    """A file that a rank left, and whether it is here; `state` says why not."""
+
+    id = Integer()
+    attempt = Integer()
+    rank = Integer()
+    path = Text(help_text="Below the working folder.")
+    size = Integer(help_text="Bytes.")
+    sha256 = Text(allow_null=True, help_text="Null until all of it is here.")
+    state = Choice(choices=values(FileState))
+    at = Moment()
+
+
+class OutputsSummary(Shape):
+    """What can be said of a job's files as a whole."""
+
+    patterns = serializers.ListField(child=Text(), help_text="`outputs` of the spec.")
+    kept_files = Integer()
+    kept_bytes = Integer()
+    most_files = Integer(help_text="How many files of a job are kept.")
+    most_bytes = Integer(help_text="How many bytes of a job are kept.")
+    kept_until = Moment(allow_null=True, help_text="Null: the job has not ended.")
+    pending = Integer(help_text="Ranks of the latest attempt whose files are still to come.")
+    lost = Integer(help_text="Ranks whose node was lost with what they left.")
+    unnamed = Integer(help_text="Files that were left out and are not in the list.")
+    cut_short = Flag(help_text="Some rank's folder held more than could be looked at.")
+
+
+class OutputFilePage(Shape):
+    """A page of files: the latest attempt first, each by rank and path."""
+
+    results = OutputFile(many=True)
+    next = Text(allow_null=True)
+    summary = OutputsSummary()
+
+
+class OutputFilter(Shape):
+    """Which piece of the list of files."""
+
+    attempt = Integer(required=False, min_value=1, help_text="Of this attempt only.")
+    limit = Integer(required=False, default=100, min_value=1, max_value=200)
+    cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")

@@ -1,0 +1,1 @@
+"""The files that jobs leave behind: taken from the agents, kept for a while, handed out."""

@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class OutputsConfig(AppConfig):
+    name = "muster.outputs"
+    label = "outputs"
+    verbose_name = "Outputs"
