@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ def network(count: int) -> Iterator[Network]:
         yield Network(f"{subnet}.1", members)
     finally:
         for name in names:
+            # A namespace lives on for as long as a process or a connection is in it, and its link with it.
+            subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
             subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
 
@@ -105,8 +108,19 @@ def _remove_leftovers() -> None:
         listing = ("ip", "netns", "list") if kind == "netns" else ("ip", "-brief", "link", "show")
         text = subprocess.run(listing, check=True, capture_output=True, text=True).stdout
         for found in _OURS.finditer(text):
-            if not is_alive(int(found[1])):
-                subprocess.run(["ip", kind, "del", found[0]], check=False, capture_output=True)
+            if is_alive(int(found[1])):
+                continue
+            if kind == "netns":
+                _kill_all(found[0])
+            subprocess.run(["ip", kind, "del", found[0]], check=False, capture_output=True)
+
+
+def _kill_all(namespace: str) -> None:
+    """Kills agents and jobs that live in a namespace: without its name, nobody would find them there any more."""
+    inside = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+    for pid in map(int, inside.stdout.split()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _run(*words: str) -> None:
