@@ -32,6 +32,9 @@ from muster_client.shapes import (
     Me,
     Node,
     Offer,
+    OutputFile,
+    OutputFiles,
+    OutputsSummary,
     Token,
     Upload,
     Vc,
@@ -39,6 +42,7 @@ from muster_client.shapes import (
 )
 from muster_client.transport import Transport
 
+FILE_PART_BYTES = 4 << 20
 LOG_PAGE_BYTES = 1024 * 1024
 MAX_PAGE = 200
 
@@ -266,6 +270,33 @@ class Client:
         """Yield the output and the states of a job until its end, across broken connections."""
         params = {**_log_params(attempt, rank), "follow": 1}
         return follow(self._http, f"/jobs/{job_id}/logs", params, after=after)
+
+    # Files
+
+    def files(self, job_id: int, *, attempt: int | None = None) -> OutputFiles:
+        """Return the files that a job left, those of its latest attempt first, and what was left out and why."""
+        results: list[OutputFile] = []
+        params: dict[str, str | int] = {"limit": MAX_PAGE}
+        if attempt is not None:
+            params["attempt"] = attempt
+        while True:
+            page = self._http.document("GET", f"/jobs/{job_id}/files", params=params)
+            results += cast(list[OutputFile], page["results"])
+            if not page.get("next"):
+                return {"results": results, "summary": cast(OutputsSummary, page["summary"])}
+            params["cursor"] = str(page["next"])
+
+    def read_file(self, job_id: int, file: OutputFile) -> Iterator[bytes]:
+        """Yield the bytes of a file, a part at a time; compare their SHA-256 with that of the file."""
+        offset = 0
+        while offset < file["size"]:
+            last = min(offset + FILE_PART_BYTES, file["size"]) - 1
+            headers = {"Accept": "*/*", "Range": f"bytes={offset}-{last}"}
+            part = self._http.request("GET", f"/jobs/{job_id}/files/{file['id']}", headers=headers)
+            if part.status_code != httpx.codes.PARTIAL_CONTENT or len(part.content) != last - offset + 1:
+                raise MusterError(f"The server sent another part of file {file['id']} than bytes {offset} to {last}.")
+            yield part.content
+            offset = last + 1
 
     # Code
 

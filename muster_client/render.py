@@ -21,6 +21,8 @@ from muster_client.shapes import (
     Job,
     Me,
     Node,
+    OutputFile,
+    OutputsSummary,
     Problem,
     Token,
     Vc,
@@ -37,6 +39,8 @@ _STYLES = {
     "running": "cyan",
     "ready": "green",
     "queued": "yellow",
+    "kept": "green",
+    "arriving": "yellow",
     "suspect": "yellow",
     "cancelled": "dim",
     "preempted": "magenta",
@@ -133,6 +137,44 @@ def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType
                 _text(attempt["reason"] or ""),
             )
     return table
+
+
+def files_table(files: Sequence[OutputFile]) -> RenderableType:
+    """Return a table with one line per file that a job left, or would have."""
+    if not files:
+        return Text("No files.")
+    table = _table("ATTEMPT", "RANK", "SIZE", "STATE", "PATH")
+    for file in files:
+        table.add_row(
+            str(file["attempt"]), str(file["rank"]), size(file["size"]), _state(file["state"]), _text(file["path"])
+        )
+    return table
+
+
+def files_notes(summary: OutputsSummary) -> list[str]:
+    """Return what is to be said of a job's files beside the list of them."""
+    notes = []
+    if not summary["patterns"]:
+        notes.append("The job's spec names no outputs, so nothing of its working folder is kept.")
+    if summary["pending"]:
+        notes.append(f"The files of {summary['pending']} ranks are still to come.")
+    if summary["lost"]:
+        notes.append(f"The nodes of {summary['lost']} ranks were lost with what they left.")
+    if summary["unnamed"]:
+        notes.append(f"{summary['unnamed']} more files were not kept.")
+    if summary["cut_short"]:
+        notes.append("Not all was looked at: a working folder held too many files.")
+    return notes
+
+
+def size(count: int) -> str:
+    """Return a number of bytes with a binary unit, such as "1.5 MiB"."""
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f} {unit}" if unit != "B" else f"{count} B"
 
 
 def why_sheet(why: Why) -> RenderableType:

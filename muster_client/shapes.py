@@ -244,6 +244,41 @@ class Token(TypedDict):
     token: NotRequired[str]
 
 
+class OutputFile(TypedDict):
+    """A file that a job left; `state` is `kept`, `arriving`, or why it is not there."""
+
+    id: int
+    attempt: int
+    rank: int
+    path: str
+    size: int
+    sha256: str | None
+    state: str
+    at: str
+
+
+class OutputsSummary(TypedDict):
+    """What can be said of a job's files as a whole."""
+
+    patterns: list[str]
+    kept_files: int
+    kept_bytes: int
+    most_files: int
+    most_bytes: int
+    kept_until: str | None
+    pending: int
+    lost: int
+    unnamed: int
+    cut_short: bool
+
+
+class OutputFiles(TypedDict):
+    """The files of a job, and what can be said of all of them."""
+
+    results: list[OutputFile]
+    summary: OutputsSummary
+
+
 class Framework(TypedDict):
     """A scheduler of the user's in a role."""
 
