@@ -148,6 +148,17 @@ class TestTheSilenceOfThePlatform:
         reap(world.pool)
         assert health(world.nodes[0]) == "down"
 
+    def test_after_the_clock_was_set_back_nodes_are_judged_as_before(self, world: World) -> None:
+        five_hours = -5 * 3600
+        for part in ("web", "reaper"):
+            for field in ("at", "answering_since"):
+                let_pass(five_hours, Tick.objects.get(name=part), field)
+            tick(part)
+            let_pass(60, Tick.objects.get(name=part), "answering_since")
+        silent(world.nodes[0], 60)
+        reap(world.pool)
+        assert health(world.nodes[0]) == "down"
+
     def test_a_short_pause_is_no_gap(self, world: World) -> None:
         let_pass(8, Tick.objects.get(name="web"), "at")
         tick("web")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, MusterError
@@ -121,8 +121,10 @@ def tick(name: str) -> datetime:
     """Note that this part of the platform works, and return since when it has done so without a gap."""
     now = database_now()
     Tick.objects.get_or_create(name=name, defaults={"at": now, "answering_since": now})
-    gap = now - timedelta(seconds=LONGEST_SILENCE_S)
-    Tick.objects.filter(name=name, at__lt=gap).update(answering_since=now)
+    longest = timedelta(seconds=LONGEST_SILENCE_S)
+    # A time that is to come is one of a clock that was set back since; no node would be judged until it has come.
+    gap = Q(at__lt=now - longest) | Q(at__gt=now + longest)
+    Tick.objects.filter(gap, name=name).update(answering_since=now)
     Tick.objects.filter(name=name).update(at=now)
     since: datetime = Tick.objects.values_list("answering_since", flat=True).get(name=name)
     return since
