@@ -257,7 +257,7 @@ def test_a_server_that_is_away_is_told_and_found_again(ada: Page, demo: Demo) ->
 def test_axe_finds_nothing_serious(ada: Page, demo: Demo, width: int) -> None:
     ada.set_viewport_size({"width": width, "height": 844})
     job = job_named(demo, "ada", "failing")["id"]
-    tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "metrics", "attempts", "events", "spec")]
+    tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "metrics", "attempts", "events", "files", "spec")]
     found = []
     for path in (*PATHS, *tabs, "/cluster?node=gpu01"):
         ada.goto(f"{demo.url}{path}")

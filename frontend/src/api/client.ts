@@ -18,6 +18,7 @@ import type {
   NodeAction,
   NodeDetail,
   NodeMetrics,
+  OutputFilePage,
   Page,
   Pool,
   ServerSpec,
@@ -78,6 +79,13 @@ export function listJobEvents(id: number, cursor?: string): Promise<Page<JobEven
   const query = cursor === undefined ? {} : { cursor };
   return read(http.GET("/api/v1/jobs/{job_id}/events", { params: { path: { job_id: String(id) }, query } }));
 }
+
+export function listFiles(id: number, cursor?: string): Promise<OutputFilePage> {
+  const query = cursor === undefined ? {} : { cursor };
+  return read(http.GET("/api/v1/jobs/{job_id}/files", { params: { path: { job_id: String(id) }, query } }));
+}
+
+export const fileUrl = (id: number, file: number): string => `/api/v1/jobs/${id}/files/${file}`;
 
 /** What an attempt used, from `from` on or from its start. */
 export function getJobMetrics(

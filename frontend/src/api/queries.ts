@@ -85,6 +85,14 @@ export const jobEventsQuery = (id: number) =>
     getNextPageParam: (page) => page.next ?? undefined,
   });
 
+export const filesQuery = (id: number) =>
+  infiniteQueryOptions({
+    queryKey: ["job", id, "files"],
+    queryFn: ({ pageParam }) => api.listFiles(id, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next ?? undefined,
+  });
+
 export const vcsQuery = queryOptions({ queryKey: ["vcs"], queryFn: api.listVcs });
 export const poolsQuery = queryOptions({ queryKey: ["pools"], queryFn: api.listPools });
 export const nodesQuery = queryOptions({ queryKey: ["nodes"], queryFn: api.listNodes });

@@ -12,6 +12,7 @@ import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
 import { EventsTab } from "./EventsTab";
 import { FailureCard } from "./FailureCard";
+import { FilesTab } from "./FilesTab";
 import { JobHeader } from "./JobHeader";
 import classes from "./JobPage.module.css";
 import { LogView } from "./logs/LogView";
@@ -96,6 +97,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
             Attempts {job.attempts > 0 ? <span className={classes.count}>{job.attempts}</span> : null}
           </Tabs.Tab>
           <Tabs.Tab value="events">Events</Tabs.Tab>
+          <Tabs.Tab value="files">Files</Tabs.Tab>
           <Tabs.Tab value="spec">Spec</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="logs">
@@ -121,6 +123,9 @@ function JobBody({ job }: { job: JobWithSpec }) {
         </Tabs.Panel>
         <Tabs.Panel value="events">
           <EventsTab jobId={job.id} />
+        </Tabs.Panel>
+        <Tabs.Panel value="files">
+          <FilesTab job={job} />
         </Tabs.Panel>
         <Tabs.Panel value="spec">
           <Suspense fallback={<Skeleton height={240} radius={12} />}>

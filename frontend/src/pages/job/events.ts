@@ -23,6 +23,7 @@ const WORDS: Record<string, string> = {
   "attempt.cancelled": "Attempt cancelled",
   "attempt.preempted": "Attempt preempted",
   "attempt.lost": "Attempt lost",
+  "attempt.outputs": "Files collected",
 };
 
 /** These repeat what the name of the event says already. */
