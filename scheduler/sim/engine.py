@@ -25,6 +25,7 @@ from scheduler.lifecycle import AttemptState, JobClass
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
 from scheduler.placement.free import Demand, Free
 from scheduler.plan import RESERVATION_S, Plan
+from scheduler.policies import Introspective
 from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
@@ -39,6 +40,9 @@ Progress = Callable[[int, int, float], None]  # jobs that ended, jobs in all, se
 
 # What happens at one moment happens in this order: GPUs come free before anybody new asks for them.
 _END, _RELEASE, _ARRIVE, _RETRY, _WAKE = range(5)
+
+# Over which a speed is measured: so short that hardly a job ends meanwhile.
+_MOMENT_S = 1e-3
 
 
 class SimulationError(RuntimeError):
@@ -68,6 +72,7 @@ class _Simulation:
         self.trace = trace = attempted(trace, options.failures, options.seed)
         self.options = options
         self.parts = compose(options.config)
+        self.introspective = isinstance(self.parts.policy, Introspective)
         self.world = World(cluster, _quotas(trace, cluster, options), options.seed)
         self.board = Board(self.world)
         self.board.due = set()
@@ -382,10 +387,11 @@ class _Simulation:
         doing, job = self.doing[run.job.id], self.jobs[run.job.id]
         self._bank(run)
         rate = self._rate(run)
-        if rate != run.rate:
-            run = self.world.measure(run, rate)
+        doing.speed = self._speed(run, rate)
+        per_s = self._per_s(run)
+        if (rate, per_s) != (run.rate, run.speed):
+            run = self.world.measure(run, rate, per_s)
             self.board.runs(run)
-        doing.speed = self._speed(run)
         doing.version += 1
         left_s = job.work.seconds_left(doing.done, doing.gpu_type, doing.layout, doing.speed)
         if rate == 0.0:  # it gets nowhere beside the other one, until one of them goes
@@ -442,9 +448,17 @@ class _Simulation:
             default=None,
         )
 
-    def _speed(self, run: Running) -> float:
+    def _per_s(self, run: Running) -> float | None:
+        """Its progress per second where it is, if the policy may change that, and judge by it."""
+        if not self.introspective or not (len(run.allocations) > 1 or run.job.max_gpus or run.job.memo):
+            return None
+        doing, work = self.doing[run.job.id], self.jobs[run.job.id].work
+        done = work.advance(doing.done, doing.gpu_type, doing.layout, doing.speed, _MOMENT_S)
+        return (done - doing.done) / _MOMENT_S
+
+    def _speed(self, run: Running, rate: float | None) -> float:
         options = self.options
-        speed = 1.0 if run.rate is None else run.rate
+        speed = 1.0 if rate is None else rate
         if len(run.allocations) < 2:
             return speed
         speed *= 1.0 - options.spread_penalty

@@ -53,9 +53,9 @@ class World:
         self._count(run, 1)
         return run
 
-    def measure(self, run: Running, rate: float | None) -> Running:
-        """The job, of which it is known now how fast it is beside another one."""
-        run = self.running_by_job[run.job.id] = replace(run, rate=rate)
+    def measure(self, run: Running, rate: float | None, speed: float | None) -> Running:
+        """The job, of which it is known now how fast it is beside another one, and how fast by itself."""
+        run = self.running_by_job[run.job.id] = replace(run, rate=rate, speed=speed)
         return run
 
     def stop(self, run: Running) -> None:

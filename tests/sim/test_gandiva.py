@@ -46,6 +46,33 @@ class Linear:
         return tuple(map(float, range(1, self.most + 1)))
 
 
+@dataclass(frozen=True)
+class Scattered(Linear):
+    """Work that two GPUs of one node do at half the speed of two that are apart; progress is seconds apart."""
+
+    most: int = 0
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        return (self.gpu_s - done) / (speed * self._factor(layout))
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        return min(self.gpu_s, done + seconds * speed * self._factor(layout))
+
+    def _factor(self, layout: Layout) -> float:
+        return 0.5 if len(layout) == 1 else 1.0
+
+
+@dataclass(frozen=True)
+class Wrong(Linear):
+    """Work that is said to be twice as fast on twice the GPUs, and is half as fast there."""
+
+    def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
+        return (self.gpu_s - done) * sum(layout) / speed
+
+    def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
+        return min(self.gpu_s, done + seconds * speed / sum(layout))
+
+
 TURNS: Mapping[str, tuple[list[TraceJob], str, dict[str, Any], Mapping[int, float]]] = {
     "two jobs take turns of a minute, from the end of the first one's minute on": (
         # 1 runs 0-60, 120-180, 240-300, ...; 2 has its 120 s by 240, and 1 goes on alone.
@@ -155,6 +182,37 @@ def test_an_elastic_job_grows_when_others_have_gone_and_shrinks_when_one_comes()
     assert result[1].ended_s == 300 + 400 / 2
     assert result[1].moves == 3
     assert ends(gandiva(jobs, "A100:1x4"))[1] == 1000
+
+
+@pytest.mark.parametrize("grace_s", [0, 5])
+@pytest.mark.parametrize(("trial_s", "moves", "ended_s"), [(50, 2, 350 + 475), (None, 1, 300 + 2 * 500)])
+def test_a_job_that_is_slower_where_it_was_moved_goes_back(
+    trial_s: float | None, moves: int, ended_s: float, grace_s: float
+) -> None:
+    jobs = [
+        job(1, runs=100),
+        job(2, runs=2000),
+        job(3, runs=150),  # on the other node
+        TraceJob(id=4, name="scattered", submitted_s=50, gpus=2, work=Scattered(700)),
+    ]
+    params = {"introspect_s": 200, "trial_s": trial_s}
+    moved = by_id(gandiva(jobs, "A100:2x2", params, grace_s=grace_s))[4]
+    # From 100 on it lies on both nodes. At 300 it is moved, with 200 s done, and goes at half its speed from then on.
+    # At 350, with 225 done, it goes back.
+    assert moved.moves == moves
+    assert moved.ended_s == pytest.approx(ended_s + moves * grace_s)
+
+
+@pytest.mark.parametrize(("trial_s", "moves", "ended_s"), [(30, 2, 180 + 835), (None, 1, 150 + 2 * 850)])
+def test_growth_that_was_predicted_to_be_a_gain_and_is_a_loss_is_taken_back(
+    trial_s: float | None, moves: int, ended_s: float
+) -> None:
+    jobs = [TraceJob(id=1, name="grower", submitted_s=0, gpus=1, work=Wrong(1000, 2), max_gpus=2), job(2, runs=100)]
+    grower = by_id(gandiva(jobs, "A100:1x2", {"grow_after_s": 50, "trial_s": trial_s}))[1]
+    # At 100 the GPU beside it comes free. At 150 it grows, with 150 s done, and goes at half its speed from then on.
+    # At 180, with 165 done, it shrinks, and grows no more.
+    assert grower.moves == moves
+    assert grower.ended_s == pytest.approx(ended_s)
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand
-from scheduler.policies.gandiva.homes import forget
+from scheduler.policies.gandiva.homes import MOST, forget, memo_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
@@ -40,9 +40,10 @@ def grow(scratch: Scratch, nodes: Nodes, grow_after_s: float, restart_s: float) 
         since = run.job.memo.get(_IDLE)
         if not more:
             if since is not None:
-                scratch.note(run.job, run, {key: value for key, value in run.job.memo.items() if key != _IDLE})
+                memo = memo_of(scratch, run.job)
+                scratch.note(run.job, run, {key: value for key, value in memo.items() if key != _IDLE})
         elif since is None:
-            scratch.note(run.job, run, {**run.job.memo, _IDLE: scratch.now})
+            scratch.note(run.job, run, {**memo_of(scratch, run.job), _IDLE: scratch.now})
         elif since + grow_after_s <= scratch.now + SOON_S:
             gpus = run.gpus + len(more)
             _resize(scratch, run, (*run.allocations[0].gpu_ids, *more), f"it grows from {run.gpus} GPUs to {gpus}")
@@ -53,7 +54,7 @@ def grow(scratch: Scratch, nodes: Nodes, grow_after_s: float, restart_s: float) 
         if _is_elastic(job, place.allocations) and _beside(
             scratch, nodes, job, place.allocations[0], left_s, restart_s=restart_s
         ):
-            scratch.note(job, mover, {_IDLE: scratch.now})
+            scratch.note(job, mover, {**memo_of(scratch, job), _IDLE: scratch.now})
 
 
 def all_grown(scratch: Scratch) -> Sequence[Running]:
@@ -128,7 +129,7 @@ def _resize(scratch: Scratch, run: Running, gpu_ids: Sequence[int], detail: str)
     scratch.release(run)
     scratch.take(job, (share,))
     scratch.preempt(run, job.id, detail)
-    forget(scratch, run)
+    forget(scratch, run, trial=True)
 
 
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
@@ -150,7 +151,8 @@ def _beside(
         return ()
     kind = scratch.board.free.type_of(share.gpu_ids[0])
     demand = scratch.demands(job, 1)[0]._replace(gpu_type=kind)
-    idle = min(node.room(demand), min(job.max_gpus, len(job.speeds)) - gpus)
+    most = min(job.max_gpus, len(job.speeds), int(job.memo.get(MOST, job.max_gpus)))
+    idle = min(node.room(demand), most - gpus)
     for more in range(idle, 0, -1):
         now, then = job.speed_on(gpus), job.speed_on(gpus + more)
         if then <= now or then <= job.speed_on(gpus + more - 1):

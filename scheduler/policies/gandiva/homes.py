@@ -1,8 +1,9 @@
-"""What is remembered of a job in its memo: where it belongs, and beside whom it shall not be.
+"""What is remembered of a job in its memo: where it belongs, what it was before, and what it shall not be again.
 
 A job that takes turns with others has a home: so many GPUs on each of some nodes, whichever are free there. An entry
 for each node says so from the moment at which the job is suspended, or is told to take turns, until it has GPUs again.
-Beside whom it shall not be is remembered for ever.
+How fast it was before a change, and on which nodes, stays there until the change has been judged. Beside whom it shall
+not be, that it shall not be moved, and how far it may grow, is remembered for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ Home = Mapping[int, int]  # node id -> GPUs, ascending
 
 # When the policy wants to look at a suspended job again, and when it last looked for a better place in vain.
 NEXT, LOOKED = "next", "looked"
-_NODE, _APART = "node ", "apart "
+# Units per second before the last change; that it shall stay; the most GPUs that it may grow to.
+BEFORE, STAYS, MOST = "before", "stays", "most"
+_NODE, _APART, _LEFT = "node ", "apart ", "left "
 
 
 def home_of(job: Job) -> Home:
@@ -62,11 +65,40 @@ def are_apart(one: Job, other: Job) -> bool:
 
 def kept_memo(job: Job) -> dict[str, float]:
     """What is remembered of the job whatever becomes of it."""
-    return {key: value for key, value in job.memo.items() if key.startswith(_APART)} if job.memo else {}
+    if not job.memo:
+        return {}
+    return {key: value for key, value in job.memo.items() if key in (STAYS, MOST) or key.startswith(_APART)}
 
 
-def forget(scratch: Scratch, run: Running) -> None:
-    """Begin anew with the memo of a job that gets other GPUs."""
-    kept = kept_memo(run.job)
-    if run.job.memo != kept:
-        scratch.note(run.job, run, kept)
+def trial_memo(run: Running) -> dict[str, float]:
+    """What a memo says of a job that gets other GPUs by choice: how fast it is now, if that is known, and where.
+
+    Of one that shares its GPUs it says nothing: who is beside it counts for more than where it is.
+    """
+    if run.speed is None or run.rate is not None:
+        return {}
+    left = {f"{_LEFT}{share.node_id}": float(len(share.gpu_ids)) for share in run.allocations}
+    return {BEFORE: run.speed, **left}
+
+
+def left_home(job: Job) -> Home:
+    """What the job held before the change that is to be judged."""
+    left = {int(key.removeprefix(_LEFT)): int(gpus) for key, gpus in job.memo.items() if key.startswith(_LEFT)}
+    return dict(sorted(left.items()))
+
+
+def without_trial(memo: Mapping[str, float]) -> dict[str, float]:
+    """The memo of a job whose last change has been judged."""
+    return {key: value for key, value in memo.items() if key != BEFORE and not key.startswith(_LEFT)}
+
+
+def memo_of(scratch: Scratch, job: Job) -> Mapping[str, float]:
+    """The memo of the job as it will be after the decision, as far as it goes."""
+    return scratch.notes[job.id].memo if job.id in scratch.notes else job.memo
+
+
+def forget(scratch: Scratch, run: Running, *, trial: bool = False) -> None:
+    """Begin anew with the memo of a job that gets other GPUs; on `trial`: it goes back if it gets slower."""
+    memo = {**kept_memo(run.job), **(trial_memo(run) if trial else {})}
+    if memo_of(scratch, run.job) != memo:
+        scratch.note(run.job, run, memo)

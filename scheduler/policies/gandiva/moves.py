@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand, Free
-from scheduler.policies.gandiva.homes import LOOKED, forget
+from scheduler.policies.gandiva.homes import LOOKED, STAYS, forget, memo_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
@@ -19,7 +19,7 @@ from scheduler.scratch import Scratch
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:
     """When to see whether a running job could lie closer together; None for one that is not scattered."""
-    if introspect_s is None or len(run.allocations) < 2 or not _movable(run):
+    if introspect_s is None or len(run.allocations) < 2 or STAYS in run.job.memo or not _movable(run):
         return None
     return max(run.placed_at, run.job.memo.get(LOOKED, run.placed_at)) + introspect_s
 
@@ -30,7 +30,7 @@ def gather(scratch: Scratch, nodes: Nodes, introspect_s: float, restart_s: float
         if scratch.full:
             return
         if not _gather(scratch, nodes, run, restart_s):
-            scratch.note(run.job, run, {**run.job.memo, LOOKED: scratch.now})
+            scratch.note(run.job, run, {**memo_of(scratch, run.job), LOOKED: scratch.now})
 
 
 def make_room(scratch: Scratch, nodes: Nodes, left: Iterable[Job], introspect_s: float, restart_s: float) -> Job | None:
@@ -50,7 +50,8 @@ def make_room(scratch: Scratch, nodes: Nodes, left: Iterable[Job], introspect_s:
             for run in scratch.view.running
             if run.placed_at + introspect_s <= now + SOON_S
             and scratch.stays(run)
-            and not _too_late(scratch, run, restart_s)
+            and STAYS not in run.job.memo
+            and not too_late(scratch, run, restart_s)
             and not any(share.node_id in nodes.blocked for share in run.allocations)
         ]
         return None if any(_make_room(scratch, job, one, settled, restart_s) for one in demands) else job
@@ -61,14 +62,16 @@ def _movable(run: Running) -> bool:
     return run.job.preemptible and run.job.checkpoints and not run.stopping
 
 
-def _due(scratch: Scratch, introspect_s: float) -> Iterable[Running]:
+def due_runs(scratch: Scratch) -> Sequence[Running]:
+    """Those of the running jobs that anything can have become of since the last decision."""
     view, due = scratch.view, scratch.board.due
-    runs: Sequence[Running]
     if due is None:
-        runs = list(view.running)
-    else:
-        runs = [view.running_by_job[job_id] for job_id in due if job_id in view.running_by_job]
-    for run in runs:
+        return list(view.running)
+    return [view.running_by_job[job_id] for job_id in sorted(due) if job_id in view.running_by_job]
+
+
+def _due(scratch: Scratch, introspect_s: float) -> Iterable[Running]:
+    for run in due_runs(scratch):
         at = due_at(run, introspect_s)
         if at is not None and at <= scratch.now + SOON_S and scratch.stays(run):
             yield run
@@ -77,7 +80,7 @@ def _due(scratch: Scratch, introspect_s: float) -> Iterable[Running]:
 def _gather(scratch: Scratch, nodes: Nodes, run: Running, restart_s: float) -> bool:
     """Whether the job moves."""
     held = held_as_demand(scratch, run)
-    if held is None or _too_late(scratch, run, restart_s):
+    if held is None or too_late(scratch, run, restart_s):
         return False
     scratch.release(run)
     found = nodes.seat(run.job, held) or scratch.placement.place(scratch.board.free, held, run.job.avoid_nodes)
@@ -86,7 +89,7 @@ def _gather(scratch: Scratch, nodes: Nodes, run: Running, restart_s: float) -> b
         return False
     scratch.take(run.job, found)
     scratch.preempt(run, run.job.id, "it goes on with its GPUs closer together")
-    forget(scratch, run)
+    forget(scratch, run, trial=True)
     return True
 
 
@@ -108,7 +111,7 @@ def _make_room(scratch: Scratch, job: Job, demand: Demand, settled: Sequence[Run
     for move in moves:
         scratch.take(move.run.job, move.allocations)
         scratch.preempt(move.run, move.run.job.id, f"it makes room for job {job.id}, and goes on elsewhere")
-        forget(scratch, move.run)
+        forget(scratch, move.run, trial=True)
     return True
 
 
@@ -125,7 +128,7 @@ def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
     return len(taken) == len(lots)
 
 
-def _too_late(scratch: Scratch, run: Running, restart_s: float) -> bool:
+def too_late(scratch: Scratch, run: Running, restart_s: float) -> bool:
     """Whether the job will be done before a move could pay."""
     left_s = run.remaining_s(scratch.now)
     return left_s is not None and left_s <= restart_s

@@ -12,13 +12,12 @@ from scheduler.model import Job, Running, View
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial
-from scheduler.policies.gandiva import elastic, moves, pairs
+from scheduler.policies.gandiva import elastic, moves, pairs, trials
 from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, home_memo, home_of, kept_memo, suits
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.gandiva.turns import Turns
 from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
-
 
 _LOOK_EVERY_S = 15.0
 
@@ -67,7 +66,7 @@ class Gandiva:
                 "type": ["number", "null"],
                 "minimum": 0,
                 "default": 60,
-                "description": "How long two jobs share GPUs before they are judged by their speeds. null: no sharing.",
+                "description": "After how long pairs, moves and growth are judged by speeds. null: never; no sharing.",
             },
         },
         "additionalProperties": False,
@@ -105,6 +104,7 @@ class Gandiva:
                 moves.due_at(run, self.introspect_s),
                 elastic.due_at(run, self.grow_after_s),
                 pairs.due_at(run, self.trial_s),
+                trials.due_at(run, self.trial_s),
             )
             at = min((moment for moment in known if moment is not None and moment > now + SOON_S), default=None)
         return at if at is not None and at > now + SOON_S else None
@@ -116,7 +116,8 @@ class Gandiva:
            free, else in turn for others at home.
         2. Those who are new, in order: to the least loaded node of their affinity with a height below 1, to a node
            where nobody is, to any free GPUs, to what elastic jobs give back, or to take turns; else they are queued.
-        3. Now and then: moves that make room for one who waits, or bring a job closer together.
+        3. Now and then: moves that make room for one who waits, or bring a job closer together; who was moved before,
+           or has grown, and is slower for it goes back.
         4. Those who still wait get places beside others, and pairs that are worse than turns are undone.
         5. Elastic jobs grow into what has been idle for long enough.
         """
@@ -146,6 +147,8 @@ class _Decision:
                 self._resume(job)
         self._newcomers()
         policy, scratch = self.policy, self.scratch
+        if policy.trial_s is not None:
+            trials.judge(scratch, self.nodes, policy.trial_s, policy.restart_s)
         if policy.introspect_s is not None:
             looked = moves.make_room(scratch, self.nodes, self.left, policy.introspect_s, policy.restart_s)
             if looked is not None:

@@ -321,6 +321,101 @@ def test_nobody_is_moved_soon_after_the_start_to_make_room() -> None:
     assert decide(world, GANDIVA).places == ()
 
 
+# Trials
+
+
+def moved(speed: float | None, *, before: float = 10.0, ago_s: float = 70.0, **fields: Any) -> Running:
+    """A job on two GPUs of node 3 that had one on each of the nodes 1 and 2 before."""
+    memo = {"before": before, "left 1": 1.0, "left 2": 1.0, "apart 7": 1.0}
+    return replace(runs(lot(1, 2, **{"memo": memo, **fields}), (3, [0, 1]), ago_s=ago_s), speed=speed)
+
+
+KEPT = {"apart 7": 1.0}
+TRIALS: dict[str, tuple[Running, Mapping[str, Any], list[tuple[int, int]] | None, Mapping[str, float] | None]] = {
+    "who is slower than before goes back": (moved(9.0), {}, [(1, 1), (2, 1)], {**KEPT, "stays": 1.0}),
+    "who is faster stays": (moved(11.0), {}, None, KEPT),
+    "who is hardly slower stays": (moved(9.6), {}, None, KEPT),
+    "not before the trial is over": (moved(9.0, ago_s=50), {}, None, None),
+    "not while nobody knows how fast it is": (moved(None), {}, None, None),
+    "not while another one is beside it": (replace(moved(9.0), rate=0.5), {}, None, None),
+    "not without trials": (moved(9.0), {"trial_s": None}, None, None),
+    "not when it ends before a restart would": (
+        moved(9.0, remaining_s=80.0, expected_s=90.0),
+        {"restart_s": 30},
+        None,
+        {**KEPT, "stays": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("run", "params", "found", "memo"), TRIALS.values(), ids=list(TRIALS))
+def test_who_goes_back_after_a_move(
+    run: Running, params: Mapping[str, Any], found: Any, memo: Mapping[str, float] | None
+) -> None:
+    world = make_snapshot(nodes=nodes(3), running=[run])
+    plan = decide(world, gandiva(**params))
+    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert where(plan).get(1) == found
+    assert [(one.job_id, one.for_job_id) for one in plan.preempts] == ([] if found is None else [(1, 1)])
+    assert {note.job_id: note.memo for note in plan.notes}.get(1) == memo
+
+
+def test_who_cannot_go_back_stays_and_is_not_moved_again() -> None:
+    world = make_snapshot(nodes=nodes(3, gpus=2), running=[moved(5.0), runs(job(2, 2), (1, [0, 1]))])
+    plan = decide(world, GANDIVA)
+    assert (plan.places, plan.notes[0].memo) == ((), {**KEPT, "stays": 1.0})
+
+
+def test_a_move_is_remembered_with_the_speed_and_the_place_of_before() -> None:
+    config = gandiva(trial_s=30)
+    world = make_snapshot(nodes=nodes(2), running=[replace(scattered(), speed=8.0)])
+    after = apply(world, decide(world, config))
+    stopped = after.running_by_job[1].job.memo
+    assert stopped == {"before": 8.0, "left 1": 1.0, "left 2": 1.0}
+    world = carried_out(world, config)
+    run = world.running_by_job[1]
+    assert (where_is(run), run.job.memo) == ([(1, 2)], stopped)
+    assert compose(config).policy.next_change(run.job, run, run.placed_at) == run.placed_at + 30
+    # It is slower there, goes back, and stays.
+    slow = later(replace(world, running=(replace(run, speed=4.0),)), NOW + 40)
+    back = carried_out(slow, config).running_by_job[1]
+    assert (where_is(back), back.job.memo) == ([(1, 1), (2, 1)], {"stays": 1.0})
+    assert decide(later(make_snapshot(nodes=nodes(2), running=[back]), NOW + 1e6), config).places == ()
+
+
+def test_nothing_is_remembered_of_a_job_whose_speed_nobody_knows() -> None:
+    world = make_snapshot(nodes=nodes(2), running=[scattered()])
+    assert decide(world, GANDIVA).notes == ()
+
+
+def test_who_was_slower_elsewhere_makes_no_room_by_moving() -> None:
+    world = make_snapshot(
+        nodes=nodes(2),
+        waiting=[job(9, 4)],
+        running=[
+            runs(job(1, 1, memo={"stays": 1.0}), (1, [0]), ago_s=400),
+            runs(job(2, 3, memo={"stays": 1.0}), (2, [0, 1, 2]), ago_s=400),
+        ],
+    )
+    assert decide(world, gandiva(slice_s=None)).places == ()
+
+
+def test_a_job_that_growth_made_slower_shrinks_and_does_not_grow_so_far_again() -> None:
+    config = gandiva(grow_after_s=50)
+    memo = {"before": 10.0, "left 1": 1.0}
+    run = replace(runs(elastic(memo=memo), (1, range(4)), ago_s=70), speed=8.0)
+    plan = decide(make_snapshot(nodes=nodes(1), running=[run]), config)
+    assert where(plan) == {1: [(1, 1)]}
+    learnt = plan.notes[0].memo
+    assert learnt == {"most": 3.0, "idle": NOW}
+    grower = runs(elastic(memo={**learnt, "idle": NOW - 60}), (1, [0]), ago_s=70)
+    assert where(decide(make_snapshot(nodes=nodes(1), running=[grower]), config)) == {1: [(1, 3)]}
+
+
+def where_is(run: Running) -> list[tuple[int, int]]:
+    return [(share.node_id, len(share.gpu_ids)) for share in run.allocations]
+
+
 # Growing and shrinking
 
 SPEEDS = (1.0, 1.9, 2.7, 3.4)
@@ -399,6 +494,7 @@ def histories(draw: st.DrawFn) -> tuple[Snapshot, CycleConfig]:
         max_height=draw(st.sampled_from([1.5, 4])),
         introspect_s=draw(st.sampled_from([None, 20])),
         grow_after_s=draw(st.sampled_from([None, 1, 15])),
+        trial_s=draw(st.sampled_from([None, 5])),
     )
     guard = draw(st.sampled_from(["quota", "borrow"]))
     config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])), guard=guard)
@@ -426,6 +522,8 @@ def histories(draw: st.DrawFn) -> tuple[Snapshot, CycleConfig]:
             )
         ended = draw(st.sets(st.sampled_from(sorted(running(world))), max_size=2)) if running(world) else set()
         world = later(world, NOW + 10 * step, arrived, ended)
+        speeds = st.sampled_from([None, 1.0, 2.0])
+        world = replace(world, running=tuple(replace(run, speed=draw(speeds)) for run in world.running))
         if draw(st.booleans()):
             plan = decide(world, config)
             world = release(apply(world, plan), [preempt.job_id for preempt in plan.preempts])

@@ -1,0 +1,59 @@
+"""Trials: a job that was moved or has grown is looked at again, and goes back if it has become slower.
+
+1. With the change, its memo says how fast the job was and what it held.
+2. `trial_s` after it was placed, as soon as its speed there is known, the two are compared.
+3. If it is slower, it goes back to as many GPUs on the nodes where it was, if they are free. In any case it is moved no
+   more, neither closer together nor to make room, or does not grow to that size any more.
+
+Only a job that is alone on its GPUs before and after is compared: else it is not known what has slowed it down.
+"""
+
+from __future__ import annotations
+
+from scheduler.model import Running
+from scheduler.policies.gandiva.homes import BEFORE, MOST, STAYS, Home, kept_memo, left_home, memo_of, without_trial
+from scheduler.policies.gandiva.moves import due_runs, held_as_demand, too_late
+from scheduler.policies.gandiva.nodes import Nodes
+from scheduler.policies.preemptive import SOON_S
+from scheduler.scratch import Scratch
+
+# What a job loses by chance from one measurement to the next.
+_CHANCE = 0.05
+
+
+def due_at(run: Running, trial_s: float | None) -> float | None:
+    """When to judge the change that the job has been through; None if there was none, or nobody knew its speed."""
+    return run.placed_at + trial_s if trial_s is not None and BEFORE in run.job.memo else None
+
+
+def judge(scratch: Scratch, nodes: Nodes, trial_s: float, restart_s: float) -> None:
+    """Send back whom a change has made slower."""
+    for run in due_runs(scratch):
+        at = due_at(run, trial_s)
+        if at is None or at > scratch.now + SOON_S or run.speed is None or run.rate is not None:
+            continue
+        if not scratch.stays(run):
+            continue
+        memo, home = memo_of(scratch, run.job), left_home(run.job)
+        if run.speed >= memo[BEFORE] * (1 - _CHANCE):
+            scratch.note(run.job, run, without_trial(memo))
+            continue
+        grown = sum(home.values()) < run.gpus
+        learnt = {MOST: run.gpus - 1.0} if grown else {STAYS: 1.0}
+        went = not too_late(scratch, run, restart_s) and _go_back(scratch, nodes, run, home)
+        scratch.note(run.job, run, {**(kept_memo(run.job) if went else without_trial(memo)), **learnt})
+
+
+def _go_back(scratch: Scratch, nodes: Nodes, run: Running, home: Home) -> bool:
+    """Whether the job goes back to what it held before."""
+    held = held_as_demand(scratch, run)
+    if held is None or scratch.full or any(node_id in nodes.blocked for node_id in home):
+        return False
+    scratch.release(run)
+    found = nodes.room(held._replace(gpus=sum(home.values())) if held.split else held, home)
+    if found is None:
+        scratch.keep(run)
+        return False
+    scratch.take(run.job, found)
+    scratch.preempt(run, run.job.id, "it has become slower here, and goes back to what it had")
+    return True
