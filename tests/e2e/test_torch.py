@@ -7,7 +7,6 @@ import json
 import re
 import runpy
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -20,9 +19,10 @@ from muster.local.supervisor import Child
 from muster_client.pack import pack_folder
 from muster_client.shapes import Attempt, Job
 from muster_client.spec import read_spec
-from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, until
+from tests.faults.cluster import FIRST_USER, POOL_TABLE, ROOT, Cluster, overlapping_claims, until
 from tests.faults.proxy import proxy, through
 from tests.namespaces import Network, network
+from tests.pytorch import python_with_torch
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -35,7 +35,7 @@ STEPS = 40
 # it is told to redirect the output of a rank that there is not. And it looks at its workers every 5 s only.
 OLD_TORCH = {"PET_REDIRECTS": "9:1", "PET_TEE": "9:1", "PET_MONITOR_INTERVAL": "0.2", "OMP_NUM_THREADS": "1"}
 # Ends once it is told to.
-HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.1; done"
+HOLDING = "until [ -e $SCRATCH/$WORD ]; do sleep 0.2; done"
 # The first attempt is slow, so that there is time to stop it in the middle.
 SLOW_AT_FIRST = "if [ $MUSTER_ATTEMPT = 1 ]; then export STEP_SECONDS=1; fi; exec torchrun train.py"
 
@@ -66,14 +66,13 @@ def rack(network_of_nodes: Network) -> Iterator[Cluster]:
         )
         yield cluster
         cluster.settle()
+        assert overlapping_claims(cluster) == []
 
 
 @pytest.fixture(scope="module")
-def torchrun() -> None:
-    """Skips where the users of jobs have no `torchrun`."""
-    found = subprocess.run(["sh", "-c", "command -v torchrun"], user="nobody", capture_output=True, check=False)
-    if found.returncode:
-        pytest.skip("torchrun is not installed: `make engines` installs it where there are apt and root")
+def python() -> str:
+    """A Python with PyTorch that the users of jobs may run; without one the test is skipped."""
+    return python_with_torch(user="nobody")
 
 
 def submit_example(cluster: Cluster, folder: str, command: str = "", **keys: Any) -> Job:
@@ -123,18 +122,17 @@ def losses(said: list[str]) -> dict[int, str]:
 
 
 def test_a_training_gives_way_and_goes_on_elsewhere_as_if_it_had_not(
-    rack: Cluster, network_of_nodes: Network, torchrun: None
+    rack: Cluster, network_of_nodes: Network, python: str
 ) -> None:
     cluster, client = rack, rack.client()
     address = {name: member.address for name, member in zip(NODES, network_of_nodes.members, strict=True)}
     env = {**OLD_TORCH, "STEPS": STEPS, "STEP_SECONDS": 0}
     low = submit_example(cluster, "torch-ddp", SLOW_AT_FIRST, priority="low", env=env, **GANG)
-    # The run that nobody stops has the other two nodes, and keeps them when it is done.
-    whole = submit_example(
-        cluster, "torch-ddp", f"torchrun train.py && {HOLDING}", env={**env, "WORD": "whole"}, **GANG
-    )
+    # The run that nobody stops has the other two nodes, and keeps them when it is done. It needs no torchrun.
+    alone = f"{python} train.py && {HOLDING}"
+    whole = submit_example(cluster, "torch-ddp", alone, env={**env, "WORD": "whole"}, **GANG)
     cluster.until_attempt_runs(low, within_s=60)
-    until(lambda: losses(lines(cluster, low, 1, 0)), "it trains", 90)
+    until(lambda: losses(lines(cluster, low, 1, 0)), "it trains", 90, every_s=0.3)
     [first] = client.attempts(low["id"])
     one, other = nodes_of(first)
     assert (address[one], address[other]) in peers(cluster, one)
@@ -150,7 +148,7 @@ def test_a_training_gives_way_and_goes_on_elsewhere_as_if_it_had_not(
     [(served,)] = cluster.sql("SELECT attained_gpu_s FROM jobs_job WHERE id = %s", low["id"])
     assert served > 0
 
-    until(lambda: STEPS in losses(lines(cluster, whole, 1, 0)), "the run that nobody stops has ended", 90)
+    until(lambda: STEPS in losses(lines(cluster, whole, 1, 0)), "the other has ended", 90, every_s=0.3)
     let_end(cluster, "whole")
     done = cluster.wait(low, within_s=120)
     assert (done["state"], done["exit_code"]) == ("succeeded", 0), cluster.story(low)
@@ -202,8 +200,10 @@ def test_the_rank_that_fails_first_is_the_reason_and_the_others_have_their_grace
     assert [line for line in lines(rack, job, 1, 0) if line in {"here", "told", "left"}] == ["here", "told", "left"]
 
 
-def test_the_other_examples_run(rack: Cluster, torchrun: None) -> None:
-    finetune = submit_example(rack, "finetune", env={"EPOCHS": 3, "EPOCH_SECONDS": 0, "OMP_NUM_THREADS": 1})
+def test_the_other_examples_run(rack: Cluster, python: str) -> None:
+    finetune = submit_example(
+        rack, "finetune", f"{python} train.py", env={"EPOCHS": 3, "EPOCH_SECONDS": 0, "OMP_NUM_THREADS": 1}
+    )
     target = rack.scratch / "prepared"
     prepare = submit_example(rack, "prepare-data", env={"TARGET": str(target), "MOST_FILES": 40})
     sweep = runpy.run_path(str(EXAMPLES / "sweep" / "sweep.py"))["sweep"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 
 from muster.jobs.spec import parse_spec
 from muster_client.spec import read_spec
+from tests.pytorch import python_with_torch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FOLDERS = sorted(path.parent.name for path in EXAMPLES.glob("*/job.yaml"))
@@ -36,16 +36,6 @@ def output(job: subprocess.Popen[str], *, status: int = 0) -> str:
         out, err = job.communicate()
     assert (job.returncode, err) == (status, "")
     return out
-
-
-def python_with_torch() -> str:
-    """The first `python3` that has PyTorch, which need not be the one that runs the tests."""
-    folders = os.environ["PATH"].split(os.pathsep)
-    for found in filter(None, (shutil.which("python3", path=folder) for folder in folders)):
-        look = [found, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"]
-        if subprocess.run(look, capture_output=True, check=False).returncode == 0:
-            return found
-    pytest.skip("PyTorch is not installed: `make engines` installs it where there are apt and root")
 
 
 def free_port() -> int:
