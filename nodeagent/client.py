@@ -15,6 +15,8 @@ from nodeagent.protocol import (
     BeatResponse,
     ClaimRequest,
     EndRequest,
+    HelloRequest,
+    HelloResponse,
     LaunchSpec,
     LogAccepted,
     LogFinishRequest,
@@ -64,6 +66,10 @@ class Client:
     def vouched_for(self) -> bool:
         """Whether the platform knows by the way of the calls which node they are of."""
         return self._transport.vouched_for
+
+    def hello(self, request: HelloRequest) -> HelloResponse:
+        """Ask for the nonce of the next registration."""
+        return self._post(protocol.HELLO_PATH, request, HelloResponse)
 
     def register(self, request: RegisterRequest) -> RegisterResponse:
         """Begin a new epoch of this node."""

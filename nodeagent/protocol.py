@@ -6,6 +6,10 @@ Every message is a frozen dataclass with `to_dict()` and `from_dict()`; reading 
 What the wire format leaves open is settled here:
 
 - Ids, attempts, ranks, epochs and fences are integers. `generation` is an opaque string; the first sync sends "".
+- A registration is two calls. The answer to `hello` has a nonce that is good for one registration of the node, and
+  voids those that were given out before; a registration with any other is answered 412, and who sent it begins anew.
+  So what registers was alive after everything that had registered before it, and nothing that comes late can be taken
+  for newer than it is. A platform that answers 404 to `hello` takes registrations without a nonce, as does this one.
 - `seq` counts up from 1 within one run of the agent, over all its messages. A receiver may use it to drop late ones.
 - Log offsets count every byte that the job wrote, given-up bytes too. A range is `first-last`, both inclusive.
   `X-Muster-Dropped` on a chunk states the hole just before it: its last byte is the chunk's first minus one. A hole
@@ -47,6 +51,7 @@ ProtocolError = wire.ProtocolError
 PROTOCOL_VERSION = 1
 
 PREFIX = "/agent/v1"
+HELLO_PATH = PREFIX + "/hello"
 REGISTER_PATH = PREFIX + "/register"
 BEAT_PATH = PREFIX + "/beat"
 SYNC_PATH = PREFIX + "/sync"
@@ -84,6 +89,9 @@ PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
 over several switches, at one switch or on one board."""
 MAX_NVLINKS = 64
 """The most NVLinks that a topology may name between two GPUs."""
+
+STALE_NONCE = 412
+"""The answer to a registration whose nonce is not, or no longer, the newest: say hello again."""
 
 EXIT_SUPERSEDED = 3
 """Exit status of an agent whose epoch is old: another agent speaks for the node. Its jobs go on."""
@@ -185,8 +193,22 @@ class Inventory(Message):
 
 
 @dataclass(frozen=True)
+class HelloRequest(Message):
+    """An agent's first word after each of its starts, with the header and the credential of its registration."""
+
+    credential: str
+
+
+@dataclass(frozen=True)
+class HelloResponse(Message):
+    """What the node's next registration must carry."""
+
+    nonce: str
+
+
+@dataclass(frozen=True)
 class RegisterRequest(Message):
-    """An agent's first word after each of its starts.
+    """An agent begins to speak for its node. `nonce` is that of the hello before it; empty if it said none.
 
     The header carries the join token until a registration has succeeded and the credential from then on.
     `credential` is made by the agent and kept on its disk, so a lost answer is retried with the same pair.
@@ -197,6 +219,7 @@ class RegisterRequest(Message):
     agent_version: str
     credential: str
     inventory: Inventory
+    nonce: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import logging
 import threading
+from dataclasses import replace
 from typing import Optional
 
 from nodeagent import clock, protocol
 from nodeagent.backoff import Backoff
 from nodeagent.client import Client, Refused, Unauthorized, Unreachable
 from nodeagent.identity import Identity
-from nodeagent.protocol import Inventory, RegisterRequest, RegisterResponse, Timers
+from nodeagent.protocol import HelloRequest, Inventory, RegisterRequest, RegisterResponse, Timers
 
 _log = logging.getLogger("nodeagent")
 
@@ -59,7 +61,7 @@ def register(
     join_token: str,
     stopping: threading.Event,
 ) -> Optional[Session]:
-    """Register until the platform answers; None when the agent was asked to end meanwhile."""
+    """Say hello and register until the platform answers; None when the agent was asked to end meanwhile."""
     if not (identity.enrolled or join_token or client.vouched_for):
         raise Rejected(protocol.EXIT_UNAUTHORIZED, "a join token is needed for the first registration of this node")
     client.secret = identity.credential if identity.enrolled else join_token
@@ -67,22 +69,40 @@ def register(
     request = RegisterRequest(protocol.PROTOCOL_VERSION, boot_id, version, identity.credential, inventory)
     backoff = Backoff()
     while not stopping.is_set():
-        sent_at = clock.boottime()
         try:
-            answer = client.register(request)
+            nonce = _nonce(client, identity.credential)
+            sent_at = clock.boottime()
+            answer = client.register(replace(request, nonce=nonce))
         except Unreachable as error:
-            wait_s = backoff.wait_s()
-            _log.warning("cannot register, trying again in %.1f s: %s", wait_s, error)
-            stopping.wait(wait_s)
+            _wait_to_try_again(backoff, stopping, error)
             continue
         except Unauthorized as error:
             what = "credential" if identity.enrolled else "join token"
             text = "the platform refused the {} of this node: {}".format(what, error.detail)
             raise Rejected(protocol.EXIT_UNAUTHORIZED, text) from error
         except Refused as error:
+            if error.status == protocol.STALE_NONCE:  # somebody said hello in between, if only we, and late
+                _wait_to_try_again(backoff, stopping, error)
+                continue
             raise Rejected(protocol.EXIT_REFUSED, "the platform refused this node: {}".format(error)) from error
         identity.enrol(answer.node_id, answer.node_name, answer.cluster_id)
         client.secret = identity.credential
         _log.info("registered as %s, epoch %d", answer.node_name, answer.epoch)
         return Session(boot_id, answer, sent_at)
     return None
+
+
+def _nonce(client: Client, credential: str) -> str:
+    """What the platform says to a hello; nothing if it is one of before, which knows no hello."""
+    try:
+        return client.hello(HelloRequest(credential)).nonce
+    except Refused as refusal:
+        if refusal.status == http.client.NOT_FOUND:
+            return ""
+        raise
+
+
+def _wait_to_try_again(backoff: Backoff, stopping: threading.Event, error: Exception) -> None:
+    wait_s = backoff.wait_s()
+    _log.warning("cannot register, trying again in %.1f s: %s", wait_s, error)
+    stopping.wait(wait_s)

@@ -21,6 +21,8 @@ from nodeagent.protocol import (
     ClaimRequest,
     DesiredAllocation,
     EndRequest,
+    HelloRequest,
+    HelloResponse,
     LaunchSpec,
     LogAccepted,
     LogFinishRequest,
@@ -108,6 +110,8 @@ class FakePlatform:
         self.credential = ""
         self.epoch = 0
         self.registered: RegisterRequest | None = None
+        self.nonce = ""
+        self.hellos = 0
         self.beats: list[BeatRequest] = []
         self.syncs: list[SyncRequest] = []
         self.log_pause_s = 0.0
@@ -196,16 +200,31 @@ class FakePlatform:
 
     # The calls. Each returns (status, message or bytes).
 
+    def hello(self, secret: str, body: bytes) -> tuple[int, Any]:
+        request = HelloRequest.from_json(body)
+        with self.lock:
+            if not self._knows(secret, request.credential):
+                return 401, Problem("unknown", "this secret is not known", 401)
+            self.hellos += 1
+            self.nonce = f"nonce-{self.hellos}"
+            return 200, HelloResponse(self.nonce)
+
     def register(self, secret: str, body: bytes) -> tuple[int, Any]:
         request = RegisterRequest.from_json(body)
         with self.lock:
-            known = secret in (self.join_token, self.credential) and secret != ""
-            if not known or (self.credential and request.credential != self.credential):
+            if not self._knows(secret, request.credential):
                 return 401, Problem("unknown", "this secret is not known", 401)
+            if not self.nonce or request.nonce != self.nonce:
+                return protocol.STALE_NONCE, Problem("stale", "say hello again", protocol.STALE_NONCE)
+            self.nonce = ""
             self.credential = request.credential
             self.epoch += 1
             self.registered = request
             return 200, RegisterResponse(1, 5, "node-5", "test-cluster", self.epoch, self.timers)
+
+    def _knows(self, secret: str, credential: str) -> bool:
+        known = secret in (self.join_token, self.credential) and secret != ""
+        return known and (not self.credential or credential == self.credential)
 
     def beat(self, body: bytes) -> tuple[int, Any]:
         request = BeatRequest.from_json(body)
@@ -418,6 +437,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _route(self, platform: FakePlatform, body: bytes) -> tuple[int, Any]:
         secret = self.headers.get(protocol.AUTHORIZATION_HEADER, "").removeprefix("Bearer ")
+        if self.path == protocol.HELLO_PATH:
+            return platform.hello(secret, body)
         if self.path == protocol.REGISTER_PATH:
             return platform.register(secret, body)
         if secret != platform.credential:

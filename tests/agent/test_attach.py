@@ -96,7 +96,7 @@ class Daemon:
         assert frame.kind == REQUEST
         assert "Authorization" not in frame.head["headers"]
         body = frame.body
-        if frame.head["path"].endswith("/register"):
+        if frame.head["path"].endswith(("/hello", "/register")):
             body = json.dumps({**json.loads(body), "credential": self.secret}).encode()
         request = urllib.request.Request(
             self.platform.url + frame.head["path"],

@@ -78,6 +78,11 @@ def test_an_agent_that_knows_of_no_progress_tells_none() -> None:
     assert (sample.progress, sample.progress_s) == (None, None)
 
 
+def test_an_agent_of_before_registers_without_a_nonce() -> None:
+    older = protocol.RegisterRequest.from_dict(json.loads((OLDER / "RegisterRequest.json").read_text()))
+    assert older.nonce == ""
+
+
 def _common(read: Any, content: Any) -> Any:
     """What was read without the keys that `content` does not have."""
     if isinstance(content, dict):
@@ -90,7 +95,8 @@ def _common(read: Any, content: Any) -> Any:
 
 def test_the_version_and_the_routes_are_pinned() -> None:
     assert protocol.PROTOCOL_VERSION == 1
-    assert (protocol.REGISTER_PATH, protocol.BEAT_PATH, protocol.SYNC_PATH) == (
+    assert (protocol.HELLO_PATH, protocol.REGISTER_PATH, protocol.BEAT_PATH, protocol.SYNC_PATH) == (
+        "/agent/v1/hello",
         "/agent/v1/register",
         "/agent/v1/beat",
         "/agent/v1/sync",

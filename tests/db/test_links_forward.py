@@ -72,6 +72,7 @@ def ask(web: Web, method: Any, path: Any, body: bytes = b"{}", headers: Any = No
 
 
 CALLS = [
+    ("POST", "/agent/v1/hello"),
     ("POST", "/agent/v1/register"),
     ("POST", "/agent/v1/beat"),
     ("POST", "/agent/v1/sync"),
@@ -149,12 +150,13 @@ def test_a_header_that_is_no_text_is_refused(web: Web, value: object) -> None:
     assert web.asked == []
 
 
-def test_a_registration_carries_the_nodes_credential_whatever_the_server_wrote(web: Web) -> None:
+@pytest.mark.parametrize("path", ["/agent/v1/hello", "/agent/v1/register"])
+def test_a_registration_carries_the_nodes_credential_whatever_the_server_wrote(web: Web, path: str) -> None:
     body = json.dumps({"credential": "of another node", "boot_id": "b"}).encode()
-    assert ask(web, "POST", "/agent/v1/register", body) == 200
+    assert ask(web, "POST", path, body) == 200
     assert json.loads(web.asked[0][3]) == {"credential": "the node's own", "boot_id": "b"}
     for wrong in (b"[]", b"{", b"\xff", b"[" * 100_000):
-        assert ask(web, "POST", "/agent/v1/register", wrong) == 400
+        assert ask(web, "POST", path, wrong) == 400
     assert len(web.asked) == 1
 
 

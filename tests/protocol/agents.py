@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +32,10 @@ class Sampler:
     """No readings, but a true word on whether a GPU is in use."""
 
     def __init__(self, machine: Machine) -> None:
-        self.busy = machine.busy
+        self._machine = machine
+
+    def busy(self, allocation_id: int, uuids: Sequence[str]) -> bool:
+        return self._machine.busy(uuids)
 
     def assign(self, allocation_id: int, uuids: tuple[str, ...]) -> None:
         """Nobody reads."""
@@ -63,7 +66,7 @@ class Run(Owner):
         self.status: int | None = None
         self.error: BaseException | None = None
         self._journal_path = journal
-        self._client = Client(Way(kernel, platform, link, machine.boot_id), machine.credential)
+        self._client = Client(Way(kernel, platform, link), machine.credential)
         kernel.spawn(self, self._live)
 
     def kill(self) -> None:

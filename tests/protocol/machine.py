@@ -7,7 +7,7 @@ the agent, and what runs outlives it too. The ledger knows what was alive when, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, OnDisconnect
@@ -238,7 +238,7 @@ class Machine:
     def enrol(self, node_id: int, node_name: str, cluster_id: str) -> None:
         self.enrolled = True
 
-    def busy(self, uuids: tuple[str, ...]) -> bool:
+    def busy(self, uuids: Sequence[str]) -> bool:
         used = {
             uuid for one in self.folders.values() if one.processes is not None for uuid in one.processes.spec.gpu_uuids
         }

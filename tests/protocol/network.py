@@ -21,6 +21,7 @@ from nodeagent.protocol import (
     BeatRequest,
     ClaimRequest,
     EndRequest,
+    HelloRequest,
     LogAccepted,
     LogFinishRequest,
     Problem,
@@ -53,8 +54,6 @@ class Link:
 
     requests_pass: bool = True
     answers_pass: bool = True
-    keeps_registrations: bool = False
-    """Whether a registration can still arrive when its machine has booted again: what the platform cannot tell."""
     fates: dict[str, deque[tuple[Fate, float]]] = field(default_factory=dict)
 
     def fate(self, kind: str) -> tuple[Fate, float] | None:
@@ -137,6 +136,8 @@ class Platform:
             respond((200, services.sync_answer(node, desired).to_json()))
 
     def _answer(self, path: str, secret: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        if path == protocol.HELLO_PATH:
+            return 200, services.greet_agent(secret, HelloRequest.from_json(body)).to_json()
         if path == protocol.REGISTER_PATH:
             self.changed = True
             return 200, services.register_agent(secret, RegisterRequest.from_json(body)).to_json()
@@ -173,8 +174,7 @@ class Platform:
 class Way(Transport):
     """The transport of one agent: its calls take time, and may be lost on either half of the way."""
 
-    def __init__(self, kernel: Kernel, platform: Platform, link: Link, boot_id: Callable[[], str]) -> None:
-        self._boot_id = boot_id
+    def __init__(self, kernel: Kernel, platform: Platform, link: Link) -> None:
         self._kernel = kernel
         self._platform = platform
         self._link = link
@@ -185,7 +185,6 @@ class Way(Transport):
         kind = path.rsplit("/", maxsplit=1)[-1]
         fate, delay_s = link.fate(kind) or (None, 0.0)
         secret = headers[protocol.AUTHORIZATION_HEADER].removeprefix("Bearer ")
-        boot_id = self._boot_id()
         answered: list[Callable[[Answer | None], None]] = []
         sent_ok = link.requests_pass and fate is not Fate.REQUEST_LOST
 
@@ -195,8 +194,7 @@ class Way(Transport):
                 kernel.at(kernel.now + WAY_S + late_s, lambda: link.answers_pass and answered[0](answer))
 
         def arrive(answer: Respond) -> None:
-            stale = kind == "register" and self._boot_id() != boot_id and not link.keeps_registrations
-            if link.requests_pass and not stale:
+            if link.requests_pass:
                 self._platform.handle(path, secret, body, headers, answer)
 
         if sent_ok:

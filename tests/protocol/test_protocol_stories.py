@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from muster.agents import services
 from muster.dispatch import reaper
+from muster.fleet.leases import register
+from muster.fleet.models import NodeLease
 from muster.jobs import attempts
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
@@ -42,6 +45,19 @@ def watch(story: Story, seconds: float) -> None:
     for _ in range(int(seconds)):
         story.advance(1.0)
         story.check()
+
+
+def boot_twice(story: Story, server: Server) -> None:
+    """The first boot's registration is on its way for so long that the second's comes before it."""
+    story.disturb(server, "register", Fate.REQUEST_LATE, 20.0)
+    for _ in range(2):
+        story.reboot(server, disk_keeps_marks=True)
+        story.start_agent(server)
+        story.advance(0.5)
+
+
+def epoch_of(server: Server) -> int:
+    return NodeLease.objects.get(pk=server.node.pk).epoch
 
 
 def open_claims() -> int:
@@ -227,18 +243,55 @@ def test_an_adopted_job_ends_with_its_own_exit_code(telling: Telling) -> None:
         story.settle()
 
 
-@pytest.mark.xfail(reason="boots have no order: one that was never heard of, and comes late, is new", strict=True)
 def test_a_registration_of_an_earlier_boot_that_comes_late_frees_nothing(telling: Telling) -> None:
     with telling() as story:
         for server in story.servers:
-            server.link.keeps_registrations = True
-            story.disturb(server, "register", Fate.REQUEST_LATE, 20.0)
-            for _ in range(2):
-                story.reboot(server, disk_keeps_marks=True)
-                story.start_agent(server)
-                story.advance(0.5)
+            boot_twice(story, server)
         running(story)
         watch(story, 30.0)
+        assert [server.run.status for server in story.servers if server.run] == [None, None, None]
+        story.settle()
+
+
+def test_a_registration_of_an_earlier_run_that_comes_late_supersedes_nobody(telling: Telling) -> None:
+    with telling() as story:
+        server = story.servers[0]
+        story.disturb(server, "register", Fate.REQUEST_LATE, 20.0)
+        for _ in range(2):
+            story.crash_agent(server)
+            story.start_agent(server)
+            story.advance(0.5)
+        watch(story, 30.0)
+        assert server.run is not None
+        assert (server.run.status, epoch_of(server)) == (None, 3)
+        story.settle()
+
+
+def test_a_hello_of_an_earlier_boot_that_comes_late_costs_another_try_and_no_more(telling: Telling) -> None:
+    with telling() as story:
+        server = story.servers[0]
+        story.disturb(server, "hello", Fate.REQUEST_LATE, 2.0)
+        story.disturb(server, "register", Fate.REQUEST_LATE, 5.0)
+        for _ in range(2):
+            story.reboot(server, disk_keeps_marks=True)
+            story.start_agent(server)
+            story.advance(0.5)
+        watch(story, 30.0)
+        assert server.run is not None
+        assert (server.run.status, epoch_of(server)) == (None, 3)
+        story.settle()
+
+
+def test_a_registration_that_comes_twice_counts_once(telling: Telling) -> None:
+    with telling() as story:
+        server = story.servers[0]
+        story.crash_agent(server)
+        story.disturb(server, "register", Fate.TWICE, 12.0)
+        story.start_agent(server)
+        watch(story, 30.0)
+        assert server.run is not None
+        assert (server.run.status, epoch_of(server)) == (None, 3)
+        story.settle()
 
 
 class TestTheSimulationNotices:
@@ -259,6 +312,15 @@ class TestTheSimulationNotices:
             story.cut(server, requests=True, answers=True)
             with pytest.raises(AssertionError, match="have ended, and their processes have not"):
                 watch(story, FENCE_S)
+
+    def test_a_nonce_that_nobody_looks_at(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(services, "register", lambda **given: register(**{**given, "nonce": ""}))
+        with telling() as story:
+            for server in story.servers:
+                boot_twice(story, server)
+            running(story)
+            with pytest.raises(AssertionError, match=r"are free, and it still runs|have ended, and their processes"):
+                watch(story, 30.0)
 
     def test_an_end_that_is_invented(self, telling: Telling) -> None:
         with telling() as story:

@@ -32,6 +32,7 @@ from nodeagent.protocol import (
     BeatRequest,
     ClaimRequest,
     EndRequest,
+    HelloRequest,
     LogFinishRequest,
     OutputsFinishRequest,
     OutputsRequest,
@@ -50,6 +51,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 M = TypeVar(
     "M",
+    HelloRequest,
     RegisterRequest,
     BeatRequest,
     SyncRequest,
@@ -59,6 +61,13 @@ M = TypeVar(
     OutputsRequest,
     OutputsFinishRequest,
 )
+
+
+async def hello(request: Request) -> Response:
+    """Give out the nonce of the next registration."""
+    message = await _message(request, HelloRequest)
+    answer = await in_thread(services.greet_agent, _secret(request), message)
+    return JSONResponse(answer.to_dict())
 
 
 async def register(request: Request) -> Response:
@@ -240,6 +249,7 @@ def _post(path: str, handler: Handler) -> Route:
 
 
 ROUTES = [
+    _post("/agent/v1/hello", hello),
     _post("/agent/v1/register", register),
     _post("/agent/v1/beat", beat),
     _post("/agent/v1/sync", sync),

@@ -14,7 +14,7 @@ from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.events.services import record, wake_pool
-from muster.fleet.leases import node_of_credential, register, renew, require_epoch
+from muster.fleet.leases import greet, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Gpu, Node, Pool, StrikeReason
 from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
@@ -28,6 +28,8 @@ from nodeagent.protocol import (
     ClaimRequest,
     EndRequest,
     HealthEvent,
+    HelloRequest,
+    HelloResponse,
     LaunchSpec,
     Observed,
     OutputsAnswer,
@@ -49,6 +51,11 @@ _OLDEST_PROTOCOL = 1
 _GPU_STRIKES = {"gpu_lost": StrikeReason.GPU_LOST, "ecc": StrikeReason.GPU_ECC}
 
 
+def greet_agent(secret: str, request: HelloRequest) -> HelloResponse:
+    """The nonce that the next registration of the secret's node must carry."""
+    return HelloResponse(greet(secret=secret, credential=request.credential))
+
+
 def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
     """A new epoch for the node; what a reboot of it has ended is let go."""
     if not _OLDEST_PROTOCOL <= request.protocol <= PROTOCOL_VERSION:
@@ -59,6 +66,7 @@ def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
     registration = register(
         secret=secret,
         credential=request.credential,
+        nonce=request.nonce,
         boot_id=request.boot_id,
         agent_version=request.agent_version,
         reported=reported(request.inventory),

@@ -12,7 +12,7 @@ from muster.common.clock import database_now
 from muster.common.errors import Conflict, MusterError
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
-from muster.common.secrets import digest
+from muster.common.secrets import digest, new_secret
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.inventory import Reported, store_inventory
 from muster.fleet.models import Node, NodeLease, Pool, Tick
@@ -32,6 +32,14 @@ class Unauthorized(MusterError):
     title = "Not authorized"
 
 
+class StaleNonce(MusterError):
+    """The nonce of a registration is not the one that its node was given last, or was used."""
+
+    status = 412
+    code = "stale-nonce"
+    title = "Somebody else has said hello since"
+
+
 # A request that waited for longer than so many boots take is not to be expected.
 BOOTS_KEPT = 16
 
@@ -45,24 +53,40 @@ class Registration:
     rebooted: bool
 
 
-def register(*, secret: str, credential: str, boot_id: str, agent_version: str, reported: Reported) -> Registration:
+def greet(*, secret: str, credential: str) -> str:
+    """A nonce for the next registration of the node that the secret belongs to; those from before are void."""
+    nonce = new_secret("mustern")
+    with transaction.atomic():
+        Node.objects.filter(pk=_node_of(secret, credential).pk).update(nonce=nonce)
+    return nonce
+
+
+def register(
+    *, secret: str, credential: str, nonce: str = "", boot_id: str, agent_version: str, reported: Reported
+) -> Registration:
     """A new epoch for the node that the secret belongs to; an older agent of the node is superseded by it.
 
     A join token binds the credential that comes with it. An answer that was lost on the way can be asked for again
     with the same token and the same credential; a used token with any other credential is refused.
+
+    The newest nonce says that who sent this was alive after all that had registered before. An agent of before, which
+    sends none, is known to be late only by a boot that has ended.
     """
-    if len(credential) < 32:
-        raise Unauthorized("the agent's credential must have at least 32 characters")
     with transaction.atomic():
         node = _node_of(secret, credential)
         if node.admin == NodeAdmin.RETIRED:
             raise Conflict(f"node {node.name} is retired")
-        if boot_id in node.past_boots:  # sent before the machine booted again, and late
+        if nonce and nonce != node.nonce:
+            raise StaleNonce(f"this registration of node {node.name} came too late; ask for another nonce")
+        if not nonce and boot_id in node.past_boots:  # sent before the machine booted again, and late
             raise Conflict(f"node {node.name} has booted again since boot {boot_id}")
         rebooted = bool(node.boot_id) and node.boot_id != boot_id
-        past = [*node.past_boots, node.boot_id][-BOOTS_KEPT:] if rebooted else node.past_boots
+        past = [*node.past_boots, node.boot_id] if rebooted else node.past_boots
+        past = [boot for boot in past if boot != boot_id][-BOOTS_KEPT:]  # an agent of a copied disk may come back
         changed = store_inventory(node, reported)
-        Node.objects.filter(pk=node.pk).update(boot_id=boot_id, past_boots=past, agent_version=agent_version[:40])
+        Node.objects.filter(pk=node.pk).update(
+            nonce="", boot_id=boot_id, past_boots=past, agent_version=agent_version[:40]
+        )
         NodeLease.objects.filter(pk=node.pk).update(
             epoch=F("epoch") + 1, state=LeaseState.GRANTED, seq=0, granted_at=DatabaseNow(), seen_at=DatabaseNow()
         )
@@ -212,6 +236,9 @@ def _tell_of_mass_loss(pool: Pool, lost: list[Node]) -> None:
 
 
 def _node_of(secret: str, credential: str) -> Node:
+    """The node of a credential or a join token, locked; a join token is used up by it."""
+    if len(credential) < 32:
+        raise Unauthorized("the agent's credential must have at least 32 characters")
     locked = Node.objects.select_for_update(no_key=True, of=("self",)).select_related("pool")
     node = locked.filter(credential_digest=digest(secret)).first()
     if node is not None:

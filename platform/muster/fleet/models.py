@@ -108,6 +108,7 @@ class Node(models.Model):
     agent_version = models.CharField(max_length=40, blank=True, default="")
     boot_id = models.CharField(max_length=64, blank=True, default="")
     past_boots = models.JSONField(default=list, blank=True, help_text="Boots before that, the newest last.")
+    nonce = models.CharField(max_length=64, blank=True, default="", help_text="What its next registration must carry.")
     join_digest = models.CharField(max_length=64, blank=True, default="")
     join_expires_at = models.DateTimeField(null=True, blank=True)
     credential_digest = models.CharField(max_length=64, blank=True, default="")

@@ -17,6 +17,7 @@ from nodeagent.protocol import (
     CRC32_HEADER,
     DROPPED_HEADER,
     FENCE_HEADER,
+    HELLO_PATH,
     REGISTER_PATH,
     SHA256_HEADER,
     bearer,
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 # A long-poll takes up to 25 s.
 TIMEOUT_S = 60.0
 _CALLS = re.compile(
-    r"POST /agent/v1/(?:register|beat|sync)"
+    r"POST /agent/v1/(?:hello|register|beat|sync)"
     r"|POST /agent/v1/allocations/[0-9]{1,18}/(?:claim|end|log:finish|outputs|outputs:finish)"
     r"|PATCH /agent/v1/allocations/[0-9]{1,18}/(?:log|outputs/[0-9]{1,18})"
     r"|GET /agent/v1/code/[0-9a-f]{64}"
@@ -59,7 +60,8 @@ class Forwarder:
         """The platform's answer to a call, in the name of the node whose credential it is and of no other."""
         try:
             method, path, headers = _call(frame.head)
-            body = _with_credential(frame.body, credential) if path == REGISTER_PATH else frame.body
+            names_itself = path in {HELLO_PATH, REGISTER_PATH}
+            body = _with_credential(frame.body, credential) if names_itself else frame.body
         except ValueError as error:
             return _problem(frame, 400, str(error))
         try:
@@ -98,7 +100,7 @@ def _call(head: Mapping[str, Any]) -> tuple[str, str, dict[str, str]]:
 
 
 def _with_credential(body: bytes, credential: str) -> bytes:
-    """A registration in which the node's own credential stands, whatever the agent wrote there."""
+    """A hello or a registration in which the node's own credential stands, whatever the agent wrote there."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
