@@ -2,13 +2,14 @@
 
 A conftest would be too late: pytest-django sets Django up before any conftest is read. The addresses go into the
 environment, which the workers of pytest-xdist inherit; each of them gets a Redis database and a state folder of its own
-(pytest-django gives each a Postgres database).
+(pytest-django gives each a Postgres database). Tests that need a server for themselves have a folder for it.
 
 MUSTER_TEST_SERVICES=0 starts nothing; DATABASE_URL and REDIS_URL name servers to be used instead.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -30,6 +31,7 @@ from tests import engines  # noqa: E402
 # Tests of code that knows no database; a run of nothing else does not wait for one.
 WITHOUT_SERVICES = ("unit", "sim", "agent", "contract")
 _PREFIX = "muster-tests-"
+_FURTHER = "MUSTER_TEST_SERVERS"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,6 +66,15 @@ def needs_services(paths: list[str], *, start: Path) -> bool:
     return not wanted or not all(any(path.is_relative_to(folder) for folder in free) for path in wanted)
 
 
+def further_home(name: str) -> Path:
+    """Where further servers of this run may be started; they are stopped with it, and after it if it is killed."""
+    folder = Path(os.environ[_FURTHER])
+    for one in (folder, folder / name):
+        one.mkdir(exist_ok=True)
+        one.chmod(0o711)
+    return folder / name
+
+
 def _prepare(config: pytest.Config) -> None:
     options = config.known_args_namespace
     if getattr(options, "help", False) or getattr(options, "version", False):
@@ -77,6 +88,7 @@ def _prepare(config: pytest.Config) -> None:
     folder.chmod(0o711)  # root's servers run under another account, which has to pass through
     home = _new_home(folder / "home")
     os.environ.update({"MUSTER_HOME": str(home), "MUSTER_TESTING": "1", engines.FOLDER: str(folder / "engines")})
+    os.environ[_FURTHER] = str(folder / "servers")
     services: Services | None = None
     if os.environ.get("MUSTER_TEST_SERVICES", "1") != "0" and needs_services(
         options.file_or_dir, start=config.invocation_params.dir
@@ -87,8 +99,7 @@ def _prepare(config: pytest.Config) -> None:
     def clean_up() -> None:
         if services is not None:
             services.stop()
-        engines.stop_engines(folder / "engines")
-        shutil.rmtree(folder, ignore_errors=True)
+        _clear(folder)
 
     config.add_cleanup(clean_up)
 
@@ -103,7 +114,15 @@ def _stop_what_was_left() -> None:
     """Stops and removes what runs that were killed have left behind."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if folder.stat().st_uid == os.geteuid() and pid.isdigit() and not is_alive(int(pid)):
-            stop_services(folder / "home")
-            engines.stop_engines(folder / "engines")
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another run that starts now clears the same
+            if folder.stat().st_uid == os.geteuid() and pid.isdigit() and not is_alive(int(pid)):
+                stop_services(folder / "home")
+                _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    """Stops what was started in a run's folder beside its own services, and removes the folder."""
+    for home in (folder / "servers").glob("*"):
+        stop_services(home)
+    engines.stop_engines(folder / "engines")
+    shutil.rmtree(folder, ignore_errors=True)

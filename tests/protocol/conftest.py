@@ -7,27 +7,49 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from django.db import transaction
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connections, transaction
+from environ import Env
+from pytest_django import DjangoDbBlocker
 
+from muster.local.postgres import NOT_DURABLE
+from muster.local.services import start_services
 from tests.db.stories import World
-from tests.faults.layout import ROUNDS
+from tests.embedded import further_home
 from tests.protocol.agents import simulated
 from tests.protocol.network import shadow_the_clock
 from tests.protocol.story import Story, make_protocol_world
 
-# A history is one transaction from its beginning to its end, and holds back what tests beside it wait for: events are
-# told once no older transaction goes on, in any database of the server.
-ALONE = pytest.mark.skipif(ROUNDS == 1, reason="histories disturb the tests beside them; `make faults` runs them")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the histories of this folder in long runs only."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(ALONE)
-
-
 Telling = Callable[..., AbstractContextManager[Story]]
+
+
+@pytest.fixture(scope="session")
+def _own_postgres(worker_id: str) -> Iterator[str]:
+    """A Postgres server for histories alone.
+
+    A history is one transaction from its beginning to its end, and events are told once no older transaction goes on,
+    in any database of the server. So histories would hold back what tests beside them wait for.
+    """
+    redis_url = {"REDIS_URL": settings.REDIS_URL}  # nothing of a history is published: it is never committed
+    with start_services(further_home(worker_id), environ=redis_url, postgres_settings=NOT_DURABLE) as services:
+        yield services.database_url
+
+
+@pytest.fixture(scope="module")
+def django_db_setup(_own_postgres: str, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Has the tests of one file use the server of their own, and those after it the worker's database again."""
+    link = connections["default"]
+    usual = dict(link.settings_dict)
+    link.close()
+    link.settings_dict.update(Env.db_url_config(_own_postgres))
+    try:
+        with django_db_blocker.unblock():
+            call_command("migrate", verbosity=0)
+        yield
+    finally:
+        link.close()
+        link.settings_dict.update(usual)
 
 
 @pytest.fixture
