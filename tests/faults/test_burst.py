@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -59,14 +60,15 @@ def _burst(cluster: Cluster, figure: Figure) -> None:
         user = users[client % len(users)]
         headers = {"Authorization": f"Bearer {cluster.tokens[user]}"}
         answers = []
-        with httpx.Client(base_url=cluster.url, headers=headers, timeout=120, trust_env=False) as http:
+        with httpx.Client(base_url=cluster.url, headers=headers, timeout=60, trust_env=False) as http:
             for _ in range(SUBMISSIONS // CLIENTS):
                 before = time.perf_counter()
-                answer = http.post("/api/v1/jobs", json={"vc": user, "command": "true", "gpus": 1, "name": "burst"})
+                answer = _submit(http, {"vc": user, "command": "true", "gpus": 1, "name": "burst"}, broken)
                 accepted = answer.json()["id"] if answer.status_code == 201 else None
                 answers.append((answer.status_code, time.perf_counter() - before, accepted))
         return answers
 
+    broken: list[str] = []
     with ThreadPoolExecutor(CLIENTS) as clients:
         began = time.perf_counter()
         answers = [answer for sent in clients.map(send, range(CLIENTS)) for answer in sent]
@@ -75,9 +77,22 @@ def _burst(cluster: Cluster, figure: Figure) -> None:
     assert {status for status, _, _ in answers} <= {201, 429}
     ledger = {accepted for _, _, accepted in answers if accepted is not None}
     stored = {row[0] for row in cluster.sql("SELECT id FROM jobs_job WHERE id > %s AND name = 'burst'", newest)}
+    assert len(ledger) == sum(status == 201 for status, _, _ in answers)
     assert ledger == stored
     figure("submissions, clients, 201, 429", f"{SUBMISSIONS}, {CLIENTS}, {len(ledger)}, {SUBMISSIONS - len(ledger)}")
     figure(f"seconds a submission took ({SUBMISSIONS / took_s:.0f} a second)", shares([s for _, s, _ in answers]))
+    figure("calls that broke off, and were sent again with their key", len(broken))
+
+
+def _submit(http: httpx.Client, spec: dict[str, object], broken: list[str]) -> httpx.Response:
+    """The answer; a call that broke off is sent again by its key, as any client would: it makes one job, not two."""
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    while True:
+        try:
+            return http.post("/api/v1/jobs", json=spec, headers=headers)
+        except httpx.TransportError as error:
+            broken.append(repr(error))
+            assert len(broken) < SUBMISSIONS / 10, broken[-1]
 
 
 def test_a_line_without_end_and_readers_who_do_not_read_hold_nobody_up(cluster: Cluster, figure: Figure) -> None:
