@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bench import cycle, limits, policies, report, simulations
 from bench.figures import (
+    CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
     EACH_POLICY,
@@ -122,8 +123,8 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
     # These need Django's settings, which need the home.
     from django.core.management import call_command  # noqa: PLC0415
 
+    from bench.live import agents, containers, jobs, listing  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
-    from bench.live import jobs, listing  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
 
     series: Series = {}
@@ -131,7 +132,13 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
     if plan.needs_platform:
         with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
             series |= jobs.measure(stack, plan)
-            peaks = memory.peaks  # the peer has no list of old jobs, so what that costs is not compared
+            peaks = memory.peaks  # what no peer has costs memory that is not compared
+            series |= agents.measure(stack, plan)
+            if CONTAINERS in plan.items:
+                try:
+                    series |= containers.measure(stack, plan)
+                except containers.NoEngine as error:
+                    console.print(f"Containers are not measured: {error}", highlight=False)
             if JOB_LIST in plan.items:
                 series |= listing.measure(stack, plan)
     if POSTGRES in plan.items:  # when the platform's own workers are gone, which would run cycles of this pool too

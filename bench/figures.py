@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.samples import median, p95
+from bench.samples import median, p95, p99
 
 # What a system's measurements come in: a name and the values, in the order in which they were measured.
 Series = dict[str, list[float]]
@@ -14,12 +14,17 @@ FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput",
 JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
 EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
+AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
     THROUGHPUT: "many one-GPU jobs that do nothing, from the first submit to the last end",
     LOG_LINE: "from a job's print to the client that follows its log",
     JOB_LIST: "a page of 100 jobs out of 100,000",
+    IDLE: "an agent that has nothing to do, and the process that keeps links over SSH",
+    INGEST: "logs of eight agents that write all they can, and a line beside them",
+    CONTAINERS: "from submitting a job in a container to its first line, beside `docker run`",
+    AGENTS: "the calls of a thousand agents to one web process",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
     CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
@@ -82,6 +87,19 @@ FIGURES: tuple[Figure, ...] = (
     *_times("job-list.tenant", "job_list_tenant_ms", "100 jobs of one tenant", (None, 50)),
     Figure("job-list.queries", "queries for 100 jobs", "queries", "job_list_queries", max),
     Figure("job-list.queries-small", "queries for 10 jobs", "queries", "job_list_queries_small", max),
+    Figure("idle.memory", "an idle agent's memory (RSS)", "MiB", "idle_memory_mib", max, 60),
+    Figure("idle.cpu", "an idle agent's share of a core", "%", "idle_cpu_percent", max, 1),
+    Figure("idle.links", "memory of the process links (RSS)", "MiB", "idle_links_mib", max),
+    Figure("ingest.rate", "logs taken from 8 agents", "MB/s", "ingest_mb_s", median, 50, True),
+    *_times("ingest.line", "ingest_line_ms", "log line to client meanwhile", (None, 200)),
+    Figure("docker.over-p50", "first line over `docker run`, p50", "ms", "docker_over_ms", median, 1500),
+    *_times(CONTAINERS, "docker_job_ms", "submit to first line, container", (None, None)),
+    Figure("docker.engine-p50", "`docker run` to first line, p50", "ms", "docker_engine_ms", median),
+    *_times("agents.report", "agents_report_ms", "report of 1,000 agents", (None, None)),
+    Figure("agents.report-p99", "report of 1,000 agents, p99", "ms", "agents_report_ms", p99, 1000),
+    Figure("agents.beat-p99", "beat of 1,000 agents, p99", "ms", "agents_beat_ms", p99),
+    Figure("agents.late-p99", "long-poll's answer late, p99", "ms", "agents_late_ms", p99, 1000),
+    Figure("agents.kept", "nodes that never lost their lease", "%", "agents_kept", min, 100, True),
     *_times("cycle.full", "cycle_full_ms", "decide, every GPU taken", (500, None)),
     *_times("cycle.half", "cycle_half_ms", "decide, half of them free", (500, None)),
     *_times("cycle.empty", "cycle_empty_ms", "decide, all of them free", (500, None)),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bench.figures import CYCLE, CYCLE_GROWTH, EACH_POLICY, ITEMS, JOB_LIST, POSTGRES, SIMULATE
+from bench.figures import (
+    AGENTS,
+    CONTAINERS,
+    CYCLE,
+    CYCLE_GROWTH,
+    EACH_POLICY,
+    IDLE,
+    INGEST,
+    ITEMS,
+    JOB_LIST,
+    POSTGRES,
+    SIMULATE,
+)
 
 NODES, GPUS_PER_NODE = 2, 8
 # Writes $1 lines with the time at which each was written, 20 a second.
@@ -12,6 +24,8 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 
 # What needs nothing but this process.
 _ALONE = frozenset({CYCLE, CYCLE_GROWTH, EACH_POLICY, SIMULATE})
+# What no peer has a counterpart of.
+_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, POSTGRES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +41,15 @@ class Plan:
     bursts: int = 3
     talks: int = 2
     lines: int = 150
+    lines_a_second: int = 20
     listed_jobs: int = 100_000
     lists: int = 60
     cycles: int = 15
+    agents: int = 1_000
+    agents_s: float = 60.0
+    ingest_s: float = 15.0
+    containers: int = 15
+    idle_s: float = 30.0
 
     @property
     def needs_platform(self) -> bool:
@@ -39,13 +59,27 @@ class Plan:
     @property
     def needs_peer(self) -> bool:
         """Whether any item can be measured on a peer too."""
-        return bool(set(self.items) - _ALONE - {JOB_LIST, POSTGRES})
+        return bool(set(self.items) - _ALONE - _OURS)
 
 
 def quick(items: tuple[str, ...]) -> Plan:
     """A plan that takes a minute or two: for trying a change, not for figures to publish."""
     return Plan(
-        items=items, warm_ups=1, first_lines=8, submits=20, jobs=100, bursts=1, talks=1, lines=60, lists=15, cycles=3
+        items=items,
+        warm_ups=1,
+        first_lines=8,
+        submits=20,
+        jobs=100,
+        bursts=1,
+        talks=1,
+        lines=60,
+        lists=15,
+        cycles=3,
+        agents=200,
+        agents_s=20.0,
+        ingest_s=5.0,
+        containers=5,
+        idle_s=10.0,
     )
 
 

@@ -37,6 +37,11 @@ def read_processor() -> Reading:
     return Reading(own.user + own.system + own.children_user + own.children_system + below, busy_s, machine_s)
 
 
+def read_seconds(pid: int) -> float:
+    """Seconds of processor time of one process so far; 0 for one that is gone."""
+    return parse_stat(_stat(pid))
+
+
 def parse_stat(text: str) -> float:
     """Seconds that a process has used, with those of the children it has waited for; 0 for one that is gone."""
     if not text:

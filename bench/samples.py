@@ -41,6 +41,11 @@ def p95(values: Sequence[float]) -> float:
     return percentile(values, 0.95)
 
 
+def p99(values: Sequence[float]) -> float:
+    """The value that one in a hundred exceeds."""
+    return percentile(values, 0.99)
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The value below which `share` of the values lie, on the line between its two neighbours in order."""
     if not values:

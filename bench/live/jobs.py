@@ -29,9 +29,11 @@ def measure(stack: Stack, plan: Plan) -> Series:
     series: Series = {}
     with Client(stack.url, stack.token) as client:
         for _ in range(plan.warm_ups):
-            _first_line(client)
+            first_line(client, spec_of("echo hello"))
         if FIRST_LINE in plan.items:
-            series["first_line_ms"] = [_first_line(client) * 1000 for _ in range(plan.first_lines)]
+            series["first_line_ms"] = [
+                first_line(client, spec_of("echo hello")) * 1000 for _ in range(plan.first_lines)
+            ]
         if SUBMIT in plan.items:
             series["submit_ms"] = [_paced_submit(client, plan) * 1000 for _ in range(plan.submits)]
             _await_all_ended()
@@ -46,14 +48,16 @@ def measure(stack: Stack, plan: Plan) -> Series:
                 series["throughput_cpu_ms"].append(spent.ours_s * 1000 / plan.jobs)
             series["throughput_batch"] = [_batch(stack, plan.jobs) for _ in range(plan.bursts)]
         if LOG_LINE in plan.items:
-            series["log_line_ms"] = [delay * 1000 for _ in range(plan.talks) for delay in _talk(client, plan)]
+            series["log_line_ms"] = [
+                delay * 1000 for _ in range(plan.talks) for delay in talk(client, lines=plan.lines)
+            ]
     return series
 
 
-def _first_line(client: Client) -> float:
+def first_line(client: Client, spec: JobSpec) -> float:
     """Seconds from the call that submits to the first line at the client; the job has ended when this returns."""
     start = time.perf_counter()
-    job = client.submit(_spec("echo hello"))
+    job = client.submit(spec)
     took = None
     for event in client.follow_logs(job["id"]):
         if took is None and isinstance(event, LogText) and "\n" in event.text:
@@ -65,7 +69,7 @@ def _first_line(client: Client) -> float:
 
 def _paced_submit(client: Client, plan: Plan) -> float:
     start = time.perf_counter()
-    client.submit(_spec("true"))
+    client.submit(spec_of("true"))
     took = time.perf_counter() - start
     time.sleep(plan.submit_pause_s)
     return took
@@ -77,7 +81,7 @@ def _burst(client: Client, jobs: int) -> tuple[float, list[float]]:
     calls = []
     for _ in range(jobs):
         before = time.perf_counter()
-        client.submit(_spec("true"))
+        client.submit(spec_of("true"))
         calls.append(time.perf_counter() - before)
     return _rate(last_before, start, jobs), calls
 
@@ -87,7 +91,7 @@ def _batch(stack: Stack, jobs: int) -> float:
     last_before, start = _newest_job(), time.time()
     answer = httpx.post(
         f"{stack.url}/api/v1/jobs:batch",
-        json={"jobs": [_spec("true")] * jobs},
+        json={"jobs": [spec_of("true")] * jobs},
         headers=headers,
         timeout=_BATCH_TIMEOUT_S,
         trust_env=False,
@@ -107,25 +111,27 @@ def _rate(last_before: int, start: float, jobs: int) -> float:
     return jobs / (last_end.timestamp() - start)
 
 
-def _talk(client: Client, plan: Plan) -> list[float]:
+def talk(client: Client, *, lines: int) -> list[float]:
     """Seconds from each line's print to its arrival at a client that follows the job."""
-    job = client.submit(_spec(f"set -- {plan.lines}; {LINE_COMMAND}"))
+    job = client.submit(spec_of(f"set -- {lines}; {LINE_COMMAND}"))
     delays: list[float] = []
     rest = ""
     for event in client.follow_logs(job["id"]):
         now = time.time()
         if isinstance(event, LogText):
-            *lines, rest = (rest + event.text).split("\n")
-            delays += [now - read_line_time(line) for line in lines]
+            *whole, rest = (rest + event.text).split("\n")
+            delays += [now - read_line_time(line) for line in whole]
         elif isinstance(event, LogEnd) and event.state != JobState.SUCCEEDED:
             raise StackError(f"job {job['id']} is {event.state}")
-    if len(delays) != plan.lines:
-        raise StackError(f"{len(delays)} of {plan.lines} lines of job {job['id']} came")
+    if len(delays) != lines:
+        raise StackError(f"{len(delays)} of {lines} lines of job {job['id']} came")
     return delays
 
 
-def _spec(command: str) -> JobSpec:
-    return {"name": NAME, "vc": NAME, "command": command, "gpus": 1, "cpus": 1, "memory": "64MiB"}
+def spec_of(command: str, *, vc: str = NAME, image: str | None = None) -> JobSpec:
+    """A job of one GPU."""
+    spec: JobSpec = {"name": NAME, "vc": vc, "command": command, "gpus": 1, "cpus": 1, "memory": "64MiB"}
+    return spec if image is None else {**spec, "image": image}
 
 
 def _newest_job() -> int:

@@ -8,7 +8,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,12 +26,14 @@ from muster.local import children, processes
 from muster.local.children import Site
 from muster.local.places import agents_folder
 from muster.local.stack import running_stack
-from muster.local.supervisor import Supervisor
+from muster.local.supervisor import Child, Supervisor
+from muster.tenants.models import Tenant
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster, set_quota
 from scheduler.lifecycle import NodeHealth
 
 ACTOR = NAME = "bench"
+LINKS = "links"
 GPU_TYPE = "A100"
 _CPUS, _MEMORY_MIB = 64, 524_288
 _NODES_TIMEOUT_S = 60.0
@@ -45,7 +47,7 @@ _GROUPS = {
     "beat": "beat",
     "schedule": "worker schedule",
     "default": "worker default",
-    "links": "links",
+    "links": LINKS,
 }
 _AGENTS = "agents, shims and jobs"
 _FIRST_WORD = re.compile(r"[ :]")
@@ -61,6 +63,8 @@ class Stack:
 
     url: str
     token: str
+    site: Site
+    supervisor: Supervisor
 
 
 @contextmanager
@@ -69,7 +73,19 @@ def running_platform(home: Path, console: Console) -> Iterator[Stack]:
     with running_stack(home, port=_free_port(), console=console) as (site, supervisor):
         pool = create_pool(name=NAME, actor=ACTOR)
         _start_nodes(pool, site, supervisor)
-        yield Stack(site.local_url, _prepare_user(pool))
+        yield Stack(site.local_url, _prepare_user(pool), site, supervisor)
+
+
+def start_node(stack: Stack, pool: Pool, *, name: str, gpus: int, change: Callable[[Child], Child]) -> None:
+    """One more node, whose agent is started as `change` says; returns when it is ready."""
+    stack.supervisor.start(change(_agent(pool, stack.site, name, gpus)))
+    await_ready(pool, gpus)
+
+
+def grant(pool: Pool, name: str, *, gpus: int) -> None:
+    """A virtual cluster of the user's tenant in another pool."""
+    vc = create_virtual_cluster(tenant=Tenant.objects.get(name=NAME), pool=pool, name=name, actor=ACTOR)
+    set_quota(vc=vc, gpu_type=GPU_TYPE, gpus=gpus, actor=ACTOR)
 
 
 def process_groups() -> dict[str, list[int]]:
@@ -95,21 +111,29 @@ def new_token(user: User) -> str:
 
 def _start_nodes(pool: Pool, site: Site, supervisor: Supervisor) -> None:
     """Starts the agents, and returns when all nodes are ready and have reported their GPUs."""
-    folder = agents_folder(site.home)
     for number in range(1, NODES + 1):
-        node, join_token = create_node(pool=pool, name=f"bench{number}", actor=ACTOR)
-        options = children.AgentOptions(
-            name=node.name,
-            gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
-            cpus=_CPUS,
-            memory_mib=_MEMORY_MIB,
-            join_token=join_token,
-        )
-        supervisor.start(children.agent(site, options, folder=folder))
+        supervisor.start(_agent(pool, site, f"bench{number}", GPUS_PER_NODE))
+    await_ready(pool, NODES * GPUS_PER_NODE)
+
+
+def _agent(pool: Pool, site: Site, name: str, gpus: int) -> Child:
+    node, join_token = create_node(pool=pool, name=name, actor=ACTOR)
+    options = children.AgentOptions(
+        name=node.name,
+        gpus=f"emulated:{GPU_TYPE}:{gpus}",
+        cpus=_CPUS,
+        memory_mib=_MEMORY_MIB,
+        join_token=join_token,
+    )
+    return children.agent(site, options, folder=agents_folder(site.home))
+
+
+def await_ready(pool: Pool, gpus: int) -> None:
+    """Return when all nodes of the pool are ready and have reported so many GPUs."""
     end = time.monotonic() + _NODES_TIMEOUT_S
     while (
         Node.objects.filter(pool=pool).exclude(health=NodeHealth.READY).exists()
-        or gpus_by_type(pool.pk).get(GPU_TYPE, 0) < NODES * GPUS_PER_NODE
+        or gpus_by_type(pool.pk).get(GPU_TYPE, 0) < gpus
     ):
         if time.monotonic() >= end:
             raise StackError(f"the nodes are not ready after {_NODES_TIMEOUT_S:.0f} s")
