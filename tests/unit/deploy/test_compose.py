@@ -156,6 +156,9 @@ def test_the_processes_get_settings_that_the_platform_knows() -> None:
     known = (ROOT / "platform" / "muster" / "settings" / "env.py").read_text()
     for name in ("migrate", "web", "schedule", "default", "beat", "links"):
         assert {key for key in SERVICES[name]["environment"] if f'"{key}"' not in known} == set()
+    # A container has its own port and home, and shows nobody a traceback.
+    settable = set(re.findall(r'"(MUSTER_[A-Z_]+)"', known)) - {"MUSTER_HOME", "MUSTER_DEBUG"}
+    assert settable - set(SERVICES["web"]["environment"]) == set()
     assert SERVICES["web"]["environment"]["DATABASE_URL"] == "postgres://muster:x1@postgres:5432/muster"
 
 
