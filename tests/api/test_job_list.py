@@ -165,7 +165,9 @@ def test_a_failed_job_says_what_failed(
 def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World, api: Api) -> None:
     client = api(world.owner)
     client.get("/api/v1/me")  # notes the token's use, once a minute
-    paths = ["jobs?limit=100", f"jobs/{world.running.pk}/attempts", "vcs", "pools", "nodes", "gpus", "tokens", "me"]
+    of_job = f"jobs/{world.running.pk}"
+    paths = ["jobs?limit=100", f"{of_job}/attempts", f"{of_job}/files"]
+    paths += ["vcs", "pools", "nodes", "gpus", "tokens", "me"]
 
     def counts() -> dict[str, int]:
         found = {}
