@@ -20,11 +20,11 @@ FLOOD_BYTES = 200_000_000 * ROUNDS
 LINE = b"0123456789 this line says nothing at all, and says it very often indeed\n"
 # A file fills whole blocks of the file system, and a log has few files.
 BLOCKS_BYTES = 64 << 10
-LINES, PAUSE_S = 40 * ROUNDS, 0.1
+LINES, PAUSE_S = 400 if LONG else 40, 0.1
 LATE_S = 1.0  # a machine that does nothing else is at a tenth of it
-# What so many calls can tell: of forty the slowest says more of the machine than of the flood, and of five hundred
+# What so many calls can tell: of forty the slowest says more of the machine than of the flood, and of three hundred
 # one in a hundred is no accident. A call that is not answered at all is a failure in both.
-SHARE_IN_TIME, CALLS = (0.99, 500) if LONG else (0.9, 20)
+SHARE_IN_TIME, CALLS = (0.99, 300) if LONG else (0.9, 20)
 BETWEEN_CALLS_S = 0.02 if LONG else 0.05
 
 

@@ -46,6 +46,7 @@ def test_postgres_crashes_and_everything_goes_on_where_it_was(cluster: Cluster, 
     before = {name: cluster.pid(name) for name in (WEB, WORKER)}
     [(newest,)] = cluster.sql("SELECT max(id) FROM jobs_job")
     enough = threading.Event()
+    beaten = "SELECT min(seen_at) > %s FROM fleet_nodelease"
     with ThreadPoolExecutor(1) as clients:
         answering = clients.submit(_submit_all_the_time, cluster, enough)
         try:
@@ -54,6 +55,9 @@ def test_postgres_crashes_and_everything_goes_on_where_it_was(cluster: Cluster, 
                 assert submit_directly(cluster, "true").status_code == 503
                 assert cluster.services.revive() == ["Postgres"]
                 until(lambda: submit_directly(cluster, "true").status_code == 201, "web has found Postgres again")
+                # Outages without a beat between them would be one, and longer than the agents may wait.
+                [(back,)] = cluster.sql("SELECT clock_timestamp()")
+                until(lambda back=back: cluster.sql(beaten, back) == [(True,)], "every agent is heard again", 60)
         finally:
             enough.set()
         answers = answering.result()
