@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -91,7 +93,10 @@ def _fleet(stack: Stack, plan: Plan) -> Series:
     tokens = [create_node(pool=pool, name=f"fleet{n:04}", actor=ACTOR)[1] for n in range(plan.agents)]
     orders = json.dumps(asdict(fleet.Orders(stack.url, tokens, plan.agents_s, _FLEET_GPUS)))
     with _program("bench.fleet", orders) as running:
-        output, _ = running.communicate(timeout=_REGISTERED_WITHIN_S + plan.agents_s)
+        try:
+            output, _ = running.communicate(timeout=_REGISTERED_WITHIN_S + plan.agents_s)
+        except subprocess.TimeoutExpired as error:
+            raise StackError(f"{plan.agents} agents had not registered after {_REGISTERED_WITHIN_S:.0f} s") from error
     if running.returncode != 0:
         raise StackError("the agents did not work")
     heard = json.loads(output)
@@ -109,8 +114,9 @@ def _fleet(stack: Stack, plan: Plan) -> Series:
     }
 
 
-def _program(module: str, orders: str) -> subprocess.Popen[str]:
-    """A process of the bench's own that has been told what to do."""
+@contextmanager
+def _program(module: str, orders: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of the bench's own that has been told what to do; it is gone when the block ends."""
     running = subprocess.Popen(
         [sys.executable, "-m", module], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -118,4 +124,10 @@ def _program(module: str, orders: str) -> subprocess.Popen[str]:
     running.stdin.write(orders)
     running.stdin.close()
     running.stdin = None
-    return running
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+        if running.stdout is not None:
+            running.stdout.close()
