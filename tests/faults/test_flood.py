@@ -22,9 +22,9 @@ LINE = b"0123456789 this line says nothing at all, and says it very often indeed
 BLOCKS_BYTES = 64 << 10
 LINES, PAUSE_S = 400 if LONG else 40, 0.1
 LATE_S = 1.0  # a machine that does nothing else is at a tenth of it
-# What so many calls can tell: of forty the slowest says more of the machine than of the flood, and of three hundred
+# What so many calls can tell: of forty the slowest says more of the machine than of the flood, and of two hundred
 # one in a hundred is no accident. A call that is not answered at all is a failure in both.
-SHARE_IN_TIME, CALLS = (0.99, 300) if LONG else (0.9, 20)
+SHARE_IN_TIME, CALLS = (0.99, 200) if LONG else (0.9, 20)
 BETWEEN_CALLS_S = 0.02 if LONG else 0.05
 
 
