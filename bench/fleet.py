@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlsplit
 
-from nodeagent import protocol
+from nodeagent import calls, protocol
 from nodeagent.protocol import BeatRequest, GpuInfo, GpuSample, HostSample, Inventory, RegisterRequest, SyncRequest
 
 REPORT_EVERY_S = 10.0
@@ -100,8 +100,8 @@ class Line:
 def request_bytes(path: str, host: str, secret: str, body: bytes) -> bytes:
     """A POST of JSON."""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{protocol.AUTHORIZATION_HEADER}: {protocol.bearer(secret)}\r\n"
-        f"Content-Type: {protocol.JSON_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{calls.AUTHORIZATION_HEADER}: {calls.bearer(secret)}\r\n"
+        f"Content-Type: {calls.JSON_TYPE}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -142,7 +142,7 @@ class FleetAgent:
         line = Line(self._url)
         request = RegisterRequest(protocol.PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory)
         answer = protocol.RegisterResponse.from_dict(
-            await line.call(protocol.REGISTER_PATH, self._token, request.to_json())
+            await line.call(calls.REGISTER_PATH, self._token, request.to_json())
         )
         line.close()
         self._epoch, self._beat_s, self._wait_s = answer.epoch, answer.timers.beat_s, answer.timers.sync_wait_s
@@ -168,13 +168,13 @@ class FleetAgent:
         await asyncio.sleep(self._beat_s * self._chance.uniform(0.9, 1.0))
         request = BeatRequest(self._epoch, next(self._numbers), self._boot)
         start = time.perf_counter()
-        await line.call(protocol.BEAT_PATH, self._secret, request.to_json())
+        await line.call(calls.BEAT_PATH, self._secret, request.to_json())
         self._heard.note(self._heard.beat_ms, time.perf_counter() - start)
         return generation
 
     async def _poll(self, line: Line, generation: str) -> str:
         start = time.perf_counter()
-        answer = await line.call(protocol.SYNC_PATH, self._secret, self._sync(generation, self._wait_s))
+        answer = await line.call(calls.SYNC_PATH, self._secret, self._sync(generation, self._wait_s))
         took = time.perf_counter() - start
         if took >= self._wait_s:
             self._heard.note(self._heard.late_ms, took - self._wait_s)
@@ -183,7 +183,7 @@ class FleetAgent:
     async def _report(self, line: Line, generation: str) -> str:
         await asyncio.sleep(REPORT_EVERY_S * self._chance.uniform(0.5, 1.5))
         start = time.perf_counter()
-        await line.call(protocol.SYNC_PATH, self._secret, self._sync("", 0.0))
+        await line.call(calls.SYNC_PATH, self._secret, self._sync("", 0.0))
         self._heard.note(self._heard.report_ms, time.perf_counter() - start)
         return generation
 

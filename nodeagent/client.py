@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 from typing import BinaryIO, Mapping, Optional, Tuple, Type, TypeVar
 
-from nodeagent import protocol
+from nodeagent import calls, protocol
 from nodeagent.protocol import (
     BeatRequest,
     BeatResponse,
@@ -69,74 +69,74 @@ class Client:
 
     def hello(self, request: HelloRequest) -> HelloResponse:
         """Ask for the nonce of the next registration."""
-        return self._post(protocol.HELLO_PATH, request, HelloResponse)
+        return self._post(calls.HELLO_PATH, request, HelloResponse)
 
     def register(self, request: RegisterRequest) -> RegisterResponse:
         """Begin a new epoch of this node."""
-        return self._post(protocol.REGISTER_PATH, request, RegisterResponse)
+        return self._post(calls.REGISTER_PATH, request, RegisterResponse)
 
     def beat(self, request: BeatRequest, timeout_s: float) -> BeatResponse:
         """Renew the lease."""
-        return self._post(protocol.BEAT_PATH, request, BeatResponse, timeout_s)
+        return self._post(calls.BEAT_PATH, request, BeatResponse, timeout_s)
 
     def sync(self, request: SyncRequest) -> SyncResponse:
         """Exchange what is seen for what is wanted."""
-        return self._post(protocol.SYNC_PATH, request, SyncResponse, request.wait_s + _ANSWER_TIMEOUT_S)
+        return self._post(calls.SYNC_PATH, request, SyncResponse, request.wait_s + _ANSWER_TIMEOUT_S)
 
     def claim(self, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
         """Take an allocation and learn how to start it."""
-        return self._post(protocol.claim_path(allocation_id), request, LaunchSpec)
+        return self._post(calls.claim_path(allocation_id), request, LaunchSpec)
 
     def end(self, allocation_id: int, request: EndRequest) -> None:
         """Tell that an allocation is over."""
-        self._request("POST", protocol.end_path(allocation_id), request.to_json(), {"Content-Type": protocol.JSON_TYPE})
+        self._request("POST", calls.end_path(allocation_id), request.to_json(), {"Content-Type": calls.JSON_TYPE})
 
     def finish_log(self, allocation_id: int, request: LogFinishRequest) -> None:
         """Tell that a log is complete."""
-        path = protocol.log_finish_path(allocation_id)
-        self._request("POST", path, request.to_json(), {"Content-Type": protocol.JSON_TYPE})
+        path = calls.log_finish_path(allocation_id)
+        self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
 
     def append_log(
         self, allocation_id: int, fence: int, start: int, data: bytes, dropped: Optional[Tuple[int, int]]
     ) -> int:
         """Ship a chunk and return the size that the platform has now, also when it found a gap (416)."""
         headers = {
-            "Content-Type": protocol.LOG_TYPE,
-            protocol.CONTENT_RANGE_HEADER: protocol.content_range(start, len(data)),
-            protocol.CRC32_HEADER: protocol.crc32_hex(data),
-            protocol.FENCE_HEADER: str(fence),
+            "Content-Type": calls.LOG_TYPE,
+            calls.CONTENT_RANGE_HEADER: calls.content_range(start, len(data)),
+            calls.CRC32_HEADER: calls.crc32_hex(data),
+            calls.FENCE_HEADER: str(fence),
         }
         if dropped is not None:
-            headers[protocol.DROPPED_HEADER] = protocol.format_range(*dropped)
-        return self._append(protocol.log_path(allocation_id), data, headers)
+            headers[calls.DROPPED_HEADER] = calls.format_range(*dropped)
+        return self._append(calls.log_path(allocation_id), data, headers)
 
     def name_outputs(self, allocation_id: int, request: OutputsRequest) -> OutputsAnswer:
         """Ask for slots for files that a job left."""
-        return self._post(protocol.OUTPUTS_PATH.format(id=allocation_id), request, OutputsAnswer)
+        return self._post(calls.OUTPUTS_PATH.format(id=allocation_id), request, OutputsAnswer)
 
     def append_output(
         self, allocation_id: int, file_id: int, fence: int, start: int, data: bytes, *, sha256: Optional[str]
     ) -> int:
         """Ship a chunk of a file, the last one with the file's digest; return the size that the platform has now."""
         headers = {
-            "Content-Type": protocol.LOG_TYPE,
-            protocol.CONTENT_RANGE_HEADER: protocol.content_range(start, len(data)),
-            protocol.CRC32_HEADER: protocol.crc32_hex(data),
-            protocol.FENCE_HEADER: str(fence),
+            "Content-Type": calls.LOG_TYPE,
+            calls.CONTENT_RANGE_HEADER: calls.content_range(start, len(data)),
+            calls.CRC32_HEADER: calls.crc32_hex(data),
+            calls.FENCE_HEADER: str(fence),
         }
         if sha256 is not None:
-            headers[protocol.SHA256_HEADER] = sha256
-        return self._append(protocol.OUTPUT_PATH.format(id=allocation_id, file=file_id), data, headers)
+            headers[calls.SHA256_HEADER] = sha256
+        return self._append(calls.OUTPUT_PATH.format(id=allocation_id, file=file_id), data, headers)
 
     def finish_outputs(self, allocation_id: int, request: OutputsFinishRequest) -> None:
         """Tell that all files are shipped, and which are left out."""
-        path = protocol.OUTPUTS_FINISH_PATH.format(id=allocation_id)
-        self._request("POST", path, request.to_json(), {"Content-Type": protocol.JSON_TYPE})
+        path = calls.OUTPUTS_FINISH_PATH.format(id=allocation_id)
+        self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
 
     def fetch_code(self, sha256: str, target: BinaryIO, limit_bytes: int) -> None:
         """Write an archive of code to `target`, no more than `limit_bytes` of it."""
         headers = self._with_secret({})
-        path = protocol.code_path(sha256)
+        path = calls.code_path(sha256)
         status, body = self._transport.fetch(path, headers, target, limit_bytes, _ANSWER_TIMEOUT_S)
         if status != http.client.OK:
             raise _refusal(status, body)
@@ -152,7 +152,7 @@ class Client:
         return _read(LogAccepted, body).size
 
     def _post(self, path: str, request: protocol.Message, answer: Type[M], timeout_s: float = _ANSWER_TIMEOUT_S) -> M:
-        body = self._request("POST", path, request.to_json(), {"Content-Type": protocol.JSON_TYPE}, timeout_s)
+        body = self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE}, timeout_s)
         return _read(answer, body)
 
     def _request(
@@ -167,7 +167,7 @@ class Client:
         # A link vouches for the node by itself, and its other end is not to be told more than it needs.
         if self._transport.vouched_for:
             return headers
-        return {**headers, protocol.AUTHORIZATION_HEADER: protocol.bearer(self.secret)}
+        return {**headers, calls.AUTHORIZATION_HEADER: calls.bearer(self.secret)}
 
 
 def _read(message: Type[M], body: bytes) -> M:

@@ -218,3 +218,8 @@ def _kind(value: Any) -> str:
         dict: "an object",
     }
     return names.get(type(value), type(value).__name__)
+
+
+def is_digits(text: str) -> bool:
+    """Whether this is a number without a sign, short enough to be one of ours."""
+    return 0 < len(text) <= 18 and text.isascii() and text.isdigit()

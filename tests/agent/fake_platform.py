@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent import protocol
+from nodeagent import calls, protocol
 from nodeagent.protocol import (
     Action,
     BeatRequest,
@@ -276,15 +276,15 @@ class FakePlatform:
             return 200, allocation.spec
 
     def log(self, allocation: Allocation, headers: Any, body: bytes) -> tuple[int, Any]:
-        first, last = protocol.parse_content_range(headers[protocol.CONTENT_RANGE_HEADER])
-        dropped = headers.get(protocol.DROPPED_HEADER)
+        first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])
+        dropped = headers.get(calls.DROPPED_HEADER)
         with self.changed:
             size = len(allocation.log)
             if last - first + 1 != len(body) or len(body) > protocol.MAX_CHUNK_BYTES:
                 self.violate(f"a chunk of {len(body)} bytes for {first}-{last}")
-            if protocol.crc32_hex(body) != headers[protocol.CRC32_HEADER]:
+            if calls.crc32_hex(body) != headers[calls.CRC32_HEADER]:
                 self.violate("a wrong checksum")
-            if int(headers[protocol.FENCE_HEADER]) != allocation.spec.fence:
+            if int(headers[calls.FENCE_HEADER]) != allocation.spec.fence:
                 return 409, Problem("old fence", "", 409)
             if first < size < last + 1:
                 self.violate(f"a chunk {first}-{last} straddles {size}")
@@ -294,7 +294,7 @@ class FakePlatform:
                     return 409, Problem("rewrite", "", 409)
                 return 202, LogAccepted(size)
             if dropped is not None:
-                hole_first, hole_last = protocol.parse_range(dropped)
+                hole_first, hole_last = calls.parse_range(dropped)
                 if hole_last != first - 1:
                     self.violate(f"a hole {dropped} before {first}")
                 if hole_first <= size:
@@ -344,15 +344,15 @@ class FakePlatform:
             return 200, OutputsAnswer(tuple(slots))
 
     def output(self, allocation: Allocation, number: int, headers: Any, body: bytes) -> tuple[int, Any]:
-        first, last = protocol.parse_content_range(headers[protocol.CONTENT_RANGE_HEADER])
+        first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])
         with self.lock:
             output = list(allocation.outputs.values())[number]
-            if last - first + 1 != len(body) or protocol.crc32_hex(body) != headers[protocol.CRC32_HEADER]:
+            if last - first + 1 != len(body) or calls.crc32_hex(body) != headers[calls.CRC32_HEADER]:
                 self.violate(f"a chunk of {len(body)} bytes for {first}-{last}, or another checksum")
             if first > len(output.body):
                 return 416, LogAccepted(len(output.body))
             output.body[first : last + 1] = body
-            digest = headers.get(protocol.SHA256_HEADER)
+            digest = headers.get(calls.SHA256_HEADER)
             if (digest is not None) != (last + 1 == output.size):
                 self.violate(f"the digest {digest} with {first}-{last} of {output.size}")
             output.sha256 = digest or output.sha256
@@ -436,16 +436,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(status, answer)
 
     def _route(self, platform: FakePlatform, body: bytes) -> tuple[int, Any]:
-        secret = self.headers.get(protocol.AUTHORIZATION_HEADER, "").removeprefix("Bearer ")
-        if self.path == protocol.HELLO_PATH:
+        secret = self.headers.get(calls.AUTHORIZATION_HEADER, "").removeprefix("Bearer ")
+        if self.path == calls.HELLO_PATH:
             return platform.hello(secret, body)
-        if self.path == protocol.REGISTER_PATH:
+        if self.path == calls.REGISTER_PATH:
             return platform.register(secret, body)
         if secret != platform.credential:
             return 401, Problem("unknown", "this credential is not known", 401)
-        if self.path == protocol.BEAT_PATH:
+        if self.path == calls.BEAT_PATH:
             return platform.beat(body)
-        if self.path == protocol.SYNC_PATH:
+        if self.path == calls.SYNC_PATH:
             return platform.sync(body)
         code = re.fullmatch(r"/agent/v1/code/(\w+)", self.path)
         if code:
@@ -459,22 +459,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return platform.log(allocation, self.headers, body)
         if match[3] is not None:
             return platform.output(allocation, int(match[3]), self.headers, body)
-        calls: dict[str, Callable[[Allocation, bytes], tuple[int, Any]]] = {
+        answers: dict[str, Callable[[Allocation, bytes], tuple[int, Any]]] = {
             "claim": platform.claim,
             "end": platform.end,
             "log:finish": platform.finish,
             "outputs": platform.name_outputs,
             "outputs:finish": platform.finish_outputs,
         }
-        return calls[match[2]](allocation, body)
+        return answers[match[2]](allocation, body)
 
     def _answer(self, status: int, answer: Any) -> None:
         if isinstance(answer, bytes):
-            content, kind = answer, protocol.CODE_TYPE
+            content, kind = answer, calls.CODE_TYPE
         elif isinstance(answer, dict):
-            content, kind = json.dumps(answer).encode(), protocol.JSON_TYPE
+            content, kind = json.dumps(answer).encode(), calls.JSON_TYPE
         else:
-            content, kind = answer.to_json(), protocol.JSON_TYPE
+            content, kind = answer.to_json(), calls.JSON_TYPE
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))

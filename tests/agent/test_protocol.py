@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent import protocol
+from nodeagent import calls, protocol
 from nodeagent.protocol import (
     AllocationReport,
     BeatRequest,
@@ -141,8 +141,8 @@ def test_every_message_survives_its_json(message: Message) -> None:
 
 @given(st.integers(0, 10**15), st.integers(1, 10**6))
 def test_ranges_survive_their_text(start: int, length: int) -> None:
-    assert protocol.parse_content_range(protocol.content_range(start, length)) == (start, start + length - 1)
-    assert protocol.parse_range(protocol.format_range(start, start + length)) == (start, start + length)
+    assert calls.parse_content_range(calls.content_range(start, length)) == (start, start + length - 1)
+    assert calls.parse_range(calls.format_range(start, start + length)) == (start, start + length)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_ranges_survive_their_text(start: int, length: int) -> None:
 )
 def test_a_broken_range_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):
-        protocol.parse_range(text)
+        calls.parse_range(text)
 
 
 @pytest.mark.parametrize("text", ["0-5", "bytes 0-5", "bytes 0-5/6", "bytes */5"])
 def test_a_broken_content_range_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):
-        protocol.parse_content_range(text)
+        calls.parse_content_range(text)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from nodeagent import protocol
+from nodeagent import calls, protocol
 from nodeagent.client import Client
 from nodeagent.identity import Identity
 from nodeagent.protocol import (
@@ -46,7 +46,7 @@ class Script(Transport):
     def call(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
     ) -> tuple[int, bytes]:
-        if path == protocol.HELLO_PATH:
+        if path == calls.HELLO_PATH:
             self.asked.append(("hello", HelloRequest.from_json(body).credential))
         else:
             self.asked.append(("register", RegisterRequest.from_json(body).nonce))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent import protocol
+from nodeagent import calls, protocol
 from nodeagent.protocol import Message
 
 FOLDER = Path(__file__).parent / "messages"
@@ -95,18 +95,18 @@ def _common(read: Any, content: Any) -> Any:
 
 def test_the_version_and_the_routes_are_pinned() -> None:
     assert protocol.PROTOCOL_VERSION == 1
-    assert (protocol.HELLO_PATH, protocol.REGISTER_PATH, protocol.BEAT_PATH, protocol.SYNC_PATH) == (
+    assert (calls.HELLO_PATH, calls.REGISTER_PATH, calls.BEAT_PATH, calls.SYNC_PATH) == (
         "/agent/v1/hello",
         "/agent/v1/register",
         "/agent/v1/beat",
         "/agent/v1/sync",
     )
-    assert protocol.claim_path(7) == "/agent/v1/allocations/7/claim"
-    assert protocol.end_path(7) == "/agent/v1/allocations/7/end"
-    assert protocol.log_path(7) == "/agent/v1/allocations/7/log"
-    assert protocol.log_finish_path(7) == "/agent/v1/allocations/7/log:finish"
-    assert protocol.OUTPUTS_PATH == "/agent/v1/allocations/{id}/outputs"
-    assert protocol.OUTPUT_PATH == "/agent/v1/allocations/{id}/outputs/{file}"
-    assert protocol.OUTPUTS_FINISH_PATH == "/agent/v1/allocations/{id}/outputs:finish"
-    assert protocol.code_path("ab") == "/agent/v1/code/ab"
-    assert protocol.crc32_hex(b"hello\n") == "363a3020"
+    assert calls.claim_path(7) == "/agent/v1/allocations/7/claim"
+    assert calls.end_path(7) == "/agent/v1/allocations/7/end"
+    assert calls.log_path(7) == "/agent/v1/allocations/7/log"
+    assert calls.log_finish_path(7) == "/agent/v1/allocations/7/log:finish"
+    assert calls.OUTPUTS_PATH == "/agent/v1/allocations/{id}/outputs"
+    assert calls.OUTPUT_PATH == "/agent/v1/allocations/{id}/outputs/{file}"
+    assert calls.OUTPUTS_FINISH_PATH == "/agent/v1/allocations/{id}/outputs:finish"
+    assert calls.code_path("ab") == "/agent/v1/code/ab"
+    assert calls.crc32_hex(b"hello\n") == "363a3020"

@@ -10,6 +10,7 @@ import httpx
 from muster.common.secrets import digest
 from muster.fleet.models import Node, NodeLease
 from muster.jobs.models import Allocation
+from nodeagent.calls import bearer, claim_path, content_range, crc32_hex, end_path, log_finish_path, log_path
 from nodeagent.protocol import (
     BeatRequest,
     ClaimRequest,
@@ -24,13 +25,6 @@ from nodeagent.protocol import (
     RegisterResponse,
     SyncRequest,
     SyncResponse,
-    bearer,
-    claim_path,
-    content_range,
-    crc32_hex,
-    end_path,
-    log_finish_path,
-    log_path,
 )
 from tests.db.stories import (
     BOOT,

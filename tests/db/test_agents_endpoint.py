@@ -15,6 +15,7 @@ from muster.fleet.models import Gpu, Node, NodeLease
 from muster.fleet.services import create_node
 from muster.jobs.services import cancel_job
 from muster.logs.models import LogFile
+from nodeagent.calls import bearer
 from nodeagent.protocol import (
     AllocationReport,
     BeatRequest,
@@ -27,7 +28,6 @@ from nodeagent.protocol import (
     ProgressNote,
     RegisterResponse,
     SyncResponse,
-    bearer,
 )
 from scheduler.lifecycle import NodeHealth
 from tests.db.agent_calls import CREDENTIAL, Agent, a100, agent_of, inventory

@@ -22,6 +22,7 @@ from muster.outputs.models import HELD, FileState, OutputFile
 from muster.outputs.store import place_of
 from muster.outputs.tasks import forget_old_outputs
 from nodeagent import protocol
+from nodeagent.calls import bearer, content_range, crc32_hex
 from nodeagent.client import Client
 from nodeagent.outputs import OutputStream
 from nodeagent.protocol import (
@@ -32,9 +33,6 @@ from nodeagent.protocol import (
     OutputsFinishRequest,
     OutputSlot,
     OutputsRequest,
-    bearer,
-    content_range,
-    crc32_hex,
 )
 from nodeagent.runtime.port import WorkFolder
 from nodeagent.transport import Dialled

@@ -16,7 +16,7 @@ from muster.common.errors import MusterError
 from muster.fleet.leases import node_of_credential
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
-from nodeagent import protocol
+from nodeagent import calls
 from nodeagent.protocol import (
     BeatRequest,
     ClaimRequest,
@@ -104,7 +104,7 @@ class Platform:
             return
         self.set_clock()
         try:
-            if path == protocol.SYNC_PATH:
+            if path == calls.SYNC_PATH:
                 self._sync(secret, SyncRequest.from_json(body), respond)
             else:
                 respond(self._answer(path, secret, body, headers))
@@ -136,12 +136,12 @@ class Platform:
             respond((200, services.sync_answer(node, desired).to_json()))
 
     def _answer(self, path: str, secret: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        if path == protocol.HELLO_PATH:
+        if path == calls.HELLO_PATH:
             return 200, services.greet_agent(secret, HelloRequest.from_json(body)).to_json()
-        if path == protocol.REGISTER_PATH:
+        if path == calls.REGISTER_PATH:
             self.changed = True
             return 200, services.register_agent(secret, RegisterRequest.from_json(body)).to_json()
-        if path == protocol.BEAT_PATH:
+        if path == calls.BEAT_PATH:
             return 200, services.beat(node_of_credential(secret), BeatRequest.from_json(body)).to_json()
         allocation_id, what = int(path.split("/")[-2]), path.rsplit("/", maxsplit=1)[-1]
         if what == "claim":
@@ -160,8 +160,8 @@ class Platform:
             request = LogFinishRequest.from_json(body)
             self._of(secret, allocation_id, request.fence)
             return 200, b"{}"
-        self._of(secret, allocation_id, int(headers[protocol.FENCE_HEADER]))
-        first, last = protocol.parse_content_range(headers[protocol.CONTENT_RANGE_HEADER])
+        self._of(secret, allocation_id, int(headers[calls.FENCE_HEADER]))
+        first, last = calls.parse_content_range(headers[calls.CONTENT_RANGE_HEADER])
         if first > size:
             return 416, LogAccepted(size).to_json()
         self._logs[allocation_id] = max(size, last + 1)
@@ -184,7 +184,7 @@ class Way(Transport):
         link, kernel = self._link, self._kernel
         kind = path.rsplit("/", maxsplit=1)[-1]
         fate, delay_s = link.fate(kind) or (None, 0.0)
-        secret = headers[protocol.AUTHORIZATION_HEADER].removeprefix("Bearer ")
+        secret = headers[calls.AUTHORIZATION_HEADER].removeprefix("Bearer ")
         answered: list[Callable[[Answer | None], None]] = []
         sent_ok = link.requests_pass and fate is not Fate.REQUEST_LOST
 

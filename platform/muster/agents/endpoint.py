@@ -22,13 +22,9 @@ from muster.fleet.leases import Unauthorized, node_of_credential
 from muster.jobs.uploads import open_code
 from muster.logs.store import Chunk, Gap, append, finish
 from muster.outputs import store as outputs_store
+from nodeagent.calls import CONTENT_RANGE_HEADER, CRC32_HEADER, DROPPED_HEADER, FENCE_HEADER, SHA256_HEADER, crc32_hex
 from nodeagent.protocol import (
-    CONTENT_RANGE_HEADER,
-    CRC32_HEADER,
-    DROPPED_HEADER,
-    FENCE_HEADER,
     MAX_CHUNK_BYTES,
-    SHA256_HEADER,
     BeatRequest,
     ClaimRequest,
     EndRequest,
@@ -39,7 +35,6 @@ from nodeagent.protocol import (
     ProtocolError,
     RegisterRequest,
     SyncRequest,
-    crc32_hex,
 )
 
 LARGEST_BODY = 4 << 20

@@ -77,10 +77,7 @@ def _store_usage(node: Node, samples: tuple[UsageSample, ...]) -> None:
     own = [(position, sample) for position, sample in enumerate(samples) if fences.get(sample.id) == sample.fence]
     add(
         RANK,
-        {
-            (sample.id,): sound(RANK, asdict(sample), where=f"{node.name}.usage[{position}]")
-            for position, sample in own
-        },
+        {(sample.id,): sound(RANK, asdict(sample), where=f"{node.name}.usage[{position}]") for position, sample in own},
     )
     keep_speeds({sample.id: sample.progress for _, sample in own if sample.progress is not None})
 

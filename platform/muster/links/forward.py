@@ -10,8 +10,7 @@ from typing import Any
 
 import httpx
 
-from nodeagent.frames import ANSWER, MAX_BODY_BYTES, Frame
-from nodeagent.protocol import (
+from nodeagent.calls import (
     AUTHORIZATION_HEADER,
     CONTENT_RANGE_HEADER,
     CRC32_HEADER,
@@ -22,6 +21,7 @@ from nodeagent.protocol import (
     SHA256_HEADER,
     bearer,
 )
+from nodeagent.frames import ANSWER, MAX_BODY_BYTES, Frame
 
 log = logging.getLogger(__name__)
 

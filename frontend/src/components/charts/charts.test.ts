@@ -55,7 +55,13 @@ describe("the charts of a job", () => {
   });
 
   it("say of slow progress how slow it is", () => {
-    const rank = { rank: 0, node: "n1", figures: [figure("progress_s", [0.000_25, 0, 12.34])] };
+    const rank = {
+      rank: 0,
+      node: "n1",
+      cpus: 1,
+      memory_mib: 1024,
+      figures: [figure("progress_s", [0.000_25, 0, 12.34])],
+    };
     const [group] = groupsOfJob(job([], [rank]));
     const [chart] = group?.charts ?? [];
     expect(chart?.title).toBe("Progress per second");
