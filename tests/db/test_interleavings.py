@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import F
 
+from muster.agents import services as services_of_agents
 from muster.common.errors import Conflict, Invalid
 from muster.dispatch import cycles
 from muster.dispatch.apply import Refusal, apply_unit
@@ -19,7 +21,7 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.units import Unit
 from muster.events.models import Event
 from muster.fleet.leases import judge_nodes, renew, tick
-from muster.fleet.models import NodeLease, Tick
+from muster.fleet.models import Node, NodeLease, Tick
 from muster.fleet.services import cordon_node
 from muster.jobs import services
 from muster.jobs.attempts import lose_allocations
@@ -27,6 +29,7 @@ from muster.jobs.models import Attempt, GpuClaim, IdempotencyKey, Job
 from muster.jobs.services import cancel_job, edit_job, submit_job
 from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
+from nodeagent.protocol import ClaimRequest
 from scheduler.lifecycle import Reason
 from scheduler.plan import Place
 from tests.db.stories import (
@@ -111,6 +114,17 @@ class TestClaimAndCancel:
         with pytest.raises(Conflict, match="another boot"):
             other.result()
         assert ranks(attempt)[0].boot_id == "boot-1"
+
+    def test_a_claim_of_a_boot_that_has_just_been_followed_by_another_is_refused(self) -> None:
+        attempt = place(make_world())
+        node = Node.objects.select_related("lease").get(pk=ranks(attempt)[0].node_id)
+        request = ClaimRequest(fence=attempt.pk, boot_id="boot-1", epoch=node.lease.epoch)
+        with transaction.atomic():
+            NodeLease.objects.filter(pk=node.pk).update(epoch=F("epoch") + 1)
+            late = Other(lambda: services_of_agents.claim(node, ranks(attempt)[0].pk, request)).until_it_waits()
+        with pytest.raises(Conflict, match="superseded"):
+            late.result()
+        assert states(attempt.job) == ("active", "placed", ["reserved"])
 
 
 class TestEndAndLoss:

@@ -14,7 +14,7 @@ from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.events.services import record, wake_pool
-from muster.fleet.leases import greet, node_of_credential, register, renew, require_epoch
+from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Gpu, Node, Pool, StrikeReason
 from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
@@ -114,9 +114,12 @@ def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
 def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
     """The launch spec of an allocation that is now this boot's."""
     require_epoch(node=node, epoch=request.epoch)
-    allocation = claim_allocation(
-        node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id
-    )
+    with transaction.atomic():
+        allocation = claim_allocation(
+            node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id
+        )
+        # Another boot that registers now waits, and then finds what this one has; or it came before, and this is late.
+        hold_epoch(node=node, epoch=request.epoch)
     return launch_spec(node, allocation)
 
 

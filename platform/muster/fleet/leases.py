@@ -116,6 +116,13 @@ def require_epoch(*, node: Node, epoch: int) -> None:
         raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
 
 
+def hold_epoch(*, node: Node, epoch: int) -> None:
+    """Keep the epoch the node's until the transaction ends; `Conflict` if another agent has superseded it."""
+    leases = NodeLease.objects.select_for_update(no_key=True).filter(pk=node.pk, epoch=epoch)
+    if first_of(leases) is None:
+        raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
+
+
 def node_of_credential(secret: str) -> Node:
     """The node whose agent has this credential."""
     node = first_of(Node.objects.select_related("pool", "lease").filter(credential_digest=digest(secret)))
