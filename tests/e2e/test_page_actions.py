@@ -17,6 +17,13 @@ AXE = ROOT / "frontend/node_modules/axe-core/axe.min.js"
 FIRST_LOAD_KIB = 200
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
+# Else colours would be looked at while they change from one scheme to the other.
+NO_TRANSITIONS = """
+const sheet = new CSSStyleSheet();
+sheet.replaceSync("*, *::before, *::after { transition: none !important; }");
+document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+"""
+
 pytestmark = NEEDS
 
 
@@ -261,6 +268,7 @@ def test_axe_finds_nothing_serious(ada: Page, demo: Demo, width: int) -> None:
     found = []
     for path in (*PATHS, *tabs, "/cluster?node=gpu01"):
         ada.goto(f"{demo.url}{path}")
+        ada.evaluate(NO_TRANSITIONS)
         ada.evaluate(AXE.read_text())
         for scheme in SCHEMES:
             ada.emulate_media(color_scheme=scheme, reduced_motion="reduce")
