@@ -46,10 +46,11 @@ class Job(models.Model):
     """What a researcher asked for, what they want of it now, and what became of it."""
 
     id = models.BigAutoField(primary_key=True)
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs")
+    # Of tenant and owner there are indexes with more columns, and each index costs a job's every change.
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     vc = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="jobs")
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     name = models.CharField(max_length=200)
     spec = models.JSONField()
     tags = models.JSONField(default=dict)

@@ -5,11 +5,12 @@ import django.contrib.postgres.fields.ranges
 import django.contrib.postgres.indexes
 import django.db.models.deletion
 import django.db.models.functions.text
-import muster.common.models
-import scheduler.lifecycle
 from django.conf import settings
 from django.contrib.postgres.operations import TrigramExtension
 from django.db import migrations, models
+
+import muster.common.models
+import scheduler.lifecycle
 
 
 class Migration(migrations.Migration):
