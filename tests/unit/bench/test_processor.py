@@ -39,6 +39,7 @@ def test_the_share_of_others(reading: Reading, share: float) -> None:
 
 def test_the_time_of_a_child_that_has_ended_is_kept() -> None:
     before = read_processor()
-    burn = "import time\nwhile time.process_time() < 0.1: pass"
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
-    assert read_processor().since(before).ours_s >= 0.09
+    # The kernel rounds to hundredths, at both readings.
+    assert read_processor().since(before).ours_s >= 0.15
