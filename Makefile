@@ -54,7 +54,7 @@ test: setup ## run the tests (Postgres and Valkey are started for them)
 engines: ## install what some tests are skipped without: Docker, Podman, sshd, iptables, PyTorch … (Debian or Ubuntu, as root)
 	@apt-get update -qq
 	@apt-get install -y --no-install-recommends docker.io podman runc busybox-static openssh-server \
-	  iproute2 iptables faketime python3-torch
+	  iproute2 iptables faketime python3-torch docker-compose
 
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
