@@ -8,6 +8,7 @@ finds the folder to leave its wish in.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import Callable, Set, Tuple
 
@@ -19,6 +20,7 @@ from nodeagent.inbox import Abandoned, ClaimRefused, EndAnswered, Exited, Launch
 from nodeagent.journal import Journal
 from nodeagent.protocol import (
     EXIT_UNAUTHORIZED,
+    MAX_TAIL_BYTES,
     ClaimRequest,
     CodeRef,
     EndReason,
@@ -30,6 +32,7 @@ from nodeagent.protocol import (
 from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
+from nodeagent.tail import newest
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent.launcher")
@@ -97,7 +100,9 @@ class Launcher:
         )
         backoff = Backoff()
         until = clock.boottime() + _GPU_WAIT_S
-        self._ends.submit(lambda: self._end(allocation_id, request, backoff, uuids, until))
+        self._ends.submit(
+            lambda: self._end(allocation_id, self._with_tail(allocation_id, request), backoff, uuids, until)
+        )
 
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
         """Give an allocation that nobody watches an exit status."""
@@ -193,6 +198,20 @@ class Launcher:
             _log.warning("allocation %d: its exit status cannot be kept: %s", allocation_id, error)
             status = fallback
         self._post(Exited(allocation_id, status))
+
+    def _with_tail(self, allocation_id: int, request: EndRequest) -> EndRequest:
+        """The end with the newest part of the log, unless there is nothing to explain."""
+        if request.reason is EndReason.COMPLETED or not request.started:
+            return request
+        try:
+            source = self._runtime.log(allocation_id)
+            try:
+                return replace(request, tail=newest(source, MAX_TAIL_BYTES))
+            finally:
+                source.close()
+        except OSError as error:
+            _log.warning("allocation %d: its log cannot be read: %s", allocation_id, error)
+            return request
 
     def _end(
         self, allocation_id: int, request: EndRequest, backoff: Backoff, uuids: Tuple[str, ...], gpu_wait_until: float

@@ -30,6 +30,8 @@ What the wire format leaves open is settled here:
 - A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:
   an intent is on disk before anything starts, so no record means that nothing did.
 - 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go.
+- The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why
+  the job failed, and does not wait for a log that is still on its way. It is empty for a rank that succeeded.
 - A report with `observed: exited` and the `end` of the same allocation may arrive in either order.
 - Files that a job leaves are shipped after its log, and so after its `end`. The agent names them with their sizes, gets
   a slot for each, and sends what is wanted in chunks from the slot's size on; the last chunk carries the SHA-256 of the
@@ -51,6 +53,9 @@ PROTOCOL_VERSION = 1
 
 MAX_CHUNK_BYTES = 1 << 20
 """The largest body of one PATCH, of a log or of a file; a larger one is answered 413."""
+
+MAX_TAIL_BYTES = 64 << 10
+"""How much of a log goes with the end of its rank."""
 
 MAX_OUTPUTS_AT_ONCE = 200
 """The most files that one OutputsRequest may name, and the most that an OutputsFinishRequest may."""
@@ -437,6 +442,7 @@ class EndRequest(Message):
     ended_at: Optional[float] = None
     log_size: int = 0
     seq: int = 0
+    tail: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import clock, protocol
-from nodeagent.protocol import CodeRef, EndReason, Timers
+from nodeagent.protocol import MAX_TAIL_BYTES, CodeRef, EndReason, Timers
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
 from tests.agent.waiting import eventually
@@ -63,6 +63,18 @@ def test_it_runs_a_job_and_ships_its_log(platform: FakePlatform, agent: AgentPro
     assert allocation.end.started
     assert allocation.finish is not None
     assert allocation.finish.sha256 == hashlib.sha256(b"hello\n").hexdigest()
+
+
+def test_the_newest_of_the_log_comes_with_the_end_of_what_failed(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    write = "seq 1 40000; printf 'caf\\351 \\000 end'; exit 1"
+    failed = finished(platform, platform.place(write), within_s=30)
+    well = finished(platform, platform.place("echo hello"))
+    assert failed.end is not None
+    assert well.end is not None
+    assert failed.end.tail.endswith("39999\n40000\ncaf\ufffd  end")
+    assert len(failed.end.tail) == MAX_TAIL_BYTES - 1  # without the NUL
+    assert well.end.tail == ""
 
 
 def test_a_line_arrives_while_the_job_runs_and_it_is_reported_running(
