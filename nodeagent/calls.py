@@ -19,6 +19,7 @@ LOG_FINISH_PATH = PREFIX + "/allocations/{id}/log:finish"
 OUTPUTS_PATH = PREFIX + "/allocations/{id}/outputs"
 OUTPUT_PATH = PREFIX + "/allocations/{id}/outputs/{file}"
 OUTPUTS_FINISH_PATH = PREFIX + "/allocations/{id}/outputs:finish"
+SHELL_PATH = PREFIX + "/allocations/{id}/shells/{shell}/{act}"
 CODE_PATH = PREFIX + "/code/{sha256}"
 
 AUTHORIZATION_HEADER = "Authorization"
@@ -52,6 +53,11 @@ def log_path(allocation_id: int) -> str:
 def log_finish_path(allocation_id: int) -> str:
     """The path that closes an allocation's log."""
     return LOG_FINISH_PATH.format(id=allocation_id)
+
+
+def shell_path(allocation_id: int, shell_id: int, act: str) -> str:
+    """The path of a shell's call: `act` is open, output, input or end."""
+    return SHELL_PATH.format(id=allocation_id, shell=shell_id, act=act)
 
 
 def code_path(sha256: str) -> str:

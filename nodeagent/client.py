@@ -30,6 +30,15 @@ from nodeagent.protocol import (
     SyncRequest,
     SyncResponse,
 )
+from nodeagent.shellwire import (
+    ShellEndRequest,
+    ShellInputAnswer,
+    ShellInputRequest,
+    ShellOpenAnswer,
+    ShellOpenRequest,
+    ShellOutputAnswer,
+    ShellOutputRequest,
+)
 from nodeagent.transport import Transport, Unreachable
 
 __all__ = ["Client", "Refused", "Unauthorized", "Unreachable"]
@@ -131,6 +140,24 @@ class Client:
     def finish_outputs(self, allocation_id: int, request: OutputsFinishRequest) -> None:
         """Tell that all files are shipped, and which are left out."""
         path = calls.OUTPUTS_FINISH_PATH.format(id=allocation_id)
+        self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
+
+    def open_shell(self, allocation_id: int, shell_id: int, request: ShellOpenRequest) -> ShellOpenAnswer:
+        """Take a shell that is wanted, and learn what to start."""
+        return self._post(calls.shell_path(allocation_id, shell_id, "open"), request, ShellOpenAnswer)
+
+    def send_output(self, allocation_id: int, shell_id: int, request: ShellOutputRequest) -> ShellOutputAnswer:
+        """Send what a shell wrote; the answer may wait for whoever reads it."""
+        return self._post(calls.shell_path(allocation_id, shell_id, "output"), request, ShellOutputAnswer)
+
+    def take_input(self, allocation_id: int, shell_id: int, request: ShellInputRequest) -> ShellInputAnswer:
+        """Wait for what is typed in a shell."""
+        path = calls.shell_path(allocation_id, shell_id, "input")
+        return self._post(path, request, ShellInputAnswer, request.wait_s + _ANSWER_TIMEOUT_S)
+
+    def end_shell(self, allocation_id: int, shell_id: int, request: ShellEndRequest) -> None:
+        """Tell that a shell is over."""
+        path = calls.shell_path(allocation_id, shell_id, "end")
         self._request("POST", path, request.to_json(), {"Content-Type": calls.JSON_TYPE})
 
     def fetch_code(self, sha256: str, target: BinaryIO, limit_bytes: int) -> None:

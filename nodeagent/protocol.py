@@ -45,6 +45,7 @@ from enum import Enum
 from typing import Mapping, Optional, Tuple
 
 from nodeagent import wire
+from nodeagent.shellwire import WantedShell
 
 Message = wire.Message
 ProtocolError = wire.ProtocolError
@@ -353,13 +354,14 @@ class DesiredAllocation(Message):
 class SyncResponse(Message):
     """The full desired set. What the agent has and `desired` lacks is stopped after `Timers.orphan_grace_s`.
 
-    For `log_pause_s` seconds the agent ships no log (back-pressure).
+    For `log_pause_s` seconds the agent ships no log (back-pressure). `shells` is the full set of shells.
     """
 
     generation: str
     timers: Timers
     desired: Tuple[DesiredAllocation, ...] = ()
     log_pause_s: float = 0.0
+    shells: Tuple[WantedShell, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -380,6 +382,15 @@ class CodeRef(Message):
 
 
 @dataclass(frozen=True)
+class RegistryLogin(Message):
+    """What the job's tenant signs in with at the registry of its image. It is for the pull; nobody writes it down."""
+
+    registry: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class LaunchSpec(Message):
     """How to start one allocation.
 
@@ -387,7 +398,8 @@ class LaunchSpec(Message):
     a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = the agent's own or its `--job-user`.
     `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
     `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
-    no more than so many of them and so many bytes.
+    no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this tenant may
+    have the image, with `registry_login` or without, though the node has it already: somebody else may have brought it.
     """
 
     allocation_id: int
@@ -418,6 +430,8 @@ class LaunchSpec(Message):
     outputs: Tuple[str, ...] = ()
     outputs_max_bytes: int = 0
     outputs_max_files: int = 0
+    ask_registry: bool = False
+    registry_login: Optional[RegistryLogin] = None
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from nodeagent import calls, protocol
+from nodeagent import calls, protocol, shellwire
 from nodeagent.protocol import Message
 
 FOLDER = Path(__file__).parent / "messages"
 OLDER = Path(__file__).parent / "older"
 MESSAGES: dict[str, type[Message]] = {
     name: item
-    for name, item in sorted(vars(protocol).items())
+    for name, item in sorted({**vars(protocol), **vars(shellwire)}.items())
     if isinstance(item, type) and issubclass(item, Message) and dataclasses.is_dataclass(item)
 }
 PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSample", "HealthEvent", "HostSample"} | {
@@ -29,6 +29,7 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "OutputSlot",
     "LeftOut",
     "UsageSample",
+    "WantedShell",
 }
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
 
@@ -83,6 +84,11 @@ def test_an_agent_of_before_registers_without_a_nonce() -> None:
     assert older.nonce == ""
 
 
+def test_a_platform_that_knows_no_shells_wants_none() -> None:
+    older = protocol.SyncResponse.from_dict(json.loads((OLDER / "SyncResponse.json").read_text()))
+    assert older.shells == ()
+
+
 def _common(read: Any, content: Any) -> Any:
     """What was read without the keys that `content` does not have."""
     if isinstance(content, dict):
@@ -108,5 +114,6 @@ def test_the_version_and_the_routes_are_pinned() -> None:
     assert calls.OUTPUTS_PATH == "/agent/v1/allocations/{id}/outputs"
     assert calls.OUTPUT_PATH == "/agent/v1/allocations/{id}/outputs/{file}"
     assert calls.OUTPUTS_FINISH_PATH == "/agent/v1/allocations/{id}/outputs:finish"
+    assert calls.shell_path(7, 31, "open") == "/agent/v1/allocations/7/shells/31/open"
     assert calls.code_path("ab") == "/agent/v1/code/ab"
     assert calls.crc32_hex(b"hello\n") == "363a3020"
