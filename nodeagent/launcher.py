@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
-from typing import Callable, Set, Tuple
+from typing import Callable, Optional, Set, Tuple
 
 from nodeagent import clock
 from nodeagent.backoff import Backoff
@@ -28,6 +28,7 @@ from nodeagent.protocol import (
     HealthEvent,
     LaunchSpec,
     ProgressNote,
+    RegistryLogin,
 )
 from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime
 from nodeagent.sampler import Sampler
@@ -132,9 +133,10 @@ class Launcher:
             if allocation_id in self._abandoned:
                 self._post(Abandoned(allocation_id))
             else:
-                self._start(spec)
+                # From here on the spec goes to many places and to disk; what is secret goes to the pull only.
+                self._start(replace(spec, registry_login=None), spec.registry_login)
 
-    def _start(self, spec: LaunchSpec) -> None:
+    def _start(self, spec: LaunchSpec, login: Optional[RegistryLogin]) -> None:
         try:
             self._journal.intend(spec.allocation_id, spec.fence, self._session.boot_id)
         except OSError as error:
@@ -148,20 +150,20 @@ class Launcher:
             if spec.code is not None:
                 self._install_code(spec, spec.code, folder)
             if self._runtime.lacks(spec):
-                self._fetches.submit(lambda: self._fetch_and_launch(spec))
+                self._fetches.submit(lambda: self._fetch_and_launch(spec, login))
                 return
             self._launch(spec)
         except LaunchError as error:
             self._not_started(spec, error)
 
-    def _fetch_and_launch(self, spec: LaunchSpec) -> None:
+    def _fetch_and_launch(self, spec: LaunchSpec, login: Optional[RegistryLogin]) -> None:
         def tell(text: str) -> None:
             _log.info("allocation %d: %s", spec.allocation_id, text)
             self._sampler.note(ProgressNote(spec.allocation_id, spec.fence, text))
             self._report_soon()
 
         try:
-            self._runtime.fetch(spec, tell, lambda: spec.allocation_id not in self._abandoned)
+            self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
             self._launch(spec)
         except LaunchError as error:
             self._not_started(spec, error)

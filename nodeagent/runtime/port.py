@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Mapping, Optional, Protocol, Tuple
 
-from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 
 
 class LaunchError(Exception):
@@ -90,6 +90,54 @@ class WorkFolder:
     """Whose files are the job's."""
 
 
+class ShellRefused(Exception):
+    """A shell that was not opened; the message says why."""
+
+
+@dataclass(frozen=True)
+class ShellRequest:
+    """A shell beside a job; `command` are its arguments, an interactive shell where there are none."""
+
+    id: int
+    command: Tuple[str, ...]
+    terminal: bool
+    term: str
+    rows: int = 24
+    cols: int = 80
+
+
+@dataclass(frozen=True)
+class ShellEnding:
+    """How a shell ended; no process of it is left. `detail` says what ended it if it was not the shell itself."""
+
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    detail: str = ""
+
+
+class Shell(Protocol):
+    """An open shell, from the agent's side. Its descriptors never block."""
+
+    output: int
+    """What it writes can be read here; the end of it may show as EIO."""
+    input: int
+    """What is typed is written here; the same descriptor with a terminal, -1 once the input has ended."""
+    control: int
+    """Becomes readable when the shell has ended."""
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Give its terminal another size."""
+
+    def end_input(self) -> None:
+        """Let it read the end of its input."""
+
+    def ending(self) -> Optional[ShellEnding]:
+        """How it ended, None while it has not."""
+
+    def close(self) -> None:
+        """Hang up: what is left of it ends."""
+
+
 class EventKind(str, Enum):
     """What a runtime tells of an allocation while the agent looks elsewhere."""
 
@@ -134,8 +182,17 @@ class Runtime(Protocol):
     def lacks(self, spec: LaunchSpec) -> bool:
         """Whether something must be fetched before the launch, which may take long."""
 
-    def fetch(self, spec: LaunchSpec, tell: Callable[[str], None], wanted: Callable[[], bool]) -> None:
-        """Fetch it, telling how far it is, for as long as it is `wanted`; `LaunchError` if it cannot be had."""
+    def fetch(
+        self,
+        spec: LaunchSpec,
+        login: Optional[RegistryLogin],
+        tell: Callable[[str], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Fetch it, telling how far it is, for as long as it is `wanted`; `LaunchError` if it cannot be had.
+
+        The `login` is apart from the spec, which is written down, and is used for this alone.
+        """
 
     def launch(self, spec: LaunchSpec) -> None:
         """Start a prepared allocation, or raise `LaunchError`."""
@@ -169,6 +226,12 @@ class Runtime(Protocol):
 
     def log(self, allocation_id: int) -> LogSource:
         """A new reader of the allocation's log."""
+
+    def shell(self, allocation_id: int, request: ShellRequest) -> Shell:
+        """Open a shell in a running allocation, as its user and within its limits, or raise `ShellRefused`.
+
+        It ends with the job, when it is told to stop, when this agent ends, and when it is closed.
+        """
 
     def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
         """Where an allocation that was started has its files; None when that cannot be told."""

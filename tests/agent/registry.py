@@ -1,32 +1,49 @@
-"""A registry of container images in one process, which refuses on demand: enough of its API for a pull."""
+"""A registry of container images in one process, which refuses on demand: enough of its API for a pull.
+
+One that is `private` asks for a user and a password, by one of the two ways that registries have: `basic` takes them
+with every request, and `bearer` sends clients to fetch a token, which nobody has to have a name for.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import gzip
 import hashlib
 import http.server
 import io
 import json
 import re
+import secrets
 import shutil
 import tarfile
 import threading
-from collections.abc import Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _PATH = re.compile(r"/v2/([a-z0-9/]+)/(manifests|blobs)/([A-Za-z0-9:._-]+)")
 
 
-class Registry:
-    """Images by name; `denied` are the names that are refused."""
+Private = Literal["", "basic", "bearer"]
 
-    def __init__(self) -> None:
+
+class Registry:
+    """Images by name; `denied` are the names that are refused. Of a private one every image needs a user of `users`,
+    and one that is named in `readers` one of those."""
+
+    def __init__(self, private: Private = "") -> None:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, bytes] = {}
         self.denied: set[str] = set()
+        self.private = private
+        self.users: dict[str, str] = {}
+        self.readers: dict[str, set[str]] = {}
         self.asked: list[str] = []
+        self.before_answer: Callable[[], None] = lambda: None
+        self._tokens: dict[str, str] = {}
         registry = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -35,7 +52,7 @@ class Registry:
             def do_GET(self) -> None:
                 registry.answer(self)
 
-            do_HEAD = do_GET  # noqa: N815
+            do_HEAD = do_POST = do_GET  # noqa: N815
 
             def log_message(self, *_: Any) -> None:
                 """Tests look at `asked`."""
@@ -68,14 +85,23 @@ class Registry:
         self.manifests[name] = json.dumps(manifest).encode()
         return f"{self.address}/{name}:latest"
 
+    def digest(self, name: str) -> str:
+        """What names the content of an image."""
+        return _digest(self.manifests[name])
+
     def _keep(self, blob: bytes, kind: str) -> dict[str, object]:
         self.blobs[_digest(blob)] = blob
         return {"mediaType": kind, "size": len(blob), "digest": _digest(blob)}
 
     def answer(self, call: http.server.BaseHTTPRequestHandler) -> None:
         self.asked.append(call.path)
+        self.before_answer()
         match = _PATH.fullmatch(call.path)
-        if call.path == "/v2/":
+        if call.path.partition("?")[0] == "/token":
+            self._give_token(call)
+        elif self.private and not self._may(call, match[1] if match else ""):
+            self._challenge(call, match[1] if match else "")
+        elif call.path == "/v2/":
             _send(call, 200, b"{}", "application/json")
         elif match is None:
             _refuse(call, 404, "NAME_UNKNOWN", "repository name not known to registry")
@@ -83,17 +109,58 @@ class Registry:
             _refuse(call, 401, "UNAUTHORIZED", "authentication required")
         elif match[2] == "manifests":
             body = self.manifests.get(match[1])
-            if body is None:
+            if body is None or (match[3].startswith("sha256:") and match[3] != _digest(body)):
                 _refuse(call, 404, "MANIFEST_UNKNOWN", "manifest unknown")
             else:
                 _send(call, 200, body, _MANIFEST)
         else:
             _send(call, 200, self.blobs[match[3]], "application/octet-stream")
 
+    def _may(self, call: http.server.BaseHTTPRequestHandler, name: str) -> bool:
+        """Whether who calls is somebody, and for an image one who may read it."""
+        kind, _, value = call.headers.get("Authorization", "").partition(" ")
+        if self.private == "bearer":
+            # As at real ones, a token is given to anybody: it tells who they are, and nobody is "".
+            user = self._tokens.get(value) if kind == "Bearer" else None
+        else:
+            user = self._user_of(value) if kind == "Basic" else None
+        if user is None or not name:
+            return user is not None
+        return user in self.readers.get(name, self.users)
+
+    def _challenge(self, call: http.server.BaseHTTPRequestHandler, name: str) -> None:
+        challenge = 'Basic realm="test"'
+        if self.private == "bearer":
+            challenge = f'Bearer realm="http://{self.address}/token",service="test"'
+            challenge += f',scope="repository:{name}:pull"' if name else ""
+        _refuse(call, 401, "UNAUTHORIZED", "authentication required", {"WWW-Authenticate": challenge})
+
+    def _give_token(self, call: http.server.BaseHTTPRequestHandler) -> None:
+        kind, _, value = call.headers.get("Authorization", "").partition(" ")
+        user = self._user_of(value) if kind == "Basic" else ""
+        if call.command == "POST":
+            form = urllib.parse.parse_qs(call.rfile.read(int(call.headers.get("Content-Length", 0))).decode())
+            name, password = form.get("username", [""])[0], form.get("password", [""])[0]
+            user = name if self.users.get(name) == password else None
+        if user is None:
+            _refuse(call, 401, "UNAUTHORIZED", "incorrect username or password")
+            return
+        token = secrets.token_hex(8)
+        self._tokens[token] = user
+        body = json.dumps({"token": token, "access_token": token, "expires_in": 300})
+        _send(call, 200, body.encode(), "application/json")
+
+    def _user_of(self, encoded: str) -> str | None:
+        try:
+            name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        return name if self.users.get(name) == password else None
+
 
 @contextmanager
-def running_registry() -> Iterator[Registry]:
-    registry = Registry()
+def running_registry(private: Private = "") -> Iterator[Registry]:
+    registry = Registry(private)
     try:
         yield registry
     finally:
@@ -126,13 +193,27 @@ def _digest(blob: bytes) -> str:
     return "sha256:" + hashlib.sha256(blob).hexdigest()
 
 
-def _refuse(call: http.server.BaseHTTPRequestHandler, status: int, code: str, message: str) -> None:
+def _refuse(
+    call: http.server.BaseHTTPRequestHandler,
+    status: int,
+    code: str,
+    message: str,
+    headers: dict[str, str] | None = None,
+) -> None:
     body = json.dumps({"errors": [{"code": code, "message": message}]}).encode()
-    _send(call, status, body, "application/json")
+    _send(call, status, body, "application/json", headers)
 
 
-def _send(call: http.server.BaseHTTPRequestHandler, status: int, body: bytes, kind: str) -> None:
+def _send(
+    call: http.server.BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    kind: str,
+    headers: dict[str, str] | None = None,
+) -> None:
     call.send_response(status)
+    for name, value in (headers or {}).items():
+        call.send_header(name, value)
     call.send_header("Docker-Distribution-Api-Version", "registry/2.0")
     call.send_header("Content-Type", kind)
     call.send_header("Content-Length", str(len(body)))

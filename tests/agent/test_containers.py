@@ -290,7 +290,7 @@ def fetch(under_test: RuntimeUnderTest, image: str) -> list[str]:
     told: list[str] = []
     spec = under_test.spec("echo pulled", image=image)
     assert under_test.runtime.lacks(spec)
-    under_test.runtime.fetch(spec, told.append, lambda: True)
+    under_test.runtime.fetch(spec, None, told.append, lambda: True)
     return told
 
 
@@ -319,7 +319,7 @@ def test_a_pull_that_is_no_longer_wanted_ends(under_test: RuntimeUnderTest, regi
     image = registry.add(f"late/{under_test.name}", busybox_layer())
     spec = under_test.spec("true", image=image)
     with pytest.raises(LaunchError, match="stopped before it started"):
-        under_test.runtime.fetch(spec, lambda _: None, lambda: False)
+        under_test.runtime.fetch(spec, None, lambda _: None, lambda: False)
 
 
 def test_an_image_without_a_shell_is_told_so(under_test: RuntimeUnderTest, registry: Registry) -> None:

@@ -28,6 +28,7 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "OutputFile",
     "OutputSlot",
     "LeftOut",
+    "RegistryLogin",
     "UsageSample",
     "WantedShell",
 }
@@ -87,6 +88,18 @@ def test_an_agent_of_before_registers_without_a_nonce() -> None:
 def test_a_platform_that_knows_no_shells_wants_none() -> None:
     older = protocol.SyncResponse.from_dict(json.loads((OLDER / "SyncResponse.json").read_text()))
     assert older.shells == ()
+
+
+def test_of_a_platform_of_before_an_image_comes_without_a_login() -> None:
+    older = protocol.LaunchSpec.from_dict(json.loads((OLDER / "LaunchSpec.json").read_text()))
+    assert (older.ask_registry, older.registry_login) == (False, None)
+
+
+def test_a_password_is_in_no_text_of_a_spec() -> None:
+    spec = protocol.LaunchSpec.from_dict(pinned("LaunchSpec"))
+    assert spec.registry_login is not None
+    assert spec.registry_login.password == "dckr_pat_1"
+    assert "dckr_pat_1" not in repr(spec) + str(spec)
 
 
 def _common(read: Any, content: Any) -> Any:

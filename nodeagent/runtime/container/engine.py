@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Mapping, Optional, Protocol, Tuple
+from typing import Callable, Mapping, NoReturn, Optional, Protocol, Sequence, Tuple
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol import EndReason, RegistryLogin
 from nodeagent.runtime.container.plan import Plan
 
 LABEL = "muster.agent"
@@ -74,8 +74,14 @@ class Engine(Protocol):
     def has_image(self, image: str) -> bool:
         """Whether a container of the image can be made without pulling."""
 
-    def pull(self, image: str, tell: Tell, wanted: Wanted) -> None:
-        """Fetch an image while `wanted`, telling how far it is; `ImageProblem` if it cannot be had."""
+    def is_made_here(self, image: str) -> bool:
+        """Whether the image came from no registry: somebody built or loaded it on this machine."""
+
+    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
+        """Fetch an image while `wanted`, telling how far it is; `ImageProblem` if it cannot be had.
+
+        The registry is asked in any case, also where the engine has the image: who has no right gets `ImageProblem`.
+        """
 
     def create(self, plan: Plan) -> None:
         """Make the container; `NameTaken` if there is one of its name."""
@@ -91,3 +97,9 @@ class Engine(Protocol):
 
     def containers(self, agent: str) -> Tuple[Found, ...]:
         """Every container that carries the label of this agent, running or not."""
+
+    def become_exec(self, name: str, argv: Sequence[str], *, env: Mapping[str, str], terminal: bool) -> NoReturn:
+        """Turn this process into a command in a running container, as the container's user and with its rights.
+
+        Its standard streams are the command's, its exit status is the command's. `OSError` if that cannot be.
+        """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from nodeagent.protocol import EndReason
+from nodeagent.protocol import EndReason, RegistryLogin
 
 _SAY_EVERY_S = 5.0
 _STEP_PERCENT = 10
@@ -39,6 +40,26 @@ def qualified(image: str) -> str:
     if slash and ("." in first or ":" in first or first == "localhost"):
         return image
     return "docker.io/" + image if slash else "docker.io/library/" + image
+
+
+def registry_of(image: str) -> str:
+    """The registry that an image is of, such as `docker.io`. As `muster.tenants.registries` reads it."""
+    host = qualified(image).partition("/")[0].lower()
+    return "docker.io" if host == "index.docker.io" else host
+
+
+def basic(login: RegistryLogin) -> str:
+    """User and password in the one word that registries take."""
+    return base64.b64encode("{}:{}".format(login.username, login.password).encode()).decode()
+
+
+def without_secret(text: str, login: Optional[RegistryLogin]) -> str:
+    """The text, should an engine or a registry have put the password into it, without that."""
+    if login is None:
+        return text
+    for secret in (basic(login), login.password):
+        text = text.replace(secret, "…")
+    return text
 
 
 class Progress:

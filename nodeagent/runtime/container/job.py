@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import select
@@ -23,19 +24,28 @@ from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavai
 from nodeagent.runtime.container.init import CATCHES_BY
 from nodeagent.runtime.container.memory import oom_kills, open_oom_counter
 from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
+from nodeagent.runtime.shim.shells import INTERACTIVE, shell_environment
 
 _INIT_WAIT_S = 5.0
 _ENGINE_WAIT_S = 60.0
 _LOOK_EVERY_S = 0.01
 _SIGNALS = range(1, 65)
+_PR_SET_PDEATHSIG = 1
+# Without the shell, engines have three different statuses for a command that does not exist.
+_EXECUTE = 'exec "$@"'
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 T = TypeVar("T")
 
 
 class ContainerJob:
     """One container, from its making to its removal."""
+
+    shells_linger_s = 2.0
 
     def __init__(self, plan: Plan, output: str, engine: Engine) -> None:
         self._plan = plan
@@ -102,6 +112,24 @@ class ContainerJob:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def become_shell(self, request: ShellRequest) -> NoReturn:
+        """Enter the container by the engine, as its user; the engine gives no more than the container has."""
+        with contextlib.suppress(OSError):
+            _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        argv = ("/bin/sh", "-c", _EXECUTE, "muster", *request.command) if request.command else INTERACTIVE
+        self._engine.become_exec(self._plan.name, argv, env=dict(shell_environment(request)), terminal=request.terminal)
+
+    def keep_status(self, pid: int) -> None:
+        """Nothing to do: no other child of the shim's is waited for."""
+
+    def take_status(self, pid: int, *, wait: bool = False) -> Optional[int]:
+        """What the kernel says of the child that stands for a shell."""
+        try:
+            ended, status = os.waitpid(pid, 0 if wait else os.WNOHANG)
+        except ChildProcessError:
+            return int(signal.SIGKILL)
+        return status if ended else None
 
     def ending(self) -> Ending:
         """What the engine says of the end; the container is removed."""

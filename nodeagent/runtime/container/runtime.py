@@ -9,9 +9,10 @@ import signal
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from nodeagent.files import read_json
-from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
+from nodeagent.runtime.container.images import registry_of, without_secret
 from nodeagent.runtime.container.plan import NOBODY, Options, container_name, image_of, plan_of
 from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
 from nodeagent.runtime.shim import tree
@@ -22,6 +23,8 @@ from nodeagent.runtime.shim.layout import AllocationFolder, read_exit
 _log = logging.getLogger("nodeagent.runtime")
 
 _KILL_WAIT_MS = 10_000
+_ASKED_WITH = " (asked with the tenant's credentials for {})"
+_ASKED_WITHOUT = " (asked without credentials of the tenant for {})"
 
 
 class ContainerRuntime(FolderRuntime):
@@ -79,21 +82,36 @@ class ContainerRuntime(FolderRuntime):
         return work
 
     def lacks(self, spec: LaunchSpec) -> bool:
-        """Whether the image must be pulled."""
+        """Whether the image must be pulled, or its registry asked for it again."""
+        image = image_of(spec, self._options)
         try:
-            return not self._engine.has_image(image_of(spec, self._options))
+            if spec.image and spec.ask_registry:
+                return not self._engine.is_made_here(image)
+            return not self._engine.has_image(image)
         except EngineError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
 
-    def fetch(self, spec: LaunchSpec, tell: Callable[[str], None], wanted: Callable[[], bool]) -> None:
-        """Pull the image."""
+    def fetch(
+        self,
+        spec: LaunchSpec,
+        login: Optional[RegistryLogin],
+        tell: Callable[[str], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Pull the image. Nobody but the registry that a login is for ever sees it."""
         image = image_of(spec, self._options)
+        if login is not None and (not spec.image or login.registry != registry_of(image)):
+            raise LaunchError(EndReason.SPEC_REFUSED, "registry_login: it is not for the registry of {}".format(image))
         try:
-            self._engine.pull(image, tell, wanted)
+            self._engine.pull(image, login, tell, wanted)
         except ImageProblem as problem:
-            raise LaunchError(problem.reason, "image {}: {}".format(image, problem)) from problem
+            said = "image {}: {}".format(image, without_secret(str(problem), login))
+            if problem.reason is EndReason.IMAGE_DENIED:
+                said += (_ASKED_WITH if login else _ASKED_WITHOUT).format(registry_of(image))
+            # Not from the problem: it may hold more than may be told.
+            raise LaunchError(problem.reason, said) from None
         except EngineError as error:
-            raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
+            raise LaunchError(EndReason.LAUNCH_FAILED, without_secret(str(error), login)) from None
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
         """Kill and remove the container; while the engine is down, nobody knows whether there is one."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount
 
+from nodeagent.protocol import RegistryLogin
 from nodeagent.runtime.container.engine import (
     LABEL,
     About,
@@ -24,8 +26,9 @@ from nodeagent.runtime.container.engine import (
     Tell,
     Wanted,
 )
-from nodeagent.runtime.container.images import Progress, problem_of
+from nodeagent.runtime.container.images import Progress, problem_of, qualified
 from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.docker.terminal import run_exec
 
 _CALL_S, _PULL_S, _REMOVE_S = 60, 900, 30.0
 
@@ -47,19 +50,32 @@ class DockerEngine:
         """Whether the engine has the image."""
         with self._asking() as client:
             try:
-                client.inspect_image(image)
+                client.inspect_image(qualified(image))  # in full: a short one may be the id of any image
             except NotFound:
                 return False
             return True
 
-    def pull(self, image: str, tell: Tell, wanted: Wanted) -> None:
+    def is_made_here(self, image: str) -> bool:
+        """Whether the engine has it and knows of no registry that it came from."""
+        with self._asking() as client:
+            try:
+                return not client.inspect_image(qualified(image)).get("RepoDigests")
+            except NotFound:
+                return False
+
+    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull; closing the stream, as when it is wanted no more, ends the engine's work too."""
         progress = Progress(image, time.monotonic())
         tell(progress.begun())
-        repository, tag = docker.utils.parse_repository_tag(image)
+        repository, tag = docker.utils.parse_repository_tag(qualified(image))
+        # In the header X-Registry-Auth, and so in no file. Without one, what the operator has stored counts.
+        auth = {"username": login.username, "password": login.password} if login else None
         client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_PULL_S)
         try:
-            for line in client.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            if tag and ":" in tag:
+                # Of a digest that it has, the engine says at once that it is up to date, whoever asks.
+                client.inspect_distribution("{}@{}".format(repository, tag), auth_config=auth)
+            for line in client.pull(repository, tag=tag or "latest", stream=True, decode=True, auth_config=auth):
                 if "error" in line:
                     raise ImageProblem(problem_of(str(line["error"])), str(line["error"]))
                 said = progress.take(line, time.monotonic())
@@ -81,7 +97,7 @@ class DockerEngine:
         with self._asking() as client:
             try:
                 client.create_container(
-                    image=plan.image,
+                    image=qualified(plan.image),
                     name=plan.name,
                     entrypoint=[plan.entrypoint],
                     command=list(plan.arguments),
@@ -139,6 +155,14 @@ class DockerEngine:
         with self._asking() as client:
             listed = client.containers(all=True, filters={"label": "{}={}".format(LABEL, agent)})
             return tuple(Found(str(one["Names"][0]).lstrip("/"), dict(one["Labels"])) for one in listed)
+
+    def become_exec(self, name: str, argv: Sequence[str], *, env: Mapping[str, str], terminal: bool) -> NoReturn:
+        """Carry bytes between our standard streams and the command, as there is no program to become."""
+        client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_CALL_S)
+        try:
+            os._exit(run_exec(client, self._socket, name, argv, env=env, terminal=terminal))
+        except (APIError, requests.exceptions.RequestException, DockerException) as error:
+            raise OSError(str(error)) from error
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[Any]:

@@ -9,8 +9,10 @@ import select
 import subprocess
 import tempfile
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
+from nodeagent.files import write_all
+from nodeagent.protocol import RegistryLogin
 from nodeagent.runtime.container.engine import (
     LABEL,
     About,
@@ -23,7 +25,7 @@ from nodeagent.runtime.container.engine import (
     Tell,
     Wanted,
 )
-from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.images import Progress, basic, problem_of, qualified
 from nodeagent.runtime.container.plan import Plan
 
 _CALL_S, _REMOVE_S, _LOOK_S = 120.0, 30.0, 0.5
@@ -43,23 +45,30 @@ class PodmanEngine:
 
     def has_image(self, image: str) -> bool:
         """Whether Podman has the image."""
-        done = self._run("image", "exists", image)
-        if done.returncode > 1:
-            raise EngineError(_text_of(done.stderr))
-        return done.returncode == 0
+        return self._whole_name(image) is not None
 
-    def pull(self, image: str, tell: Tell, wanted: Wanted) -> None:
-        """Pull; Podman tells of a layer when it begins to copy it."""
+    def is_made_here(self, image: str) -> bool:
+        """Whether it is one of those that Podman files under `localhost`."""
+        return (self._whole_name(image) or "").startswith("localhost/")
+
+    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
+        """Pull; Podman tells of a layer when it begins to copy it. It asks the registry every time."""
         progress = Progress(image, time.monotonic())
         tell(progress.begun())
-        command = ["podman", "pull", qualified(image)]
-        try:
-            process = subprocess.Popen(
-                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE, cwd="/",
-            )  # fmt: skip
-        except OSError as error:
-            raise _unavailable(error) from error
+        with _auth_file(login) as (options, descriptors):
+            command = ["podman", "pull", *options, qualified(image)]
+            try:
+                process = subprocess.Popen(
+                    command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE, cwd="/", pass_fds=descriptors,
+                )  # fmt: skip
+            except OSError as error:
+                raise _unavailable(error) from error
+            self._watch_pull(process, image, tell, wanted)
+        tell(progress.ended(time.monotonic()))
+
+    def _watch_pull(self, process: "subprocess.Popen[bytes]", image: str, tell: Tell, wanted: Wanted) -> None:
+        """Return when the pull is done; `ImageProblem` if it has failed."""
         said, layers = b"", 0
         with process:
             descriptor = process.stderr.fileno() if process.stderr is not None else -1
@@ -79,12 +88,14 @@ class PodmanEngine:
         if process.returncode != 0:
             text = _text_of(said)
             raise ImageProblem(problem_of(text), text)
-        tell(progress.ended(time.monotonic()))
 
     def create(self, plan: Plan) -> None:
         """Make the container."""
+        image = self._whole_name(plan.image)
+        if image is None:
+            raise EngineError("the image {} is not there any more".format(plan.image))
         with _env_file(plan.env) as (path, others):
-            arguments = _create_arguments(plan, path, others)
+            arguments = _create_arguments(plan, image, path, others)
             done = self._run("create", *arguments)
         if done.returncode != 0:
             text = _text_of(done.stderr)
@@ -130,6 +141,34 @@ class PodmanEngine:
         )
         return tuple(Found(str(one["Names"][0]), dict(one.get("Labels") or {})) for one in listed)
 
+    def _whole_name(self, image: str) -> Optional[str]:
+        """The whole name under which Podman has the image, if it has it.
+
+        Podman itself takes a short name for any image that ends so, whatever registry it came from and whoever brought
+        it, and for the beginning of an id.
+        """
+        whole = qualified(image)
+        for name in (whole,) if whole == image else ("localhost/" + image, whole):
+            done = self._run("image", "exists", name)
+            if done.returncode > 1:
+                raise EngineError(_text_of(done.stderr))
+            if done.returncode == 0:
+                return name
+        return None
+
+    def become_exec(self, name: str, argv: Sequence[str], *, env: Mapping[str, str], terminal: bool) -> NoReturn:
+        """Become `podman exec`, which passes on the size of the terminal and the exit status."""
+        command = [
+            "podman",
+            "exec",
+            "--interactive",
+            *(["--tty", "--detach-keys="] if terminal else []),  # no key leaves the command running and unseen
+            *("--env={}={}".format(key, value) for key, value in env.items()),
+            name,
+            *argv,
+        ]
+        os.execvpe(command[0], command, self._environment)  # noqa: S606 - the process is there for this alone
+
     def _ask(self, *arguments: str) -> str:
         done = self._run(*arguments)
         if done.returncode != 0:
@@ -151,7 +190,7 @@ class PodmanEngine:
             raise _unavailable(error) from error
 
 
-def _create_arguments(plan: Plan, env_file: str, other_env: List[str]) -> List[str]:
+def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str]) -> List[str]:
     """What holds for a container. What is not named here is Podman's default, which is the closed one."""
     arguments = [
         "--name={}".format(plan.name),
@@ -185,7 +224,7 @@ def _create_arguments(plan: Plan, env_file: str, other_env: List[str]) -> List[s
     if plan.memory_mib:
         # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
         arguments += ["--memory={}m".format(plan.memory_mib), "--memory-swap={}m".format(plan.memory_mib)]
-    return [*arguments, plan.image, *plan.arguments]
+    return [*arguments, image, *plan.arguments]
 
 
 @contextlib.contextmanager
@@ -196,6 +235,22 @@ def _env_file(env: Mapping[str, str]) -> Iterator[Tuple[str, List[str]]]:
         file.write("".join(line + "\n" for line in lines if "\n" not in line))
         file.flush()
         yield file.name, [line for line in lines if "\n" in line]
+
+
+@contextlib.contextmanager
+def _auth_file(login: Optional[RegistryLogin]) -> Iterator[Tuple[List[str], Tuple[int, ...]]]:
+    """The options that give Podman a login, and the descriptors that it needs for them: a file in memory, which has no
+    name that anybody else could open, and which is gone with the pull. Without a login, what the operator has stored
+    counts."""
+    if login is None:
+        yield [], ()
+        return
+    descriptor = os.memfd_create("muster-registry-login")
+    try:
+        write_all(descriptor, json.dumps({"auths": {login.registry: {"auth": basic(login)}}}).encode())
+        yield ["--authfile=/proc/self/fd/{}".format(descriptor)], (descriptor,)
+    finally:
+        os.close(descriptor)
 
 
 def _text_of(output: bytes) -> str:

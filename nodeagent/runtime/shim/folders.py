@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, T
 
 from nodeagent import archive, clock
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
-from nodeagent.protocol import EndReason, LaunchSpec, ProtocolError
+from nodeagent.protocol import EndReason, LaunchSpec, ProtocolError, RegistryLogin
 from nodeagent.runtime.port import (
     ExitStatus,
     LaunchError,
@@ -27,6 +27,8 @@ from nodeagent.runtime.port import (
     Observation,
     Phase,
     RuntimeUnavailable,
+    ShellRefused,
+    ShellRequest,
     Usage,
     WorkFolder,
 )
@@ -34,6 +36,7 @@ from nodeagent.runtime.shim import meters, tree
 from nodeagent.runtime.shim.events import EventPipe
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit
+from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.spool import SpoolReader
 
@@ -110,7 +113,13 @@ class FolderRuntime:
         """Nothing, unless a runtime says otherwise."""
         return False
 
-    def fetch(self, spec: LaunchSpec, tell: Callable[[str], None], wanted: Callable[[], bool]) -> None:
+    def fetch(
+        self,
+        spec: LaunchSpec,
+        login: Optional[RegistryLogin],
+        tell: Callable[[str], None],
+        wanted: Callable[[], bool],
+    ) -> None:
         """Nothing is ever lacking."""
 
     def launch(self, spec: LaunchSpec) -> None:
@@ -122,6 +131,7 @@ class FolderRuntime:
             if uid is not None:
                 for own in (folder.work, folder.home, folder.tmp):
                     _give(own, uid, gids[0])
+            spec = replace(spec, registry_login=None)  # what is written down has no secret, whoever calls
             task = self._task(spec, self._job(spec, folder, uid, gids))
             write_json(folder.launch, {"runtime": self.name, "spec": spec.to_dict(), "task": task.to_dict()})
             self._forker.fork_shim(folder.root)
@@ -237,6 +247,13 @@ class FolderRuntime:
     def log(self, allocation_id: int) -> SpoolReader:
         """A new reader of the allocation's spool."""
         return SpoolReader(self._folder(allocation_id).log)
+
+    def shell(self, allocation_id: int, request: ShellRequest) -> LeashedShell:
+        """Ask the allocation's shim for a shell."""
+        try:
+            return LeashedShell(self._folder(allocation_id).shells, request)
+        except OSError as error:
+            raise ShellRefused("the job has ended, or this node is out of resources: {}".format(error)) from error
 
     def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
         """The folder `work`, which is the job's, and the one below it where the command started."""
