@@ -53,3 +53,20 @@ def write_in_place(path: str, value: Dict[str, Any], size: int) -> None:
         os.pwrite(descriptor, data, 0)
     finally:
         os.close(descriptor)
+
+
+class ShortPath:
+    """A short name of a folder while the block lasts: the path of a socket may have 107 bytes."""
+
+    def __init__(self, folder: str) -> None:
+        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> "ShortPath":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def path(self, name: str) -> str:
+        """The name of something in the folder."""
+        return "/proc/self/fd/{}/{}".format(self._descriptor, name)

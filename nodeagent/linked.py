@@ -15,6 +15,7 @@ import threading
 import time
 from typing import BinaryIO, Dict, Mapping, Optional, Tuple
 
+from nodeagent.files import ShortPath
 from nodeagent.frames import ANSWER, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameError, FrameReader
 from nodeagent.transport import Transport, Unreachable
 
@@ -225,7 +226,7 @@ def listen(state: str) -> socket.socket:
     except FileNotFoundError:
         _log.debug("a first start: there is no %s", path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with _Short(state) as folder:
+    with ShortPath(state) as folder:
         before = os.umask(0o177)
         try:
             listener.bind(folder.path(SOCKET))
@@ -239,7 +240,7 @@ def connect(state: str) -> socket.socket:
     """A connection to the socket of the agent that runs in this folder, or OSError."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _Short(state) as folder:
+        with ShortPath(state) as folder:
             connection.connect(folder.path(SOCKET))
         if not _is_of(connection, {0, os.geteuid()}):
             raise PermissionError("the socket in {} belongs to another user".format(state))
@@ -247,22 +248,6 @@ def connect(state: str) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-class _Short:
-    """A short name of a folder while the block lasts: the path of a socket may have 107 bytes."""
-
-    def __init__(self, folder: str) -> None:
-        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def __enter__(self) -> "_Short":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-    def path(self, name: str) -> str:
-        return "/proc/self/fd/{}/{}".format(self._descriptor, name)
 
 
 def _is_of(connection: socket.socket, uids: "set[int]") -> bool:

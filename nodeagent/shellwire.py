@@ -51,8 +51,8 @@ class ShellOpenRequest(Message):
 class ShellOpenAnswer(Message):
     """What to start: `command` as arguments, an interactive shell where it is empty.
 
-    With `terminal` it gets one, of `rows` and `cols`, which TERM calls `term`; else its input can come to an end. It ends
-    after `ends_in_s` seconds, or when the platform did not answer for `lost_after_s`.
+    With `terminal` it gets one, of `rows` and `cols`, which TERM calls `term`; else its input can come to an end.
+    It ends after `ends_in_s` seconds, or when the platform did not answer for `lost_after_s`.
     """
 
     command: Tuple[str, ...]

@@ -10,9 +10,11 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
 
+from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
 from nodeagent.runtime.shim.layout import AllocationFolder, Task
+from nodeagent.runtime.shim.shells import INTERACTIVE, shell_environment
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -47,8 +49,11 @@ def make(_folder: AllocationFolder, task: Task) -> ProcessJob:
 class ProcessJob:
     """A command that the shim forks."""
 
+    shells_linger_s = 0.0
+
     def __init__(self, command: Command) -> None:
         self._command = command
+        self._kept: Dict[int, Optional[int]] = {}
         self._pid = 0
         self._status: Optional[int] = None
         self.gone = False
@@ -95,6 +100,18 @@ class ProcessJob:
                 return
             if pid == self._pid:
                 self._status = status
+            elif pid in self._kept:
+                self._kept[pid] = status
+
+    def keep_status(self, pid: int) -> None:
+        """Have `look` keep what it reaps of a shell."""
+        self._kept[pid] = None
+
+    def take_status(self, pid: int, *, wait: bool = False) -> Optional[int]:
+        """What `look` has reaped; once all is gone there is nothing to wait for."""
+        if self._kept.get(pid) is not None:
+            return self._kept.pop(pid)
+        return signal.SIGKILL if wait else None
 
     @property
     def over(self) -> bool:
@@ -114,6 +131,27 @@ class ProcessJob:
                 return
             tree.signal_all(members, signal.SIGKILL)
             killed |= members
+
+    def become_shell(self, request: ShellRequest) -> NoReturn:
+        """Become the job's user, in its folder and with its environment."""
+        command = self._command
+        if command.uid is not None:
+            if request.terminal:  # it was made by the agent, and is to be the user's own
+                os.fchown(0, command.uid, -1)
+                os.fchmod(0, 0o600)
+            os.setgroups(list(command.gids))
+            os.setgid(command.gids[0])
+            os.setuid(command.uid)
+        os.umask(0o022)
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        os.chdir(command.cwd)
+        environment = {**command.env, **dict(shell_environment(request))}
+        argv = request.command or INTERACTIVE
+        try:
+            os.execvpe(argv[0], list(argv), environment)  # noqa: S606 - what shells are for
+        except FileNotFoundError:
+            os.write(2, "muster: {}: not found\n".format(argv[0][:200]).encode(errors="replace"))
+            os._exit(127)
 
     def ending(self) -> Ending:
         """What the kernel said of the command."""

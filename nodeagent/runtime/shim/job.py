@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Protocol, Tuple
+from typing import List, NoReturn, Optional, Protocol, Tuple
 
 from nodeagent.protocol import EndReason
+from nodeagent.runtime.port import ShellRequest
 
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
@@ -32,6 +33,9 @@ class Ending:
 
 class Job(Protocol):
     """One job. All calls come from the one thread of its shim."""
+
+    shells_linger_s: float
+    """How long after its end something may still start that a shell has asked for."""
 
     def start(self) -> int:
         """Start it and return the reading end of its output, which never blocks; `StartFailed` if it cannot be."""
@@ -61,3 +65,12 @@ class Job(Protocol):
 
     def ending(self) -> Ending:
         """How it ended; asked once, when it is gone. Whatever it used is given back when this returns."""
+
+    def become_shell(self, request: ShellRequest) -> NoReturn:
+        """Turn this process, whose standard streams are the shell's, into a shell beside the job; `OSError` if not."""
+
+    def keep_status(self, pid: int) -> None:
+        """Keep the wait status of a child that is no part of what this job watches."""
+
+    def take_status(self, pid: int, *, wait: bool = False) -> Optional[int]:
+        """The wait status of such a child, None while it lives; with `wait`, wait for its end."""

@@ -9,6 +9,7 @@
     exit          shim    how it ended; with this file there, no process of the job is left
     shim.err      shim    what the shim says when it breaks
     out           agent   a FIFO: the output of a container
+    shells        shim    a socket: the agent asks for shells by it, while the job runs (see shells.py)
     work, home, tmp       the job's own; in its home it may say how far it is (see progress.py)
 
 Beside the allocations: `lease.json` (agent: until when jobs may live without it) and `events` (a FIFO that the agent
@@ -38,6 +39,7 @@ class AllocationFolder:
         self.control = os.path.join(root, "control.json")
         self.wake = os.path.join(root, "wake")
         self.log = os.path.join(root, "log")
+        self.shells = os.path.join(root, "shells")
         self.out = os.path.join(root, "out")
         self.exit = os.path.join(root, "exit")
         self.shim_err = os.path.join(root, "shim.err")

@@ -31,6 +31,7 @@ from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from nodeagent.runtime.shim.job import PIPE_BYTES, Ending, Job, StartFailed
 from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict
+from nodeagent.runtime.shim.shells import Shells
 from nodeagent.runtime.shim.spool import SpoolWriter
 
 _READ_BYTES = 1 << 18
@@ -85,6 +86,7 @@ class Shim:
         self._log_told_at = -math.inf
         self._log_untold = False
         self._started_at: Optional[float] = None
+        self._shells: Optional[Shells] = None
 
     def live(self) -> None:
         """Start the job, watch it, and leave its exit status."""
@@ -106,8 +108,11 @@ class Shim:
             return
         self._mark_start(self._job.identity())
         self._begin_deadlines()
+        self._shells = self._open_for_shells()
         self._tell(EventKind.RUNNING)
         self._watch(output, signals, wake)
+        if self._shells is not None:
+            self._shells.close()
         self._drain(output)
         self._spool.close()
         if self._log_untold:
@@ -135,6 +140,14 @@ class Shim:
                     return False
                 time.sleep(0.005)
 
+    def _open_for_shells(self) -> Optional[Shells]:
+        """A job is not worth less without shells, as on a disk that is full."""
+        try:
+            return Shells(self._folder.shells, self._job)
+        except OSError as error:
+            sys.stderr.write("no shells: {}\n".format(error))
+            return None
+
     def _begin_deadlines(self) -> None:
         if self._task.time_limit_s is not None:
             self._deadlines.set_limit(self._begun, self._task.time_limit_s)
@@ -145,15 +158,20 @@ class Shim:
         """Serve the job until no process of it is left."""
         poller = select.poll()
         ends = self._job.descriptors()
-        for descriptor in (output, signals, wake, *ends):
+        shells = self._shells
+        for descriptor in (output, signals, wake, *ends, *([] if shells is None else [shells.fileno()])):
             poller.register(descriptor, select.POLLIN)
         while True:
             self._job.look()
             if self._job.gone:
                 return
             self._act()
+            look_in_s = None if shells is None else shells.look(boottime())
             self._tell_of_log(boottime())
-            for descriptor, _ in poller.poll(self._wait_ms()):
+            wait_ms = self._wait_ms()
+            if look_in_s is not None:
+                wait_ms = min(wait_ms, math.ceil(look_in_s * 1000))
+            for descriptor, _ in poller.poll(wait_ms):
                 if descriptor == output:
                     if not self._move_output(output):
                         poller.unregister(output)
@@ -162,6 +180,8 @@ class Shim:
                     self._obey_control()
                 elif descriptor == signals:
                     _empty(signals)
+                elif shells is not None and descriptor == shells.fileno():
+                    shells.serve()
 
     def _wait_ms(self) -> int:
         now = boottime()
@@ -181,6 +201,8 @@ class Shim:
         due = self._deadlines.due(now)
         if self._job.over and not self._deadlines.stopping:
             self._killing = True  # the command is over: what it left behind goes with it, as in a container
+        if self._shells is not None and (due is not None or self._killing):
+            self._shells.end_all("the job is being stopped" if self._deadlines.stopping else "the job has ended")
         if due is not None and not due.kill:
             tree.signal_all(self._job.members(), signal_number(due.signal))
         if self._killing or (due is not None and due.kill):

@@ -1,0 +1,128 @@
+"""The agent's end of a shell: its terminal or pipes, and the connection to the shim on which the shell depends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import select
+import socket
+import struct
+import termios
+from typing import Any, Dict, List, Optional, Tuple
+
+from nodeagent.files import ShortPath
+from nodeagent.runtime.port import ShellEnding, ShellRefused, ShellRequest
+from nodeagent.runtime.shim.shells import MOST_REQUEST_BYTES, request_to_json
+
+_ANSWER_WITHIN_MS = 10_000
+_END_OF_INPUT = b"\x04"
+
+
+class LeashedShell:
+    """A shell that a shim has started for us."""
+
+    def __init__(self, path: str, request: ShellRequest) -> None:
+        self._terminal = request.terminal
+        self._connection = _connect(path)
+        self._ending: Optional[ShellEnding] = None
+        self.control = self._connection.fileno()
+        self.output, self.input, theirs = _streams(request)
+        try:
+            socket.send_fds(self._connection, [request_to_json(request)], theirs)
+            self._await_start()
+        except ShellRefused:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise ShellRefused("the job is ending: {}".format(error.strerror)) from error
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        for descriptor in {self.output, self.input}:
+            os.set_blocking(descriptor, False)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Give the terminal another size; whoever reads from it gets SIGWINCH."""
+        if self._terminal and self.output >= 0:
+            _set_size(self.output, rows, cols)
+
+    def end_input(self) -> None:
+        """Close the pipe; a terminal has its own way to say this."""
+        if self.input < 0:
+            return
+        if self._terminal:
+            with contextlib.suppress(OSError):  # full, or closed: nobody reads it
+                os.write(self.input, _END_OF_INPUT)
+        else:
+            os.close(self.input)
+            self.input = -1
+
+    def ending(self) -> Optional[ShellEnding]:
+        """What the shim said of the end; that of a shim which died is not known."""
+        if self._ending is None:
+            said = self._read()
+            if said is not None:
+                self._ending = ShellEnding(**said) if said else ShellEnding(detail="its job has ended")
+        return self._ending
+
+    def close(self) -> None:
+        """Let go; a second time does nothing."""
+        self._connection.close()
+        for descriptor in {self.output, self.input} - {-1}:
+            os.close(descriptor)
+        self.output = self.input = self.control = -1
+
+    def _await_start(self) -> None:
+        poller = select.poll()
+        poller.register(self._connection, select.POLLIN)
+        if not poller.poll(_ANSWER_WITHIN_MS):
+            raise ShellRefused("the job's shim does not answer")
+        said = self._read()
+        if not said:
+            raise ShellRefused("the job's shim opens no more shells")
+        if "refused" in said:
+            raise ShellRefused(str(said["refused"]))
+
+    def _read(self) -> Optional[Dict[str, Any]]:
+        """A message of the shim, empty when it has closed; None when there is none for now."""
+        try:
+            data = self._connection.recv(MOST_REQUEST_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return {}
+        return dict(json.loads(data)) if data else {}
+
+
+def _connect(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder, name = os.path.split(path)
+    try:
+        with ShortPath(folder) as short:
+            connection.connect(short.path(name))
+    except OSError as error:
+        connection.close()
+        if error.errno == errno.ENOENT:
+            raise ShellRefused("the job has ended, or an agent of before has started it") from error
+        raise ShellRefused("the job has ended: {}".format(error.strerror)) from error
+    connection.setblocking(False)
+    return connection
+
+
+def _streams(request: ShellRequest) -> Tuple[int, int, List[int]]:
+    """Our ends for output and input, and what the shell gets."""
+    if request.terminal:
+        master, slave = os.openpty()
+        _set_size(slave, request.rows, request.cols)
+        return master, master, [slave]
+    output, their_output = os.pipe()
+    their_input, input_ = os.pipe()
+    return output, input_, [their_input, their_output]
+
+
+def _set_size(descriptor: int, rows: int, cols: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
