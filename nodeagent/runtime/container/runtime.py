@@ -31,6 +31,7 @@ class ContainerRuntime(FolderRuntime):
     """Runs each allocation in a container of its own. `agent` is a short name that no other agent of the engine has."""
 
     has_groups = True
+    passes_terminals_on = True
     has_nvidia_hook = False
     """Whether the engine can be given GPUs by UUID without CDI."""
 

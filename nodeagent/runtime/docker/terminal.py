@@ -1,7 +1,7 @@
 """A command in a container of the Docker Engine, on the standard streams of this process.
 
 1. The command is made by the API, and started by a call whose connection then carries its bytes, both ways.
-2. With a terminal, ours is made raw: the one inside does everything that a terminal does. Its size is passed on.
+2. With a terminal, ours is raw: the one inside does everything that a terminal does. Its size is passed on.
    Without one, output comes in frames that say whether it was standard output or standard error.
 3. When the command has ended, the engine is asked for its exit status.
 
@@ -20,7 +20,6 @@ import socket
 import struct
 import sys
 import termios
-import tty
 from typing import Any, Mapping, Sequence, Tuple
 
 from nodeagent.files import write_all
@@ -48,8 +47,6 @@ def run_exec(
         detach_keys=_DETACH_KEYS,
     )
     number = str(made["Id"])
-    if terminal:
-        tty.setraw(0)
     connection, first = _start(engine, str(client._version), number, terminal)
     with connection:
         _Bridge(client, connection, number, terminal).carry(first)

@@ -61,6 +61,8 @@ class FolderRuntime:
     name = ""
     has_groups = False
     """Whether each job has a control group of its own."""
+    passes_terminals_on = False
+    """Whether what opens a shell puts a terminal of its own behind ours."""
 
     def __init__(
         self,
@@ -251,7 +253,7 @@ class FolderRuntime:
     def shell(self, allocation_id: int, request: ShellRequest) -> LeashedShell:
         """Ask the allocation's shim for a shell."""
         try:
-            return LeashedShell(self._folder(allocation_id).shells, request)
+            return LeashedShell(self._folder(allocation_id).shells, request, raw=self.passes_terminals_on)
         except OSError as error:
             raise ShellRefused("the job has ended, or this node is out of resources: {}".format(error)) from error
 

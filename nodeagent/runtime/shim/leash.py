@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import termios
+import tty
 from typing import Any, Dict, List, Optional, Tuple
 
 from nodeagent.files import ShortPath
@@ -22,14 +23,18 @@ _END_OF_INPUT = b"\x04"
 
 
 class LeashedShell:
-    """A shell that a shim has started for us."""
+    """A shell that a shim has started for us.
 
-    def __init__(self, path: str, request: ShellRequest) -> None:
+    With `raw`, whatever starts it passes bytes on to a terminal of its own: ours changes and echoes nothing, also of
+    what is typed before there is the other one.
+    """
+
+    def __init__(self, path: str, request: ShellRequest, *, raw: bool = False) -> None:
         self._terminal = request.terminal
         self._connection = _connect(path)
         self._ending: Optional[ShellEnding] = None
         self.control = self._connection.fileno()
-        self.output, self.input, theirs = _streams(request)
+        self.output, self.input, theirs = _streams(request, raw)
         try:
             socket.send_fds(self._connection, [request_to_json(request)], theirs)
             self._await_start()
@@ -113,11 +118,13 @@ def _connect(path: str) -> socket.socket:
     return connection
 
 
-def _streams(request: ShellRequest) -> Tuple[int, int, List[int]]:
+def _streams(request: ShellRequest, raw: bool) -> Tuple[int, int, List[int]]:
     """Our ends for output and input, and what the shell gets."""
     if request.terminal:
         master, slave = os.openpty()
         _set_size(slave, request.rows, request.cols)
+        if raw:
+            tty.setraw(slave)
         return master, master, [slave]
     output, their_output = os.pipe()
     their_input, input_ = os.pipe()
