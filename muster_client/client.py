@@ -35,6 +35,7 @@ from muster_client.shapes import (
     OutputFile,
     OutputFiles,
     OutputsSummary,
+    Registry,
     Token,
     Upload,
     Vc,
@@ -128,6 +129,21 @@ class Client:
     def revoke_token(self, token_id: int) -> None:
         """End a token for good."""
         self._http.request("DELETE", f"/tokens/{token_id}")
+
+    def registries(self) -> list[Registry]:
+        """Return which registries the tenants that the user manages have credentials for, without the passwords."""
+        return cast(list[Registry], self._all("/registries"))
+
+    def store_registry(self, registry: str, username: str, password: str, *, tenant: str | None = None) -> Registry:
+        """Return the stored credentials of a tenant, in the place of those that it had for the registry."""
+        body: JsonObject = {"registry": registry, "username": username, "password": password}
+        if tenant is not None:
+            body["tenant"] = tenant
+        return cast(Registry, self._http.document("POST", "/registries", json_body=body, repeatable=True))
+
+    def remove_registry(self, registry_id: int) -> None:
+        """Forget a tenant's credentials for a registry."""
+        self._http.request("DELETE", f"/registries/{registry_id}")
 
     # Jobs
 

@@ -60,6 +60,12 @@ class NotLoggedInError(MusterError):
     exit_status = EXIT_AUTH
 
 
+class NotThereError(MusterError):
+    """Something that was named and is in no list of the server's."""
+
+    exit_status = EXIT_NOT_FOUND
+
+
 class UnreachableError(MusterError):
     """A server that did not answer, after every retry."""
 

@@ -24,6 +24,7 @@ from muster_client.shapes import (
     OutputFile,
     OutputsSummary,
     Problem,
+    Registry,
     Token,
     Vc,
     Why,
@@ -293,6 +294,22 @@ def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
             ago(token["created_at"], now),
             ago(token["last_used_at"], now),
             _text(token["expires_at"] or "never"),
+        )
+    return table
+
+
+def registries_table(registries: Sequence[Registry], now: datetime) -> RenderableType:
+    """Return a table with one line per registry that a tenant has credentials for."""
+    if not registries:
+        return Text("No registries.")
+    table = _table("REGISTRY", "TENANT", "USER", "CHANGED", "BY")
+    for one in registries:
+        table.add_row(
+            _text(one["registry"]),
+            _text(one["tenant"]),
+            _text(one["username"], _NAME_CHARS),
+            ago(one["changed_at"], now),
+            _text(one["changed_by"]),
         )
     return table
 

@@ -244,6 +244,17 @@ class Token(TypedDict):
     token: NotRequired[str]
 
 
+class Registry(TypedDict):
+    """What a tenant signs in with at a registry of images, without the password."""
+
+    id: int
+    tenant: str
+    registry: str
+    username: str
+    changed_at: str
+    changed_by: str
+
+
 class OutputFile(TypedDict):
     """A file that a job left; `state` is `kept`, `arriving`, or why it is not there."""
 

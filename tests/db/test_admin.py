@@ -25,7 +25,14 @@ from muster.links.models import Server
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
 from muster.settings import PASSWORD_HASHERS
-from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.models import (
+    Membership,
+    PrivateRegistry,
+    Quota,
+    RegistryCredentials,
+    Tenant,
+    VirtualCluster,
+)
 from muster.tenants.roles import Role
 from scheduler.cycle import CycleConfig
 from scheduler.lifecycle import Desired, JobState, NodeAdmin
@@ -86,6 +93,13 @@ def one_of_each() -> None:
         job_id=job.pk,
         attempt_id=1,
         detail="<script>alert(1)</script>",
+    )
+    RegistryCredentials.objects.create(
+        tenant=vc.tenant,
+        registry=PrivateRegistry.objects.create(host="ghcr.io"),
+        username="<script>alert(1)</script>",
+        sealed_password="sealed",
+        changed_by="ada",
     )
     Server.objects.create(
         node=node,

@@ -6,11 +6,13 @@ from django.conf import settings
 
 from muster.accounts.models import User
 from muster.fleet.models import Node
+from muster.jobs.attempts import note_progress
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.jobs.units import parse_size_mib
 from muster.outputs.store import MOST_FILES
-from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect
+from muster.tenants.registries import Access, access_to
+from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
 
 
 def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
@@ -18,6 +20,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
     attempt, job = allocation.attempt, allocation.attempt.job
     owner = User.objects.only("username", "uid", "gids").get(pk=job.owner_id)
     spec = job.spec
+    access = _access(node, allocation)
     uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if job.gpus else ()
     return LaunchSpec(
         allocation_id=allocation.pk,
@@ -48,7 +51,25 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         outputs=tuple(spec.get("outputs", ())),
         outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
         outputs_max_files=MOST_FILES,
+        ask_registry=access.ask,
+        registry_login=_login(access),
     )
+
+
+def _login(access: Access) -> RegistryLogin | None:
+    login = access.login
+    return RegistryLogin(login.registry, login.username, login.password) if login else None
+
+
+def _access(node: Node, allocation: Allocation) -> Access:
+    """How the job's tenant gets its image. Credentials that cannot be read are told among the job's events."""
+    attempt, job = allocation.attempt, allocation.attempt.job
+    if not job.spec.get("image"):
+        return Access(ask=False)
+    access = access_to(tenant_id=job.tenant_id, image=job.spec["image"])
+    if access.problem:
+        note_progress(node_id=node.pk, allocation_id=allocation.pk, fence=attempt.pk, text=access.problem)
+    return access
 
 
 def torchrun_defaults(allocation: Allocation) -> dict[str, str]:

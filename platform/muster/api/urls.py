@@ -8,7 +8,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.decorators.cache import cache_page
 from drf_spectacular.views import SpectacularAPIView
 
-from muster.api.views import accounts, fleet, forecast, job_parts, jobs, metrics, offers, policies, service
+from muster.api.views import accounts, fleet, forecast, job_parts, jobs, metrics, offers, policies, registries, service
 from muster.api.views.base import ApiView
 
 
@@ -56,6 +56,8 @@ v1 = [
     _to("me", accounts.Me),
     _to("tokens", accounts.Tokens),
     _to("tokens/<id:token_id>", accounts.OneToken),
+    _to("registries", registries.Registries),
+    _to("registries/<id:registry_id>", registries.OneRegistry),
     _to("jobs", jobs.Jobs),
     _to("jobs:batch", jobs.JobBatch),
     _to("jobs:dry-run", forecast.JobDryRun),

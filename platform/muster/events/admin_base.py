@@ -40,7 +40,9 @@ else:
 __all__ = ["AuditedMixin", "ModelAdmin", "OperatorsMixin", "ReadOnlyMixin", "TabularInline", "actor", "state_of"]
 
 # Never written into the audit log, whatever the model.
-SECRET_FIELDS = frozenset({"password", "digest", "join_digest", "credential_digest", "sealed_key", "sealed_credential"})
+SECRET_FIELDS = frozenset(
+    {"password", "digest", "join_digest", "credential_digest", "sealed_key", "sealed_credential", "sealed_password"}
+)
 
 
 def actor(request: HttpRequest) -> str:

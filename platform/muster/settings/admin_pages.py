@@ -36,6 +36,7 @@ UNFOLD: dict[str, Any] = {
                 "items": [
                     _item("Tenants", "groups", "tenants_tenant"),
                     _item("Virtual clusters", "pie_chart", "tenants_virtualcluster"),
+                    _item("Registries", "inventory_2", "tenants_registrycredentials"),
                     _item("Users", "person", "accounts_user"),
                     _item("API tokens", "key", "accounts_apitoken"),
                 ],

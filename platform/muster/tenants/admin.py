@@ -8,11 +8,20 @@ from django import forms
 from django.contrib import admin
 from django.forms import BaseInlineFormSet, BaseModelFormSet
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline
+from muster.common.errors import Invalid
+from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
-from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.models import Membership, Quota, RegistryCredentials, Tenant, VirtualCluster
+from muster.tenants.registries import (
+    remove_registry,
+    require_password,
+    require_registry,
+    require_username,
+    store_registry,
+)
 from muster.tenants.services import quota_problem
 
 
@@ -37,6 +46,100 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays: people and scripts know it."""
         return [] if obj is None else ["name"]
+
+
+if TYPE_CHECKING:
+    CredentialsFields = forms.ModelForm[RegistryCredentials]
+    PasswordInput = forms.PasswordInput
+else:
+    from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
+
+    CredentialsFields = forms.ModelForm
+
+
+class CredentialsForm(CredentialsFields):
+    """What a tenant signs in with. The password is never shown, so every edit brings one."""
+
+    username = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
+    password = forms.CharField(
+        strip=False,
+        widget=PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="A password or a token. Stored encrypted, and never shown again.",
+    )
+
+    class Meta:
+        model = RegistryCredentials
+        fields = ["username"]
+
+    def clean(self) -> dict[str, Any]:
+        """Each field by the rules that the services have."""
+        values = dict(super().clean() or {})
+        checks = {"host": require_registry, "username": require_username, "password": require_password}
+        for name, check in checks.items():
+            if values.get(name):
+                try:
+                    values[name] = check(values[name])
+                except Invalid as error:
+                    self.add_error(name, error.errors[0].message)
+        return values
+
+
+class AddCredentialsForm(CredentialsForm):
+    """New credentials, with whose and where they are."""
+
+    tenant = forms.ModelChoiceField(Tenant.objects.order_by("name"), widget=UnfoldAdminSelectWidget)
+    host = forms.CharField(
+        max_length=255,
+        widget=UnfoldAdminTextInputWidget,
+        label="Registry",
+        help_text="As images name it: ghcr.io, docker.io or registry.example.org:5000.",
+    )
+
+
+@admin.register(RegistryCredentials)
+class RegistryCredentialsAdmin(OperatorsMixin, ModelAdmin[RegistryCredentials]):
+    """What tenants sign in with at registries. A row is replaced whole: stored again with a new password."""
+
+    form = CredentialsForm
+    list_display = ["registry", "tenant", "username", "changed_at", "changed_by"]
+    list_filter = ["tenant"]
+    list_select_related = ["tenant"]
+    search_fields = ["registry__host", "tenant__name"]
+    ordering = ["tenant__name", "registry"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is entered, and of stored credentials whose and where they are."""
+        return ["tenant", "host" if obj is None else "registry", "username", "password"]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form, with whose and where for new credentials."""
+        return super().get_form(request, obj, change=change, **kwargs, **({} if obj else {"form": AddCredentialsForm}))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Whose and where they are stays."""
+        return [] if obj is None else ["tenant", "registry"]
+
+    def save_model(self, request: HttpRequest, obj: RegistryCredentials, form: Any, change: bool) -> None:
+        """Store what was entered, in the place of what the tenant had for that registry."""
+        given = form.cleaned_data
+        row = store_registry(
+            tenant=obj.tenant if change else given["tenant"],
+            registry=obj.registry_id if change else given["host"],
+            username=given["username"],
+            password=given["password"],
+            actor=actor(request),
+        )
+        obj.pk, obj._state.adding = row.pk, False
+        obj.tenant, obj.registry_id = row.tenant, row.registry_id
+
+    def delete_model(self, request: HttpRequest, obj: RegistryCredentials) -> None:
+        """Forget the credentials."""
+        remove_registry(credentials=obj, actor=actor(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        """Forget the credentials."""
+        for row in queryset.select_related("tenant"):
+            remove_registry(credentials=row, actor=actor(request))
 
 
 if TYPE_CHECKING:

@@ -55,6 +55,40 @@ class VirtualCluster(models.Model):
         return self.name
 
 
+class PrivateRegistry(models.Model):
+    """A registry of images that some tenant has credentials for, or had.
+
+    Rows stay: images that were pulled with credentials may lie on nodes long after these are gone.
+    """
+
+    host = models.CharField(max_length=255, primary_key=True)
+    since = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        verbose_name_plural = "private registries"
+
+    def __str__(self) -> str:
+        return self.host
+
+
+class RegistryCredentials(models.Model):
+    """What a tenant's jobs sign in with at a registry. The password is stored encrypted and goes to agents only."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="registries")
+    registry = models.ForeignKey(PrivateRegistry, on_delete=models.PROTECT, related_name="credentials")
+    username = models.CharField(max_length=200)
+    sealed_password = models.TextField(editable=False)
+    changed_at = models.DateTimeField(db_default=DatabaseNow())
+    changed_by = models.CharField(max_length=150)
+
+    class Meta:
+        verbose_name = verbose_name_plural = "registry credentials"
+        constraints = [models.UniqueConstraint(fields=["tenant", "registry"], name="registry_once_a_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.registry_id} for {self.tenant}"
+
+
 class Quota(models.Model):
     """How many GPUs of one type a virtual cluster may hold at a time."""
 
