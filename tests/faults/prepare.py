@@ -39,7 +39,8 @@ PATIENCE_S = 60
 def main(nodes: Sequence[str]) -> int:
     """Prepares the cluster; 0 when it can be used."""
     call_command("migrate", interactive=False, verbosity=0)
-    pool = create_pool(name="pool", actor=ACTOR, log_max_bytes_per_job=LOG_CAP_BYTES, **PATIENT)
+    # Many tests let jobs fail on purpose, which must not cost the others their nodes.
+    pool = create_pool(name="pool", actor=ACTOR, log_max_bytes_per_job=LOG_CAP_BYTES, black_hole_jobs=0, **PATIENT)
     joins = {name: create_node(pool=pool, name=name, actor=ACTOR)[1] for name in nodes}
     tokens = {}
     for place, name in enumerate(QUOTAS):

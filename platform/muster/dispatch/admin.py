@@ -28,6 +28,8 @@ _AGENTS = [
     "claim_timeout_s",
     "orphan_grace_s",
     "strike_half_life_s",
+    "black_hole_jobs",
+    "black_hole_s",
 ]
 
 

@@ -58,10 +58,16 @@ class Pool(models.Model):
     strike_half_life_s = models.FloatField(
         default=86_400, help_text="A failure that a node is blamed for counts half after so long; at most a year."
     )
+    black_hole_jobs = models.PositiveSmallIntegerField(
+        default=3,
+        help_text="A node where so many jobs in a row fail at once, and not elsewhere, is cordoned; 0 turns that off.",
+    )
+    black_hole_s = models.FloatField(default=60, help_text="Within how long they must have failed.")
 
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(offer_lease_s__gt=0), name="pool_offer_lease_positive"),
+            models.CheckConstraint(condition=Q(black_hole_s__gt=0), name="pool_black_hole_s_positive"),
             models.CheckConstraint(
                 condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=LONGEST_HALF_LIFE_S),
                 name="pool_strike_half_life_up_to_a_year",
@@ -112,6 +118,12 @@ class Node(models.Model):
     join_digest = models.CharField(max_length=64, blank=True, default="")
     join_expires_at = models.DateTimeField(null=True, blank=True)
     credential_digest = models.CharField(max_length=64, blank=True, default="")
+    resumed_at = models.DateTimeField(
+        null=True, blank=True, help_text="When an operator last gave it back to the scheduler."
+    )
+    black_hole_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when it is known to fail whatever comes to it."
+    )
     created_at = models.DateTimeField(db_default=DatabaseNow())
 
     class Meta:

@@ -9,6 +9,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from muster.common.errors import Conflict, Invalid
+from muster.common.models import DatabaseNow
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import require_valid
 from muster.events.services import audit, record, wake_pool
@@ -72,6 +73,7 @@ def resume_node(*, node: Node, reason: str, actor: str) -> None:
         if Node.objects.filter(pk=node.pk, admin=NodeAdmin.DRAINING).exists():
             _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
         _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
+        Node.objects.filter(pk=node.pk).update(resumed_at=DatabaseNow(), black_hole_at=None)
 
 
 def retire_node(*, node: Node, reason: str, actor: str) -> None:

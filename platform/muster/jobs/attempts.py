@@ -21,6 +21,7 @@ from muster.common.rows import first_of
 from muster.events.services import record, recorded_together, wake_node, wake_pool
 from muster.fleet.models import StrikeReason
 from muster.fleet.strikes import blame_for_launch, blame_for_leaving
+from muster.jobs.blackholes import failed_by_node
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.outcome import derive_job_state
 from muster.jobs.spec import Retry
@@ -306,16 +307,19 @@ def _finish_if_released(gang: _Gang) -> None:
 
 def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
     job, attempt = gang.job, gang.attempt
+    # The other ranks were stopped because of it: their own ends say nothing against their nodes.
+    blamed = sorted({one.node_id for one in gang.allocations if one.end_reason == reason})
+    held_s = (utc_now() - attempt.placed_at).total_seconds()
     outcome = derive_job_state(
         ended_as=ended_as,
         reason=reason,
         desired=Desired(job.desired),
         retry=Retry.model_validate(job.spec["retry"]),
         retries_used=job.retries_used,
+        by_node=ended_as is AttemptState.FAILED and failed_by_node(blamed, reason=reason, held_s=held_s),
     )
     if outcome.state is JobState.CANCELLED:
         reason = Reason.CANCELLED_BY_USER
-    held_s = (utc_now() - attempt.placed_at).total_seconds()
     fields: dict[str, object] = {
         "attained_gpu_s": job.attained_gpu_s + job.gpus_total * max(held_s, 0.0),
         "ran_s": job.ran_s + max(held_s, 0.0),
@@ -328,9 +332,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
         fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
         fields["retries_used"] = job.retries_used + outcome.uses_retry
         if outcome.avoid_nodes:
-            # The other ranks were stopped because of it: their own ends say nothing against their nodes.
-            blamed = {one.node_id for one in gang.allocations if one.end_reason == reason}
-            fields["avoid_nodes"] = sorted(blamed)
+            fields["avoid_nodes"] = blamed
     move_job(
         job,
         outcome.state,

@@ -47,7 +47,13 @@ def category_of(reason: Reason) -> RetryOn | None:
 
 
 def derive_job_state(
-    *, ended_as: AttemptState, reason: Reason, desired: Desired, retry: Retry, retries_used: int
+    *,
+    ended_as: AttemptState,
+    reason: Reason,
+    desired: Desired,
+    retry: Retry,
+    retries_used: int,
+    by_node: bool = False,
 ) -> Outcome:
     """The job's next state after its attempt ended.
 
@@ -55,7 +61,8 @@ def derive_job_state(
     2. What the owner wants stopped is cancelled.
     3. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
        what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
-    4. Anything else is queued again if its spec names the category and has tries left, after a growing pause.
+    4. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
+       a node has done that fails whatever comes to it (`by_node`) is infrastructure's.
     """
     if ended_as is AttemptState.SUCCEEDED:
         return Outcome(JobState.SUCCEEDED)
@@ -63,7 +70,7 @@ def derive_job_state(
         return Outcome(JobState.CANCELLED)
     if reason in _FREE_OF_CHARGE:
         return Outcome(JobState.QUEUED)
-    category = category_of(reason)
+    category = RetryOn.INFRASTRUCTURE if by_node else category_of(reason)
     if category is None or category not in retry.on:
         return Outcome(JobState.FAILED)
     if retries_used >= retry.max:

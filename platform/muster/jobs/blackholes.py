@@ -1,0 +1,127 @@
+"""Cordoning a node that fails whatever comes to it. How one is told from bad jobs: `scheduler.blackholes`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator
+from datetime import datetime, timedelta
+
+from django.db.models import Q, QuerySet
+
+from muster.common.clock import database_now
+from muster.common.models import DatabaseNow
+from muster.events.services import mail_operators, record
+from muster.fleet.models import Node
+from muster.fleet.services import cordon_node
+from muster.jobs.models import Allocation
+from scheduler.blackholes import Judgement, Opinion, Stay, judge
+from scheduler.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason
+
+# Ends that may be the node's doing. The others are somebody's wish, or a limit or an image that the spec names.
+_FAILURES = frozenset(
+    {
+        Reason.EXIT_NONZERO,
+        Reason.KILLED_BY_SIGNAL,
+        Reason.COMMAND_NOT_FOUND,
+        Reason.LAUNCH_FAILED,
+        Reason.NEVER_STARTED,
+        Reason.CODE_UNAVAILABLE,
+        Reason.IMAGE_UNREACHABLE,
+        Reason.IMAGE_NO_SPACE,
+        Reason.UNKNOWN,
+    }
+)
+# What happened longer ago says nothing of today, and so many stays elsewhere say enough.
+_WINDOW = timedelta(hours=1)
+_STAYS_HERE, _STAYS_ELSEWHERE = 20, 200
+
+
+def failed_by_node(node_ids: Collection[int], *, reason: Reason, held_s: float) -> bool:
+    """Whether the job that has just failed for that reason had better be tried on other nodes than these.
+
+    So it is if one of them fails whatever comes to it, or may do so for all that is known; once it is known the node is
+    cordoned. Called in the transaction that ends the attempt, before it is said what becomes of the job. The locks of
+    the nodes let jobs that fail at once take turns: each sees those before it, so that however many lay there no more
+    are lost than it takes to become suspicious.
+    """
+    if reason not in _FAILURES:
+        return False
+    nodes = Node.objects.filter(pk__in=node_ids, pool__black_hole_jobs__gt=0, pool__black_hole_s__gte=held_s)
+    opinions = [
+        Opinion.BLACK_HOLE if node.black_hole_at is not None else _opinion_of(node)
+        for node in nodes.select_for_update(no_key=True, of=("self",)).select_related("pool").order_by("pk")
+    ]
+    return any(opinion is not Opinion.SOUND for opinion in opinions)
+
+
+def _opinion_of(node: Node) -> Opinion:
+    now = database_now()
+    here = Allocation.objects.filter(node=node, attempt__placed_at__gte=node.resumed_at or node.created_at)
+    elsewhere = Allocation.objects.filter(node__pool=node.pool).exclude(node=node)
+    judgement = judge(
+        _stays(here, now, _STAYS_HERE),
+        _stays(elsewhere, now, _STAYS_ELSEWHERE),
+        in_a_row=node.pool.black_hole_jobs,
+        quick_s=node.pool.black_hole_s,
+    )
+    if judgement.opinion is Opinion.BLACK_HOLE and node.admin == NodeAdmin.ACTIVE:
+        _cordon(node, judgement)
+    return judgement.opinion
+
+
+def _stays(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iterator[Stay]:
+    """The stays of those that are there or were of late, the newest first."""
+    of_late = Q(released_at__isnull=True) | Q(released_at__gte=now - _WINDOW)
+    rows = (
+        allocations.filter(of_late, claimed_at__isnull=False)
+        .order_by("-pk")
+        .values_list(
+            "attempt__job_id",
+            "attempt__job__owner_id",
+            "attempt__job__code_id",
+            "attempt__job__spec__command",
+            "attempt__job__spec__image",
+            "state",
+            "attempt__state",
+            "attempt__reason",
+            "end_reason",
+            "attempt__running_at",
+            "claimed_at",
+            "released_at",
+        )[:limit]
+    )
+    for job, owner, code, command, image, state, attempt, why, end_reason, running_at, claimed_at, released_at in rows:
+        # Of a gang, the ranks that were stopped for another's failure say nothing against their nodes.
+        to_blame = state == AllocationState.RELEASED and why == end_reason and why in _FAILURES
+        yield Stay(
+            job=job,
+            kind=hashlib.sha256(repr((owner, code, command, image)).encode()).hexdigest(),
+            held_s=max(((released_at or now) - (running_at or claimed_at or now)).total_seconds(), 0.0),
+            failed=to_blame,
+            succeeded=attempt == AttemptState.SUCCEEDED,
+        )
+
+
+def _cordon(node: Node, found: Judgement) -> None:
+    known = found.well_elsewhere + found.quick_elsewhere
+    reason = (
+        f"{len(found.jobs)} jobs in a row failed here within {node.pool.black_hole_s:g} s; "
+        f"the same commands did well in {found.well_elsewhere} of {known} cases elsewhere"
+    )
+    cordon_node(node=node, reason=reason, actor="platform")
+    Node.objects.filter(pk=node.pk).update(black_hole_at=DatabaseNow())
+    evidence = {
+        "node": node.name,
+        "jobs": list(found.jobs),
+        "well_elsewhere": found.well_elsewhere,
+        "quick_elsewhere": found.quick_elsewhere,
+    }
+    record("node.black_hole", actor="platform", node_id=node.pk, data=evidence)
+    mail_operators(
+        subject=f"Node {node.name} fails its jobs and was cordoned",
+        body=(
+            f"{reason[0].upper()}{reason[1:]}.\n"
+            f"The jobs: {', '.join(map(str, found.jobs))}.\n"
+            "Nothing new starts there. Resume the node in the admin when it has been looked at.\n"
+        ),
+    )
