@@ -11,9 +11,10 @@ from typing import BinaryIO
 from django.db import connection
 
 from muster.agents import services
-from muster.agents.desired import desired_set
+from muster.agents.desired import desired_sets
+from muster.agents.samples import store_samples
 from muster.common.errors import MusterError
-from muster.fleet.leases import node_of_credential
+from muster.fleet.leases import node_of_credential, require_epoch
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from nodeagent import calls
@@ -120,7 +121,7 @@ class Platform:
         self.set_clock()
         polls, self._polls = self._polls, []
         for poll in polls:
-            desired = desired_set(poll.node)
+            desired = desired_sets([poll.node])[poll.node]
             if desired.generation == poll.generation and self.kernel.now < poll.until:
                 self._polls.append(poll)
             else:
@@ -128,7 +129,10 @@ class Platform:
 
     def _sync(self, secret: str, message: SyncRequest, respond: Respond) -> None:
         node = node_of_credential(secret)
-        desired = services.sync(node, message)
+        require_epoch(node=node, epoch=message.epoch)
+        desired = desired_sets([node])[node]
+        services.take_news(node, message, desired)
+        store_samples({node: message})
         if desired.generation == message.generation and message.wait_s > 0:
             wait_s = min(message.wait_s, services.SYNC_WAIT_S)
             self._polls.append(_Poll(node, message.generation, self.kernel.now + wait_s, respond))

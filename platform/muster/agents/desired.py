@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from operator import attrgetter
+from typing import Any, NamedTuple
 
-from muster.common.clock import database_now
+from django.db.models import Case, F, When
+
+from muster.common.models import DatabaseNow
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from nodeagent.protocol import Action, DesiredAllocation
 from scheduler.lifecycle import AllocationState
 
-_FIELDS = (
-    "state",
-    "observed",
-    "attempt__reason",
-    "attempt__running_at",
-    "attempt__job__spec",
-    "attempt__job__grace_s",
-    "attempt__job__time_limit_s",
+
+class _Row(NamedTuple):
+    """What of an allocation decides what its agent is told."""
+
+    node_id: int
+    id: int
+    fence: int
+    state: str
+    observed: str
+    reason: str
+    running_at: datetime | None
+    grace_s: float
+    time_limit_s: float | None
+    spec: dict[str, Any] | None
+    now: datetime
+
+
+_COLUMNS = (
+    *("node_id", "pk", "attempt_id", "state", "observed", "attempt__reason", "attempt__running_at"),
+    *("attempt__job__grace_s", "attempt__job__time_limit_s"),
+    # Specs are large, and tell something only of those that are to stop.
+    Case(When(state=AllocationState.RELEASING, then=F("attempt__job__spec"))),
+    DatabaseNow(),
 )
 
 
@@ -35,35 +54,37 @@ class DesiredSet:
     generation: str
 
 
-def desired_set(node: Node) -> DesiredSet:
-    """The node's desired set, read in one query."""
+def desired_sets(nodes: Iterable[Node]) -> dict[Node, DesiredSet]:
+    """The desired set of each node, read in one query."""
+    nodes = list(nodes)
+    held = Allocation.objects.filter(node__in=nodes).exclude(state=AllocationState.RELEASED)
+    rows: defaultdict[int, list[_Row]] = defaultdict(list)
     # Every agent asks after every change, so only what the answer needs is read, and it is sorted here.
-    found = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED)
-    rows = sorted(found.select_related("attempt__job").only(*_FIELDS), key=attrgetter("pk"))
-    now = database_now() if any(row.attempt.job.time_limit_s for row in rows) else None
-    desired = tuple(_desired(row, now) for row in rows)
+    for row in sorted(map(_Row._make, held.values_list(*_COLUMNS))):
+        rows[row.node_id].append(row)
+    return {node: _set_of(rows[node.pk]) for node in nodes}
+
+
+def _set_of(rows: list[_Row]) -> DesiredSet:
+    desired = tuple(map(_desired, rows))
     # The time that is left runs down by itself and is no news; the limit would be.
-    essence = [
-        [one.id, one.fence, one.action.value, row.attempt.job.time_limit_s]
-        for one, row in zip(desired, rows, strict=True)
-    ]
+    essence = [[one.id, one.fence, one.action.value, row.time_limit_s] for one, row in zip(desired, rows, strict=True)]
     generation = hashlib.sha256(json.dumps(essence).encode()).hexdigest()[:16]
-    return DesiredSet(desired, {row.pk: row.observed for row in rows}, generation)
+    return DesiredSet(desired, {row.id: row.observed for row in rows}, generation)
 
 
-def _desired(allocation: Allocation, now: datetime | None) -> DesiredAllocation:
-    attempt, job = allocation.attempt, allocation.attempt.job
-    if allocation.state == AllocationState.RELEASING:
+def _desired(row: _Row) -> DesiredAllocation:
+    if row.state == AllocationState.RELEASING:
         return DesiredAllocation(
-            id=allocation.pk,
-            fence=attempt.pk,
+            id=row.id,
+            fence=row.fence,
             action=Action.STOP,
-            signal=stop_signal(job.spec),
-            grace_s=job.grace_s,
-            reason=attempt.reason,
+            signal=stop_signal(row.spec or {}),
+            grace_s=row.grace_s,
+            reason=row.reason,
         )
     left_s = None
-    if job.time_limit_s is not None and now is not None:
-        ran_s = (now - attempt.running_at).total_seconds() if attempt.running_at else 0.0
-        left_s = job.time_limit_s - ran_s
-    return DesiredAllocation(id=allocation.pk, fence=attempt.pk, action=Action.RUN, time_left_s=left_s)
+    if row.time_limit_s is not None:
+        ran_s = (row.now - row.running_at).total_seconds() if row.running_at else 0.0
+        left_s = row.time_limit_s - ran_s
+    return DesiredAllocation(id=row.id, fence=row.fence, action=Action.RUN, time_left_s=left_s)

@@ -1,4 +1,8 @@
-"""The routes of the agents' protocol, on the asynchronous side: a long-poll holds no thread and no connection."""
+"""The routes of the agents' protocol, on the asynchronous side: a long-poll holds no thread and no connection.
+
+What a thousand agents send all the time, beats and syncs, is answered together: see `muster.common.gathering`. What
+may have to wait for somebody's lock is done call by call.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,23 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from muster.agents import services
-from muster.agents.desired import desired_set
+from muster.agents.desired import DesiredSet, desired_sets
+from muster.agents.samples import store_samples
 from muster.common.asgi import in_thread, read_body
 from muster.common.errors import Invalid, MusterError
+from muster.common.gathering import Gathered
 from muster.events.hub import hub
 from muster.events.redis import node_channel
-from muster.fleet.leases import Unauthorized, node_of_credential
+from muster.fleet.leases import (
+    Renewal,
+    Unauthorized,
+    known,
+    node_of_credential,
+    nodes_of_credentials,
+    renew_free,
+    require_epoch,
+)
+from muster.fleet.models import Node
 from muster.jobs.uploads import open_code
 from muster.logs.store import Chunk, Gap, append, finish
 from muster.outputs import store as outputs_store
@@ -36,9 +51,11 @@ from nodeagent.protocol import (
     RegisterRequest,
     SyncRequest,
 )
+from scheduler.lifecycle import NodeHealth
 
 LARGEST_BODY = 4 << 20
 READ_AGAIN_AFTER_S = 5.0
+GATHERED_EVERY_S = 0.05
 
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/\*")
 _DROPPED = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
@@ -58,6 +75,12 @@ M = TypeVar(
 )
 
 
+_nodes: Gathered[str, None, Node | None] = Gathered(nodes_of_credentials, every_s=GATHERED_EVERY_S)
+_renewals: Gathered[Node, Renewal, bool] = Gathered(renew_free, every_s=GATHERED_EVERY_S)
+_desired_sets: Gathered[Node, None, DesiredSet] = Gathered(desired_sets, every_s=GATHERED_EVERY_S)
+_samples: Gathered[Node, SyncRequest, None] = Gathered(store_samples, every_s=GATHERED_EVERY_S)
+
+
 async def hello(request: Request) -> Response:
     """Give out the nonce of the next registration."""
     message = await _message(request, HelloRequest)
@@ -75,24 +98,32 @@ async def register(request: Request) -> Response:
 async def beat(request: Request) -> Response:
     """Renew the lease."""
     message = await _message(request, BeatRequest)
-    secret = _secret(request)
-    answer = await in_thread(lambda: services.beat(node_of_credential(secret), message))
+    node = await _node(request)
+    if node.health == NodeHealth.READY and await _renewals.ask(node, Renewal(message.epoch, message.seq)):
+        answer = services.beat_answer(node)
+    else:
+        answer = await in_thread(services.beat, node, message)
     return JSONResponse(answer.to_dict())
 
 
 async def sync(request: Request) -> Response:
     """Exchange what runs for what should run; wait for news if there is none."""
     message = await _message(request, SyncRequest)
-    node = await in_thread(node_of_credential, _secret(request))
+    node = await _node(request)
+    require_epoch(node=node, epoch=message.epoch)
     loop = asyncio.get_running_loop()
     until = loop.time() + min(max(message.wait_s, 0.0), services.SYNC_WAIT_S)
     with hub.waiter(node_channel(node.pk)) as waiter:
-        desired = await in_thread(services.sync, node, message)
+        desired = await _desired_sets.ask(node, None)
+        if services.brings_news(message, desired):
+            await in_thread(services.take_news, node, message, desired)
+        if services.brings_samples(message):
+            await _samples.ask(node, message)
         while desired.generation == message.generation and (left_s := until - loop.time()) > 0:
             await waiter.wait(min(left_s, READ_AGAIN_AFTER_S))
             if await request.is_disconnected():
                 break
-            desired = await in_thread(desired_set, node)
+            desired = await _desired_sets.ask(node, None)
     return JSONResponse(services.sync_answer(node, desired).to_dict())
 
 
@@ -185,6 +216,10 @@ async def code(request: Request) -> Response:
     return FileResponse(await in_thread(open_code, sha256), media_type="application/gzip")
 
 
+async def _node(request: Request) -> Node:
+    return known(await _nodes.ask(_secret(request), None))
+
+
 async def _message(request: Request, kind: type[M]) -> M:
     body = await read_body(request, largest=LARGEST_BODY)
     try:
@@ -243,11 +278,12 @@ def _post(path: str, handler: Handler) -> Route:
     return Route(path, handler, methods=["POST"])
 
 
+# They are tried in this order: what comes most often stands first.
 ROUTES = [
-    _post("/agent/v1/hello", hello),
-    _post("/agent/v1/register", register),
     _post("/agent/v1/beat", beat),
     _post("/agent/v1/sync", sync),
+    _post("/agent/v1/hello", hello),
+    _post("/agent/v1/register", register),
     _post("/agent/v1/allocations/{id:int}/claim", claim),
     _post("/agent/v1/allocations/{id:int}/end", end),
     Route("/agent/v1/allocations/{id:int}/log", log, methods=["PATCH"]),

@@ -6,10 +6,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
-from muster.agents.desired import DesiredSet, desired_set
+from muster.agents.desired import DesiredSet
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
-from muster.agents.samples import store_samples
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest
@@ -23,6 +22,7 @@ from muster.outputs.store import Named, finish, name_files
 from nodeagent.protocol import (
     MAX_OUTPUTS_AT_ONCE,
     PROTOCOL_VERSION,
+    AllocationReport,
     BeatRequest,
     BeatResponse,
     ClaimRequest,
@@ -84,24 +84,34 @@ def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
 
 
 def beat(node: Node, request: BeatRequest) -> BeatResponse:
-    """The lease renewed."""
+    """The lease renewed, after whoever else has it locked."""
     renew(node=node, epoch=request.epoch, seq=request.seq)
+    return beat_answer(node)
+
+
+def beat_answer(node: Node) -> BeatResponse:
+    """The answer to a beat that has renewed the lease."""
     return BeatResponse(timers=timers_of(node.pool))
 
 
-def sync(node: Node, request: SyncRequest) -> DesiredSet:
-    """Take over what the agent reports, and read what it should have."""
-    require_epoch(node=node, epoch=request.epoch)
-    desired = desired_set(node)
-    for report in request.allocations:
-        if report.observed == Observed.RUNNING and desired.observed.get(report.id) == KnownObserved.STARTING:
-            report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
-    store_samples(node, request)
+def brings_news(request: SyncRequest, desired: DesiredSet) -> bool:
+    """Whether the agent tells more than readings: most of its reports do not."""
+    return bool(request.health or request.notes or _have_started(request, desired))
+
+
+def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
+    """Take over what the agent reports, but for its readings, which `store_samples` takes."""
+    for report in _have_started(request, desired):
+        report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
     for event in request.health:
         _take_health_event(node, event)
     for note in request.notes:
         note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
-    return desired
+
+
+def brings_samples(request: SyncRequest) -> bool:
+    """Whether there is anything for `store_samples`."""
+    return bool(request.gpus or request.usage or request.host is not None)
 
 
 def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
@@ -201,6 +211,14 @@ def timers_of(pool: Pool) -> Timers:
         orphan_grace_s=pool.orphan_grace_s,
         log_max_bytes_per_job=pool.log_max_bytes_per_job,
     )
+
+
+def _have_started(request: SyncRequest, desired: DesiredSet) -> list[AllocationReport]:
+    return [
+        report
+        for report in request.allocations
+        if report.observed == Observed.RUNNING and desired.observed.get(report.id) == KnownObserved.STARTING
+    ]
 
 
 def _let_go_of_other_boots(node: Node, boot_id: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import F, Q
 
 from muster.common.clock import database_now
@@ -43,6 +44,21 @@ class StaleNonce(MusterError):
 # A request that waited for longer than so many boots take is not to be expected.
 BOOTS_KEPT = 16
 
+# What no call of an agent reads is not read for each of them.
+_WIDE = (
+    *("inventory", "labels", "links", "past_boots"),
+    *("pool__policy_params", "pool__placement_params", "pool__guard_params", "pool__fallback"),
+)
+# Rows are locked in their order, as by every other process that does the same.
+_RENEWAL = """
+WITH told AS (SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[]) AS told (node_id, epoch, seq)),
+free AS (SELECT lease.node_id FROM fleet_nodelease lease JOIN told USING (node_id) WHERE lease.epoch = told.epoch
+         ORDER BY lease.node_id FOR NO KEY UPDATE OF lease SKIP LOCKED)
+UPDATE fleet_nodelease lease SET seen_at = clock_timestamp(), seq = told.seq, state = %s
+FROM told JOIN free USING (node_id) WHERE lease.node_id = told.node_id AND lease.epoch = told.epoch
+RETURNING lease.node_id
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
@@ -51,6 +67,14 @@ class Registration:
     node: Node
     epoch: int
     rebooted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A beat: the epoch under which the agent speaks, and the number of its message."""
+
+    epoch: int
+    seq: int
 
 
 def greet(*, secret: str, credential: str) -> str:
@@ -110,6 +134,23 @@ def renew(*, node: Node, epoch: int, seq: int) -> None:
             set_health(locked, NodeHealth.READY)
 
 
+def renew_free(beats: Mapping[Node, Renewal]) -> dict[Node, bool]:
+    """Renew the leases of many nodes by one UPDATE, and return of each whether it was renewed.
+
+    It was not where the epoch is superseded, and where somebody has the row locked: whoever holds one for long must not
+    keep all others from being renewed. `renew` tells the two apart.
+    """
+    columns = [
+        [node.pk for node in beats],
+        [beat.epoch for beat in beats.values()],
+        [beat.seq for beat in beats.values()],
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_RENEWAL, [*columns, LeaseState.RENEWED])
+        renewed = {node_id for (node_id,) in cursor.fetchall()}
+    return {node: node.pk in renewed for node in beats}
+
+
 def require_epoch(*, node: Node, epoch: int) -> None:
     """Return if the epoch was the node's when it was read, and raise `Conflict` if not."""
     if node.lease.epoch != epoch:
@@ -124,8 +165,20 @@ def hold_epoch(*, node: Node, epoch: int) -> None:
 
 
 def node_of_credential(secret: str) -> Node:
-    """The node whose agent has this credential."""
-    node = first_of(Node.objects.select_related("pool", "lease").filter(credential_digest=digest(secret)))
+    """The node whose agent has this credential, with its pool and its lease."""
+    return known(nodes_of_credentials([secret])[secret])
+
+
+def nodes_of_credentials(secrets: Iterable[str]) -> dict[str, Node | None]:
+    """The node of each credential, as `node_of_credential` tells it, in one query; None for what is none."""
+    digests = {secret: digest(secret) for secret in secrets}
+    nodes = Node.objects.select_related("pool", "lease").defer(*_WIDE)
+    found = {node.credential_digest: node for node in nodes.filter(credential_digest__in=digests.values())}
+    return {secret: found.get(hashed) for secret, hashed in digests.items()}
+
+
+def known(node: Node | None) -> Node:
+    """The node, or `Unauthorized` if there is none."""
     if node is None:
         raise Unauthorized("the credential is not that of any node")
     return node
