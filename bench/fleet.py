@@ -2,7 +2,7 @@
 
 Each registers over real HTTP, beats, keeps a long-poll open, and reports with readings of its GPUs, as an agent with
 jobs does every ten seconds. Nothing runs on them. They are a process of their own, so that no Python but theirs keeps
-their clock waiting.
+their clock waiting. A line on standard output says when all are there and are measured, and a last one what was heard.
 """
 
 from __future__ import annotations
@@ -18,10 +18,22 @@ from dataclasses import asdict, dataclass, field, replace
 from urllib.parse import urlsplit
 
 from nodeagent import calls, protocol
-from nodeagent.protocol import BeatRequest, GpuInfo, GpuSample, HostSample, Inventory, RegisterRequest, SyncRequest
+from nodeagent.protocol import (
+    BeatRequest,
+    GpuInfo,
+    GpuSample,
+    HelloRequest,
+    HelloResponse,
+    HostSample,
+    Inventory,
+    RegisterRequest,
+    SyncRequest,
+)
 
+MEASURING = "measuring"
 REPORT_EVERY_S = 10.0
 _REGISTER_AT_ONCE = 8
+_REGISTERED_WITHIN_S = 400.0
 _LATEST_ANSWER_S = 60.0
 
 
@@ -138,9 +150,11 @@ class FleetAgent:
         self._epoch, self._beat_s, self._wait_s = 0, 5.0, 25.0
 
     async def register(self) -> None:
-        """Begin; the beats go on from here."""
+        """Say hello, and begin; the beats go on from here."""
         line = Line(self._url)
-        request = RegisterRequest(protocol.PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory)
+        hello = HelloRequest(self._secret).to_json()
+        nonce = HelloResponse.from_dict(await line.call(calls.HELLO_PATH, self._token, hello)).nonce
+        request = RegisterRequest(protocol.PROTOCOL_VERSION, self._boot, "bench", self._secret, self._inventory, nonce)
         answer = protocol.RegisterResponse.from_dict(
             await line.call(calls.REGISTER_PATH, self._token, request.to_json())
         )
@@ -194,8 +208,8 @@ class FleetAgent:
         return request.to_json()
 
 
-async def serve(orders: Orders) -> Heard:
-    """Be the fleet, and return what was heard once everybody was there."""
+async def serve(orders: Orders, begun: Callable[[], None]) -> Heard:
+    """Be the fleet, and return what was heard once everybody was there, which `begun` is told."""
     heard = Heard()
     agents = [FleetAgent(number, token, orders, heard) for number, token in enumerate(orders.tokens)]
     tasks: list[asyncio.Task[None]] = []
@@ -206,8 +220,10 @@ async def serve(orders: Orders) -> Heard:
             await agent.register()
         tasks.extend(agent.conversations())
 
-    await asyncio.gather(*(begin(agent) for agent in agents))
+    async with asyncio.timeout(_REGISTERED_WITHIN_S):
+        await asyncio.gather(*(begin(agent) for agent in agents))
     await asyncio.sleep(REPORT_EVERY_S)
+    begun()
     heard.measuring = True
     await asyncio.sleep(orders.seconds)
     heard.measuring = False
@@ -219,8 +235,9 @@ async def serve(orders: Orders) -> Heard:
 
 def main() -> int:
     """Read the orders, carry them out, and write what was heard."""
-    heard = asyncio.run(serve(Orders(**json.load(sys.stdin))))
-    json.dump({name: value for name, value in asdict(heard).items() if name != "measuring"}, sys.stdout)
+    orders = Orders(**json.load(sys.stdin))
+    heard = asyncio.run(serve(orders, lambda: print(json.dumps({"state": MEASURING}), flush=True)))
+    print(json.dumps({name: value for name, value in asdict(heard).items() if name != "measuring"}))
     return 0
 
 
