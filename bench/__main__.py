@@ -13,12 +13,13 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench import cycle, limits, policies, report, simulations
+from bench import cycle, failures, limits, policies, report, simulations
 from bench.figures import (
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
     EACH_POLICY,
+    FAILURES,
     FIGURES,
     ITEMS,
     JOB_LIST,
@@ -105,6 +106,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= cycle.measure_growth(samples=plan.cycles)
     if EACH_POLICY in plan.items:
         series |= policies.measure(samples=plan.cycles)
+    if FAILURES in plan.items:
+        series |= failures.measure(samples=plan.cycles * 10)
     if SIMULATE in plan.items:
         try:
             series |= simulations.measure(data_folder())

@@ -15,6 +15,7 @@ JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "
 EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
 AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
+FAILURES = "failures"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -30,6 +31,7 @@ ITEMS: Mapping[str, str] = {
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
+    FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
 
 
@@ -131,6 +133,8 @@ FIGURES: tuple[Figure, ...] = (
         for policy in ("fifo", "srtf", "tiresias")
     ),
     Figure("simulate.memory", "memory of the largest simulation", "MiB", "simulate_peak_mib", max, 1024),
+    Figure("failures.tail-p95", "a failure from 64 KiB, p95, CPU", "ms", "failures_tail_ms", p95, 5),
+    Figure("failures.hostile", "a failure from a hostile MiB, worst, CPU", "ms", "failures_hostile_ms", max, 50),
 )
 
 

@@ -1,0 +1,21 @@
+"""Why a job failed: `classify` tells the class from logs, exit status and what the platform and the GPUs saw."""
+
+from scheduler.failures.classify import classify
+from scheduler.failures.evidence import Category, GpuEvent, Retry, Strength, Tail, Verdict
+from scheduler.failures.rules import FailureClass, Rule, RuleError, RuleSet, builtin, read_rules
+
+__all__ = [
+    "Category",
+    "FailureClass",
+    "GpuEvent",
+    "Retry",
+    "Rule",
+    "RuleError",
+    "RuleSet",
+    "Strength",
+    "Tail",
+    "Verdict",
+    "builtin",
+    "classify",
+    "read_rules",
+]

@@ -1,0 +1,67 @@
+"""Noise around a log changes nothing of its verdict, and the work for any bytes is bounded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.failures import Rule, Tail, accuracy, builtin, classify
+from scheduler.failures.text import HEAD_BYTES, TAIL_BYTES, read
+from tests.sim.data import data
+from tests.unit.failures.noise import NOISE
+
+RULES = builtin().rules
+# What is still text when it is done, and small.
+SIMPLE = [name for name in NOISE if not {"UTF-16", "huge", "many", "much"} & set(name.split())]
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_noise_changes_no_verdict_of_any_rule(name: str) -> None:
+    found = {rule.name: classify([Tail(NOISE[name](rule.line + "\n"))]).failure for rule in RULES}
+    assert found == {rule.name: rule.failure for rule in RULES}
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_noise_changes_no_verdict_of_the_labelled_logs(name: str) -> None:
+    with data("failure_logs", "train.jsonl").open(encoding="utf-8") as lines:
+        logs = accuracy.read(lines)
+    wrong = []
+    for log in logs:
+        plain = classify([Tail(log.log.encode())])
+        noisy = classify([Tail(NOISE[name](log.log + "\n"))])
+        if (noisy.failure, noisy.retry) != (plain.failure, plain.retry):
+            wrong.append(f"{log.id}: {plain.failure} became {noisy.failure} ({noisy.rule}: {noisy.line[:99]})")
+    assert wrong == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(RULES),
+    st.lists(st.sampled_from(SIMPLE), max_size=2),
+)  # fmt: skip
+def test_noise_upon_noise_changes_nothing(rule: Rule, names: list[str]) -> None:
+    log = rule.line + "\n"
+    for name in names:
+        log = NOISE[name](log).decode("utf-8", "replace")
+    assert classify([Tail(log.encode())]).failure == rule.failure
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=2000), max_size=3), st.integers(-200, 300) | st.none())
+def test_any_bytes_have_a_verdict(logs: list[bytes], status: int | None) -> None:
+    verdict = classify([Tail(log, rank=rank) for rank, log in enumerate(logs)], status=status)
+    assert verdict.failure in builtin().classes
+    assert 0 <= verdict.confidence <= 1
+    assert "\n" not in verdict.line
+
+
+@pytest.mark.parametrize(
+    "log", [b"y" * (100 << 20), b"a\n" * 2_000_000, b"\x1b[31m" * 9_000_000], ids=["line", "lines", "colours"]
+)
+def test_of_a_huge_log_only_the_two_ends_are_looked_at(log: bytes) -> None:
+    assert len(read(log).data) <= HEAD_BYTES + TAIL_BYTES + 2
+    end = b"\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB"
+    verdict = classify([Tail(log + end)])
+    assert verdict.failure == "gpu_out_of_memory"
+    assert verdict.line_number == log.count(b"\n") + 2
