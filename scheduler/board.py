@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Protocol
 
+from scheduler.closing import Closings
 from scheduler.guard import Usage, charge
 from scheduler.holdings import Holdings
 from scheduler.lifecycle import JobClass
@@ -77,7 +78,7 @@ class Board:
     def queue(self, ordering: Keyed) -> Queue:
         """The jobs that wait and may start, in the order of the policy."""
         if self._queue is None:
-            self._queue = Queue(ordering)
+            self._queue = Queue(ordering, self.free.closings)
             for job in self.view.waiting:
                 if job.eligible_at <= self.view.now and not job.still_stopping:
                     self._queue.add(job)
@@ -86,7 +87,7 @@ class Board:
     def queues(self, grouping: Grouping) -> Queues:
         """The jobs that wait and may start, in a queue for each group."""
         if self._queues is None:
-            self._queues = Queues(grouping)
+            self._queues = Queues(grouping, self.free.closings)
             for job in self.view.waiting:
                 if job.eligible_at <= self.view.now and not job.still_stopping:
                     self._queues.add(job)
@@ -186,8 +187,9 @@ class Queue:
     thousands looks at a few.
     """
 
-    def __init__(self, ordering: Keyed) -> None:
+    def __init__(self, ordering: Keyed, closings: Closings) -> None:
         self._ordering = ordering
+        self._closings = closings
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
         self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
 
@@ -197,7 +199,7 @@ class Queue:
     def add(self, job: Job) -> None:
         """Put a job into its place; one that was there already takes its new one."""
         self.remove(job.id)
-        kind, key = class_of(job), self._ordering.waiting_key(job)
+        kind, key = (class_of(job), self._closings.kind(job)), self._ordering.waiting_key(job)
         self._jobs[job.id] = (job, kind, key)
         insort(self._classes.setdefault(kind, []), (key, job.id))
 
@@ -233,8 +235,9 @@ class Queue:
 class Queues:
     """A queue for each group that has jobs which wait."""
 
-    def __init__(self, grouping: Grouping) -> None:
+    def __init__(self, grouping: Grouping, closings: Closings) -> None:
         self._grouping = grouping
+        self._closings = closings
         self._queues: dict[int, Queue] = {}
         self._group: dict[int, int] = {}
 
@@ -242,7 +245,7 @@ class Queues:
         """Put a job into its place; one that was there already takes its new one."""
         group = self._group[job.id] = self._grouping.group_of(job)
         if group not in self._queues:
-            self._queues[group] = Queue(self._grouping)
+            self._queues[group] = Queue(self._grouping, self._closings)
         self._queues[group].add(job)
 
     def remove(self, job_id: int) -> None:
@@ -347,4 +350,5 @@ def class_of(job: Job) -> Hashable:
         job.locality.value,
         job.max_gpus,
         job.gpu_memory_mib if job.packs else None,
+        job.form,
     )

@@ -19,7 +19,7 @@ from scheduler.scratch import Scratch, not_yet
 
 def holds(scratch: Scratch, left: Iterable[Job]) -> tuple[Hold, ...]:
     """One hold for each job that was left, in the order given; nothing may be taken any more."""
-    shortage = Shortage(scratch.board.free, scratch.board.capacity)
+    shortage = Shortage(scratch.board.free, scratch.board.capacity, scratch.now)
     positions: Counter[int] = Counter()
     found = []
     for job in left:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from scheduler.closing import can_start, why_closed
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
 from scheduler.plan import Place, Plan
 from scheduler.sharing import may_share
@@ -29,6 +30,8 @@ class Code(StrEnum):
     WRONG_CPUS_OR_MEMORY = "wrong_cpus_or_memory"
     WRONG_SLOTS = "wrong_slots"
     NODE_NOT_SCHEDULABLE = "node_not_schedulable"
+    WRONG_RUNTIME = "wrong_runtime"
+    NODE_CLOSES = "node_closes"
     GPU_UNKNOWN = "gpu_unknown"
     GPU_UNHEALTHY = "gpu_unhealthy"
     GPU_TAKEN = "gpu_taken"
@@ -200,6 +203,8 @@ def _against_the_node(
         return
     if not node.schedulable:
         yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"{node.name} takes no jobs: {node.why_not}")
+    if job is not None and (why := why_closed(node, job, view.now)):
+        yield Violation(Code.NODE_CLOSES if can_start(node, job.form) else Code.WRONG_RUNTIME, job_id, why)
 
     for gpu_id in share.gpu_ids:
         gpu = view.gpu_by_id.get(gpu_id)

@@ -168,6 +168,21 @@ Table = Mapping[StrEnum, frozenset[StrEnum]]
 def _table(moves: dict[StrEnum, tuple[StrEnum, ...]]) -> Table:
     return {source: frozenset(targets) for source, targets in moves.items()}
 
+    RUNTIME = "runtime"
+    MAINTENANCE = "maintenance"
+
+
+class Form(StrEnum):
+    """In what form a job is started, and so what a node must be able to start."""
+
+    ANY = "any"
+    """Nobody has said, or cares."""
+    PLAIN = "plain"
+    """It names no image: a process, or the image that a node has for such jobs."""
+    IMAGE = "image"
+    """A container of the image that it names."""
+    CONTAINER = "container"
+    """It names no image and needs a container: of the image that a node has for such jobs."""
 
 _J, _A, _L, _N, _H, _E = JobState, AttemptState, AllocationState, NodeAdmin, NodeHealth, LeaseState
 _O = OfferState

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from scheduler import lifecycle
 from scheduler.codec import from_json, to_json
-from scheduler.lifecycle import AttemptState, JobClass
+from scheduler.lifecycle import AttemptState, Form, JobClass
 
 Level = lifecycle.Level  # decisions know it as a part of the model, and specs as a word of the job's
 
@@ -42,7 +42,9 @@ class Node:
 
     `links[a][b]` scores how close GPU index a is to GPU index b, larger is closer: any measure that is the same for the
     whole node, such as the number of NVLinks between them, or below that the level of PCIe at which they meet. Empty
-    when nobody knows. `strikes` counts the failures blamed on the node, decayed by age until now.
+    when nobody knows. `strikes` counts the failures blamed on the node, decayed by age until now. `forms` are those of
+    the jobs that it can start, all when nobody has said. It is to be free of jobs from `closes_at` on, for a reason that
+    `closing` tells; when it `clears` then, those that can go on elsewhere are moved. See `scheduler.closing`.
     """
 
     id: int
@@ -56,6 +58,10 @@ class Node:
     gpus: tuple[Gpu, ...]
     links: tuple[tuple[int, ...], ...] = ()
     strikes: float = 0.0
+    forms: tuple[Form, ...] = ()
+    closes_at: float | None = None
+    clears: bool = False
+    closing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Job:
     gpu_memory_mib: int | None = None  # that it needs of each of its GPUs
     packs: bool = False  # whether it may have another job beside it on its GPUs; see `scheduler.sharing`
     memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
+    form: Form = Form.ANY
 
     @property
     def gpus_total(self) -> int:

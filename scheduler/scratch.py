@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ class _Failures:
     """The demands for which a cycle found no room; while what is free only shrinks, none of them is tried again."""
 
     def __init__(self) -> None:
-        self._smallest: dict[tuple[str | None, bool, Level], list[Demand]] = {}
+        self._smallest: dict[tuple[Hashable, ...], list[Demand]] = {}
 
     def imply(self, demand: Demand) -> bool:
         """Whether the demand is at least as large, in everything, as one that failed."""
@@ -34,16 +34,21 @@ class _Failures:
             and demand.nodes >= failed.nodes
             and demand.cpus >= failed.cpus
             and demand.memory_mib >= failed.memory_mib
-            for failed in self._smallest.get((demand.gpu_type, demand.split, demand.within), ())
+            for failed in self._smallest.get(_alike(demand), ())
         )
 
     def add(self, demand: Demand) -> None:
         """Remember a demand that failed and that the failures so far do not imply."""
-        self._smallest.setdefault((demand.gpu_type, demand.split, demand.within), []).append(demand)
+        self._smallest.setdefault(_alike(demand), []).append(demand)
 
     def forget(self) -> None:
         """Something has come free."""
         self._smallest.clear()
+
+
+def _alike(demand: Demand) -> tuple[Hashable, ...]:
+    """What two demands have in common that differ by their size alone."""
+    return demand.gpu_type, demand.split, demand.within, demand.closed
 
 
 class _Candidates:
@@ -110,8 +115,16 @@ class Scratch:
         else:
             types = self.board.capacity.types or ("any",)
         size, within = job.gpus if gpus is None else gpus, self.placement.within(job, self.now)
-        demands = [Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within) for kind in types]
+        closed = self.closed_to(job)
+        demands = [
+            Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within, job.form, closed)
+            for kind in types
+        ]
         return [self._possible(job, demand) for demand in demands] if self.placement.relaxes else demands
+
+    def closed_to(self, job: Job) -> frozenset[int]:
+        """The ids of the nodes on which the job may not start now."""
+        return self.board.free.closings.to(job, self.now)
 
     def _possible(self, job: Job, demand: Demand) -> Demand:
         """The demand, further apart if the pool could not meet it else and the job allows it: nobody waits for that."""
@@ -251,7 +264,7 @@ class Scratch:
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
         anywhere = demand.split and demand.within is Level.ANY and not demand.cpus and not demand.memory_mib
-        if anywhere and self.placement.fills:
+        if anywhere and self.placement.fills and not demand.closed:
             if self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type] < demand.gpus:
                 return False
             self._promised.append((job, demand))
@@ -348,20 +361,20 @@ class Scratch:
             job = self.view.waiting_by_id.get(kept.job_id)
             if kept.until <= self.now or job is None:
                 continue
-            if self._usable(kept) and self._held(kept):
+            if self._usable(kept, job) and self._held(kept):
                 self.kept.add(job.id)
                 continue
             self.board.count(job, kept.allocations, -1)
             late = self._lacks_quota(job, kept) and any(
                 run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
             )
-            if late and self._usable(kept):
+            if late and self._usable(kept, job):
                 self.board.count(job, kept.allocations, 1)
                 self.kept.add(job.id)
                 continue
             self._give_back(kept)
             allowed = job.eligible_at <= self.now and not self._lacks_quota(job, kept)
-            if allowed and self.board.free.can_take(kept.allocations):
+            if allowed and self._usable(kept, job) and self.board.free.can_take(kept.allocations):
                 self.take(job, kept.allocations)
             else:
                 self.drops.add(job.id)
@@ -386,11 +399,12 @@ class Scratch:
             node.cpus = max(0, whole.cpus - cpus - sum(one.cpus for one in here))
             node.memory_mib = max(0, whole.memory_mib - memory_mib - sum(one.memory_mib for one in here))
 
-    def _usable(self, kept: Reservation) -> bool:
-        """Whether all that is kept is in service still."""
+    def _usable(self, kept: Reservation, job: Job) -> bool:
+        """Whether all that is kept is in service still, and open to the job."""
+        closed = self.closed_to(job)
         for share in kept.allocations:
             node = self.view.node_by_id.get(share.node_id)
-            if node is None or not node.schedulable:
+            if node is None or not node.schedulable or node.id in closed:
                 return False
             gpus = [self.view.gpu_by_id.get(gpu_id) for gpu_id in share.gpu_ids]
             if not all(gpu is not None and gpu.healthy for gpu in gpus):

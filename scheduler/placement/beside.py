@@ -24,7 +24,7 @@ def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tu
     for share in run.allocations:
         node, lots = free.node(share.node_id), len(share.gpu_ids) if demand.split else 1
         cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
-        if node is None or node.cpus < cpus or node.memory_mib < memory_mib:
+        if node is None or node.id in demand.closed or node.cpus < cpus or node.memory_mib < memory_mib:
             return None
         if not all(_shared(view, free, job, run, gpu_id) for gpu_id in share.gpu_ids):
             return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from scheduler.lifecycle import HoldReason
+from scheduler.closing import OPEN, can_start
+from scheduler.lifecycle import Form, HoldReason
 from scheduler.model import Level, Node, View
 from scheduler.placement import words
 from scheduler.placement.free import Demand
@@ -15,20 +17,23 @@ from scheduler.plan import Denial
 class Capacity:
     """The totals of a pool, and its verdict on what no amount of waiting would make room for."""
 
-    def __init__(self, view: View) -> None:
-        self.nodes = sum(1 for _ in view.nodes)
-        self.gpus: Counter[str] = Counter(gpu.type for gpu in view.gpu_by_id.values())
+    def __init__(self, view: View, form: Form = Form.ANY) -> None:
+        self._view = view
+        self._parts: dict[Form, Capacity] = {}
+        nodes = [node for node in view.nodes if can_start(node, form)]
+        self.nodes = len(nodes)
+        self.gpus: Counter[str] = Counter(gpu.type for node in nodes for gpu in node.gpus)
         self.gpus_in_service: Counter[str] = Counter(
-            gpu.type for node in view.nodes if node.schedulable for gpu in node.gpus if gpu.healthy
+            gpu.type for node in nodes if node.schedulable for gpu in node.gpus if gpu.healthy
         )
         # Even a large pool has few kinds of nodes: (GPUs of the type, CPUs, MiB) -> how many nodes.
         self._kinds: dict[str | None, Counter[tuple[int, int, int]]] = {}
-        for node in view.nodes:
+        for node in nodes:
             counts: dict[str | None, int] = {None: len(node.gpus), **Counter(gpu.type for gpu in node.gpus)}
             for gpu_type, gpus in counts.items():
                 self._kinds.setdefault(gpu_type, Counter())[gpus, node.cpus, node.memory_mib] += 1
         self._racks: dict[str, list[Node]] = {}
-        for node in view.nodes:
+        for node in nodes:
             self._racks.setdefault(node.rack, []).append(node)
         everything = self._kinds.get(None, Counter[tuple[int, int, int]]())
         self.cpus = sum(cpus * nodes for (_, cpus, _), nodes in everything.items())
@@ -46,8 +51,23 @@ class Capacity:
         A pool without any node is no reason: its nodes have yet to join.
         """
         if demand not in self._verdicts:
-            self._verdicts[demand] = self._infeasible(demand)
+            self._verdicts[demand] = self._of_form(demand)
         return self._verdicts[demand]
+
+    def _of_form(self, demand: Demand) -> Denial | None:
+        """The same, of the nodes that can start such a job; nodes that close for a while open again."""
+        sizes = demand._replace(form=Form.ANY, closed=OPEN)
+        if demand.form is Form.ANY:
+            return self._infeasible(sizes)
+        if demand.form not in self._parts:
+            self._parts[demand.form] = Capacity(self._view, demand.form)
+        part = self._parts[demand.form]
+        if self.nodes and not part.nodes:
+            return _NOWHERE[demand.form](demand)
+        denial = part._infeasible(sizes)
+        if denial is None or part.nodes == self.nodes:
+            return denial
+        return replace(denial, detail=f"counting the {words.of_form(part.nodes, demand.form)}: {denial.detail}")
 
     def _infeasible(self, demand: Demand) -> Denial | None:
         if demand.split:
@@ -134,6 +154,26 @@ class Capacity:
     def _nodes_with(self, gpu_type: str | None, gpus: int, cpus: int, memory_mib: int) -> int:
         kinds = self._kinds.get(gpu_type, Counter[tuple[int, int, int]]())
         return sum(n for kind, n in kinds.items() if kind[0] >= gpus and kind[1] >= cpus and kind[2] >= memory_mib)
+
+
+def _nowhere(detail: str, *helps: str) -> Callable[[Demand], Denial]:
+    return lambda demand: Denial(HoldReason.INFEASIBLE, detail, words.evidence(demand, fitting_nodes=0), helps)
+
+
+_NOWHERE: Mapping[Form, Callable[[Demand], Denial]] = {
+    Form.IMAGE: _nowhere(
+        "no node of this pool runs containers, and this job names an image",
+        "submit it without image",
+        "use a virtual cluster of another pool",
+    ),
+    Form.PLAIN: _nowhere(
+        "every node of this pool runs jobs in containers, and this job names no image", "submit it with an image"
+    ),
+    Form.CONTAINER: _nowhere(
+        "no node of this pool has an image for jobs that name none, and this job asks for shm",
+        "submit it with an image, or without shm",
+    ),
+}
 
 
 def _room_for_split(kind: tuple[int, int, int], demand: Demand) -> int:

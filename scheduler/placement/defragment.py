@@ -65,12 +65,16 @@ class _Room:
 
     def hosts(self, demand: Demand) -> bool:
         """Whether it could host one rank, or all of a lot."""
+        if self.node.id in demand.closed:
+            return False
         lots = demand.gpus if demand.split else 1
         enough = self.cpus >= demand.cpus * lots and self.memory_mib >= demand.memory_mib * lots
         return enough and self.gpus >= demand.gpus
 
     def of_lot(self, demand: Demand) -> int:
         """How many GPUs of a lot it could host."""
+        if self.node.id in demand.closed:
+            return 0
         by_cpus = self.cpus // demand.cpus if demand.cpus else self.gpus
         by_memory = self.memory_mib // demand.memory_mib if demand.memory_mib else self.gpus
         return min(self.gpus, by_cpus, by_memory)
@@ -82,6 +86,7 @@ def defragment(
     demand: Demand,
     placement: Placement,
     *,
+    now: float,
     restart_s: Callable[[Job], float],
     limits: Limits = _USUAL,
 ) -> tuple[Move, ...] | None:
@@ -107,7 +112,7 @@ def defragment(
         if len(chosen) > limits.moves or chosen in seen:
             continue
         seen.add(chosen)
-        moves = _moved(free, [leaving[job_id] for job_id in chosen], demand, placement)
+        moves = _moved(free, [leaving[job_id] for job_id in chosen], demand, placement, now)
         # A placement with rules of its own may let a job stay beside the demand, but not the demand come beside it.
         if moves and _fits_after(free, moves, demand, placement):
             return moves
@@ -235,12 +240,14 @@ def _cheapest(costs: Sequence[float], size: int) -> Iterator[tuple[float, tuple[
                     heapq.heappush(heap, (sum(costs[each] for each in successor), successor))
 
 
-def _moved(free: Free, leaving: Sequence[Running], demand: Demand, placement: Placement) -> tuple[Move, ...] | None:
+def _moved(
+    free: Free, leaving: Sequence[Running], demand: Demand, placement: Placement, now: float
+) -> tuple[Move, ...] | None:
     """Where those who leave go once the demand has its place; None when not all of that works."""
     for run in leaving:
         free.give(run.allocations)
     taken: list[tuple[AllocationView, ...]] = []
-    moves = _places(free, leaving, demand, placement, taken)
+    moves = _places(free, leaving, demand, placement, taken, now)
     for allocations in reversed(taken):
         free.give(allocations)
     for run in leaving:
@@ -254,6 +261,7 @@ def _places(
     demand: Demand,
     placement: Placement,
     taken: list[tuple[AllocationView, ...]],
+    now: float,
 ) -> tuple[Move, ...] | None:
     found = placement.place(free, demand, ())
     if found is None:
@@ -262,8 +270,8 @@ def _places(
     taken.append(found)
     moves = []
     for run in sorted(leaving, key=lambda run: (-run.gpus, run.job.id)):  # the large ones are the hardest to place
-        stays = free.can_take(run.allocations)
-        found = run.allocations if stays else placement.place(free, _held(free, run), run.job.avoid_nodes)
+        stays = free.can_take(run.allocations)  # as it is, and so without a new start
+        found = run.allocations if stays else placement.place(free, _held(free, run, now), run.job.avoid_nodes)
         if found is None:
             return None
         free.take(found)
@@ -273,12 +281,20 @@ def _places(
     return tuple(sorted(moves, key=lambda move: move.run.job.id))
 
 
-def _held(free: Free, run: Running) -> Demand:
+def _held(free: Free, run: Running, now: float) -> Demand:
     """What the job would ask for to have elsewhere what it has now."""
     job = run.job
     kind = next(free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
     return Demand(
-        kind, run.gpus if job.split else job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality
+        kind,
+        run.gpus if job.split else job.gpus,
+        job.nodes,
+        job.cpus,
+        job.memory_mib,
+        job.split,
+        job.locality,
+        job.form,
+        free.closings.to(job, now),
     )
 
 

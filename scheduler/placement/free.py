@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from scheduler.closing import OPEN, Closings
+from scheduler.lifecycle import Form
 from scheduler.model import SLOTS, AllocationView, Level, Node, View
 from scheduler.sharing import PartlyTaken
 
@@ -22,7 +24,8 @@ class Demand(NamedTuple):
     """What a job needs of the pool once its GPU type is settled: `nodes` times the rest.
 
     `gpu_type` is None only when `gpus` is 0. With `split`, it is one lot of `gpus` that may lie on any number of nodes,
-    CPUs and memory are for each GPU, and `nodes` is 1. All must lie `within` one node or rack, if not anywhere.
+    CPUs and memory are for each GPU, and `nodes` is 1. All must lie `within` one node or rack, if not anywhere. It is
+    for a job of this `form`, to which some nodes are `closed`, by id: those of another form among them.
     """
 
     gpu_type: str | None
@@ -32,6 +35,8 @@ class Demand(NamedTuple):
     memory_mib: int
     split: bool = False
     within: Level = Level.ANY
+    form: Form = Form.ANY
+    closed: frozenset[int] = OPEN
 
 
 class Guest(NamedTuple):
@@ -66,10 +71,13 @@ class FreeNode:
             self.cpus >= demand.cpus
             and self.memory_mib >= demand.memory_mib
             and self.count(demand.gpu_type) >= demand.gpus
+            and self.id not in demand.closed
         )
 
     def room(self, demand: Demand) -> int:
         """How many GPUs of a split demand the node can host, CPUs and memory considered."""
+        if self.id in demand.closed:
+            return 0
         gpus = self.count(demand.gpu_type)
         if demand.cpus:
             gpus = min(gpus, self.cpus // demand.cpus)
@@ -88,8 +96,10 @@ class Free:
     def __init__(self, view: View) -> None:
         in_service = [node for node in view.nodes if node.schedulable]
         in_service.sort(key=lambda node: (node.strikes, node.id))
+        self.closings = Closings(in_service)
         self._at = [_free_node(view, node, place) for place, node in enumerate(in_service)]
         self._nodes = {node.id: node for node in self._at}
+        self._whole = {node.id: node for node in in_service}
         self._links = {node.id: node.links for node in in_service if node.links}
         self._struck = frozenset(node.id for node in in_service if node.strikes > 0.0)
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
@@ -143,6 +153,10 @@ class Free:
     def node(self, node_id: int) -> FreeNode | None:
         """What one node has free, or None for a node that takes no jobs."""
         return self._nodes.get(node_id)
+
+    def whole(self, node_id: int) -> Node:
+        """A node in service as the view has it."""
+        return self._whole[node_id]
 
     def type_of(self, gpu_id: int) -> str:
         """The type of one GPU."""
@@ -200,7 +214,7 @@ class Free:
         lots = demand.gpus if demand.split else 1
         cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
         for node in self.by_fit(demand.gpu_type, demand.gpus):
-            if node.cpus >= cpus and node.memory_mib >= memory_mib:
+            if node.cpus >= cpus and node.memory_mib >= memory_mib and node.id not in demand.closed:
                 yield node
 
     def shelves(self, gpu_type: str | None) -> Sequence[Sequence[int]]:

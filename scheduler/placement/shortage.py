@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
+from scheduler.closing import OPEN, can_start, moment
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Level
 from scheduler.placement import words
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.plan import Denial
 
 
 class Shortage:
     """The shortages of a pool once a cycle has given its last place: from then on `free` must not change."""
 
-    def __init__(self, free: Free, capacity: Capacity) -> None:
-        self._free, self._capacity = free, capacity
+    def __init__(self, free: Free, capacity: Capacity, now: float) -> None:
+        self._free, self._capacity, self._now = free, capacity, now
         self._denials: dict[Demand, Denial] = {}
         self._rooms: dict[tuple[str | None, int], tuple[list[int], list[int]]] = {}
 
@@ -30,6 +32,10 @@ class Shortage:
         if not self._capacity.nodes:
             evidence = words.evidence(demand)
             return Denial(HoldReason.NO_FREE_GPUS, "this pool has no nodes yet", evidence, ("a node joins the pool",))
+        if demand.closed:
+            rooms = [node for node in map(self._free.node, sorted(demand.closed)) if node and _hosts(node, demand)]
+            if rooms:
+                return self._closed(demand, rooms)
         if demand.gpu_type is None:
             return self._cpu_or_memory(demand)
         if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
@@ -43,6 +49,31 @@ class Shortage:
         if demand.within is Level.RACK and demand.nodes > 1:
             return self._too_far_apart(demand, demand.gpu_type)
         return self._withheld(demand, demand.gpu_type)
+
+    def _closed(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
+        """There is room on nodes that are closed to the job, and not enough on the others."""
+        closing = [node for node in rooms if can_start(self._free.whole(node.id), demand.form)]
+        evidence = words.evidence(demand, closed_nodes_with_room=len(rooms))
+        if not closing:
+            return Denial(
+                HoldReason.RUNTIME,
+                f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that {words.FORMS[demand.form]}",
+                evidence,
+                (f"nodes that {words.FORMS[demand.form]} come free",),
+            )
+        # The one that stays open longest tells what would fit there still.
+        last = max((self._free.whole(node.id) for node in closing), key=lambda node: (node.closes_at or 0.0, -node.id))
+        left_min = int((last.closes_at or 0.0) - self._now) // 60
+        helps = [f"the maintenance of {last.name} is over, or is called off"]
+        if left_min > 0:
+            helps.insert(0, f"set a time limit of at most {left_min}m")
+        return Denial(
+            HoldReason.MAINTENANCE,
+            f"there is room on {words.count(len(closing), 'node')}, but this job might not end before the maintenance "
+            f"there; {last.name} is to be free from {moment(last.closes_at or 0.0)} on: {last.closing}",
+            evidence,
+            tuple(helps),
+        )
 
     def _no_free_gpus(self, demand: Demand, gpu_type: str) -> Denial:
         needed, free, total = demand.gpus * demand.nodes, self._free.gpus(gpu_type), self._capacity.gpus[gpu_type]
@@ -144,3 +175,9 @@ class Shortage:
             nodes = list(self._free.by_fit(gpu_type, gpus))
             self._rooms[gpu_type, gpus] = sorted(n.cpus for n in nodes), sorted(n.memory_mib for n in nodes)
         return self._rooms[gpu_type, gpus]
+
+
+def _hosts(node: FreeNode, demand: Demand) -> bool:
+    """Whether the node, were it open, could host a rank or a part of a lot."""
+    open_to_all = demand._replace(closed=OPEN)
+    return node.room(open_to_all) > 0 if demand.split else node.fits(open_to_all)

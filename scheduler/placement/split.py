@@ -56,7 +56,7 @@ def fewest_nodes(
             return cut(demand, [node])
         last_choice = last_choice or node
     if demand.within is not Level.NODE and free.gpus(demand.gpu_type) >= demand.gpus:
-        if demand.cpus or demand.memory_mib or shun.last or shun.barred is not None:
+        if demand.cpus or demand.memory_mib or demand.closed or shun.last or shun.barred is not None:
             nodes = _with_a_look_at_each(free, demand, shun)
         else:
             nodes = _by_number(free, demand, str(demand.gpu_type))

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from scheduler.lifecycle import Form
 from scheduler.placement.free import Demand
 from scheduler.plan import Evidence
+
+FORMS = {
+    Form.ANY: "run jobs",
+    Form.PLAIN: "run jobs without an image",
+    Form.IMAGE: "run containers",
+    Form.CONTAINER: "have an image for jobs that name none",
+}
+FORMS_OF_ONE = {form: text.replace("run ", "runs ", 1).replace("have ", "has ", 1) for form, text in FORMS.items()}
 
 
 def evidence(demand: Demand, **numbers: int) -> Evidence:
@@ -21,6 +30,11 @@ def evidence(demand: Demand, **numbers: int) -> Evidence:
 def count(number: int, noun: str) -> str:
     """`1 node`, `2 nodes`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def of_form(nodes: int, form: Form) -> str:
+    """`2 nodes that run containers`."""
+    return f"{count(nodes, 'node')} that {FORMS[form] if nodes != 1 else FORMS_OF_ONE[form]}"
 
 
 def have(number: int) -> str:

@@ -497,7 +497,10 @@ class _Simulation:
 
     def _demands(self, job: Job) -> list[Demand]:
         types = [job.gpu_type] if job.gpu_type is not None else list(self.board.capacity.types)
-        return [Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality) for kind in types]
+        return [
+            Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality, job.form)
+            for kind in types
+        ]
 
     def _job(self, traced: TraceJob) -> Job:
         vc_id = self.world.vc_ids[traced.vc]

@@ -9,6 +9,8 @@ const HOLDS: Record<string, string> = {
   behind_head: "Behind another job",
   cpu_or_memory: "CPU or memory short",
   reserved: "GPUs reserved",
+  runtime: "No room with its runtime",
+  maintenance: "Maintenance comes first",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -14,12 +14,13 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
 from muster.fleet.models import Gpu, Node, Pool
+from muster.fleet.runtimes import forms_of
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Job
 from muster.samples.speeds import Stretch, stretch_of
@@ -30,6 +31,7 @@ from scheduler.lifecycle import (
     AllocationState,
     AttemptState,
     Desired,
+    Form,
     JobClass,
     JobState,
     NodeAdmin,
@@ -63,6 +65,7 @@ _JOB_FIELDS = (
     "relax_after_s",
     "packs",
     "gpu_memory_mib",
+    "form",
 )
 # Every placement asks this, and to put it together by Django took several times as long as the answer.
 # Whoever has a live attempt is active; to say so leads Postgres past all who wait.
@@ -118,7 +121,8 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
     with one_moment():
         moment = database_now()
         now = moment.timestamp()
-        nodes = list(Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory"))
+        rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
+        nodes = list(rows.annotate(runtimes=F("inventory__runtimes")))
         tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
             now=now,
@@ -204,9 +208,16 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0),
+            forms=forms_of(_runtimes(node), str(node.labels.get("default-image", ""))),
         )
         for node in rows
     )
+
+
+def _runtimes(node: Node) -> Collection[str]:
+    """What its agent says of its runtimes: read by itself where the whole inventory, which is large, is not."""
+    runtimes = node.runtimes if hasattr(node, "runtimes") else node.inventory.get("runtimes")
+    return runtimes or ()
 
 
 def _why_not(node: Node) -> str:
@@ -244,6 +255,7 @@ def _job(row: dict[str, Any], now: float) -> model.Job:
     row["memo"] = {name: float(value) for name, value in _plain(row["memo"]).items()}
     row["gpu_type"] = row["gpu_type"] or None
     row["klass"] = JobClass(row["klass"])
+    row["form"] = Form(row["form"])
     row["remaining_s"] = _remaining_s(row)
     row["locality"], relax_after_s = model.Level(row["locality"]), row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.

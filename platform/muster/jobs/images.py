@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from muster.common.errors import Invalid
 from muster.fleet.models import Node, Pool
+from muster.fleet.runtimes import forms_of
 from muster.jobs.spec import JobSpec
-from scheduler.lifecycle import NodeAdmin
-
-_WITHOUT_IMAGES = "process"
+from scheduler.lifecycle import Form, NodeAdmin
 
 
 def require_runtime(spec: JobSpec, pool: Pool) -> None:
-    """Return if some node of the pool can run the job, as far as they have said; else name the field that is wrong.
+    """Return if some node of the pool can start the job, as far as they have said; else name the field that is wrong.
 
-    A pool may mix runtimes: a node that cannot run the job refuses it, and the next try goes elsewhere.
+    A pool may mix runtimes: the job is then placed on those nodes that can start it.
     """
     said = (
         Node.objects.filter(pool=pool, inventory__has_key="runtimes")
@@ -21,14 +20,10 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
         .values_list("inventory__runtimes", "labels__default-image")
         .distinct()
     )
-    found = [(runtime, bool(default)) for runtimes, default in said for runtime in runtimes or ()]
-    if not found:
-        return  # no node has said yet what it can do
-    in_containers = any(runtime != _WITHOUT_IMAGES for runtime, _ in found)
-    for field in ("image", "shm"):
-        if getattr(spec, field) and not in_containers:
-            raise Invalid.field(
-                field, f"the nodes of pool {pool.name} run jobs as processes, without images: leave it out"
-            )
-    if not spec.image and not any(runtime == _WITHOUT_IMAGES or default for runtime, default in found):
-        raise Invalid.field("image", f"it is required: the nodes of pool {pool.name} run jobs in containers")
+    found = {form for runtimes, default in said for form in forms_of(runtimes or (), default or "")}
+    if not found or spec.form in found:
+        return  # or no node has said yet what it can do
+    if spec.form is Form.IMAGE or (spec.form is Form.CONTAINER and Form.IMAGE not in found):
+        field = "image" if spec.image else "shm"
+        raise Invalid.field(field, f"the nodes of pool {pool.name} run jobs as processes, without images: leave it out")
+    raise Invalid.field("image", f"it is required: the nodes of pool {pool.name} run jobs in containers")

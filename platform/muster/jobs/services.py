@@ -129,6 +129,7 @@ def draft_job(*, user: User, data: object) -> Job:
         locality=spec.locality.within if spec.locality else Level.ANY,
         relax_after_s=spec.relax_after_s,
         packs=spec.share == "pack",
+        form=spec.form,
         gpu_memory_mib=spec.gpu_memory_mib,
     )
 

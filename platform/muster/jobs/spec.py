@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
-from scheduler.lifecycle import JobClass, Level
+from scheduler.lifecycle import Form, JobClass, Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
@@ -258,6 +258,13 @@ class JobSpec(_Strict):
     def grace_s(self) -> float:
         """Seconds between the signal and SIGKILL."""
         return parse_duration_s((self.checkpoint or Checkpoint()).grace)
+
+    @property
+    def form(self) -> Form:
+        """In what form it is started."""
+        if self.image:
+            return Form.IMAGE
+        return Form.CONTAINER if self.shm else Form.PLAIN
 
     @property
     def checkpoints(self) -> bool:

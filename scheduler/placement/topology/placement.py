@@ -70,6 +70,7 @@ def _as_tight(free: Free, demand: Demand, node_id: int, last: frozenset[int]) ->
         if node is not chosen
         and node.strikes == chosen.strikes
         and (node.id in last) == (node_id in last)
+        and node.id not in demand.closed
         and node.cpus >= demand.cpus * lots
         and node.memory_mib >= demand.memory_mib * lots
     )

@@ -270,6 +270,7 @@ class Horizon:
 
         Only nodes that can host a part of it by then are shown as they will be: others could not be chosen.
         """
+        demand = demand._replace(closed=self._free.closings.to(job, start))
         hosts = self._times.hosts(demand, start, end)
         if not hosts:
             return None

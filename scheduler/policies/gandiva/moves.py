@@ -95,7 +95,9 @@ def _gather(scratch: Scratch, nodes: Nodes, run: Running, restart_s: float) -> b
 
 def _make_room(scratch: Scratch, job: Job, demand: Demand, settled: Sequence[Running], restart_s: float) -> bool:
     free = scratch.board.free
-    moves = defragment(free, settled, demand, scratch.placement, restart_s=lambda _: max(1.0, restart_s))
+    moves = defragment(
+        free, settled, demand, scratch.placement, now=scratch.now, restart_s=lambda _: max(1.0, restart_s)
+    )
     if not moves or len(scratch.places) + len(moves) >= scratch.max_places:
         return False
     for move in moves:
@@ -142,7 +144,17 @@ def held_as_demand(scratch: Scratch, run: Running) -> Demand | None:
     if not gpu_ids or not in_service or not all(map(free.usable, gpu_ids)):
         return None
     gpus = run.gpus if job.split else job.gpus
-    return Demand(free.type_of(gpu_ids[0]), gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality)
+    return Demand(
+        free.type_of(gpu_ids[0]),
+        gpus,
+        job.nodes,
+        job.cpus,
+        job.memory_mib,
+        job.split,
+        job.locality,
+        job.form,
+        scratch.closed_to(job),
+    )
 
 
 def _spread(scratch: Scratch, allocations: Sequence[AllocationView]) -> tuple[int, int]:

@@ -102,7 +102,7 @@ class Nodes:
         for node_id, gpus in home.items():
             node = self.free.node(node_id)
             lots = gpus if demand.split else 1
-            if node is None or node.count(demand.gpu_type) < gpus:
+            if node is None or node.id in demand.closed or node.count(demand.gpu_type) < gpus:
                 return None
             if node.cpus < demand.cpus * lots or node.memory_mib < demand.memory_mib * lots:
                 return None

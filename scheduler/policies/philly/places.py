@@ -19,7 +19,8 @@ def find(
 
     With `dedicated`, a gang on several servers gets only empty ones, and others keep off servers that host such a gang.
     """
-    nodes = [node for node in free.by_fit(demand.gpu_type, 1 if demand.gpus else 0) if node.id not in avoid]
+    shunned = demand.closed.union(avoid)
+    nodes = [node for node in free.by_fit(demand.gpu_type, 1 if demand.gpus else 0) if node.id not in shunned]
     if dedicated:
         nodes = [node for node in nodes if all(guest.nodes == 1 for guest in node.guests)]
     single = demand.nodes == 1

@@ -211,7 +211,7 @@ class Philly(Shared):
         if demand.split and stage == FEWEST_SERVERS and fewest_servers(free, demand) == 1:
             close = demand._replace(within=Level.NODE)
         runs = [run for run in scratch.view.running if scratch.stays(run)]
-        moves = defragment(free, runs, close, scratch.placement, restart_s=lambda _: self.restart_s)
+        moves = defragment(free, runs, close, scratch.placement, now=scratch.now, restart_s=lambda _: self.restart_s)
         if not moves or len(scratch.places) + len(moves) >= scratch.max_places:
             return False
         for move in moves:

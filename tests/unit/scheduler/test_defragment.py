@@ -50,7 +50,9 @@ def moves_of(
     world_nodes: Iterable[Node], running: Iterable[Running], demand: Demand, limits: Limits | None = None
 ) -> tuple[Move, ...] | None:
     world = make_snapshot(nodes=world_nodes, running=running)
-    return defragment(Free(world), world.running, demand, CONSOLIDATE, restart_s=restart_s, limits=limits or Limits())
+    return defragment(
+        Free(world), world.running, demand, CONSOLIDATE, now=world.now, restart_s=restart_s, limits=limits or Limits()
+    )
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def test_it_gives_up_beyond_its_limits() -> None:
 def test_asking_changes_nothing() -> None:
     world = make_snapshot(nodes=nodes("a", "a"), running=[on(1, 1, range(2)), fixed(2, 2, range(6))])
     free, fresh = Free(world), Free(world)
-    assert defragment(free, world.running, gang(8), CONSOLIDATE, restart_s=restart_s)
+    assert defragment(free, world.running, gang(8), CONSOLIDATE, now=world.now, restart_s=restart_s)
     assert [free.node(1), free.node(2)] == [fresh.node(1), fresh.node(2)]
     assert free.gpus("A100") == fresh.gpus("A100")
 
@@ -197,7 +199,7 @@ def test_after_lawful_moves_the_demand_fits_and_all_others_run_as_before(
 ) -> None:
     placement = PLACEMENTS.make(name, {})
     free = Free(world)
-    moves = defragment(free, world.running, demand, placement, restart_s=restart_s)
+    moves = defragment(free, world.running, demand, placement, now=world.now, restart_s=restart_s)
     assert [free.node(node.id) for node in world.nodes] == [Free(world).node(node.id) for node in world.nodes]
     fits = placement.place(free, demand, ()) is not None
     assert (moves == ()) == fits

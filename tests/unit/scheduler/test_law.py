@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.guard.quota import QUOTA_EXCEEDED, Quota
 from scheduler.law import Code, check
-from scheduler.lifecycle import AttemptState
+from scheduler.lifecycle import AttemptState, Form
 from scheduler.model import HALF, AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
 from scheduler.plan import Place, Plan, Preempt, apply
 from tests.unit.scheduler.factories import (
@@ -69,6 +69,18 @@ CASES = {
         {Code.JOB_NOT_WAITING},
         "the plan places this job twice",
         places=(LAWFUL, Place(1, (make_share(1, (2, 3)), make_share(2, (2, 3), rank=1)))),
+    ),
+    "an image on a node without containers": Case(
+        {Code.WRONG_RUNTIME},
+        "node1 runs no containers, and this job names an image",
+        waiting=(replace(GANG, form=Form.IMAGE),),
+        nodes=(make_node(1, forms=(Form.PLAIN,)), make_node(2, forms=(Form.IMAGE,))),
+    ),
+    "a job that would reach into the maintenance of a node": Case(
+        {Code.NODE_CLOSES},
+        "node2 is to be free from 1970-01-12 14:46 UTC on: new driver",
+        waiting=(replace(GANG, time_limit_s=3601.0),),
+        nodes=(make_node(1), make_node(2, closes_at=NOW + 3600.0, closing="new driver")),
     ),
     "a job that backs off": Case(
         {Code.JOB_NOT_ELIGIBLE}, "not eligible before 1000001", waiting=(replace(GANG, eligible_at=NOW + 1),)

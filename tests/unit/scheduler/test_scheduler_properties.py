@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
 from scheduler.law import check, late
+from scheduler.lifecycle import Form
 from scheduler.model import SLOTS, Job, Node, Running, Snapshot, VirtualCluster, snapshot_from_dict, snapshot_to_dict
 from scheduler.placement import PLACEMENTS
 from scheduler.plan import Plan, apply, plan_from_dict, plan_to_dict, release
@@ -28,6 +29,8 @@ from tests.unit.scheduler.factories import NOW, make_job, make_node, make_snapsh
 TYPES = ["A100", "V100"]
 GIB = 1024  # in MiB
 T = TypeVar("T")
+# A node that has said nothing, and those with processes, with containers, and with an image for jobs that name none.
+FORMS = [(), (Form.PLAIN,), (Form.IMAGE,), (Form.PLAIN, Form.IMAGE, Form.CONTAINER)]
 
 
 @st.composite
@@ -41,6 +44,9 @@ def node_of(draw: st.DrawFn, node_id: int) -> Node:
         cpus=draw(st.integers(1, 8)),
         memory_mib=draw(st.integers(1, 8)) * GIB,
         schedulable=draw(st.integers(0, 5)) > 0,
+        forms=draw(st.sampled_from(FORMS)),
+        closes_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
+        clears=draw(st.booleans()),
     )
     if draw(st.booleans()):
         return node
@@ -78,6 +84,7 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
         still_stopping=draw(st.integers(0, 9)) == 0,
         packs=draw(st.booleans()),
         gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
+        form=draw(st.sampled_from(Form)),
     )
 
 
@@ -288,7 +295,7 @@ def test_stored_cycles_replay(world: Snapshot, config: CycleConfig) -> None:
 @worlds()
 def test_in_the_end_every_feasible_job_runs(world: Snapshot, config: CycleConfig) -> None:
     healed = tuple(
-        replace(node, schedulable=True, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
+        replace(node, schedulable=True, closes_at=None, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
         for node in world.nodes
     )
     eager = tuple(replace(job, still_stopping=False, eligible_at=0.0) for job in world.waiting)

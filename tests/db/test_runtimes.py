@@ -1,0 +1,134 @@
+"""Jobs go where they can be started: with an image to nodes of containers, without one to nodes of processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.common.errors import Invalid
+from muster.dispatch.apply import apply_unit
+from muster.dispatch.cycles import run_cycle
+from muster.dispatch.settings import config_of
+from muster.dispatch.snapshot import pool_snapshot
+from muster.dispatch.units import Unit
+from muster.fleet.models import Node, Pool
+from muster.jobs.models import Allocation, Job
+from muster.jobs.services import submit_job
+from scheduler.lifecycle import Form, HoldReason
+from scheduler.model import AllocationView
+from scheduler.plan import Place
+from tests.factories import make_node, make_pool, make_user, make_vc
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def node(pool: Pool, runtime: str, *, default: str = "", **fields: Any) -> Node:
+    """A node whose agent has told its runtime."""
+    return make_node(pool, inventory={"runtimes": [runtime]}, labels={"default-image": default}, **fields)
+
+
+def submitted(pool: Pool, **spec: Any) -> Job:
+    vc = make_vc(pool=pool, quotas={"A100": 100})
+    return submit_job(user=make_user(tenant=vc.tenant), data={"command": "true", "gpus": 1, "vc": vc.name, **spec})[0]
+
+
+def places(job: Job) -> list[str]:
+    """The nodes that the job got."""
+    return list(Allocation.objects.filter(attempt__job=job).order_by("rank").values_list("node__name", flat=True))
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return make_pool()
+
+
+def test_each_job_goes_to_a_node_that_can_start_it(pool: Pool) -> None:
+    # The tightest fit of either would be the other's node.
+    process, docker = node(pool, "process", gpus=4), node(pool, "docker", gpus=4)
+    wanted = {
+        process.name: [submitted(pool) for _ in range(4)],
+        docker.name: [submitted(pool, image="pytorch/pytorch:2.9") for _ in range(4)],
+    }
+    run_cycle(pool.pk, trigger="test")
+    assert {name: [places(job) for job in jobs] for name, jobs in wanted.items()} == {
+        process.name: [[process.name]] * 4,
+        docker.name: [[docker.name]] * 4,
+    }
+
+
+def test_a_job_waits_for_its_kind_of_node_and_is_told_so(pool: Pool) -> None:
+    node(pool, "process", gpus=4)
+    node(pool, "podman", gpus=1)
+    first, second = (submitted(pool, image="busybox") for _ in range(2))
+    run_cycle(pool.pk, trigger="test")
+    run_cycle(pool.pk, trigger="test")
+    second.refresh_from_db()
+    assert len(places(first)) == 1
+    assert (places(second), second.hold_reason) == ([], HoldReason.RUNTIME)
+    assert second.hold is not None
+    assert second.hold["detail"] == "there is room on 1 node, but not on nodes that run containers"
+
+
+def test_a_node_with_an_image_for_jobs_that_name_none_starts_all(pool: Pool) -> None:
+    node(pool, "docker", default="busybox")
+    (found,) = pool_snapshot(pool, seed=1).nodes
+    assert set(found.forms) == {Form.PLAIN, Form.IMAGE, Form.CONTAINER}
+    jobs = [submitted(pool), submitted(pool, image="busybox"), submitted(pool, shm="1GiB")]
+    assert [job.form for job in jobs] == [Form.PLAIN, Form.IMAGE, Form.CONTAINER]
+    run_cycle(pool.pk, trigger="test")
+    assert [len(places(job)) for job in jobs] == [1, 1, 1]
+
+
+def test_a_node_that_has_said_nothing_is_given_any_job(pool: Pool) -> None:
+    make_node(pool)
+    job = submitted(pool, image="busybox")
+    run_cycle(pool.pk, trigger="test")
+    assert len(places(job)) == 1
+
+
+def test_the_applier_refuses_a_place_where_the_job_cannot_start(pool: Pool) -> None:
+    wrong = node(pool, "process")
+    node(pool, "docker")
+    job = submitted(pool, image="busybox")
+    gpu = wrong.gpus.order_by("pk").first()
+    assert gpu is not None
+    share = AllocationView(wrong.pk, 0, (gpu.pk,), job.cpus, job.memory_mib)
+    applied = apply_unit(pool, Unit((Place(job.pk, (share,)),)), config_of(pool), {wrong.pk: wrong.version})
+    assert [refusal.reason for refusal in applied.refusals] == [
+        f"{wrong.name} runs no containers, and this job names an image"
+    ]
+    assert places(job) == []
+    # And a node that was restarted with another runtime meanwhile is a node that has changed.
+    Node.objects.filter(pk=wrong.pk).update(inventory={"runtimes": ["docker"]})
+    unit = Unit((Place(job.pk, (share,)),))
+    assert apply_unit(pool, unit, config_of(pool), {wrong.pk: wrong.version}).started == [job.pk]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "spec", "field"),
+    [
+        ("process", {"image": "busybox"}, "image"),
+        ("process", {"shm": "1GiB"}, "shm"),
+        ("docker", {}, "image"),
+        ("docker", {"shm": "1GiB"}, "image"),
+    ],
+)
+def test_what_no_node_of_the_pool_could_start_is_refused_when_it_is_submitted(
+    runtime: str, spec: dict[str, Any], field: str, pool: Pool
+) -> None:
+    node(pool, runtime)
+    with pytest.raises(Invalid) as caught:
+        submitted(pool, **spec)
+    assert [error.field for error in caught.value.errors] == [field]
+
+
+def test_when_the_last_node_of_its_kind_leaves_the_job_is_told_that_it_cannot_run(pool: Pool) -> None:
+    docker = node(pool, "docker")
+    job = submitted(pool, image="busybox")
+    Node.objects.filter(pk=docker.pk).update(inventory={"runtimes": ["process"]})
+    run_cycle(pool.pk, trigger="test")
+    job.refresh_from_db()
+    assert job.hold_reason == HoldReason.INFEASIBLE
+    assert job.hold is not None
+    assert job.hold["detail"] == "no node of this pool runs containers, and this job names an image"
