@@ -32,6 +32,7 @@ from muster_client.shapes import (
     Me,
     Node,
     Offer,
+    OpenedShell,
     OutputFile,
     OutputFiles,
     OutputsSummary,
@@ -41,6 +42,7 @@ from muster_client.shapes import (
     Vc,
     Why,
 )
+from muster_client.shellcalls import ShellCalls
 from muster_client.transport import Transport
 
 FILE_PART_BYTES = 4 << 20
@@ -84,6 +86,7 @@ class Client:
         backoff: BackOff | None = None,
     ) -> None:
         self.url = normalise_url(url)
+        self._transport = transport
         self._http = Transport(self.url, token, transport=transport, backoff=backoff)
 
     def close(self) -> None:
@@ -241,6 +244,29 @@ class Client:
     def pause(self) -> None:
         """Wait a moment before asking again."""
         self._http.backoff.sleep(1.0)
+
+    # Shells
+
+    def open_shell(
+        self,
+        job_id: int,
+        *,
+        rank: int = 0,
+        command: Sequence[str] = (),
+        terminal: bool = True,
+        term: str = "xterm",
+        rows: int = 24,
+        cols: int = 80,
+    ) -> OpenedShell:
+        """Return a shell that the node's agent is about to open; `shell_calls` carries its bytes."""
+        body = {"rank": rank, "command": list(command), "terminal": terminal, "term": term, "rows": rows, "cols": cols}
+        return cast(OpenedShell, self._http.document("POST", f"/jobs/{job_id}/shells", json_body=body))
+
+    def shell_calls(self, shell: OpenedShell) -> ShellCalls:
+        """Return what carries the bytes of a shell, with the shell's own token."""
+        once = BackOff(tries=1)
+        http = Transport(self.url, shell["token"], transport=self._transport, backoff=once)
+        return ShellCalls(http, shell["id"])
 
     # Logs
 

@@ -330,3 +330,14 @@ class Launch(TypedDict):
 
     spec: JobSpec
     gpus: NotRequired[list[str]]
+
+
+class OpenedShell(TypedDict):
+    """A shell that was asked for; its token opens this one only."""
+
+    id: int
+    job: int
+    attempt: int
+    rank: int
+    node: str
+    token: str

@@ -25,6 +25,7 @@ from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
+from nodeagent.shells import Shells
 from nodeagent.shipper import LogShipper, Shipper
 from nodeagent.transport import Dialled
 from nodeagent.workpool import WorkPool
@@ -169,6 +170,7 @@ def _serve(
         shipper=shipper,
         collector=collector,
         cleaning=cleaning,
+        shells=Shells(client=client, session=session, runtime=runtime),
         inbox=inbox,
         report_soon=something_runs.set,
     )

@@ -36,6 +36,7 @@ from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, L
 from nodeagent.runtime.port import EventKind, ExitStatus, Phase, Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
+from nodeagent.shells import Shells
 from nodeagent.shipper import LogShipper, Shipper
 from nodeagent.workpool import WorkPool
 
@@ -62,6 +63,7 @@ class Loop:
         shipper: LogShipper,
         collector: Shipper[OutputStream],
         cleaning: WorkPool,
+        shells: Shells,
         inbox: "queue.SimpleQueue[Message]",
         report_soon: Callable[[], None],
     ) -> None:
@@ -74,6 +76,7 @@ class Loop:
         self._shipper = shipper
         self._collector = collector
         self._cleaning = cleaning
+        self._shells = shells
         self._inbox = inbox
         self._report_soon = report_soon
         self._held: Dict[int, Held] = {}
@@ -155,6 +158,7 @@ class Loop:
     def _take(self, message: Message) -> None:
         if isinstance(message, Synced):
             self._reconcile(message.answer.desired, message.at)
+            self._shells.want(message.answer.shells)
             # What is left of a time limit is true at one moment only; later looks at the wishes must not use it.
             self._desired = tuple(replace(wish, time_left_s=None) for wish in message.answer.desired)
         elif isinstance(message, Happened):

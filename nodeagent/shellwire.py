@@ -90,7 +90,7 @@ class ShellOutputAnswer(Message):
 class ShellInputRequest(Message):
     """Ask for what was typed from `taken` on; the answer waits for it up to `wait_s`, unless something else changed.
 
-    `rows` and `cols` are what the terminal has now.
+    `rows` and `cols` are what the terminal has now; with `over` the end of the input has been taken, too.
     """
 
     fence: int
@@ -99,6 +99,7 @@ class ShellInputRequest(Message):
     rows: int
     cols: int
     wait_s: float
+    over: bool = False
 
 
 @dataclass(frozen=True)

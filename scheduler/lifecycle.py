@@ -117,6 +117,14 @@ class OfferState(StrEnum):
     RESCINDED = "rescinded"
 
 
+class ShellState(StrEnum):
+    """How far a shell in a running job is."""
+
+    REQUESTED = "requested"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
 class Reason(StrEnum):
     """Why an attempt or a job ended, or is being stopped."""
 
@@ -160,14 +168,6 @@ class HoldReason(StrEnum):
     CYCLE_LIMIT = "cycle_limit"
     RESERVED = "reserved"
     REFUSED = "refused"
-
-
-Table = Mapping[StrEnum, frozenset[StrEnum]]
-
-
-def _table(moves: dict[StrEnum, tuple[StrEnum, ...]]) -> Table:
-    return {source: frozenset(targets) for source, targets in moves.items()}
-
     RUNTIME = "runtime"
     MAINTENANCE = "maintenance"
 
@@ -183,6 +183,14 @@ class Form(StrEnum):
     """A container of the image that it names."""
     CONTAINER = "container"
     """It names no image and needs a container: of the image that a node has for such jobs."""
+
+
+Table = Mapping[StrEnum, frozenset[StrEnum]]
+
+
+def _table(moves: dict[StrEnum, tuple[StrEnum, ...]]) -> Table:
+    return {source: frozenset(targets) for source, targets in moves.items()}
+
 
 _J, _A, _L, _N, _H, _E = JobState, AttemptState, AllocationState, NodeAdmin, NodeHealth, LeaseState
 _O = OfferState
@@ -257,6 +265,14 @@ OFFER_MOVES: Table = _table(
     }
 )
 
+SHELL_MOVES: Table = _table(
+    {
+        ShellState.REQUESTED: (ShellState.OPEN, ShellState.CLOSED),
+        ShellState.OPEN: (ShellState.CLOSED,),
+        ShellState.CLOSED: (),
+    }
+)
+
 TABLES: Mapping[str, Table] = {
     "job": JOB_MOVES,
     "attempt": ATTEMPT_MOVES,
@@ -265,11 +281,13 @@ TABLES: Mapping[str, Table] = {
     "node_health": NODE_HEALTH_MOVES,
     "lease": LEASE_MOVES,
     "offer": OFFER_MOVES,
+    "shell": SHELL_MOVES,
 }
 
 JOB_TERMINAL = frozenset(state for state, targets in JOB_MOVES.items() if not targets)
 ATTEMPT_TERMINAL = frozenset(state for state, targets in ATTEMPT_MOVES.items() if not targets)
 ATTEMPT_LIVE = frozenset(ATTEMPT_MOVES) - ATTEMPT_TERMINAL
+SHELL_LIVE = frozenset({ShellState.REQUESTED, ShellState.OPEN})
 
 
 class TransitionError(Exception):

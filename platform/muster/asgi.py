@@ -21,15 +21,18 @@ from starlette.routing import Mount, Route  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
 
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
+from muster.agents.shells import SHELL_ROUTES  # noqa: E402
 from muster.api.streams.events import feed, stream  # noqa: E402
 from muster.api.streams.logs import logs  # noqa: E402
 from muster.api.streams.offers import offers  # noqa: E402
 from muster.api.streams.outputs import output_file  # noqa: E402
+from muster.api.streams.shells import close_shell, shell_input, shell_output  # noqa: E402
 from muster.api.streams.uploads import known, upload  # noqa: E402
 from muster.common.asgi import EXCEPTION_HANDLERS, in_thread  # noqa: E402
 from muster.common.errors import MusterError  # noqa: E402
 from muster.events.hub import hub  # noqa: E402
 from muster.fleet.leases import tick  # noqa: E402
+from muster.shells.watch import watch  # noqa: E402
 from muster.wsgi import application as django_application  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -41,7 +44,7 @@ TICK_EVERY_S = 2.0
 @contextlib.asynccontextmanager
 async def lifespan(_app: Starlette) -> AsyncIterator[None]:
     """The hub, the feed and the tick run for as long as the process serves."""
-    tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), _tick())]
+    tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), _tick(), watch())]
     try:
         yield
     finally:
@@ -70,8 +73,12 @@ def _django() -> ASGIApp:
 application = Starlette(
     routes=[
         *AGENT_ROUTES,
+        *SHELL_ROUTES,
         Route("/api/v1/jobs/{job_id:int}/logs", logs, methods=["GET"]),
         Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", output_file, methods=["GET"]),
+        Route("/api/v1/shells/{shell_id:int}/output", shell_output, methods=["GET"]),
+        Route("/api/v1/shells/{shell_id:int}/input", shell_input, methods=["POST"]),
+        Route("/api/v1/shells/{shell_id:int}:close", close_shell, methods=["POST"]),
         Route("/api/v1/stream", stream, methods=["GET"]),
         Route("/api/v1/offers", offers, methods=["GET"]),
         Route("/api/v1/uploads", upload, methods=["POST"]),

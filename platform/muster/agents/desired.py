@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, F, When
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Case, F, OuterRef, When
 
 from muster.common.models import DatabaseNow
 from muster.fleet.models import Node
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
+from muster.shells.models import Shell
 from nodeagent.protocol import Action, DesiredAllocation
-from scheduler.lifecycle import AllocationState
+from nodeagent.shellwire import WantedShell
+from scheduler.lifecycle import SHELL_LIVE, AllocationState
 
 
 class _Row(NamedTuple):
@@ -33,6 +36,7 @@ class _Row(NamedTuple):
     grace_s: float
     time_limit_s: float | None
     spec: dict[str, Any] | None
+    shells: list[int]
     now: datetime
 
 
@@ -41,6 +45,7 @@ _COLUMNS = (
     *("attempt__job__grace_s", "attempt__job__time_limit_s"),
     # Specs are large, and tell something only of those that are to stop.
     Case(When(state=AllocationState.RELEASING, then=F("attempt__job__spec"))),
+    ArraySubquery(Shell.objects.filter(allocation=OuterRef("pk"), state__in=SHELL_LIVE).order_by("pk").values("pk")),
     DatabaseNow(),
 )
 
@@ -51,6 +56,7 @@ class DesiredSet:
 
     allocations: tuple[DesiredAllocation, ...]
     observed: dict[int, str]
+    shells: tuple[WantedShell, ...]
     generation: str
 
 
@@ -68,9 +74,13 @@ def desired_sets(nodes: Iterable[Node]) -> dict[Node, DesiredSet]:
 def _set_of(rows: list[_Row]) -> DesiredSet:
     desired = tuple(map(_desired, rows))
     # The time that is left runs down by itself and is no news; the limit would be.
-    essence = [[one.id, one.fence, one.action.value, row.time_limit_s] for one, row in zip(desired, rows, strict=True)]
+    essence = [
+        [one.id, one.fence, one.action.value, row.time_limit_s, *row.shells]
+        for one, row in zip(desired, rows, strict=True)
+    ]
     generation = hashlib.sha256(json.dumps(essence).encode()).hexdigest()[:16]
-    return DesiredSet(desired, {row.id: row.observed for row in rows}, generation)
+    shells = tuple(WantedShell(shell_id, row.id, row.fence) for row in rows for shell_id in row.shells)
+    return DesiredSet(desired, {row.id: row.observed for row in rows}, shells, generation)
 
 
 def _desired(row: _Row) -> DesiredAllocation:

@@ -84,14 +84,14 @@ _samples: Gathered[Node, SyncRequest, None] = Gathered(store_samples, every_s=GA
 async def hello(request: Request) -> Response:
     """Give out the nonce of the next registration."""
     message = await _message(request, HelloRequest)
-    answer = await in_thread(services.greet_agent, _secret(request), message)
+    answer = await in_thread(services.greet_agent, secret_of(request), message)
     return JSONResponse(answer.to_dict())
 
 
 async def register(request: Request) -> Response:
     """Enrol an agent, or let it come back."""
     message = await _message(request, RegisterRequest)
-    answer = await in_thread(services.register_agent, _secret(request), message)
+    answer = await in_thread(services.register_agent, secret_of(request), message)
     return JSONResponse(answer.to_dict())
 
 
@@ -130,7 +130,7 @@ async def sync(request: Request) -> Response:
 async def claim(request: Request) -> Response:
     """Give the launch spec of an allocation to the boot that claims it."""
     message = await _message(request, ClaimRequest)
-    secret, allocation_id = _secret(request), _id(request)
+    secret, allocation_id = secret_of(request), _id(request)
     answer = await in_thread(lambda: services.claim(node_of_credential(secret), allocation_id, message))
     return JSONResponse(answer.to_dict())
 
@@ -138,7 +138,7 @@ async def claim(request: Request) -> Response:
 async def end(request: Request) -> Response:
     """Take the end of an allocation."""
     message = await _message(request, EndRequest)
-    secret, allocation_id = _secret(request), _id(request)
+    secret, allocation_id = secret_of(request), _id(request)
     await in_thread(lambda: services.end(node_of_credential(secret), allocation_id, message))
     return JSONResponse({})
 
@@ -146,7 +146,7 @@ async def end(request: Request) -> Response:
 async def log(request: Request) -> Response:
     """Append a chunk of a log."""
     body = await read_body(request, largest=MAX_CHUNK_BYTES)
-    secret, allocation_id = _secret(request), _id(request)
+    secret, allocation_id = secret_of(request), _id(request)
     chunk = _chunk(request, body)
     fence = _number(request, FENCE_HEADER)
     try:
@@ -159,7 +159,7 @@ async def log(request: Request) -> Response:
 async def log_finish(request: Request) -> Response:
     """Close a log and compare it with what the agent spooled."""
     message = await _message(request, LogFinishRequest)
-    secret, allocation_id = _secret(request), _id(request)
+    secret, allocation_id = secret_of(request), _id(request)
     await in_thread(
         lambda: finish(
             services.allocation_of(secret, allocation_id, message.fence),
@@ -174,14 +174,14 @@ async def log_finish(request: Request) -> Response:
 async def outputs(request: Request) -> Response:
     """Give slots to the files that a rank left."""
     message = await _message(request, OutputsRequest)
-    answer = await in_thread(services.name_outputs, _secret(request), _id(request), message)
+    answer = await in_thread(services.name_outputs, secret_of(request), _id(request), message)
     return JSONResponse(answer.to_dict())
 
 
 async def output(request: Request) -> Response:
     """Append a chunk of a file."""
     body = await read_body(request, largest=MAX_CHUNK_BYTES)
-    secret, allocation_id, fence = _secret(request), _id(request), _number(request, FENCE_HEADER)
+    secret, allocation_id, fence = secret_of(request), _id(request), _number(request, FENCE_HEADER)
     chunk = _chunk(request, body)
     sha256 = request.headers.get(SHA256_HEADER)
     if sha256 is not None and not _SHA256.fullmatch(sha256):
@@ -205,19 +205,19 @@ async def output(request: Request) -> Response:
 async def outputs_finish(request: Request) -> Response:
     """Close the files of a rank."""
     message = await _message(request, OutputsFinishRequest)
-    await in_thread(services.finish_outputs, _secret(request), _id(request), message)
+    await in_thread(services.finish_outputs, secret_of(request), _id(request), message)
     return JSONResponse({})
 
 
 async def code(request: Request) -> Response:
     """The code archive of a job on this node."""
-    secret, sha256 = _secret(request), request.path_params["sha256"]
+    secret, sha256 = secret_of(request), request.path_params["sha256"]
     await in_thread(lambda: services.require_code_of(node_of_credential(secret), sha256))
     return FileResponse(await in_thread(open_code, sha256), media_type="application/gzip")
 
 
 async def _node(request: Request) -> Node:
-    return known(await _nodes.ask(_secret(request), None))
+    return known(await _nodes.ask(secret_of(request), None))
 
 
 async def _message(request: Request, kind: type[M]) -> M:
@@ -232,7 +232,8 @@ async def _message(request: Request, kind: type[M]) -> M:
         raise MusterError("the body is not JSON") from error
 
 
-def _secret(request: Request) -> str:
+def secret_of(request: Request) -> str:
+    """The credential, or the join token, that the call carries."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
         raise Unauthorized("send the node's credential: Authorization: Bearer …")

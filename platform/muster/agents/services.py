@@ -117,7 +117,11 @@ def brings_samples(request: SyncRequest) -> bool:
 def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
     """The answer that carries a desired set."""
     return SyncResponse(
-        generation=desired.generation, timers=timers_of(node.pool), desired=desired.allocations, log_pause_s=0.0
+        generation=desired.generation,
+        timers=timers_of(node.pool),
+        desired=desired.allocations,
+        log_pause_s=0.0,
+        shells=desired.shells,
     )
 
 

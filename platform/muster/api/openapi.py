@@ -61,6 +61,9 @@ def _streams() -> Json:
                 parameters=(_query("topics", "string", "Separated by commas: jobs, job:1042, nodes."),),
             )
         },
+        "/api/v1/shells/{shell_id}/output": {"get": _shell_output()},
+        "/api/v1/shells/{shell_id}/input": {"post": _shell_input()},
+        "/api/v1/shells/{shell_id}:close": {"post": _shell_close()},
         "/api/v1/uploads": {"post": _upload_code()},
         "/api/v1/uploads/{sha256}": {
             "head": _operation(
@@ -134,6 +137,79 @@ def _read_file() -> Json:
             {"name": "Range", "in": "header", "schema": {"type": "string"}, "description": "Such as bytes=0-1023."},
         ),
     )
+
+
+_SHELL_ID: Json = {"name": "shell_id", "in": "path", "required": True, "schema": {"type": "integer"}}
+_SHELL_STATE: Json = {
+    "closed": {"type": "boolean"},
+    "reason": {"type": ["string", "null"], "description": "Why it was closed; `exited` if it ended by itself."},
+    "detail": {"type": ["string", "null"]},
+    "exit_code": {"type": ["integer", "null"]},
+}
+_BASE64: Json = {"type": "string", "contentEncoding": "base64"}
+
+
+def _shell_output() -> Json:
+    return _operation(
+        "read_shell",
+        "jobs",
+        "What the shell wrote from `offset` on, once there is something; confirms the rest. With the shell's token.",
+        answers={
+            "200": _object("Bytes, or how it ended once all of them are read.", {"data": _BASE64, **_SHELL_STATE})
+        },
+        problems=(404, 409, 422),
+        parameters=(
+            _SHELL_ID,
+            _query("offset", "integer", "Skip so many bytes."),
+            _query("wait", "integer", "Seconds, at most 25."),
+        ),
+    )
+
+
+def _shell_input() -> Json:
+    whole: Json = {"type": "integer", "minimum": 0}
+    side: Json = {"type": "integer", "minimum": 1, "maximum": 1000}
+    operation = _operation(
+        "write_shell",
+        "jobs",
+        "What was typed from `start` on; the answer waits for room. With the shell's own token.",
+        answers={
+            "200": _object(
+                "How far it is taken, and how far it is confirmed.", {"size": whole, "acked": whole, **_SHELL_STATE}
+            )
+        },
+        problems=(404, 409, 413, 422),
+        parameters=(_SHELL_ID,),
+    )
+    properties = {
+        "first": whole,
+        "start": whole,
+        "data": _BASE64,
+        "over": {"type": "boolean"},
+        "rows": side,
+        "cols": side,
+    }
+    operation["requestBody"] = {
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "object", "properties": properties}}},
+    }
+    return operation
+
+
+def _shell_close() -> Json:
+    return _operation(
+        "close_shell",
+        "jobs",
+        "End the shell. With the shell's own token.",
+        answers={"200": _object("How it ended.", _SHELL_STATE)},
+        problems=(404,),
+        parameters=(_SHELL_ID,),
+    )
+
+
+def _object(description: str, properties: Json) -> Json:
+    schema = {"type": "object", "required": list(properties), "properties": properties}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def _upload_code() -> Json:

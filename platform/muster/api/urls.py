@@ -8,7 +8,19 @@ from django.urls import URLPattern, path, register_converter
 from django.views.decorators.cache import cache_page
 from drf_spectacular.views import SpectacularAPIView
 
-from muster.api.views import accounts, fleet, forecast, job_parts, jobs, metrics, offers, policies, registries, service
+from muster.api.views import (
+    accounts,
+    fleet,
+    forecast,
+    job_parts,
+    jobs,
+    metrics,
+    offers,
+    policies,
+    registries,
+    service,
+    shells,
+)
 from muster.api.views.base import ApiView
 
 
@@ -69,6 +81,7 @@ v1 = [
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
     _to("jobs/<id:job_id>/events", job_parts.JobEvents),
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),
+    _to("jobs/<id:job_id>/shells", shells.JobShells),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
     _to("frameworks", offers.Frameworks),
     _to("frameworks/<id:framework_id>", offers.OneFramework),

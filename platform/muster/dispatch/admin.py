@@ -18,7 +18,7 @@ from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, ac
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
 
-_JOBS = ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job", "offer_lease_s"]
+_JOBS = ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job", "offer_lease_s", "shells"]
 _AGENTS = [
     "beat_s",
     "suspect_after_s",

@@ -64,6 +64,10 @@ class Pool(models.Model):
     )
     black_hole_s = models.FloatField(default=60, help_text="Within how long they must have failed.")
 
+    shells = models.BooleanField(
+        default=False, help_text="Whether who may act on a job may open a shell in it while it runs."
+    )
+
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(offer_lease_s__gt=0), name="pool_offer_lease_positive"),

@@ -27,8 +27,9 @@ PING_EVERY_S = 10.0
 SILENT_AFTER_S = 30.0
 STEADY_AFTER_S = 30.0
 ATTACH_WITHIN_S = 20.0
-# An agent has at most about twenty calls under way. What is beyond waits in the server, by SSH's own flow control.
-MOST_CALLS = 24
+# An agent has at most about twenty calls under way, and two for each shell. What is beyond waits in the server, by the
+# flow control of SSH.
+MOST_CALLS = 56
 MOST_BYTES = 16 << 20
 _MOST_NOISE_BYTES = 64 << 10
 _READ_BYTES = 1 << 16

@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "muster.jobs",
     "muster.logs",
     "muster.outputs",
+    "muster.shells",
     "muster.samples",
     "muster.dispatch",
     "muster.offers",
@@ -102,6 +103,8 @@ USE_I18N = False
 METRICS_TOKEN = ENV.metrics_token
 SAMPLES_KEPT_FOR = ENV.samples_kept_for
 OUTPUTS_MAX_BYTES, OUTPUTS_KEPT_FOR = ENV.outputs_max_bytes, ENV.outputs_kept_for
+SHELL_IDLE, SHELL_LONGEST = ENV.shell_idle, ENV.shell_longest
+SHELLS_PER_JOB, SHELLS_PER_USER = ENV.shells_per_job, ENV.shells_per_user
 OPERATORS_MAIL = ENV.operators_mail
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port

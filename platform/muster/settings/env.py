@@ -39,6 +39,10 @@ class Environment:
     samples_kept_for: dict[int, timedelta]
     outputs_max_bytes: int
     outputs_kept_for: timedelta
+    shell_idle: timedelta
+    shell_longest: timedelta
+    shells_per_job: int
+    shells_per_user: int
 
 
 def read_environment() -> Environment:
@@ -70,6 +74,10 @@ def read_environment() -> Environment:
         samples_kept_for=_samples_kept_for(),
         outputs_max_bytes=_mebibytes("MUSTER_OUTPUTS_MIB", "1024"),
         outputs_kept_for=_days_or_hours("MUSTER_OUTPUTS_KEPT_FOR", "30d"),
+        shell_idle=_hours_to_seconds("MUSTER_SHELL_IDLE", "30m"),
+        shell_longest=_hours_to_seconds("MUSTER_SHELL_LONGEST", "8h"),
+        shells_per_job=_count("MUSTER_SHELLS_PER_JOB", "4"),
+        shells_per_user=_count("MUSTER_SHELLS_PER_USER", "8"),
     )
 
 
@@ -128,6 +136,21 @@ def _days_or_hours(name: str, default: str) -> timedelta:
     if not (number.isascii() and number.isdigit() and len(number) <= 5 and int(number) > 0 and unit in "hd"):
         raise BadSetting(f"{name} is {value!r}: it must be hours or days, like 6h or 7d")
     return timedelta(hours=int(number)) if unit == "h" else timedelta(days=int(number))
+
+
+def _hours_to_seconds(name: str, default: str) -> timedelta:
+    value = os.environ.get(name) or default
+    number, unit = value[:-1], value[-1]
+    if not (number.isascii() and number.isdigit() and len(number) <= 6 and int(number) > 0 and unit in "hms"):
+        raise BadSetting(f"{name} is {value!r}: it must be hours, minutes or seconds, like 8h, 30m or 90s")
+    return timedelta(seconds=int(number) * {"h": 3600, "m": 60, "s": 1}[unit])
+
+
+def _count(name: str, default: str) -> int:
+    value = os.environ.get(name) or default
+    if not (value.isascii() and value.isdigit() and len(value) <= 6):
+        raise BadSetting(f"{name} is {value!r}: it must be a number")
+    return int(value)
 
 
 def _mebibytes(name: str, default: str) -> int:

@@ -1,0 +1,80 @@
+"""The command `shell`."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from muster_client.commands.options import JobId, JsonFlag
+from muster_client.errors import EXIT_NO_SHELL
+from muster_client.output import Output
+from muster_client.session import begin
+from muster_client.shell import ShellOnTerminal, terminal_size
+
+_TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
+
+
+def shell_command(
+    ctx: typer.Context,
+    *,
+    job_id: JobId,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Run this.", show_default=False)
+    ] = None,
+    rank: Annotated[int, typer.Option("--rank", min=0, help="In this rank of the job.")] = 0,
+    no_terminal: Annotated[
+        bool, typer.Option("--no-terminal", "-T", help="Pass bytes as they are, as if input were a pipe.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Open a shell in a running job, or run a command in it; ~. at the start of a line leaves.
+
+    It ends with the exit status of the shell, or with 255 if something else ended it. --json has no terminal and prints
+    one JSON line for each piece of output, and one for the end.
+    """
+    session = begin(ctx, as_json=as_json)
+    terminal = not (no_terminal or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+    rows, cols = terminal_size() if terminal else (24, 80)
+    term = os.environ.get("TERM", "")
+    with session.client() as client:
+        opened = client.open_shell(
+            job_id,
+            rank=rank,
+            command=command or (),
+            terminal=terminal,
+            term=term if _TERM.fullmatch(term) else "xterm",
+            rows=rows,
+            cols=cols,
+        )
+        with client.shell_calls(opened) as calls:
+            end = ShellOnTerminal(calls, terminal=terminal, show=_lines(session.output) if as_json else None).run()
+    if as_json:
+        session.output.line({"event": "end", **asdict(end)})
+    if end.reason == "exited" and end.exit_code is not None:
+        raise typer.Exit(end.exit_code)
+    session.output.warn(f"the shell was closed ({end.reason}): {end.detail or 'no more is known'}")
+    raise typer.Exit(EXIT_NO_SHELL)
+
+
+def _lines(output: Output) -> Callable[[bytes], None]:
+    """What prints pieces of output as lines; a character that two pieces share goes with the second."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def show(data: bytes) -> None:
+        text = decoder.decode(data)
+        if text:
+            output.line({"event": "output", "text": text})
+
+    return show
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to `muster`."""
+    app.command("shell")(shell_command)

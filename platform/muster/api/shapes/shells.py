@@ -1,0 +1,35 @@
+"""Shells in running jobs."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.shapes.common import Flag, Integer, Shape, Text
+from muster.shells.services import LARGEST_SIDE, MOST_WORDS
+
+
+class NewShell(Shape):
+    """The shell that is asked for."""
+
+    rank = Integer(min_value=0, max_value=100_000, default=0)
+    command = serializers.ListField(
+        child=Text(max_length=16 << 10, allow_blank=True, trim_whitespace=False),
+        max_length=MOST_WORDS,
+        default=list,
+        help_text="A program and its arguments; an interactive shell if empty.",
+    )
+    terminal = Flag(default=True, help_text="Whether it gets a terminal; without one its input can come to an end.")
+    term = Text(max_length=64, default="xterm")
+    rows = Integer(min_value=1, max_value=LARGEST_SIDE, default=24)
+    cols = Integer(min_value=1, max_value=LARGEST_SIDE, default=80)
+
+
+class OpenedShell(Shape):
+    """A shell that the node's agent will open."""
+
+    id = Integer()
+    job = Integer()
+    attempt = Integer()
+    rank = Integer()
+    node = Text()
+    token = Text(help_text="Opens this shell only, and is shown this once.")

@@ -1,0 +1,57 @@
+"""Asking for a shell in a running job."""
+
+from __future__ import annotations
+
+from rest_framework import status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.accounts.models import ApiToken
+from muster.api.authentication import bearer_secret
+from muster.api.bodies import JsonParser
+from muster.api.shapes.shells import NewShell, OpenedShell
+from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.common.rows import first_of
+from muster.common.secrets import digest
+from muster.jobs.selectors import get_job
+from muster.shells.services import Wanted, request_shell
+
+
+class JobShells(ApiView):
+    """Shells in a running job."""
+
+    parser_classes = [JsonParser]
+
+    @describe(
+        "open_shell",
+        tag="jobs",
+        answers={201: OpenedShell},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=NewShell,
+    )
+    def post(self, request: Request, job_id: int) -> Response:
+        """Ask for a shell in a rank of the job; its bytes then go by its own token."""
+        user = caller(request)
+        job = get_job(user, job_id)
+        shell, secret = request_shell(
+            user=user,
+            job=job,
+            wanted=Wanted(**body_of(request, NewShell)),
+            api_token=_token_of(request),
+            address=request.META.get("REMOTE_ADDR") or None,
+        )
+        allocation = shell.allocation
+        answer = {
+            "id": shell.pk,
+            "job": shell.job_id,
+            "attempt": allocation.attempt.number,
+            "rank": allocation.rank,
+            "node": allocation.node.name,
+            "token": secret,
+        }
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+def _token_of(request: Request) -> ApiToken | None:
+    secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
+    return first_of(ApiToken.objects.filter(digest=digest(secret))) if secret else None

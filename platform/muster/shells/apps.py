@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ShellsConfig(AppConfig):
+    name = "muster.shells"
+    label = "shells"
+    verbose_name = "Shells"
