@@ -20,6 +20,7 @@ from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
 
+import muster.urls  # noqa: E402, F401  (Django would read it with the first request, and it is much)
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.agents.shells import SHELL_ROUTES  # noqa: E402
 from muster.api.streams.events import feed, stream  # noqa: E402
@@ -29,6 +30,7 @@ from muster.api.streams.outputs import output_file  # noqa: E402
 from muster.api.streams.shells import close_shell, shell_input, shell_output  # noqa: E402
 from muster.api.streams.uploads import known, upload  # noqa: E402
 from muster.common.asgi import EXCEPTION_HANDLERS, in_thread  # noqa: E402
+from muster.common.crowds import allow_open_files, spared_collector  # noqa: E402
 from muster.common.errors import MusterError  # noqa: E402
 from muster.events.hub import hub  # noqa: E402
 from muster.fleet.leases import tick  # noqa: E402
@@ -45,8 +47,10 @@ TICK_EVERY_S = 2.0
 async def lifespan(_app: Starlette) -> AsyncIterator[None]:
     """The hub, the feed and the tick run for as long as the process serves."""
     tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), _tick(), watch())]
+    allow_open_files()
     try:
-        yield
+        with spared_collector():
+            yield
     finally:
         for task in tasks:
             task.cancel()

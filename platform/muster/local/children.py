@@ -65,7 +65,9 @@ class AgentOptions:
 
 def web(site: Site) -> Child:
     """The web process: pages, REST, streams and the agents' endpoint."""
-    words = ("--host", HOST, "--port", str(site.port), "--no-access-log", "--timeout-graceful-shutdown", "2")
+    # An agent is silent for up to its reports' period: whoever ends its connection before makes it open another.
+    kept = ("--timeout-graceful-shutdown", "2", "--timeout-keep-alive", "75")
+    words = ("--host", HOST, "--port", str(site.port), "--no-access-log", *kept)
     return _platform_child(site, "web", ("uvicorn", "muster.asgi:application", *words), stage=_STAGE_WEB, ready=True)
 
 
