@@ -34,7 +34,6 @@ def spared_collector() -> Iterator[None]:
     a second and more, and what waits makes that happen often. Cycles among newer objects are still found.
     """
     thresholds = gc.get_threshold()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, *thresholds[1:])
     try:
