@@ -111,6 +111,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
         rows.append(("Reason", _text(f"{job['reason']}{detail}")))
     if failure:
+        if failure["class"] != job["reason"]:
+            rows.append(("Failure", _text(failure["class"])))
         rows.append(("Fault of", _text(failure["category"])))
         if failure["line"]:
             rows.append(("Line", _text(failure["line"])))

@@ -41,7 +41,14 @@ class Hold(TypedDict):
 
 Failure = TypedDict(
     "Failure",
-    {"class": str, "category": str, "line": str | None, "hint": str | None, "reaction": str | None},
+    {
+        "class": str,
+        "category": str,
+        "retry": str | None,
+        "line": str | None,
+        "hint": str | None,
+        "reaction": str | None,
+    },
 )
 
 

@@ -158,8 +158,28 @@ def test_a_failed_job_says_what_failed(
         "category": expected[0],
         "line": None,
         "hint": "as the agent put it",
+        "retry": None,
         "reaction": expected[1],
     }
+
+
+def test_a_failed_job_says_what_its_log_was_found_to_say(world: World, api: Api) -> None:
+    verdict = {
+        "class": "gpu_out_of_memory",
+        "category": "user",
+        "retry": "no",
+        "confidence": 0.95,
+        "line": "CUDA out of memory.",
+        "hint": "Use smaller batches.",
+        "rank": 0,
+    }
+    job = make_job(
+        world.vc, world.owner, state=JobState.FAILED, reason=Reason.EXIT_NONZERO, failure=verdict, exit_code=1
+    )
+    answer = api(world.owner).get(f"/api/v1/jobs/{job.pk}")
+    require_described("GET", f"/api/v1/jobs/{job.pk}", answer)
+    told = {key: verdict[key] for key in ("class", "category", "retry", "line", "hint")}
+    assert answer.json()["failure"] == {**told, "reaction": "none"}
 
 
 def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World, api: Api) -> None:

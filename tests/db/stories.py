@@ -113,6 +113,7 @@ def end(
     started: bool = True,
     boot_id: str = BOOT,
     fence: int | None = None,
+    tail: str = "",
 ) -> None:
     """The agent tells that no process of the rank is left; without an exit code, the one that goes with the reason."""
     if exit_code is None:
@@ -122,7 +123,7 @@ def end(
         allocation_id=allocation.pk,
         fence=allocation.attempt_id if fence is None else fence,
         boot_id=boot_id,
-        end=End(reason=reason, exit_code=exit_code, detail=detail, started=started),
+        end=End(reason=reason, exit_code=exit_code, detail=detail, started=started, tail=tail),
     )
 
 

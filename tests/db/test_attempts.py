@@ -10,6 +10,7 @@ from muster.common.clock import database_now
 from muster.common.errors import Conflict, NotFound
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.models import Attempt, GpuClaim, Job
+from muster.jobs.outcome import JITTER
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler.lifecycle import AttemptState, HoldReason, Reason
 from tests.db.stories import (
@@ -318,7 +319,10 @@ class TestRetry:
             (["infrastructure", "failed"], Reason.IMAGE_NOT_FOUND, "failed"),
             (["infrastructure", "failed"], Reason.IMAGE_DENIED, "failed"),
             (["infrastructure"], Reason.OUT_OF_MEMORY, "failed"),
-            (["failed"], Reason.OUT_OF_MEMORY, "queued"),
+            (["failed"], Reason.OUT_OF_MEMORY, "failed"),  # it would need as much the next time
+            (["anything"], Reason.OUT_OF_MEMORY, "queued"),
+            (["anything"], Reason.COMMAND_NOT_FOUND, "queued"),
+            (["anything"], Reason.TIME_LIMIT, "queued"),
             (["infrastructure"], Reason.AGENT_STOPPED, "queued"),
             (["infrastructure"], Reason.UNKNOWN, "queued"),
             (["infrastructure"], Reason.EXIT_NONZERO, "failed"),
@@ -346,11 +350,11 @@ class TestRetry:
             attempt = live_attempt(job)
             claim(ranks(attempt)[0])
             end(ranks(attempt)[0], Reason.EXIT_NONZERO)
-            pauses.append(round(eligible_in_s(job)))
+            pauses.append(eligible_in_s(job))
             let_pass(600, job, "eligible_at")
         assert states(job)[:2] == ("failed", "failed")
         assert (now_of(job).attempt_count, now_of(job).retries_used) == (3, 2)
-        assert pauses[:2] == [5, 10]
+        assert pauses[:2] == [pytest.approx(5, rel=JITTER, abs=0.2), pytest.approx(10, rel=JITTER, abs=0.2)]
 
     def test_a_job_that_pauses_is_held_for_its_back_off(self, world: World) -> None:
         attempt = start(world)

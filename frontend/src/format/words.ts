@@ -42,24 +42,30 @@ const REASONS: Record<string, string> = {
   gpu_ecc: "GPU memory error",
   unknown: "Unknown",
   infeasible: "Fits no node",
+  no_signature: "Failed without a known cause",
 };
 
 const ACRONYMS: Record<string, string> = {
   cpu: "CPU",
   cpus: "CPUs",
+  cublas: "cuBLAS",
+  cuda: "CUDA",
+  cudnn: "cuDNN",
+  ecc: "ECC",
   gpu: "GPU",
   gpus: "GPUs",
+  io: "I/O",
   mib: "MiB",
+  mpi: "MPI",
+  nccl: "NCCL",
+  nvlink: "NVLink",
   uuid: "UUID",
 };
 
 /** A snake_case or dotted name as a sentence's first word: `node_lost` gives `Node lost`. */
 export function humanize(name: string): string {
   const words = name.replaceAll(/[_.:-]+/g, " ").trim();
-  const spelt = words.replaceAll(
-    /\b(?:cpus?|gpus?|mib|uuid)\b/gi,
-    (word) => ACRONYMS[word.toLowerCase()] ?? word,
-  );
+  const spelt = words.replaceAll(/\b[a-z]+\b/gi, (word) => ACRONYMS[word.toLowerCase()] ?? word);
   return spelt.charAt(0).toUpperCase() + spelt.slice(1);
 }
 

@@ -47,6 +47,7 @@ export function makeAttempt(changes: Partial<Attempt> = {}): Attempt {
     exit_code: null,
     reason: null,
     reason_detail: null,
+    failure: null,
     ...changes,
   };
 }

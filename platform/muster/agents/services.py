@@ -21,6 +21,7 @@ from muster.jobs.models import Allocation, GpuClaim
 from muster.outputs.store import Named, finish, name_files
 from nodeagent.protocol import (
     MAX_OUTPUTS_AT_ONCE,
+    MAX_TAIL_BYTES,
     PROTOCOL_VERSION,
     AllocationReport,
     BeatRequest,
@@ -150,6 +151,7 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
             detail=request.detail,
             started=request.started,
             ran_s=(request.ended_at or 0.0) - (request.started_at or request.ended_at or 0.0),
+            tail=request.tail[-MAX_TAIL_BYTES:],
         ),
     )
 

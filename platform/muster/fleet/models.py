@@ -22,6 +22,7 @@ class StrikeReason(StrEnum):
     LAUNCH_FAILED = "launch_failed"
     GPU_LOST = "gpu_lost"
     GPU_ECC = "gpu_ecc"
+    TOLD_BY_JOBS = "told_by_jobs"
 
 
 LONGEST_HALF_LIFE_S = 365 * 86_400

@@ -1,7 +1,8 @@
 """Strikes: failures that a node is blamed for. They count less with age, and placements avoid nodes that have many.
 
-A node is blamed only for what no job can do to it by itself: an exit status never counts. What counts once is an
-incident, however many jobs it cost: a silence, a boot, a launch, a GPU under an attempt.
+A node is blamed for what no job can do to it by itself: an exit status never counts. What counts once is an incident,
+however many jobs it cost: a silence, a boot, a launch, a GPU under an attempt. What jobs say of it counts once for each
+owner and day.
 """
 
 from __future__ import annotations
@@ -68,6 +69,18 @@ def blame_gpu(*, node_id: int, gpu_id: int, reason: StrikeReason, job_id: int, a
     """Blame a GPU, and with it its node, for having failed under an attempt."""
     incident = f"{reason} of GPU {gpu_id} under attempt {attempt_id}"
     _strike(node_id, reason, job_id, attempt_id, detail, incident=incident, gpu_id=gpu_id)
+
+
+def blame_for_failure(
+    *, node_ids: Collection[int], failure: str, owner_id: int, job_id: int, attempt_id: int, detail: str
+) -> None:
+    """Blame the nodes for a failure of a class that another node may heal, by the word of the job's log.
+
+    Anybody can print anything. So however many of an owner's jobs say so, a day of that owner counts once for a node.
+    """
+    incident = f"{failure} told by jobs of user {owner_id} on {database_now():%Y-%m-%d}"
+    for node_id in node_ids:
+        _strike(node_id, StrikeReason.TOLD_BY_JOBS, job_id, attempt_id, detail, incident=incident)
 
 
 def forgive_strikes(*, node: Node, reason: str, actor: str) -> None:

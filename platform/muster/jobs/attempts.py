@@ -6,6 +6,7 @@ makes a claim and a stop of the same attempt take turns.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
@@ -20,12 +21,14 @@ from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.events.services import record, recorded_together, wake_node, wake_pool
 from muster.fleet.models import StrikeReason
-from muster.fleet.strikes import blame_for_launch, blame_for_leaving
+from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.models import Allocation, Attempt, Job
-from muster.jobs.outcome import derive_job_state
+from muster.jobs.outcome import derive_job_state, is_told_of_node
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import move_allocation, move_attempt, move_job
+from muster.jobs.verdicts import failed_so_before, keep_tail, stored, verdict_on
+from scheduler.failures import Verdict
 from scheduler.lifecycle import (
     ATTEMPT_TERMINAL,
     AllocationState,
@@ -57,6 +60,8 @@ class End:
     detail: str = ""
     started: bool = True
     ran_s: float = 0.0
+    tail: str = ""
+    """The end of what it printed, if it failed."""
 
 
 @dataclass(slots=True)
@@ -152,13 +157,14 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
             end_detail=end.detail[:500],
             ended_at=DatabaseNow(),
         )
-        allocation.exit_code, allocation.end_reason = end.exit_code, end.reason
+        allocation.exit_code, allocation.end_reason, allocation.ended_at = end.exit_code, end.reason, utc_now()
+        keep_tail(allocation, end.tail, of_gang=len(gang.allocations) > 1)
         if end.reason is not Reason.COMPLETED and gang.attempt.state != AttemptState.STOPPING:
             which = f"rank {allocation.rank}: " if len(gang.allocations) > 1 else ""
             detail = f"{which}{end.detail}".removesuffix(": ")
             _begin_stop(gang, AttemptState.FAILED, end.reason, detail, exit_code=end.exit_code, actor="agent")
             _blame_for_launch(gang, [node_id], end.reason, end.detail)
-        _finish_if_released(gang)
+        _finish_if_released(gang, tail=end.tail)
 
 
 def stop_attempt(
@@ -289,23 +295,27 @@ def _blame_for_launch(gang: _Gang, node_ids: list[int], reason: Reason, detail: 
         )
 
 
-def _finish_if_released(gang: _Gang) -> None:
-    """End the attempt once nothing of it is held, and move its job on."""
+def _finish_if_released(gang: _Gang, *, tail: str = "") -> None:
+    """End the attempt once nothing of it is held, and move its job on; `tail` is that of the rank that ended last."""
     if not gang.all_released or gang.attempt.state in ATTEMPT_TERMINAL:
         return
     job, attempt = gang.job, gang.attempt
+    verdict = None
     if attempt.state == AttemptState.STOPPING:
         target, reason = AttemptState(attempt.outcome), Reason(attempt.reason)
-        move_attempt(attempt, target, job=job, actor="platform", data={"reason": reason})
+        verdict = verdict_on(attempt, gang.allocations, ended_as=target, reason=reason, last_tail=tail)
+        failure = None if verdict is None else stored(verdict)
+        told = {"reason": reason} | ({"failure": failure["class"]} if failure else {})
+        move_attempt(attempt, target, job=job, actor="platform", data=told, failure=failure)
     else:
         target, reason = AttemptState.SUCCEEDED, Reason.COMPLETED
         if attempt.state == AttemptState.STARTING:
             move_attempt(attempt, AttemptState.RUNNING, job=job, actor="agent")
         move_attempt(attempt, target, job=job, actor="platform", reason=reason, exit_code=0)
-    _move_job_on(gang, target, reason)
+    _move_job_on(gang, target, reason, verdict)
 
 
-def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
+def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: Verdict | None) -> None:
     job, attempt = gang.job, gang.attempt
     # The other ranks were stopped because of it: their own ends say nothing against their nodes.
     blamed = sorted({one.node_id for one in gang.allocations if one.end_reason == reason})
@@ -317,15 +327,28 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
         retry=Retry.model_validate(job.spec["retry"]),
         retries_used=job.retries_used,
         by_node=ended_as is AttemptState.FAILED and failed_by_node(blamed, reason=reason, held_s=held_s),
+        verdict=verdict,
+        failed_so_before=failed_so_before(attempt, verdict),
+        chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)
     )
     if outcome.state is JobState.CANCELLED:
         reason = Reason.CANCELLED_BY_USER
+    elif verdict is not None and is_told_of_node(verdict, reason):
+        blame_for_failure(
+            node_ids=blamed,
+            failure=verdict.failure,
+            owner_id=job.owner_id,
+            job_id=job.pk,
+            attempt_id=attempt.pk,
+            detail=f"{verdict.failure}: {verdict.line}",
+        )
     fields: dict[str, object] = {
         "attained_gpu_s": job.attained_gpu_s + job.gpus_total * max(held_s, 0.0),
         "ran_s": job.ran_s + max(held_s, 0.0),
         "exit_code": attempt.exit_code,
         "reason": reason,
         "reason_detail": attempt.reason_detail,
+        "failure": attempt.failure,
     }
     if outcome.state is JobState.QUEUED:
         fields["requeued_at"] = DatabaseNow()
@@ -333,11 +356,8 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason) -> None:
         fields["retries_used"] = job.retries_used + outcome.uses_retry
         if outcome.avoid_nodes:
             fields["avoid_nodes"] = blamed
-    move_job(
-        job,
-        outcome.state,
-        actor="platform",
-        data={"reason": reason, "attempt": attempt.number, "exit_code": attempt.exit_code},
-        **fields,
-    )
+    told = {"reason": reason, "attempt": attempt.number, "exit_code": attempt.exit_code}
+    if verdict is not None:
+        told["failure"] = verdict.failure
+    move_job(job, outcome.state, actor="platform", data=told, **fields)
     wake_pool(job.pool_id)

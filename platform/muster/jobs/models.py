@@ -96,6 +96,7 @@ class Job(models.Model):
     exit_code = models.IntegerField(null=True)
     reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
     reason_detail = models.CharField(max_length=500, default="", blank=True)
+    failure = models.JSONField(null=True, help_text="The verdict on its last attempt, if that failed: jobs.verdicts.")
 
     class Meta:
         constraints = [
@@ -162,6 +163,7 @@ class Attempt(models.Model):
     reason = models.CharField(max_length=20, choices=choices(Reason), default="")
     reason_detail = models.CharField(max_length=500, default="")
     exit_code = models.IntegerField(null=True)
+    failure = models.JSONField(null=True, help_text="Why it failed, by its logs: jobs.verdicts.")
     master_addr = models.CharField(max_length=255)
     master_port = models.PositiveIntegerField()
     stop_after_s = models.FloatField(default=600, help_text="The pool's, as the agents are told at the launch.")
@@ -244,6 +246,16 @@ class Allocation(models.Model):
 
     def __str__(self) -> str:
         return f"rank {self.rank} of attempt {self.attempt_id}"
+
+
+class RankTail(models.Model):
+    """The end of the log of a rank that is over, while its gang is not: then it is judged by all of them."""
+
+    allocation = models.OneToOneField(Allocation, on_delete=models.CASCADE, primary_key=True, related_name="tail")
+    text = models.TextField()
+
+    def __str__(self) -> str:
+        return f"tail of allocation {self.allocation_id}"
 
 
 class GpuClaim(models.Model):

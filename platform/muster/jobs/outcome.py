@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.jobs.spec import Retry, RetryOn
+from scheduler.failures import Retry as Advice
+from scheduler.failures import Verdict
 from scheduler.lifecycle import AttemptState, Desired, JobState, Reason
 
 BACK_OFF_S, LONGEST_BACK_OFF_S = 5.0, 300.0
+JITTER = 0.25
+"""Pauses differ by up to this part, so that jobs that failed together do not come back together."""
+SURE = 0.8
+"""From this confidence on, a verdict that no retry helps is acted upon."""
+TRIES_ELSEWHERE = 3
+"""A job that fails in the same way on so many places is the likelier cause itself."""
 
 _CATEGORIES = {
     Reason.NOT_CLAIMED: RetryOn.INFRASTRUCTURE,
@@ -26,6 +34,11 @@ _CATEGORIES = {
     Reason.KILLED_BY_SIGNAL: RetryOn.FAILED,
     Reason.OUT_OF_MEMORY: RetryOn.FAILED,
 }
+
+# Ends whose cause the platform does not know by itself: what the job printed may say it.
+_TOLD_BY_THE_LOG = frozenset(
+    {Reason.EXIT_NONZERO, Reason.KILLED_BY_SIGNAL, Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND}
+)
 
 # The node is not to blame for these, and the next try need not wait.
 _FREE_OF_CHARGE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER})
@@ -54,6 +67,9 @@ def derive_job_state(
     retry: Retry,
     retries_used: int,
     by_node: bool = False,
+    verdict: Verdict | None = None,
+    failed_so_before: int = 0,
+    chance: float = 0.5,
 ) -> Outcome:
     """The job's next state after its attempt ended.
 
@@ -63,6 +79,11 @@ def derive_job_state(
        what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
     4. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
        a node has done that fails whatever comes to it (`by_node`) is infrastructure's.
+    5. A `verdict` on its log counts more than an exit status. What another try may heal is infrastructure's; where that
+       must be another place it is looked for, until it has failed so on several (`failed_so_before`: attempts of the
+       same class). What no retry can help is not tried again.
+
+    `chance`, from 0 to 1, spreads the pauses.
     """
     if ended_as is AttemptState.SUCCEEDED:
         return Outcome(JobState.SUCCEEDED)
@@ -70,15 +91,36 @@ def derive_job_state(
         return Outcome(JobState.CANCELLED)
     if reason in _FREE_OF_CHARGE:
         return Outcome(JobState.QUEUED)
-    category = RetryOn.INFRASTRUCTURE if by_node else category_of(reason)
-    if category is None or category not in retry.on:
+    told = verdict if reason in _TOLD_BY_THE_LOG else None
+    category = RetryOn.INFRASTRUCTURE if by_node else _category(reason, told)
+    if RetryOn.ANYTHING not in retry.on and (category is None or category not in retry.on):
         return Outcome(JobState.FAILED)
     if retries_used >= retry.max:
         return Outcome(JobState.FAILED)
-    pause_s = min(BACK_OFF_S * 2**retries_used, LONGEST_BACK_OFF_S)
+    elsewhere = told is not None and told.retry is Advice.ELSEWHERE
+    if elsewhere and failed_so_before + 1 >= TRIES_ELSEWHERE and RetryOn.ANYTHING not in retry.on:
+        return Outcome(JobState.FAILED)
+    pause_s = min(BACK_OFF_S * 2**retries_used, LONGEST_BACK_OFF_S) * (1 + JITTER * (2 * chance - 1))
+    in_place = told is not None and told.retry is Advice.YES and not by_node
     return Outcome(
         JobState.QUEUED,
         back_off_s=0 if category is RetryOn.NODE_LOST else pause_s,
         uses_retry=True,
-        avoid_nodes=category is not RetryOn.FAILED,
+        avoid_nodes=category not in {None, RetryOn.FAILED} and not in_place,
     )
+
+
+def is_told_of_node(verdict: Verdict, reason: Reason) -> bool:
+    """Whether the log of what failed for that reason speaks against the node, and not the platform's own eyes."""
+    return reason in _TOLD_BY_THE_LOG and verdict.retry is Advice.ELSEWHERE
+
+
+def _category(reason: Reason, verdict: Verdict | None) -> RetryOn | None:
+    if verdict is None:
+        return category_of(reason)
+    if verdict.retry in {Advice.YES, Advice.ELSEWHERE}:
+        # Also where a library told it: a collective that timed out may have any cause between the ranks.
+        return RetryOn.INFRASTRUCTURE
+    if verdict.retry is Advice.NO and verdict.confidence >= SURE:
+        return None
+    return category_of(reason)

@@ -47,6 +47,7 @@ class RetryOn(StrEnum):
     PREEMPTED = "preempted"
     NODE_LOST = "node_lost"
     FAILED = "failed"
+    ANYTHING = "anything"
 
 
 def _printable(text: str) -> str:

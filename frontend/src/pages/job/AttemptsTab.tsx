@@ -85,6 +85,11 @@ function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
           {attempt.reason_detail === null || attempt.reason_detail === "" ? "" : `: ${attempt.reason_detail}`}
         </p>
       )}
+      {attempt.failure === null || attempt.failure.line === "" ? null : (
+        <p className={classes.reason}>
+          {reasonWords(attempt.failure.class)}: <code>{attempt.failure.line}</code>
+        </p>
+      )}
       <div className={classes.scroll}>
         <table className={classes.table}>
           <thead>

@@ -6,8 +6,15 @@ import classes from "./FailureCard.module.css";
 
 const BLAME: Record<string, string> = {
   user: "The job itself",
+  ai_engine: "The libraries that the job uses",
   infrastructure: "The infrastructure",
   platform: "The platform",
+};
+
+const ADVICE: Record<string, string> = {
+  no: "another try would fail in the same way",
+  yes: "another try may succeed",
+  elsewhere: "another node may do better",
 };
 
 /** Why a job failed, and what to do about it. */
@@ -34,6 +41,9 @@ export function FailureCard({ job }: { job: Job }) {
         {failure === null ? null : (
           <p className={classes.small}>
             Caused by: {BLAME[failure.category] ?? humanize(failure.category)}
+            {failure.retry === null || ADVICE[failure.retry] === undefined
+              ? ""
+              : ` · ${ADVICE[failure.retry]}`}
             {failure.reaction === "retry" ? " · it was tried again" : ""}
           </p>
         )}

@@ -15,6 +15,7 @@ from muster.jobs.outcome import category_of
 from muster.jobs.selectors import positions
 from muster.jobs.spec import PRIORITIES, RetryOn
 from muster.logs.models import LogFile
+from scheduler.failures.rules import NO_SIGNATURE
 from scheduler.lifecycle import JobState, Reason
 
 Json = dict[str, Any]
@@ -112,12 +113,19 @@ def _failure(job: Job) -> Json | None:
     if job.state != JobState.FAILED:
         return None
     reason = Reason(job.reason or Reason.UNKNOWN)
+    reaction = "retry" if job.retries_used else "none"
+    if job.failure is not None and job.failure["class"] != NO_SIGNATURE:
+        return {name: job.failure[name] or None for name in ("class", "category", "line", "hint")} | {
+            "retry": job.failure["retry"],
+            "reaction": reaction,
+        }
     return {
         "class": reason.value,
         "category": _CATEGORIES[category_of(reason)],
         "line": None,
         "hint": job.reason_detail or None,
-        "reaction": "retry" if job.retries_used else "none",
+        "retry": None,
+        "reaction": reaction,
     }
 
 
@@ -148,6 +156,7 @@ def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
             "exit_code": attempt.exit_code,
             "reason": attempt.reason or None,
             "reason_detail": attempt.reason_detail or None,
+            "failure": attempt.failure,
         }
         for attempt in attempts
     ]

@@ -32,17 +32,38 @@ class Hold(Shape):
     helps = serializers.ListField(child=Text())
 
 
-class Failure(Shape):
+_BLAMED = [(name, name) for name in ("user", "ai_engine", "infrastructure", "platform")]
+_ADVICE = [(name, name) for name in ("no", "yes", "maybe", "elsewhere")]
+
+
+class _OfClass(Shape):
+    """Has a field `class`, which Python cannot spell as an attribute."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields of the shape, and `class`."""
+        told = "A class of failures, or how it ended if its log says nothing."
+        return {"class": Text(help_text=told), **super().get_fields()}
+
+
+class Failure(_OfClass):
     """What is known of why a job failed."""
 
-    category = Choice(choices=[(name, name) for name in ("user", "infrastructure", "platform")])
-    line = Text(allow_null=True)
+    category = Choice(choices=_BLAMED)
+    retry = Choice(choices=_ADVICE, allow_null=True, help_text="Whether another try can help; null: nothing tells.")
+    line = Text(allow_null=True, help_text="Of the log, that says so.")
     hint = Text(allow_null=True)
     reaction = Choice(choices=[("retry", "retry"), ("none", "none")])
 
-    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
-        """The fields above, and `class`, which Python cannot spell as an attribute."""
-        return {"class": Choice(choices=values(Reason)), **super().get_fields()}
+
+class AttemptFailure(_OfClass):
+    """What is known of why an attempt failed."""
+
+    category = Choice(choices=_BLAMED)
+    retry = Choice(choices=_ADVICE)
+    confidence = serializers.FloatField(help_text="From 0 to 1: how strong the evidence is; no probability.")
+    line = Text(help_text="Of the log, that says so; empty if none does.")
+    hint = Text()
+    rank = Integer(allow_null=True, help_text="Whose log it is.")
 
 
 class JobLinks(Shape):
@@ -182,6 +203,7 @@ class Attempt(Shape):
     exit_code = Integer(allow_null=True)
     reason = Choice(choices=values(Reason), allow_null=True)
     reason_detail = Text(allow_null=True)
+    failure = AttemptFailure(allow_null=True)
 
 
 class AttemptList(Shape):

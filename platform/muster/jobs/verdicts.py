@@ -1,0 +1,113 @@
+"""What is known of a failed attempt, for the classifier: its ranks' logs, what the platform did, what GPUs reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from muster.events.models import Event
+from muster.jobs.models import Allocation, Attempt, GpuClaim, RankTail
+from scheduler.failures import GpuEvent, Tail, Verdict, classify
+from scheduler.lifecycle import AttemptState, Reason
+
+# The first ranks that end tell most; each more costs a few milliseconds while the job is locked.
+MOST_TAILS = 8
+_FAILED = frozenset({AttemptState.FAILED, AttemptState.LOST})
+# What the platform did to the job before it ran, or while it could not be heard: there is no log to read.
+_KNOWN = frozenset(
+    {
+        Reason.LAUNCH_FAILED,
+        Reason.CODE_UNAVAILABLE,
+        Reason.SPEC_REFUSED,
+        Reason.NOT_CLAIMED,
+        Reason.NEVER_STARTED,
+        Reason.AGENT_STOPPED,
+        Reason.INFEASIBLE,
+    }
+)
+_XID = re.compile(r"\bXid\b[^0-9]{0,20}(?:\([^)]{0,40}\)[^0-9]{0,4})?(\d{1,3})\b")
+_XIDS = {"gpu_lost": 79, "ecc": 48}
+"""The Xid that goes with what an agent saw by other means than the kernel's log."""
+
+
+def keep_tail(allocation: Allocation, tail: str, *, of_gang: bool) -> None:
+    """Remember the end of a rank's log until the gang is over; a rank that is alone needs no memory."""
+    if of_gang and tail and RankTail.objects.filter(allocation__attempt_id=allocation.attempt_id).count() < MOST_TAILS:
+        RankTail.objects.get_or_create(allocation=allocation, defaults={"text": tail})
+
+
+def verdict_on(
+    attempt: Attempt, allocations: Sequence[Allocation], *, ended_as: AttemptState, reason: Reason, last_tail: str
+) -> Verdict | None:
+    """Why the attempt failed, or None for one that did not, or of which the platform knows better.
+
+    `last_tail` is that of the rank that ended last; those of the others were kept, and are forgotten now.
+    """
+    kept = RankTail.objects.filter(allocation__attempt=attempt)
+    tails = dict(kept.values_list("allocation_id", "text")) if len(allocations) > 1 else {}
+    if tails:
+        kept.delete()
+    if ended_as not in _FAILED or reason in _KNOWN:
+        return None
+    if len(allocations) == 1:
+        tails = {allocations[0].pk: last_tail}
+    return classify(
+        [_tail(one, tails[one.pk]) for one in allocations if tails.get(one.pk)],
+        status=attempt.exit_code,
+        platform={reason.value},
+        gpus=_gpu_events(attempt, [one.node_id for one in allocations]),
+    )
+
+
+def failed_so_before(attempt: Attempt, verdict: Verdict | None) -> int:
+    """How many earlier attempts of the job have failed in the same way."""
+    if verdict is None:
+        return 0
+    return Attempt.objects.filter(
+        job_id=attempt.job_id, number__lt=attempt.number, failure__contains={"class": verdict.failure}
+    ).count()
+
+
+def stored(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as it is kept with the attempt and the job."""
+    return {
+        "class": verdict.failure,
+        "category": verdict.category.value,
+        "retry": verdict.retry.value,
+        "confidence": verdict.confidence,
+        "line": _storable(verdict.line),
+        "hint": verdict.hint,
+        "rank": verdict.rank,
+    }
+
+
+def _tail(allocation: Allocation, text: str) -> Tail:
+    ended_at = allocation.ended_at
+    return Tail(
+        data=text.encode("utf-8", errors="replace"),
+        rank=allocation.rank,
+        status=allocation.exit_code,
+        ended_at_s=None if ended_at is None else ended_at.timestamp(),
+    )
+
+
+def _gpu_events(attempt: Attempt, node_ids: Collection[int]) -> list[GpuEvent]:
+    """What the agents have told of the attempt's GPUs since it was placed."""
+    told = Event.objects.filter(node_id__in=list(node_ids), kind="gpu.health", at__gte=attempt.placed_at)
+    rows = list(told.order_by("pk").values_list("data", flat=True)[:100])
+    if not rows:
+        return []
+    held = set(GpuClaim.objects.filter(allocation__attempt=attempt).values_list("gpu__uuid", flat=True))
+    return [_gpu_event(data) for data in rows if data["gpu"] in held]
+
+
+def _gpu_event(data: Mapping[str, Any]) -> GpuEvent:
+    found = _XID.search(data["detail"])
+    xid = int(found[1]) if found else _XIDS.get(data["kind"])
+    return GpuEvent(xid=xid, message=data["detail"])
+
+
+def _storable(line: str) -> str:
+    """The line as Postgres and a page can have it."""
+    return "".join(char if char.isprintable() else " " for char in line)[:400]
