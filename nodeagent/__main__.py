@@ -107,6 +107,9 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
         "--gang-network", default="host", help="of jobs on several: host (default), a network that spans nodes, refuse"
     )
     containers.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
+    containers.add_argument(
+        "--no-infiniband", action="store_true", help="no InfiniBand devices for containers, whatever the pool says"
+    )
     containers.add_argument("--read-only-root", action="store_true", help="jobs write to their own folders only")
     run.add_argument("--verbose", action="store_true", help="log more")
 
@@ -149,6 +152,7 @@ def _runtime_options(options: argparse.Namespace) -> RuntimeOptions:
             gang_network=options.gang_network,
             pids=options.pids_limit,
             read_only_root=options.read_only_root,
+            infiniband=not options.no_infiniband,
         ),
         job_user=_job_user(options.job_user),
         log_spool_mib=options.log_spool_mib,

@@ -400,6 +400,9 @@ class LaunchSpec(Message):
     `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
     no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this tenant may
     have the image, with `registry_login` or without, though the node has it already: somebody else may have brought it.
+    `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or `refuse`; empty: as
+    the node does), and `infiniband` whether containers may have the node's InfiniBand devices and lock memory for them.
+    The node may allow less.
     """
 
     allocation_id: int
@@ -432,6 +435,8 @@ class LaunchSpec(Message):
     outputs_max_files: int = 0
     ask_registry: bool = False
     registry_login: Optional[RegistryLogin] = None
+    gang_network: str = ""
+    infiniband: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,40 @@ def test_nothing_of_the_host_is_mounted_but_the_allocations_own() -> None:
     assert all(mount.source.startswith("/state/allocations/12/") for mount in planned().mounts)
 
 
+@pytest.mark.parametrize(
+    ("pool", "node", "network"),
+    [
+        ("", "host", "host"),
+        ("", "overlay1", "overlay1"),
+        ("host", "host", "host"),
+        ("host", "overlay1", "overlay1"),
+        ("overlay1", "host", "overlay1"),
+        ("overlay1", "overlay1", "overlay1"),
+    ],
+)
+def test_a_gang_has_the_network_of_its_pool_where_the_node_allows_no_less(pool: str, node: str, network: str) -> None:
+    assert planned(Options(gang_network=node), nodes=2, gang_network=pool).network == network
+    assert planned(Options(gang_network=node), nodes=1, gang_network=pool).network == "bridge"
+
+
+@pytest.mark.parametrize(
+    ("pool", "node", "detail"),
+    [
+        ("refuse", "host", "this pool runs no containers of jobs on several nodes"),
+        ("refuse", "overlay1", "this pool"),
+        ("host", "refuse", "this node runs no containers of jobs on several nodes"),
+        ("overlay1", "refuse", "this node"),
+        ("overlay1", "overlay2", "use the network overlay1, and this node allows overlay2 only"),
+    ],
+)
+def test_a_gang_is_refused_where_pool_or_node_allows_none_of_its_networks(pool: str, node: str, detail: str) -> None:
+    with pytest.raises(LaunchError, match=r"^nodes: ") as caught:
+        planned(Options(gang_network=node), nodes=2, gang_network=pool)
+    assert caught.value.reason is EndReason.SPEC_REFUSED
+    assert detail in caught.value.detail
+    assert planned(Options(gang_network=node), nodes=1, gang_network=pool).network == "bridge"
+
+
 def test_the_agent_has_the_last_word_on_gpus() -> None:
     env = {"NVIDIA_VISIBLE_DEVICES": "all", "CUDA_VISIBLE_DEVICES": "7", "MUSTER_WORKDIR": "/etc", "LR": "0.1"}
     found = planned(env=env, gpu_uuids=(UUID,)).env

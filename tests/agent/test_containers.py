@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
+from nodeagent.runtime.container import runtime as container_runtime
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.engine import Engine, EngineError, NameTaken
 from nodeagent.runtime.container.plan import Options, Plan
@@ -28,6 +30,8 @@ from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.registry import Registry, busybox_layer, layer_of, running_registry
 from tests.agent.waiting import eventually
+
+_CAP_SYS_RESOURCE = 24
 
 
 @pytest.fixture(params=["docker", "podman"])
@@ -206,6 +210,80 @@ def test_only_gangs_have_the_machines_network(
     assert "lo" in interfaces
     # The engine's own bridge is an interface of the machine.
     assert (engines.bridge() in interfaces) == is_the_machines
+    stop_everything(made.runtime)
+
+
+@pytest.fixture
+def infiniband(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a node with an adapter has: a device for jobs, and one for those who manage the fabric."""
+    folder = tmp_path / "infiniband"
+    folder.mkdir()
+    for name, minor in (("uverbs0", 0), ("umad0", 1)):
+        os.mknod(folder / name, 0o666 | stat.S_IFCHR, os.makedev(234, minor))
+        (folder / name).chmod(0o666)
+    monkeypatch.setattr(container_runtime, "INFINIBAND", str(folder))
+    return folder
+
+
+def may_raise_limits() -> bool:
+    """Whether a process may get a higher limit than this one has: where it may not, nor may an engine's."""
+    status = Path("/proc/self/status").read_text()
+    return bool(int(status.split("CapEff:")[1].split()[0], 16) >> _CAP_SYS_RESOURCE & 1)
+
+
+def test_a_pool_with_infiniband_gives_containers_its_devices_and_locked_memory(
+    under_test: RuntimeUnderTest, infiniband: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = f"cat {infiniband}/uverbs0; ls {infiniband}; grep 'Max locked' /proc/self/limits"
+    if not may_raise_limits():
+        plan = container_runtime.plan_of
+        monkeypatch.setattr(container_runtime, "plan_of", lambda *a, **k: replace(plan(*a, **k), locks_memory=False))
+    _, output = under_test.run(look, infiniband=True)
+    # A device that may be opened and has no driver is not there; one that may not be opened is forbidden.
+    assert b"uverbs0': No such device or address" in output
+    assert b"umad0" not in output
+    assert (b"unlimited" in output.splitlines()[-1]) == may_raise_limits()
+    _, output = under_test.run(look)
+    assert b"uverbs0': No such file or directory" in output
+    assert b"unlimited" not in output.splitlines()[-1]
+
+
+def test_an_engine_is_asked_for_locked_memory_without_limit(
+    kind: str, under_test: RuntimeUnderTest, infiniband: Path
+) -> None:
+    engine, plan = engine_of(kind), plan_of(under_test, under_test.start("true"))
+    asking = replace(plan, name=plan.name + "-locks", locks_memory=True)
+    engine.create(asking)
+    if kind == "docker":
+        client = docker.APIClient(base_url=f"unix://{engines.docker_socket()}", version="auto")
+        limits = client.inspect_container(asking.name)["HostConfig"]["Ulimits"]
+        client.close()
+    else:
+        command = ["podman", "container", "inspect", asking.name]
+        said = subprocess.run(command, env=engines.podman_environment(), capture_output=True, check=True).stdout
+        limits = json.loads(said)[0]["HostConfig"]["Ulimits"]
+    engine.remove(asking.name)
+    found = {one["Name"].lower().removeprefix("rlimit_"): (one["Soft"], one["Hard"]) for one in limits}
+    assert found["memlock"] == (-1, -1)
+
+
+def test_a_node_can_keep_its_infiniband_from_containers(
+    kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker], infiniband: Path
+) -> None:
+    made = runtime_under_test(kind, tmp_path / "state", forkers, Options(network="none", infiniband=False))
+    plan = plan_of(made, made.start("true", infiniband=True))
+    assert (plan.devices, plan.locks_memory) == ((), False)
+    stop_everything(made.runtime)
+
+
+def test_a_gang_gets_the_network_that_its_pool_names(
+    kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> None:
+    made = runtime_under_test(kind, tmp_path / "state", forkers, Options(network="none"))
+    _, output = made.run("cat /proc/net/dev", nodes=2, gang_network="none")
+    assert {line.split(":")[0].strip() for line in output.decode().splitlines()[2:]} == {"lo"}
+    with pytest.raises(LaunchError, match="this pool runs no containers"):
+        made.start("true", nodes=2, gang_network="refuse")
     stop_everything(made.runtime)
 
 

@@ -25,6 +25,7 @@ from muster.links.models import Server
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
 from muster.settings import PASSWORD_HASHERS
+from muster.shells.models import Shell
 from muster.tenants.models import (
     Membership,
     PrivateRegistry,
@@ -59,6 +60,7 @@ READ_ONLY = [
     "fleet_strike",
     "offers_framework",
     "offers_offer",
+    "shells_shell",
 ]
 
 
@@ -84,8 +86,19 @@ def one_of_each() -> None:
     vc = make_vc(pool=pool)
     node = make_node(pool, gpus=2)
     job = make_job(vc, name="<script>alert(1)</script>")
-    make_attempt(job, [node])
+    attempt = make_attempt(job, [node])
     make_token(job.owner)
+    Shell.objects.create(
+        job=job,
+        allocation=attempt.allocations.get(),
+        user=job.owner,
+        address="127.0.0.1",
+        token_digest="x",
+        terminal=True,
+        term="xterm",
+        rows=24,
+        cols=80,
+    )
     Strike.objects.create(
         node=node,
         gpu=node.gpus.first(),
@@ -313,6 +326,13 @@ def test_a_pool_is_stored(browser: Client) -> None:
         ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[1, "}, "This is not JSON"),
         ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[-1]"}, "limits_gpu_s[0] must be at least 0"),
         ({"suspect_after_s": "1"}, "cannot be shorter than beat_s"),
+        ({"suspect_after_s": "9", "beat_s": "1"}, "10 s at least"),
+        ({"unreachable_after_s": "5", "suspect_after_s": "4", "beat_s": "1"}, "10 s at least"),
+        ({"claim_timeout_s": "3"}, "10 s at least"),
+        ({"suspect_after_s": "15", "beat_s": "8"}, "two beats at least, 16 s"),
+        ({"gang_network": "bridge"}, "Write host, refuse, or the name of a network"),
+        ({"gang_network": "container:x"}, "Write host, refuse, or the name of a network"),
+        ({"gang_network": "-x"}, "Write host, refuse, or the name of a network"),
         ({"name": "Not A Slug"}, "Use a-z"),
     ],
 )
@@ -321,6 +341,31 @@ def test_a_pool_that_could_not_decide_is_refused(changes: dict[str, Any], reason
     assert answer.status_code == 200
     assert reason in answer.content.decode()
     assert not Pool.objects.exists()
+
+
+def test_what_containers_of_a_pool_may_have_is_stored_and_audited(browser: Client) -> None:
+    browser.post(reverse("admin:fleet_pool_add"), pool_form())
+    pool = Pool.objects.get()
+    page = reverse("admin:fleet_pool_change", args=[pool.pk])
+    assert browser.post(page, pool_form(gang_network="overlay-1", infiniband="on")).status_code == 302
+    pool.refresh_from_db()
+    assert (pool.gang_network, pool.infiniband) == ("overlay-1", True)
+    entry = last_audit("pool")
+    assert (entry.before, entry.after) == (
+        {"gang_network": "", "infiniband": False},
+        {"gang_network": "overlay-1", "infiniband": True},
+    )
+
+
+def test_a_pool_whose_timers_are_shorter_already_can_be_edited_otherwise(browser: Client) -> None:
+    pool = make_pool("main", beat_s=1, suspect_after_s=3, unreachable_after_s=6, claim_timeout_s=5)
+    timers = {"beat_s": "1", "suspect_after_s": "3", "unreachable_after_s": "6", "claim_timeout_s": "5"}
+    page = reverse("admin:fleet_pool_change", args=[pool.pk])
+    assert browser.post(page, pool_form(**timers, cpus_per_gpu="7")).status_code == 302
+    pool.refresh_from_db()
+    assert (pool.cpus_per_gpu, pool.suspect_after_s) == (7, 3)
+    refused = browser.post(page, pool_form(**{**timers, "suspect_after_s": "2"}))
+    assert "10 s at least" in refused.content.decode()
 
 
 def test_the_join_token_of_a_new_node_is_shown_once(browser: Client) -> None:

@@ -12,7 +12,8 @@ from muster.agents.launch import launch_spec
 from muster.common.errors import Invalid
 from muster.common.sealed import unseal
 from muster.events.models import AuditEntry, Event
-from muster.jobs.models import Job
+from muster.fleet.models import Pool
+from muster.jobs.models import Allocation, Attempt, Job
 from muster.tenants.models import PrivateRegistry, RegistryCredentials, Tenant
 from muster.tenants.registries import registry_of, remove_registry, require_registry, store_registry
 from nodeagent.protocol import LaunchSpec, RegistryLogin
@@ -61,6 +62,18 @@ def test_a_job_gets_its_tenants_login_for_its_images_registry() -> None:
     assert spec.registry_login == RegistryLogin("ghcr.io", "robot", PASSWORD)
     spec = launch_of(tenant, "reg.example.org:5000/lab/model")
     assert spec.registry_login == RegistryLogin("reg.example.org:5000", "other", PASSWORD)
+
+
+def test_an_agent_is_told_what_the_pool_says_of_containers() -> None:
+    tenant = make_tenant()
+    spec = launch_of(tenant, "busybox")
+    assert (spec.gang_network, spec.infiniband) == ("", False)
+    Pool.objects.update(gang_network="overlay-1", infiniband=True)
+    node = make_node(Pool.objects.get())
+    attempt = Attempt.objects.get(job_id=spec.job_id)
+    Allocation.objects.filter(attempt=attempt).update(node=node)
+    spec = launch_spec(node, attempt.allocations.get())
+    assert (spec.gang_network, spec.infiniband) == ("overlay-1", True)
 
 
 def test_another_tenant_has_to_ask_the_registry_without_that_login() -> None:

@@ -123,6 +123,15 @@ def test_what_no_node_of_the_pool_could_start_is_refused_when_it_is_submitted(
     assert [error.field for error in caught.value.errors] == [field]
 
 
+def test_a_gang_in_containers_is_refused_where_the_pool_refuses_those() -> None:
+    pool = make_pool(gang_network="refuse")
+    node(pool, "docker")
+    with pytest.raises(Invalid, match="runs no containers of jobs on several nodes") as caught:
+        submitted(pool, image="busybox", nodes=2)
+    assert [error.field for error in caught.value.errors] == ["nodes"]
+    submitted(pool, image="busybox")
+
+
 def test_when_the_last_node_of_its_kind_leaves_the_job_is_told_that_it_cannot_run(pool: Pool) -> None:
     docker = node(pool, "docker")
     job = submitted(pool, image="busybox")

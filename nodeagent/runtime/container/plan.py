@@ -39,6 +39,8 @@ class Options:
     """Of jobs on several nodes: `host`, the name of a network that spans nodes, or `refuse`."""
     pids: int = 4096
     read_only_root: bool = False
+    infiniband: bool = True
+    """Whether containers get InfiniBand where the pool says so."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ class Plan:
     network: str
     read_only_root: bool = False
     gpus: Injection = field(default_factory=Injection)
+    devices: Tuple[str, ...] = ()
+    """Device nodes beside those of the GPUs."""
+    locks_memory: bool = False
+    """Whether it may lock as much memory as it has."""
 
     def to_dict(self) -> Dict[str, Any]:
         """The plan in plain JSON types."""
@@ -79,7 +85,7 @@ class Plan:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """The plan that `to_dict` spelled."""
-        lists = {name: tuple(data[name]) for name in ("arguments", "gids")}
+        lists = {name: tuple(data[name]) for name in ("arguments", "gids", "devices") if name in data}
         mounts = tuple(Mount(**mount) for mount in data["mounts"])
         gpus = Injection(**{name: tuple(values) for name, values in data["gpus"].items()})
         return cls(**{**data, **lists, "mounts": mounts, "gpus": gpus})
@@ -107,6 +113,7 @@ def plan_of(
     uid: Optional[int],
     gids: Sequence[int],
     gpus: Injection,
+    infiniband: Sequence[str] = (),
 ) -> Plan:
     """The container of an allocation; `LaunchError` names the field that this node cannot carry out."""
     if not uid:
@@ -143,6 +150,8 @@ def plan_of(
         network=_network(spec, options),
         read_only_root=options.read_only_root,
         gpus=gpus,
+        devices=tuple(infiniband),
+        locks_memory=bool(infiniband),
     )
 
 
@@ -157,11 +166,19 @@ def _working_folders(workdir: str) -> Tuple[str, str]:
 
 
 def _network(spec: LaunchSpec, options: Options) -> str:
+    """The container's network: a gang's is the pool's choice, where the node does not allow less."""
     if spec.nodes <= 1:
         return options.network
-    if options.gang_network == "refuse":
-        raise LaunchError(EndReason.SPEC_REFUSED, "nodes: this node runs no containers of jobs on several nodes")
-    return options.gang_network
+    pool, node = spec.gang_network, options.gang_network
+    if "refuse" in (pool, node):
+        whose = "this node" if node == "refuse" else "this pool"
+        raise LaunchError(EndReason.SPEC_REFUSED, "nodes: {} runs no containers of jobs on several nodes".format(whose))
+    if pool in ("", "host", node):
+        return node
+    if node == "host":
+        return pool
+    detail = "nodes: gangs of this pool use the network {}, and this node allows {} only".format(pool, node)
+    raise LaunchError(EndReason.SPEC_REFUSED, detail)
 
 
 def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]:

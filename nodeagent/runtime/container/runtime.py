@@ -6,6 +6,7 @@ import logging
 import os
 import select
 import signal
+import stat
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from nodeagent.files import read_json
@@ -22,6 +23,8 @@ from nodeagent.runtime.shim.layout import AllocationFolder, read_exit
 
 _log = logging.getLogger("nodeagent.runtime")
 
+INFINIBAND = "/dev/infiniband"
+_INFINIBAND_FOR_JOBS = ("uverbs", "rdma_cm")  # the others manage the fabric
 _KILL_WAIT_MS = 10_000
 _ASKED_WITH = " (asked with the tenant's credentials for {})"
 _ASKED_WITHOUT = " (asked without credentials of the tenant for {})"
@@ -146,7 +149,16 @@ class ContainerRuntime(FolderRuntime):
             has_nvidia_hook=self.has_nvidia_hook,
             emulated=self._emulated_gpus,
         )
-        plan = plan_of(spec, folder, agent=self._agent, options=self._options, uid=uid, gids=gids, gpus=gpus)
+        plan = plan_of(
+            spec,
+            folder,
+            agent=self._agent,
+            options=self._options,
+            uid=uid,
+            gids=gids,
+            gpus=gpus,
+            infiniband=_infiniband() if spec.infiniband and self._options.infiniband else (),
+        )
         os.chown(folder.out, plan.uid, plan.gids[0])
         return {"plan": plan.to_dict(), "engine": self._engine_address()}
 
@@ -188,6 +200,16 @@ class ContainerRuntime(FolderRuntime):
             if name not in live:
                 _log.warning("container %s: nobody answers for it; it is removed", name)
                 self._engine.remove(name)
+
+
+def _infiniband() -> Tuple[str, ...]:
+    """The device nodes by which programs reach the InfiniBand adapters; none where there is no adapter."""
+    try:
+        names = sorted(os.listdir(INFINIBAND))
+    except FileNotFoundError:
+        return ()
+    paths = [os.path.join(INFINIBAND, name) for name in names if name.startswith(_INFINIBAND_FOR_JOBS)]
+    return tuple(path for path in paths if stat.S_ISCHR(os.stat(path).st_mode))
 
 
 def _kill_and_wait(pid: int, started_ticks: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Seque
 import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
-from docker.types import DeviceRequest, LogConfig, Mount
+from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from nodeagent.protocol import RegistryLogin
 from nodeagent.runtime.container.engine import (
@@ -206,9 +206,11 @@ def _host_config(plan: Plan) -> Dict[str, Any]:
         "read_only": plan.read_only_root,
         "restart_policy": {"Name": "no"},
         "log_config": LogConfig(type="none"),
-        "devices": ["{0}:{0}:rw".format(node) for node in plan.gpus.nodes],
+        "devices": ["{0}:{0}:rw".format(node) for node in plan.gpus.nodes + plan.devices],
         "device_requests": requests_for,
     }
+    if plan.locks_memory:
+        config["ulimits"] = [Ulimit(name="memlock", soft=-1, hard=-1)]
     if plan.memory_mib:
         # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
         config.update(mem_limit=plan.memory_mib << 20, memswap_limit=plan.memory_mib << 20)

@@ -217,7 +217,8 @@ def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str
         "--sdnotify=ignore",
         "--no-healthcheck",  # what an image runs at times is no part of the job
         *("--device={}".format(name) for name in plan.gpus.cdi),
-        *("--device={0}:{0}:rw".format(node) for node in plan.gpus.nodes),
+        *("--device={0}:{0}:rw".format(node) for node in plan.gpus.nodes + plan.devices),
+        *(["--ulimit=memlock=-1:-1"] if plan.locks_memory else []),
     ]
     if plan.read_only_root:
         arguments += ["--read-only", "--read-only-tmpfs=false"]

@@ -51,6 +51,8 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         outputs=tuple(spec.get("outputs", ())),
         outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
         outputs_max_files=MOST_FILES,
+        gang_network=node.pool.gang_network,
+        infiniband=node.pool.infiniband,
         ask_registry=access.ask,
         registry_login=_login(access),
     )

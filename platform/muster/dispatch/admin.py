@@ -19,6 +19,7 @@ from muster.events.services import wake_pool
 from muster.fleet.models import Pool
 
 _JOBS = ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job", "offer_lease_s", "shells"]
+_CONTAINERS = ["gang_network", "infiniband"]
 _AGENTS = [
     "beat_s",
     "suspect_after_s",
@@ -56,7 +57,13 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         """The plug-ins, each kind with the parameters of its plug-ins, and the rest."""
         kinds = [(kind.capitalize(), {"fields": [kind, *field_names(kind)]}) for kind in KINDS]
         first = ["name"] if obj is None else ["name", "decides_by"]
-        return [(None, {"fields": first}), *kinds, ("Jobs", {"fields": _JOBS}), ("Agents", {"fields": _AGENTS})]
+        return [
+            (None, {"fields": first}),
+            *kinds,
+            ("Jobs", {"fields": _JOBS}),
+            ("Containers", {"fields": _CONTAINERS}),
+            ("Agents", {"fields": _AGENTS}),
+        ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays."""

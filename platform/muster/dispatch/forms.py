@@ -22,6 +22,9 @@ from muster.fleet.models import Pool
 
 # Each of these waits for the one before it.
 _TIMERS_IN_ORDER = ("beat_s", "suspect_after_s", "unreachable_after_s", "stop_after_s")
+# What decides by them that an agent or its node is away must wait for more than one beat.
+_PATIENCE = ("suspect_after_s", "unreachable_after_s", "stop_after_s", "claim_timeout_s")
+SHORTEST_PATIENCE_S = 10.0
 _BLANK: Any = object()
 
 if TYPE_CHECKING:
@@ -105,6 +108,20 @@ class PoolForm(PoolFields):
             first, second = data.get(earlier), data.get(later)
             if first is not None and second is not None and second < first:
                 self.add_error(later, f"It cannot be shorter than {earlier}, which is {first:g}.")
+        beat_s = data.get("beat_s")
+        for name in _PATIENCE:
+            value = data.get(name)
+            as_before = self.instance.pk and (self.initial.get(name), self.initial.get("beat_s")) == (value, beat_s)
+            if value is None or name in self.errors or as_before:
+                continue
+            if value < SHORTEST_PATIENCE_S:
+                self.add_error(
+                    name,
+                    f"It must be {SHORTEST_PATIENCE_S:g} s at least: a beat may be that late because a web process "
+                    "restarts or a network stutters, and nothing is wrong with the node.",
+                )
+            elif beat_s is not None and value < 2 * beat_s:
+                self.add_error(name, f"It must be two beats at least, {2 * beat_s:g} s: one may be lost.")
 
 
 def pool_form() -> type[PoolForm]:

@@ -30,6 +30,15 @@ LONGEST_HALF_LIFE_S = 365 * 86_400
 SLUG = RegexValidator(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use a-z, 0-9 and '-', at most 63 characters.")
 
 
+# Networks in which ranks on two nodes can never reach each other, and words that mean something else to an engine.
+_NOT_OF_GANGS = "none|bridge|default|private|slirp4netns|pasta|container|ns|ingress"
+GANG_NETWORK = RegexValidator(
+    rf"\A(?!(?:{_NOT_OF_GANGS})\Z)[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}\Z",
+    "Write host, refuse, or the name of a network that spans the nodes (overlay, macvlan or ipvlan): by none, bridge "
+    "and the like ranks on two nodes do not reach each other.",
+)
+
+
 class Pool(models.Model):
     """Nodes that are scheduled together, the policy that does it, and the timers of their agents (seconds)."""
 
@@ -67,6 +76,19 @@ class Pool(models.Model):
 
     shells = models.BooleanField(
         default=False, help_text="Whether who may act on a job may open a shell in it while it runs."
+    )
+
+    gang_network = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        validators=[GANG_NETWORK],
+        help_text="Of containers of jobs on several nodes: host, the name of a network that spans the nodes, or "
+        "refuse. Empty: what each node says. A node may allow less.",
+    )
+    infiniband = models.BooleanField(
+        default=False,
+        help_text="Whether containers get their node's InfiniBand and may lock memory, unless the node says no.",
     )
 
     class Meta:

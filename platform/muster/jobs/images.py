@@ -14,6 +14,8 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
 
     A pool may mix runtimes: the job is then placed on those nodes that can start it.
     """
+    if spec.image and spec.nodes > 1 and pool.gang_network == "refuse":
+        raise Invalid.field("nodes", f"pool {pool.name} runs no containers of jobs on several nodes")
     said = (
         Node.objects.filter(pool=pool, inventory__has_key="runtimes")
         .exclude(admin=NodeAdmin.RETIRED)

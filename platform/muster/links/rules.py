@@ -30,7 +30,7 @@ AGENT_OPTIONS = frozenset(
         "--runtime",
     }
 )
-AGENT_SWITCHES = frozenset({"--read-only-root", "--verbose"})
+AGENT_SWITCHES = frozenset({"--no-infiniband", "--read-only-root", "--verbose"})
 FOLDER_OF_ROOT, FOLDER_OF_OTHERS = "/var/lib/muster-agent", ".muster-agent"
 
 
