@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0010_shells'),
+        ('fleet', '0011_told_by_jobs'),
     ]
 
     operations = [
