@@ -105,7 +105,7 @@ def _ends(stream: BinaryIO) -> _Ends:
             kept = kept[over:]
     if not cut_bytes:
         return _Ends(head + kept)
-    return _Ends(head + kept[-TAIL_BYTES:], cut_at=len(head), cut_lines=cut_lines)
+    return _Ends(head + kept, cut_at=len(head), cut_lines=cut_lines)
 
 
 def _document(name: str, verdict: Verdict) -> dict[str, Any]:

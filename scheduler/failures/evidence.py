@@ -28,6 +28,8 @@ class Retry(StrEnum):
 class Strength(StrEnum):
     """How much a line says about the cause of a failure."""
 
+    CERTAIN = "certain"
+    """What went wrong, by who must know: a driver of its device."""
     CAUSE = "cause"
     """What went wrong, in so many words."""
     GENERIC = "generic"

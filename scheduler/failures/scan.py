@@ -17,7 +17,7 @@ _MOST_LOOKS = 120
 _IN_A_PIECE = 6
 _NEAR_BYTES = 300
 
-_WORTH = {Strength.CAUSE: 4.0, Strength.GENERIC: 3.0, Strength.SYMPTOM: 2.0, Strength.ECHO: 1.0}
+_WORTH = {Strength.CERTAIN: 5.0, Strength.CAUSE: 4.0, Strength.GENERIC: 3.0, Strength.SYMPTOM: 2.0, Strength.ECHO: 1.0}
 CAUSAL = 2.8
 """From this worth on a match tells a cause; below it there are only symptoms."""
 
@@ -99,7 +99,8 @@ def _in_piece(text: Text, rule: Rule, begin: int, end: int) -> list[Match]:
 
 def _is_source(piece: bytes, begin: int, end: int) -> bool:
     """Whether a line is a frame of a traceback or the source below one: it tells where, and never what."""
-    if lines.FRAME.search(piece[begin : min(end, begin + 300)]) is not None:
+    head = piece[begin : min(end, begin + 300)]
+    if lines.FRAME.search(head) is not None or lines.BOXED.search(head) is not None:
         return True
     above = piece.rfind(b"\n", 0, max(0, begin - 1)) + 1
     if begin == 0 or lines.FRAME.search(piece[above : min(begin, above + 300)]) is None:

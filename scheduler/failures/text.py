@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-HEAD_BYTES, TAIL_BYTES = 128 << 10, 512 << 10
+HEAD_BYTES, TAIL_BYTES = 64 << 10, 384 << 10
 """What is looked at of a longer log: so much of its beginning and so much of its end."""
 LINE_CHARS = 400
 """The longest line that a verdict quotes."""
@@ -74,12 +74,12 @@ def read(raw: bytes, *, cut_at: int | None = None, cut_lines: int = 0) -> Text:
     2. UTF-16 is told by its zeros, and becomes UTF-8.
     3. Control characters and the sequences of terminals go; carriage returns, and `\\n` in strings, end lines.
     """
-    if len(raw) > HEAD_BYTES + TAIL_BYTES:
+    if cut_at is not None:
+        head, tail = raw[:cut_at], raw[cut_at:]
+    elif len(raw) > HEAD_BYTES + TAIL_BYTES:
         from_ = len(raw) - TAIL_BYTES
         from_ += (from_ - HEAD_BYTES) % 2  # a character of UTF-16 stays whole
         head, tail, cut_lines = raw[:HEAD_BYTES], raw[from_:], raw.count(b"\n", HEAD_BYTES, from_)
-    elif cut_at is not None:
-        head, tail = raw[:cut_at], raw[cut_at:]
     else:
         return Text(_plain(_as_utf8(raw)))
     first = _plain(_as_utf8(head))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import cache
 
 CHATTER_BYTES = 64 << 10
 
 
+@cache
 def chatter(seed: int, size: int = CHATTER_BYTES) -> str:
     """Lines of a training that goes well, the same for the same seed."""
     draw = random.Random(seed)
@@ -41,7 +43,7 @@ NOISE: dict[str, Callable[[str], bytes]] = {
     "chatter before": lambda log: (chatter(1) + log).encode(),
     "chatter after": lambda log: (log + "\n" + chatter(2)).encode(),
     "chatter around": lambda log: (chatter(3) + log + "\n" + chatter(4)).encode(),
-    "much before": lambda log: (chatter(5, 2 << 20) + log).encode(),
+    "much before": lambda log: (chatter(5, 1 << 20) + log).encode(),
     "prefix of a rank": lambda log: _each(log, lambda _, line: f"[rank3]: {line}").encode(),
     "prefix of a number": lambda log: _each(log, lambda _, line: f"3: {line}").encode(),
     "prefix of a node": lambda log: _each(log, lambda _, line: f"node1: {line}").encode(),

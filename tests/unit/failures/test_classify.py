@@ -54,6 +54,11 @@ CASES = {
         *('  File "segfault.py", line 8, in g', '    x["No space left on device"]'),
         *("IndexError: list index out of range", "semantic_error"),
     ),
+    "the source in a boxed traceback is no cause": (
+        *("╭──── Traceback (most recent call last) ────╮", "│ train.py:9 in main                        │"),
+        "│ ❱ 9 │ │ raise ConnectionError('Connection refused')  │",
+        *("╰───────────────────────────────────────────╯", "KeyError: 'labels'", "semantic_error"),
+    ),
     "an exception without source lines is found": (
         *("Traceback (most recent call last):", '  File "a.py", line 7, in f'),
         *("ModuleNotFoundError: No module named 'apex'", "import_error"),

@@ -108,7 +108,7 @@ def test_a_good_rule_is_read() -> None:
         ("{gpu_lost: [{name: a, match: x, line: y}]}", "rule 'a': line: is not matched"),
         ("{gpu_lost: [{name: a, match: x, line: xz, unless: z}]}", "rule 'a': line: is ruled out by unless"),
         ("{gpu_lost: [{name: a, match: 'x*', line: x}]}", "rule 'a': match: matches the empty line"),
-        ("{gpu_lost: [{name: a, match: x, line: x, as: proof}]}", "rule 'a': as: must be one of cause"),
+        ("{gpu_lost: [{name: a, match: x, line: x, as: proof}]}", "rule 'a': as: must be one of certain, cause"),
         ("{gpu_lost: [{name: a, match: x, line: x, retry: often}]}", "rule 'a': retry: must be one of no"),
         ("{gpu_lost: [{name: a, match: x, line: x, class: y}]}", "rule 'a': class: there is no such field"),
         ("{gpu_lost: [{name: a, match: [x], line: x}]}", "rule 'a': match: must be a text"),
