@@ -34,6 +34,7 @@ from scheduler.lifecycle import (
 
 LARGEST_SIDE = 1000
 MOST_WORDS, MOST_COMMAND_BYTES = 200, 16 << 10
+_WIDE_OF_NODES = [f"allocation__node__{column}" for column in ("inventory", "labels", "links", "past_boots")]
 _TERM = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
 
 
@@ -89,7 +90,8 @@ def request_shell(
         shell.save(force_insert=True)
         told = event_data(shell)
         record("shell.requested", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=told)
-        audit("open", actor=user.username, object_type="shell", object_id=shell.pk, after={"job": job.pk, **told})
+        after = {"job": job.pk, "address": address, **told}
+        audit("open", actor=user.username, object_type="shell", object_id=shell.pk, after=after)
         wake_node(allocation.node_id)
     return shell, secret
 
@@ -115,6 +117,7 @@ def shell_of_agent(secret: str, *, allocation_id: int, shell_id: int, fence: int
     shell = first_of(
         _whole()
         .select_related("allocation__node__lease")
+        .defer("job__spec", "job__hold", *_WIDE_OF_NODES)
         .filter(pk=shell_id, allocation_id=allocation_id, allocation__node__credential_digest=digest(secret))
     )
     if shell is None:
@@ -163,7 +166,7 @@ def end_shell(shell: Shell, *, epoch: int, ended: Ended) -> None:
 
 
 def _whole() -> QuerySet[Shell]:
-    return Shell.objects.select_related("job", "user", "allocation__attempt")
+    return Shell.objects.select_related("job", "user", "allocation__attempt").defer("job__spec", "job__hold")
 
 
 def _check(wanted: Wanted) -> None:

@@ -53,5 +53,4 @@ def event_data(shell: Shell) -> dict[str, Any]:
         "user": shell.user.username,
         "attempt": allocation.attempt.number,
         "rank": allocation.rank,
-        "address": shell.address,
     }

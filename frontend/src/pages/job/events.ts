@@ -24,6 +24,9 @@ const WORDS: Record<string, string> = {
   "attempt.preempted": "Attempt preempted",
   "attempt.lost": "Attempt lost",
   "attempt.outputs": "Files collected",
+  "shell.requested": "Shell asked for",
+  "shell.open": "Shell opened",
+  "shell.closed": "Shell closed",
 };
 
 /** These repeat what the name of the event says already. */
