@@ -127,6 +127,15 @@ FIGURES: tuple[Figure, ...] = (
     Figure("cycle-postgres.decide", "of which the decision", "ms", "cycle_decide_ms", median),
     Figure("cycle-postgres.apply", "of which the applier", "ms", "cycle_apply_ms", median),
     Figure("cycle-postgres.first", "the first, with 10,000 reasons", "ms", "cycle_first_ms", median, 1500),
+    Figure(
+        "cycle-postgres.endings",
+        "failed jobs judged and moved on",
+        "a minute",
+        "endings_per_minute",
+        median,
+        1000,
+        True,
+    ),
     *(
         Figure(f"simulate.{policy}-{gpus}", f"{policy}, {gpus} GPUs", "s", f"simulate_{policy}_{gpus}_s", median, 60)
         for gpus in (2490, 640)
