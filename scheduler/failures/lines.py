@@ -46,8 +46,8 @@ GOES_ON = _any(
     "harmless",
     flags="(?i)",
 )
-# Tracebacks in boxes have their source between bars; the exception comes below the box.
-BOXED = _any("\u2502", "\u256d", "\u2570", begin=r"^[^\n]{0,60}", end="(?:$|[ \u2500])")
+# Tracebacks in boxes have their source between bars; the exception comes below the box. Notebooks number their source.
+BOXED = _any("^[^\\n]{0,60}(?:\u2502|\u256d|\u2570)(?:$| |\u2500)", r"^[ \t]*-*>?[ \t]*\d{1,5} .{0,40}\braise ")
 FRAME = _any(r'File "[^"\n]{1,300}", line \d+', begin="^.{0,120}")
 EXCEPTION = _any(
     "Error",

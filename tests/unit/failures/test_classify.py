@@ -59,6 +59,10 @@ CASES = {
         "│ ❱ 9 │ │ raise ConnectionError('Connection refused')  │",
         *("╰───────────────────────────────────────────╯", "KeyError: 'labels'", "semantic_error"),
     ),
+    "the source in a notebook's traceback is no cause": (
+        *("<ipython-input-7> in main()", "----> 9     raise ConnectionError('Connection refused')"),
+        *("", "KeyError: 'labels'", "semantic_error"),
+    ),
     "an exception without source lines is found": (
         *("Traceback (most recent call last):", '  File "a.py", line 7, in f'),
         *("ModuleNotFoundError: No module named 'apex'", "import_error"),
