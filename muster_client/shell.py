@@ -64,7 +64,7 @@ class ShellOnTerminal:
         self._calls = calls
         self._terminal = terminal
         self._show_bytes = show or _write_out
-        self._input = sys.stdin.fileno()
+        self._input = _input_descriptor()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
         self._resized = threading.Event()
@@ -230,6 +230,14 @@ def terminal_size() -> tuple[int, int]:
     """Rows and columns of this terminal, as many as a shell may have."""
     size = shutil.get_terminal_size()
     return min(max(size.lines, 1), 1000), min(max(size.columns, 1), 1000)
+
+
+def _input_descriptor() -> int:
+    """Standard input; where a program has none, an empty one."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):
+        return os.open(os.devnull, os.O_RDONLY)
 
 
 def _read(descriptor: int) -> bytes:

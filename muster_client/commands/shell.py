@@ -40,7 +40,7 @@ def shell_command(
     one JSON line for each piece of output, and one for the end.
     """
     session = begin(ctx, as_json=as_json)
-    terminal = not (no_terminal or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+    terminal = not (no_terminal or as_json) and all(one and one.isatty() for one in (sys.stdin, sys.stdout))
     rows, cols = terminal_size() if terminal else (24, 80)
     term = os.environ.get("TERM", "")
     with session.client() as client:

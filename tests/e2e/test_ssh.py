@@ -44,6 +44,28 @@ def manage(demo: Demo, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def through_the_link(demo: Demo) -> tuple[bytes, int | None]:
+    """What a shell in a job on the server writes, and its exit code."""
+    others = "from muster.fleet.models import Node; Node.objects.exclude(name='gpu03').update(admin='cordoned')"
+    manage(demo, "shell", "-c", others)
+    client = demo.client("ada")
+    job = client.submit({"command": "while true; do sleep 0.2; done", "gpus": 0})
+    until(
+        lambda: client.attempts(job["id"])[-1:] and client.attempts(job["id"])[-1]["state"] == "running", "it runs", 60
+    )
+    command = ("sh", "-c", "read words; echo got $words; exit 7")
+    shell = client.open_shell(job["id"], command=command, terminal=False)
+    assert shell["node"] == "gpu03"
+    with client.shell_calls(shell) as calls:
+        calls.send(first=0, start=0, data=b"through the link\n", over=True)
+        written, end = b"", None
+        while end is None:
+            data, end = calls.output(len(written))
+            written += data
+    client.cancel(job["id"])
+    return written, end.exit_code
+
+
 def test_a_server_is_added_by_one_command_and_runs_jobs(demo: Demo, sshd: SshServer) -> None:
     with running(demo):
         manage(
@@ -77,5 +99,6 @@ def test_a_server_is_added_by_one_command_and_runs_jobs(demo: Demo, sshd: SshSer
         until(lambda: node()["link"]["state"] != "up" or sshd.connections(), "the link is gone or back", 60)  # type: ignore[index]
         until(lambda: node()["link"]["state"] == "up" and sshd.connections(), "the link is back", 60)  # type: ignore[index]
         assert sshd.agents() == agents
+        assert through_the_link(demo) == (b"got through the link\n", 7)
     # The platform has ended, and the agent has not.
     assert sshd.agents() == agents
