@@ -27,6 +27,7 @@ LEFT = ShellEnd("left", "you left it", None)
 PATIENCE_S = 60.0
 _READ_BYTES = 16 << 10
 _PAUSE_S = 0.5
+_JOIN_S = 1.0
 _NEW_LINE = b"\r\n"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -87,6 +88,7 @@ class ShellOnTerminal:
             finally:
                 self._over.set()
                 self._wake()
+                typist.join(_JOIN_S)
 
     def _show(self) -> ShellEnd:
         """Show output until the shell has ended."""
@@ -99,7 +101,8 @@ class ShellOnTerminal:
                 continue
             self._reached()
             try:
-                self._show_bytes(data)
+                if data:
+                    self._show_bytes(data)
             except BrokenPipeError:
                 self._leave()
                 return LEFT
