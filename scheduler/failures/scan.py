@@ -13,7 +13,7 @@ from scheduler.failures.text import Text
 
 _MOST_PIECES = 12
 """Of the pieces in which a rule may match so many are looked at, and in all pieces so many times."""
-_MOST_LOOKS = 120
+_MOST_LOOKS = 100
 _IN_A_PIECE = 6
 _NEAR_BYTES = 300
 
