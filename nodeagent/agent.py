@@ -12,6 +12,7 @@ from typing import Optional
 from nodeagent import __version__, inventory
 from nodeagent.client import Client
 from nodeagent.gpu.choose import open_gpus
+from nodeagent.gpu.port import GpuDriver
 from nodeagent.identity import Identity
 from nodeagent.inbox import Happened, LogDone, Message, OutputsDone, Quit
 from nodeagent.journal import Journal
@@ -20,14 +21,14 @@ from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
 from nodeagent.linked import Linked
 from nodeagent.loop import Loop, quit_for
 from nodeagent.outputs import OutputStream
-from nodeagent.protocol import Timers
+from nodeagent.protocol import Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
 from nodeagent.shells import Shells
 from nodeagent.shipper import LogShipper, Shipper
-from nodeagent.transport import Dialled
+from nodeagent.transport import Dialled, Transport
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent")
@@ -57,6 +58,21 @@ class Options:
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
 
 
+def look_around(
+    options: Options, identity: Identity, gpus: GpuDriver, runtime: Runtime, transport: Transport
+) -> Inventory:
+    """What this node has, but for what the options say; its address is where a call to the platform starts from."""
+    return inventory.look(
+        gpus=gpus,
+        runtime=runtime,
+        state=identity.state,
+        address=options.address or transport.local_address(),
+        hostname=options.hostname,
+        cpus=options.cpus,
+        memory_mib=options.memory_mib,
+    )
+
+
 def run(options: Options) -> int:
     """Be the agent until something ends it, and return the exit status. Jobs go on in every case."""
     inbox: "queue.SimpleQueue[Message]" = queue.SimpleQueue()
@@ -84,15 +100,7 @@ def run(options: Options) -> int:
     transport = dialled or Linked(identity.state, stopping)
     client = Client(transport)
     try:
-        found = inventory.look(
-            gpus=gpus,
-            runtime=runtime,
-            state=identity.state,
-            address=options.address or transport.local_address(),
-            hostname=options.hostname,
-            cpus=options.cpus,
-            memory_mib=options.memory_mib,
-        )
+        found = look_around(options, identity, gpus, runtime, transport)
         session = register(
             client, identity, found, version=__version__, join_token=options.join_token, stopping=stopping
         )

@@ -9,8 +9,8 @@ import sys
 import threading
 from typing import Sequence
 
-from nodeagent import __version__, inventory
-from nodeagent.agent import Options
+from nodeagent import __version__
+from nodeagent.agent import Options, look_around
 from nodeagent.client import Client
 from nodeagent.daemon import program
 from nodeagent.files import read_json, write_atomic
@@ -110,15 +110,7 @@ def _registered(options: Options) -> bool:
         patience.daemon = True
         patience.start()
         try:
-            found = inventory.look(
-                gpus=gpus,
-                runtime=runtime,
-                state=identity.state,
-                address=options.address or transport.local_address(),
-                hostname=options.hostname,
-                cpus=options.cpus,
-                memory_mib=options.memory_mib,
-            )
+            found = look_around(options, identity, gpus, runtime, transport)
             token = options.join_token
             client = Client(transport)
             return (
