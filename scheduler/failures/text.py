@@ -88,9 +88,11 @@ def read(raw: bytes, *, cut_at: int | None = None, cut_lines: int = 0) -> Text:
 
 def _as_utf8(raw: bytes) -> bytes:
     sample = raw[: 2 * (len(raw) // 2)][-4096:]
-    if len(sample) < 8 or sample.count(0) * 5 < len(sample):
-        return raw  # logs are mostly ASCII, and so nearly every second byte of UTF-16 is a zero
-    little = sample[1::2].count(0) >= sample[::2].count(0)
+    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    # Logs are mostly ASCII, and so nearly every second byte of UTF-16 is a zero, and hardly any between them.
+    if len(sample) < 8 or max(even, odd) * 4 < len(sample) or min(even, odd) * 20 > len(sample):
+        return raw
+    little = odd > even
     return raw.decode("utf-16-le" if little else "utf-16-be", "replace").encode("utf-8", "replace")
 
 
@@ -104,6 +106,8 @@ def _plain(data: bytes) -> bytes:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", _SOFT_END)
     if b"\\n" in data:
         data = data.replace(b"\\n", _SOFT_END).replace(b'\\"', b'"')
+    if b'{"' in data:
+        data = data.replace(b"\\r", _SOFT_END).replace(b"\\t", b"\t")
     if b"\\u001" in data:
         data = _JSON_COLOUR.sub(b"", data)
     return data
