@@ -83,6 +83,7 @@ CALLS = [
     ("POST", "/agent/v1/allocations/12/outputs"),
     ("PATCH", "/agent/v1/allocations/12/outputs/7"),
     ("POST", "/agent/v1/allocations/12/outputs:finish"),
+    *(("POST", f"/agent/v1/allocations/12/shells/3/{act}") for act in ("open", "output", "input", "end")),
     ("GET", "/agent/v1/code/" + "a" * 64),
 ]
 

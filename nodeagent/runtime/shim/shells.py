@@ -108,6 +108,10 @@ class Shells:
             if shell.pid and shell.kill_at is None:
                 self._begin_end(shell, why, boottime())
 
+    def allow(self) -> None:
+        """Open shells (again): a later time limit takes back a stop."""
+        self._over = ""
+
     def close(self) -> None:
         """The job is gone: what is left are our own children, who stood outside of it."""
         self.end_all("the job has ended")

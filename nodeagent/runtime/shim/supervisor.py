@@ -203,6 +203,8 @@ class Shim:
             self._killing = True  # the command is over: what it left behind goes with it, as in a container
         if self._shells is not None and (due is not None or self._killing):
             self._shells.end_all("the job is being stopped" if self._deadlines.stopping else "the job has ended")
+        elif self._shells is not None and not self._deadlines.stopping:
+            self._shells.allow()
         if due is not None and not due.kill:
             tree.signal_all(self._job.members(), signal_number(due.signal))
         if self._killing or (due is not None and due.kill):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import ApiToken
+from muster.api import limits
 from muster.api.authentication import bearer_secret
 from muster.api.bodies import JsonParser
 from muster.api.shapes.shells import NewShell, OpenedShell
@@ -26,19 +29,20 @@ class JobShells(ApiView):
         "open_shell",
         tag="jobs",
         answers={201: OpenedShell},
-        problems=(403, 404, 409, 413, 415, 422),
+        problems=(403, 404, 409, 413, 415, 422, 429),
         request=NewShell,
     )
     def post(self, request: Request, job_id: int) -> Response:
         """Ask for a shell in a rank of the job; its bytes then go by its own token."""
         user = caller(request)
         job = get_job(user, job_id)
+        limits.take(limits.SHELL, user.pk)
         shell, secret = request_shell(
             user=user,
             job=job,
             wanted=Wanted(**body_of(request, NewShell)),
             api_token=_token_of(request),
-            address=request.META.get("REMOTE_ADDR") or None,
+            address=_address_of(request),
         )
         allocation = shell.allocation
         answer = {
@@ -55,3 +59,11 @@ class JobShells(ApiView):
 def _token_of(request: Request) -> ApiToken | None:
     secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
     return first_of(ApiToken.objects.filter(digest=digest(secret))) if secret else None
+
+
+def _address_of(request: Request) -> str | None:
+    """Where the call came from, as far as the proxies that the web process trusts tell it."""
+    try:
+        return str(ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")))
+    except ValueError:
+        return None
