@@ -17,17 +17,27 @@ from pathlib import Path
 from zlib import crc32
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 
 from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
 from muster.events.redis import log_channel, publish
 from muster.jobs.models import Allocation
-from muster.logs.models import LogChunk, LogFile, LogHead
+from muster.logs.models import LogChunk, LogFile
 from muster.logs.room import needing_room
 
 LARGEST_SEGMENT_BYTES = 4 << 20
 SMALLEST_SEGMENT_BYTES = 4 << 10
+
+# `position` of the head is where the next chunk of any rank begins.
+_INDEX = """
+WITH head AS (
+    INSERT INTO logs_loghead AS head (attempt_id, position) VALUES (%s, %s)
+    ON CONFLICT (attempt_id) DO UPDATE SET position = head.position + excluded.position RETURNING position)
+INSERT INTO logs_logchunk (allocation_id, attempt_id, position, "offset", size, crc32)
+SELECT %s, %s, head.position - told.size, told."offset", told.size, told.crc32
+FROM head, (VALUES (%s::bigint, %s::bigint, %s::bigint)) AS told ("offset", size, crc32)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +96,7 @@ def _append(allocation: Allocation, chunk: Chunk) -> int:
         if not chunk.body:
             return log.size
         _write(_folder(allocation), log.segment_bytes, chunk)
-        LogChunk.objects.create(
-            attempt_id=allocation.attempt_id,
-            position=_next_position(allocation.attempt_id, len(chunk.body)),
-            allocation=allocation,
-            offset=chunk.offset,
-            size=len(chunk.body),
-            crc32=chunk.crc32,
-        )
+        _index(allocation, chunk)
         holes = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
         LogFile.objects.filter(pk=allocation.pk).update(size=chunk.end, holes=merged(holes))
         transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
@@ -133,14 +136,13 @@ def _locked(allocation: Allocation) -> LogFile:
     return log
 
 
-def _next_position(attempt_id: int, size: int) -> int:
-    """The place of the next `size` bytes in the common order of the attempt's ranks; they are taken from then on."""
-    head = LogHead.objects.raw(
-        "INSERT INTO logs_loghead (attempt_id, position) VALUES (%s, %s)"
-        " ON CONFLICT (attempt_id) DO UPDATE SET position = logs_loghead.position + excluded.position RETURNING *",
-        [attempt_id, size],
-    )[0]
-    return head.position - size
+def _index(allocation: Allocation, chunk: Chunk) -> None:
+    """Give the chunk the next place in the common order of the attempt's ranks, in one statement for both tables."""
+    size = len(chunk.body)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _INDEX, [allocation.attempt_id, size, allocation.pk, allocation.attempt_id, chunk.offset, size, chunk.crc32]
+        )
 
 
 def read(allocation: Allocation, *, start: int, end: int) -> bytes:
