@@ -19,7 +19,7 @@ from muster.fleet.models import NodeLease, Pool
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
 from muster.shells.models import Shell, ShellReason
-from muster.shells.relay import Window
+from muster.shells.relay import Closed, Relays, Window
 from muster.shells.selectors import AGENT_LOST_AFTER_S, CLIENT_LOST_AFTER_S, NOT_OPENED_AFTER, Silence
 from muster.shells.watch import sweep
 from muster.tenants.models import Membership
@@ -423,7 +423,7 @@ class TestWhoseItIs:
 
 class TestEnds:
     def test_nothing_ends_a_shell_that_is_in_order(self, talk: Talk) -> None:
-        assert sweep({talk.id: Silence()}) == {}
+        assert sweep({talk.id: Silence()}).closed == {}
         assert talk.row.state == "open"
 
     def test_it_ends_when_its_job_is_told_to_stop(self, talk: Talk, world: World) -> None:
@@ -464,18 +464,18 @@ class TestEnds:
 
     def test_it_ends_when_it_was_idle_for_too_long(self, talk: Talk, settings: Any) -> None:
         settings.SHELL_IDLE = timedelta(seconds=100)
-        assert sweep({talk.id: Silence(bytes_s=99)}) == {}
+        assert sweep({talk.id: Silence(bytes_s=99)}).closed == {}
         self._ends(talk, ShellReason.IDLE, Silence(bytes_s=101))
 
     def test_it_ends_when_it_lasted_for_too_long(self, talk: Talk, settings: Any) -> None:
         settings.SHELL_LONGEST = timedelta(hours=1)
         let_pass(3500, talk.row, "requested_at")
-        assert sweep({talk.id: Silence()}) == {}
+        assert sweep({talk.id: Silence()}).closed == {}
         let_pass(200, talk.row, "requested_at")
         self._ends(talk, ShellReason.TIME_LIMIT)
 
     def test_it_ends_when_its_user_or_its_agent_is_gone(self, talk: Talk, http: httpx.Client) -> None:
-        assert sweep({talk.id: Silence(client_s=CLIENT_LOST_AFTER_S, agent_s=AGENT_LOST_AFTER_S)}) == {}
+        assert sweep({talk.id: Silence(client_s=CLIENT_LOST_AFTER_S, agent_s=AGENT_LOST_AFTER_S)}).closed == {}
         self._ends(talk, ShellReason.CLIENT_LOST, Silence(client_s=CLIENT_LOST_AFTER_S + 1))
 
     def test_a_silent_agent_ends_it(self, talk: Talk) -> None:
@@ -485,13 +485,21 @@ class TestEnds:
         self, server: str, agent: Agent, http: httpx.Client, running: Attempt
     ) -> None:
         talk = Talk(server, agent, http, running)
-        assert sweep({}) == {}
+        assert [shell.pk for shell in sweep({}).live] == [talk.id]
         let_pass(NOT_OPENED_AFTER.total_seconds() + 1, talk.row, "requested_at")
         self._ends(talk, ShellReason.NOT_OPENED)
 
     def test_the_end_of_the_attempt_ends_it_though_nobody_sweeps_for_it(self, talk: Talk) -> None:
         talk.agent.end(ranks(live_attempt_of(talk))[0])
         self._ends(talk, ShellReason.JOB_ENDED)
+
+    def test_one_that_nobody_asks_for_after_a_start_of_the_web_process_is_given_up(self, talk: Talk) -> None:
+        anew = Relays()
+        assert anew.silences() == {}
+        anew.take({}, sweep({}).live)
+        assert list(anew.silences()) == [talk.id]
+        anew.take({talk.id: Closed("client_lost", "", None)}, [])
+        assert anew.silences() == {}
 
     def test_what_the_web_process_closes_by_itself_its_user_hears_of(self, talk: Talk, world: World) -> None:
         Pool.objects.filter(pk=world.pool.pk).update(shells=False)

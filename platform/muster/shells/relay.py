@@ -8,7 +8,7 @@ is bounded, and a writer waits for room. Everything here is called from the one 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -160,8 +160,13 @@ class Relays:
         """Of each shell that is not closed, for how long nothing was heard."""
         return {number: relay.silence() for number, relay in self._relays.items() if relay.closed is None}
 
-    def take(self, closed: dict[int, Closed]) -> None:
-        """Close what the database says is closed, and forget what nobody will ask for."""
+    def take(self, closed: Mapping[int, Closed], live: Iterable[Shell]) -> None:
+        """Close what the database says is closed, and forget what nobody will ask for.
+
+        Of what goes on the silence is counted from now on, if nobody has called since this process was started.
+        """
+        for shell in live:
+            self.of(shell)
         for number, how in closed.items():
             if number in self._relays:
                 self._relays[number].close(how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from django.db import DatabaseError
 
@@ -27,22 +28,31 @@ async def watch() -> None:
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         try:
-            relays.take(await in_thread(sweep, relays.silences()))
+            swept = await in_thread(sweep, relays.silences())
+            relays.take(swept.closed, swept.live)
         except (MusterError, DatabaseError) as error:  # the latter before the database is migrated
             log.warning("shells_not_watched error=%s", error)
 
 
-def sweep(silences: Mapping[int, Silence]) -> dict[int, Closed]:
-    """Close what must end; of the shells that were asked about, those that are closed, by whomever."""
-    live = list(live_shells())
-    now = database_now() if live else None
-    going_on = set()
-    for shell in live:
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What became of the shells: how those were closed that were asked about, by whomever, and which go on."""
+
+    closed: dict[int, Closed]
+    live: list[Shell]
+
+
+def sweep(silences: Mapping[int, Silence]) -> Swept:
+    """Close what must end."""
+    found = list(live_shells())
+    now = database_now() if found else None
+    live = []
+    for shell in found:
         over = why_over(shell, now, silences_of(silences, shell)) if now is not None else None
         if over is None:
-            going_on.add(shell.pk)
+            live.append(shell)
             continue
         reason, detail = over
         move_shell(shell, ShellState.CLOSED, actor="platform", reason=reason, detail=detail)
-    ended = Shell.objects.filter(pk__in=silences.keys() - going_on)
-    return {shell.pk: how for shell in ended if (how := Closed.of(shell)) is not None}
+    ended = Shell.objects.filter(pk__in=silences.keys() - {shell.pk for shell in live})
+    return Swept({shell.pk: how for shell in ended if (how := Closed.of(shell)) is not None}, live)
