@@ -101,6 +101,7 @@ export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
     toolkit_version: null,
     links: [],
     last_strikes: [],
+    maintenance: [],
     ...changes,
   };
 }

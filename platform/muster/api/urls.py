@@ -95,6 +95,8 @@ v1 = [
     _to("nodes", fleet.Nodes),
     _to("nodes/<name:name>", fleet.OneNode),
     _to("nodes/<name:name>/metrics", metrics.MetricsOfNode),
+    _to("maintenance", fleet.MaintenanceTimes),
+    _to("maintenance/<id:maintenance_id>", fleet.OneMaintenance),
     _to("gpus", fleet.Gpus),
     _to("spec/schema", service.SpecSchema),
 ]

@@ -9,10 +9,11 @@ from django.db.models import Q
 
 from muster.common.clock import database_now
 from muster.fleet.leases import answering_since, judge_nodes
+from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.models import Allocation, Attempt
-from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeHealth, Reason
+from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ def reap(pool: Pool) -> None:
     1. Nodes that are silent become suspect, then down; their attempts are marked unreachable and keep their GPUs.
     2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go.
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
+    4. Maintenance begins and ends, and nodes that are cleared have those stopped who may go elsewhere.
     """
     down = judge_nodes(pool)
     since = answering_since(database_now())
@@ -33,6 +35,8 @@ def reap(pool: Pool) -> None:
     _let_go_past_fence(pool)
     _stop_unclaimed(pool, since)
     _stop_overdue(pool)
+    keep_maintenance(pool)
+    _clear_nodes(pool)
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:
@@ -114,6 +118,30 @@ def _stop_unclaimed(pool: Pool, since: datetime) -> None:
             outcome=AttemptState.FAILED,
             reason=Reason.NOT_CLAIMED,
             detail=f"not claimed within {pool.claim_timeout_s:g}s by {', '.join(nodes)}",
+            actor="platform",
+        )
+
+
+def _clear_nodes(pool: Pool) -> None:
+    """Stop who may be stopped for others on nodes that are cleared: they are queued again with what they have had."""
+    on_cleared = (
+        Allocation.objects.filter(
+            node__pool=pool,
+            node__admin=NodeAdmin.DRAINING,
+            node__clears=True,
+            attempt__state__in=ATTEMPT_LIVE,
+            attempt__job__preemptible=True,
+        )
+        .exclude(attempt__state=AttemptState.STOPPING)
+        .exclude(state=AllocationState.RELEASED)
+        .order_by("attempt_id", "pk")
+    )
+    for attempt_id, node, reason in on_cleared.values_list("attempt_id", "node__name", "node__reason"):
+        stop_attempt(
+            attempt_id=attempt_id,
+            outcome=AttemptState.PREEMPTED,
+            reason=Reason.PREEMPTED,
+            detail=f"node {node} is cleared: {reason}",
             actor="platform",
         )
 

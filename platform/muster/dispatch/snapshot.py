@@ -19,6 +19,7 @@ from django.db.models import F, Q
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
+from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.runtimes import forms_of
 from muster.fleet.strikes import strikes_of
@@ -189,6 +190,7 @@ def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
 
 def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
     rows = sorted(nodes, key=lambda node: node.pk)
+    closing = closing_of(rows)
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
     query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
@@ -208,10 +210,17 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0),
+            **_closing(closing.get(node.pk)),
             forms=forms_of(_runtimes(node), str(node.labels.get("default-image", ""))),
         )
         for node in rows
     )
+
+
+def _closing(closing: ClosingTime | None) -> dict[str, Any]:
+    if closing is None:
+        return {}
+    return {"closes_at": closing.at.timestamp(), "clears": closing.clears, "closing": closing.reason}
 
 
 def _runtimes(node: Node) -> Collection[str]:

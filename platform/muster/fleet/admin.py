@@ -10,17 +10,19 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import F, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 
 from muster.common.clock import database_now
 from muster.common.errors import MusterError
-from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, TabularInline, actor
+from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor
 from muster.events.services import wake_pool
-from muster.fleet.models import Gpu, Node, Strike
+from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
+from muster.fleet.models import Clearing, Gpu, Maintenance, Node, Pool, Strike
 from muster.fleet.services import (
+    clear_node,
     cordon_node,
     create_node,
     drain_node,
@@ -32,9 +34,10 @@ from muster.fleet.services import (
 from muster.fleet.strikes import forgive_strikes, strikes_of
 
 if TYPE_CHECKING:
+    from django.forms import Select as UnfoldAdminSelectWidget
     from django.forms import TextInput as UnfoldAdminTextInputWidget
 else:
-    from unfold.widgets import UnfoldAdminTextInputWidget
+    from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 # Jobs are placed by these, so a cycle that is under way must notice that they changed.
 _PLACEMENT_FIELDS = frozenset({"rack", "labels"})
@@ -76,10 +79,26 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     search_fields = ["name", "address", "rack"]
     ordering = ["name"]
     inlines = [GpuInline]
-    actions = ["cordon", "drain", "resume", "retire", "forgive", "repair", "renew_join_token"]
+    actions = ["cordon", "drain", "clear", "resume", "retire", "forgive", "repair", "renew_join_token"]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
-        ("State", {"fields": ["admin", "reason", "health", "barred", "link", "strikes_now", "last_seen", "version"]}),
+        (
+            "State",
+            {
+                "fields": [
+                    "admin",
+                    "reason",
+                    "clears",
+                    "planned",
+                    "health",
+                    "barred",
+                    "link",
+                    "strikes_now",
+                    "last_seen",
+                    "version",
+                ]
+            },
+        ),
         (
             "Agent",
             {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory", "links"]},
@@ -89,6 +108,8 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     readonly_fields = [
         "admin",
         "reason",
+        "clears",
+        "planned",
         "health",
         "barred",
         "link",
@@ -149,6 +170,14 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         page = reverse("admin:links_server_change", args=[server.pk])
         return format_html('Over <a href="{}">SSH</a>: {} {}', page, server.state, server.reason)
 
+    @admin.display(description="Maintenance")
+    def planned(self, node: Node) -> str:
+        """When it is to be free of jobs, and why."""
+        return "; ".join(
+            f"{row.begins_at:%Y-%m-%d %H:%M} to {row.ends_at:%Y-%m-%d %H:%M} UTC: {row.reason}"
+            for row in planned_of(node)
+        )
+
     @admin.display(description="Strikes")
     def strikes_now(self, node: Node) -> str:
         """How much the failures count that the node is blamed for, and where they are."""
@@ -170,6 +199,17 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             drain_node,
             "drain",
             "Nothing new will start; the nodes are empty when what runs has ended.",
+        )
+
+    @admin.action(description="Clear: drain, and move who may be stopped for others")
+    def clear(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Let nothing new start and have jobs go elsewhere."""
+        return self._with_reason(
+            request,
+            queryset,
+            clear_node,
+            "clear",
+            "Nothing new will start; jobs that may be stopped for others save their work and are queued again.",
         )
 
     @admin.action(description="Resume: give back to the scheduler")
@@ -281,3 +321,93 @@ class StrikeAdmin(ReadOnlyMixin, ModelAdmin[Strike]):
     ordering = ["-at"]
     list_per_page = 50
     exclude = ["incident"]
+
+
+if TYPE_CHECKING:
+    MaintenanceFields = forms.ModelForm[Maintenance]
+else:
+    MaintenanceFields = forms.ModelForm
+
+
+class MaintenanceForm(MaintenanceFields):
+    """New maintenance, judged by the same rules as over REST; what is wrong is told at its field."""
+
+    pool = forms.ModelChoiceField(
+        Pool.objects.order_by("name"), required=False, widget=UnfoldAdminSelectWidget, help_text="Every node of it."
+    )
+    node = forms.ModelChoiceField(
+        Node.objects.order_by("name"), required=False, widget=UnfoldAdminSelectWidget, help_text="Or this one alone."
+    )
+
+    class Meta:
+        model = Maintenance
+        fields = ["begins_at", "ends_at", "clearing", "reason"]
+
+    def clean(self) -> dict[str, Any]:
+        """What the form itself can say at the right field."""
+        values = dict(super().clean() or {})
+        begins_at, ends_at = values.get("begins_at"), values.get("ends_at")
+        if begins_at and ends_at and ends_at <= begins_at:
+            self.add_error("ends_at", "it must come after begins_at")
+        if bool(values.get("node")) == bool(values.get("pool")):
+            self.add_error("node", "name either a node or a pool")
+        return values
+
+
+@admin.register(Maintenance)
+class MaintenanceAdmin(OperatorsMixin, ModelAdmin[Maintenance]):
+    """When nodes are to be free of jobs. What is planned is not edited: it is called off and planned anew."""
+
+    form = MaintenanceForm
+    list_display = ["what", "begins_at", "ends_at", "clearing", "reason", "begun_at", "over_at", "created_by"]
+    list_filter = ["pool", ("over_at", admin.EmptyFieldListFilter)]
+    list_select_related = ["pool", "node"]
+    search_fields = ["node__name", "pool__name", "reason"]
+    ordering = ["-begins_at"]
+    actions = ["call_off"]
+    add_fields = ["node", "pool", "begins_at", "ends_at", "clearing", "reason"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is entered; later also how it went."""
+        return self.add_fields if obj is None else [*self.add_fields, "begun_at", "over_at", "created_by", "created_at"]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """People have planned by it, so it stays as it was announced."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """It is called off instead, which gives the nodes back."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Maintenance, form: Any, change: bool) -> None:
+        """Plan it."""
+        given = form.cleaned_data
+        row = plan_maintenance(
+            pool=given["pool"].name if given["pool"] else None,
+            node=given["node"].name if given["node"] else None,
+            begins_at=given["begins_at"],
+            ends_at=given["ends_at"],
+            clearing=Clearing(given["clearing"]),
+            reason=given["reason"],
+            actor=actor(request),
+        )
+        obj.pk, obj._state.adding = row.pk, False
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """The page; what cannot be planned is told on it."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except MusterError as error:
+            self.message_user(request, error.detail, messages.ERROR)
+            return HttpResponseRedirect(request.path)
+
+    @admin.action(description="Call off: give the nodes back now")
+    def call_off(self, request: HttpRequest, queryset: QuerySet[Maintenance]) -> None:
+        """End what is under way, and forget what is planned."""
+        for row in queryset:
+            try:
+                call_off(maintenance=row, actor=actor(request))
+            except MusterError as error:
+                self.message_user(request, error.detail, messages.ERROR)
+            else:
+                self.message_user(request, f"{row} is called off.")

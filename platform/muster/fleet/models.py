@@ -129,6 +129,9 @@ class Node(models.Model):
     admin = models.CharField(max_length=10, choices=choices(NodeAdmin), default=NodeAdmin.ACTIVE)
     health = models.CharField(max_length=10, choices=choices(NodeHealth), default=NodeHealth.PENDING)
     reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
+    clears = models.BooleanField(
+        default=False, help_text="Whether jobs that may be stopped for others go elsewhere while it is draining."
+    )
     barred = models.CharField(
         max_length=300, blank=True, default="", help_text="Why nothing new may start there, whatever operators want."
     )
@@ -165,6 +168,58 @@ class Node(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Clearing(StrEnum):
+    """What becomes of the jobs that run on a node when its maintenance begins."""
+
+    WAIT = "wait"
+    """They end by themselves."""
+    MOVE = "move"
+    """Those that may be stopped for others save their work and go elsewhere; the others end by themselves."""
+
+
+class Maintenance(models.Model):
+    """A time in which a node, or each node of a pool, is to be free of jobs. See `muster.fleet.maintenance`.
+
+    `drained` has the ids of the nodes that were drained for it: those are given back in the end, unless an operator has
+    done something else with them since.
+    """
+
+    pool = models.ForeignKey(Pool, on_delete=models.CASCADE, related_name="maintenance")
+    node = models.ForeignKey(
+        Node,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="maintenance",
+        help_text="Empty: all of them.",
+    )
+    begins_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    clearing = models.CharField(max_length=4, choices=choices(Clearing), default=Clearing.WAIT)
+    reason = models.CharField(max_length=300)
+    drained = models.JSONField(default=list, editable=False)
+    begun_at = models.DateTimeField(null=True, editable=False)
+    over_at = models.DateTimeField(null=True, editable=False, help_text="When it was over, or called off.")
+    created_by = models.CharField(max_length=150, editable=False)
+    created_at = models.DateTimeField(db_default=DatabaseNow(), editable=False)
+
+    class Meta:
+        verbose_name_plural = "maintenance"
+        constraints = [
+            one_of("clearing", Clearing, name="maintenance_clearing_known"),
+            models.CheckConstraint(condition=Q(ends_at__gt=F("begins_at")), name="maintenance_ends_after_it_begins"),
+        ]
+        indexes = [models.Index(fields=["pool"], condition=Q(over_at=None), name="maintenance_not_over")]
+
+    def __str__(self) -> str:
+        return f"maintenance {self.pk} of {self.what}"
+
+    @property
+    def what(self) -> str:
+        """Which node or pool it is of, in words."""
+        return f"node {self.node.name}" if self.node else f"pool {self.pool.name}"
 
 
 class Gpu(models.Model):

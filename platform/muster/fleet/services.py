@@ -59,12 +59,29 @@ def cordon_node(*, node: Node, reason: str, actor: str) -> None:
     _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
 
 
-def drain_node(*, node: Node, reason: str, actor: str) -> None:
-    """Let nothing new start, and wait until what runs there has ended."""
+def drain_node(*, node: Node, reason: str, actor: str, move: bool = False) -> None:
+    """Let nothing new start, and wait until what runs there has ended.
+
+    With `move`, what may be stopped for others is asked to save its work and go: the reaper sees to it.
+    """
     with transaction.atomic():
         if Node.objects.filter(pk=node.pk, admin=NodeAdmin.ACTIVE).exists():
             _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
-        _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor)
+        _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, clears=move)
+
+
+def clear_node(*, node: Node, reason: str, actor: str) -> None:
+    """Drain the node and have what may be stopped for others go elsewhere; one that drains already is cleared now."""
+    reason = require_reason(reason)
+    with transaction.atomic():
+        row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        if row.admin != NodeAdmin.DRAINING:
+            drain_node(node=row, reason=reason, actor=actor, move=True)
+            return
+        Node.objects.filter(pk=row.pk).update(clears=True, reason=reason)
+        before, after = ({"clears": row.clears, "reason": row.reason}, {"clears": True, "reason": reason})
+        record("node.clearing", actor=actor, node_id=row.pk, data={"node": row.name, "reason": reason})
+        audit("clear", actor=actor, object_type="node", object_id=row.name, before=before, after=after)
 
 
 def resume_node(*, node: Node, reason: str, actor: str) -> None:
@@ -117,7 +134,7 @@ def require_reason(reason: str) -> str:
     return reason
 
 
-def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str) -> None:
+def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, clears: bool = False) -> None:
     reason = require_reason(reason)
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
@@ -126,8 +143,12 @@ def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str) -> Non
             require_move("node_admin", source, target)
         except TransitionError as error:
             raise Conflict(f"node {row.name} is {source}: it cannot become {target} from there") from error
-        Node.objects.filter(pk=row.pk, admin=source).update(admin=target, reason=reason, version=F("version") + 1)
+        Node.objects.filter(pk=row.pk, admin=source).update(
+            admin=target, reason=reason, clears=clears, version=F("version") + 1
+        )
         data = {"node": row.name, "from": source, "to": target, "reason": reason}
+        if clears:
+            data["jobs"] = "move"
         record(f"node.{target}", actor=actor, node_id=row.pk, data=data)
         audit(
             target,

@@ -49,6 +49,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Nodes", "dns", "fleet_node"),
                     _item("Servers over SSH", "cable", "links_server"),
                     _item("GPUs", "memory", "fleet_gpu"),
+                    _item("Maintenance", "construction", "fleet_maintenance"),
                     _item("Strikes", "thumb_down", "fleet_strike"),
                 ],
             },

@@ -18,6 +18,7 @@ import { mebibytes } from "../../format/amount";
 import { LinkMatrix } from "./LinkMatrix";
 import { gpuWords, NodeChips } from "./NodeCard";
 import classes from "./NodeDrawer.module.css";
+import { Maintenance } from "./Maintenance";
 import { Strikes } from "./Strikes";
 
 const NodeMetrics = lazy(() => import("./NodeMetrics"));
@@ -25,6 +26,7 @@ const NodeMetrics = lazy(() => import("./NodeMetrics"));
 const DONE: Record<NodeAction, string> = {
   cordon: "takes no new jobs",
   drain: "is being drained",
+  move: "is being cleared",
   resume: "is back in service",
 };
 
@@ -119,6 +121,7 @@ function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean })
         </Facts>
       )}
       <LinkMatrix node={data} />
+      <Maintenance node={data} />
       <Strikes node={data} isOperator={isOperator} />
     </>
   );
@@ -178,13 +181,19 @@ function NodeActions({ node }: { node: Node }) {
     node.admin === "active"
       ? [
           { action: "cordon", label: "Cordon", hint: "No new jobs; running ones stay." },
-          { action: "drain", label: "Drain", hint: "No new jobs, and running ones are moved away." },
+          { action: "drain", label: "Drain", hint: "No new jobs; empty when what runs has ended." },
+          {
+            action: "move",
+            label: "Clear",
+            hint: "No new jobs; who may be stopped for others goes elsewhere.",
+          },
         ]
       : [
           { action: "resume", label: "Resume", hint: "Takes jobs again." },
           ...(node.admin === "cordoned"
-            ? [{ action: "drain" as const, label: "Drain", hint: "Running jobs are moved away." }]
+            ? [{ action: "drain" as const, label: "Drain", hint: "Empty when what runs has ended." }]
             : []),
+          { action: "move", label: "Clear", hint: "Who may be stopped for others goes elsewhere." },
         ];
   return (
     <section className={classes.actions} aria-label="Operator actions">

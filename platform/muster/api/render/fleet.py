@@ -11,7 +11,8 @@ from django.db.models import Count, Q, QuerySet, Sum
 from muster.accounts.models import User
 from muster.api.render.jobs import Json, moment
 from muster.common.clock import utc_now
-from muster.fleet.models import Gpu, Node, Pool
+from muster.fleet.maintenance import planned_of
+from muster.fleet.models import Gpu, Maintenance, Node, Pool
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
@@ -109,7 +110,24 @@ def node_document(user: User, node: Node) -> Json:
     """The node with its GPUs, their links, and what it was last blamed for."""
     (document,) = node_list(user, Node.objects.filter(pk=node.pk))
     versions = {name: node.inventory.get(name) or None for name in ("driver_version", "toolkit_version")}
-    return document | versions | {"links": node.links, "last_strikes": _last_strikes(user, node)}
+    coming = [maintenance(row) for row in planned_of(node)]
+    rest = {"links": node.links, "last_strikes": _last_strikes(user, node), "maintenance": coming}
+    return document | versions | rest
+
+
+def maintenance(row: Maintenance) -> Json:
+    """A maintenance that is planned or under way."""
+    return {
+        "id": row.pk,
+        "pool": row.pool.name,
+        "node": row.node.name if row.node else None,
+        "begins_at": moment(row.begins_at),
+        "ends_at": moment(row.ends_at),
+        "clearing": row.clearing,
+        "reason": row.reason,
+        "begun_at": moment(row.begun_at),
+        "created_by": row.created_by,
+    }
 
 
 def _last_strikes(user: User, node: Node) -> list[Json]:

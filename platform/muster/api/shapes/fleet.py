@@ -5,11 +5,12 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
-from muster.fleet.models import StrikeReason
+from muster.fleet.maintenance import LONGEST_REASON
+from muster.fleet.models import Clearing, StrikeReason
 from muster.links.models import LinkState
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 
-NODE_ACTIONS = ("cordon", "drain", "resume")
+NODE_ACTIONS = ("cordon", "drain", "move", "resume")
 
 
 class GpuJob(Shape):
@@ -76,6 +77,43 @@ class Node(Shape):
     gpus = Gpu(many=True)
 
 
+class Maintenance(Shape):
+    """A time in which a node, or every node of a pool, is to be free of jobs."""
+
+    id = Integer()
+    pool = Text()
+    node = Text(allow_null=True, help_text="Null: every node of the pool.")
+    begins_at = Moment()
+    ends_at = Moment()
+    clearing = Choice(choices=values(Clearing), help_text="What becomes of those who run there when it begins.")
+    reason = Text()
+    begun_at = Moment(allow_null=True)
+    created_by = Text()
+
+
+class MaintenanceList(Shape):
+    """What is planned or under way, the next one first."""
+
+    results = Maintenance(many=True)
+    next = Text(allow_null=True)
+
+
+class NewMaintenance(Shape):
+    """Maintenance to be planned, of either a node or a pool."""
+
+    node = Text(required=False, max_length=63)
+    pool = Text(required=False, max_length=63)
+    begins_at = Moment(required=False, help_text="Default: now.")
+    ends_at = Moment()
+    clearing = Choice(
+        choices=values(Clearing),
+        required=False,
+        default=Clearing.WAIT,
+        help_text="`wait` for those who run there, or `move` those that may be stopped for others.",
+    )
+    reason = Text(max_length=LONGEST_REASON)
+
+
 class NodeStrike(Shape):
     """A failure that a node is blamed for; `job` and `detail` are null for who may not see the job."""
 
@@ -101,6 +139,7 @@ class NodeDetail(Node):
         ),
     )
     last_strikes = NodeStrike(many=True, help_text="The newest first.")
+    maintenance = Maintenance(many=True, help_text="Planned or under way, the next one first.")
 
 
 class NodeList(Shape):

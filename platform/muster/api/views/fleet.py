@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from muster.accounts.models import User
 from muster.api.render import fleet as render
 from muster.api.render.jobs import Json
 from muster.api.shapes import fleet as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Forbidden, NotFound
-from muster.fleet.models import Gpu, Node, Pool
-from muster.fleet.services import cordon_node, drain_node, resume_node
+from muster.fleet.maintenance import call_off, plan_maintenance, planned
+from muster.fleet.models import Clearing, Gpu, Node, Pool
+from muster.fleet.services import clear_node, cordon_node, drain_node, resume_node
 from muster.tenants.selectors import virtual_clusters_of
 from scheduler.lifecycle import NodeAdmin
 
-_ACTIONS = {"cordon": cordon_node, "drain": drain_node, "resume": resume_node}
+_ACTIONS = {"cordon": cordon_node, "drain": drain_node, "move": clear_node, "resume": resume_node}
 
 
 class VirtualClusters(ApiView):
@@ -61,7 +64,7 @@ class OneNode(ApiView):
         request=shapes.NodeAction,
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Cordon, drain or resume the node. For operators."""
+        """Cordon, drain or resume the node, or drain it and `move` whoever may be stopped for others. For operators."""
         user = caller(request)
         node = _node(name)
         if not user.is_operator:
@@ -74,6 +77,51 @@ class OneNode(ApiView):
         return Response(render.node_document(caller(request), _node(name)))
 
 
+class MaintenanceTimes(ApiView):
+    """When nodes are to be free of jobs."""
+
+    @describe("list_maintenance", tag="cluster", answers={200: shapes.MaintenanceList})
+    def get(self, request: Request) -> Response:
+        """What is planned or under way, of every pool."""
+        return _whole([render.maintenance(row) for row in planned()])
+
+    @describe(
+        "plan_maintenance",
+        tag="cluster",
+        answers={201: shapes.Maintenance},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=shapes.NewMaintenance,
+    )
+    def post(self, request: Request) -> Response:
+        """Have a node, or every node of a pool, free of jobs for some time. For operators."""
+        user = _operator(request)
+        body = body_of(request, shapes.NewMaintenance)
+        row = plan_maintenance(
+            pool=body.get("pool"),
+            node=body.get("node"),
+            begins_at=body.get("begins_at"),
+            ends_at=body["ends_at"],
+            clearing=Clearing(body["clearing"]),
+            reason=body["reason"],
+            actor=user.username,
+        )
+        return Response(render.maintenance(row), status=status.HTTP_201_CREATED)
+
+
+class OneMaintenance(ApiView):
+    """One time in which nodes are to be free of jobs."""
+
+    @describe("call_off_maintenance", tag="cluster", answers={204: None}, problems=(403, 404, 409))
+    def delete(self, request: Request, maintenance_id: int) -> Response:
+        """End it now, or call it off before it begins; its nodes take jobs again. For operators."""
+        user = _operator(request)
+        row = planned().filter(pk=maintenance_id).first()
+        if row is None:
+            raise NotFound(f"no maintenance {maintenance_id} is planned or under way")
+        call_off(maintenance=row, actor=user.username)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
 class Gpus(ApiView):
     """The GPUs of all nodes."""
 
@@ -81,6 +129,13 @@ class Gpus(ApiView):
     def get(self, request: Request) -> Response:
         """Each GPU with its newest reading and, where the caller may see it, the job that holds it."""
         return _whole(render.gpu_list(caller(request), Gpu.objects.exclude(node__admin=NodeAdmin.RETIRED)))
+
+
+def _operator(request: Request) -> User:
+    user = caller(request)
+    if not user.is_operator:
+        raise Forbidden("only operators may plan maintenance")
+    return user
 
 
 def _node(name: str) -> Node:
