@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from muster_client.shapes import Job
+from tests import engines
 from tests.e2e.terminal import command, environment, terminal
 from tests.faults.cluster import WEB, Cluster, processes_with, until
 
@@ -183,6 +184,25 @@ def test_switching_shells_off_ends_those_that_are_open(cluster: Cluster, job: Jo
     )
     assert refused.returncode == 3
     assert b"`shells`" in refused.stderr
+
+
+def test_a_shell_in_a_container_is_on_the_persons_terminal(cluster: Cluster, tmp_path: Path, seconds: str) -> None:
+    socket = engines.docker_socket()
+    with cluster.agents_with("--runtime=docker", f"--docker-socket={socket}", "--network=none"):
+        job = cluster.submit(WAITS, image=engines.IMAGE)
+        cluster.until_attempt_runs(job, within_s=60)
+        with terminal(command("shell", str(job["id"])), environment(cluster, tmp_path)) as person:
+            person.say(f"stty size; pwd; sleep {seconds} & echo begun-$((1+1))\n")
+            shown = person.hear(b"begun-2")
+            assert b"31 97" in shown
+            assert b"/workspace" in shown
+            until(lambda: sleepers(seconds), "the sleeper", 60)
+            person.say("exit 4\n")
+            assert person.end() == 4
+            assert person.is_as_before
+        until(lambda: not sleepers(seconds), "the end of the sleeper", 60)
+        cluster.client().cancel(job["id"])
+        cluster.wait(job, within_s=60)
 
 
 def test_an_echo_comes_back_sooner_than_a_person_notices(cluster: Cluster, job: Job, tmp_path: Path) -> None:
