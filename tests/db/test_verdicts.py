@@ -175,6 +175,14 @@ def test_of_a_gang_the_rank_that_failed_first_is_the_cause(world: World) -> None
     assert not RankTail.objects.exists()
 
 
+def test_a_rank_that_died_without_a_word_may_be_the_cause(world: World) -> None:
+    gang = start(world, nodes=2, gpus=2)
+    first, second = ranks(gang)
+    end(second, Reason.KILLED_BY_SIGNAL, exit_code=139)
+    end(first, Reason.EXIT_NONZERO, tail="RuntimeError: Connection reset by peer [10.0.0.7]:29500\n")
+    assert now_of(gang.job).failure["class"] == "segfault"
+
+
 def test_a_node_that_vanished_is_the_class_of_a_lost_attempt(world: World) -> None:
     attempt = start(world)
     lose_allocations(

@@ -53,7 +53,8 @@ def verdict_on(
     if len(allocations) == 1:
         tails = {allocations[0].pk: last_tail}
     return classify(
-        [_tail(one, tails[one.pk]) for one in allocations if tails.get(one.pk)],
+        # A rank that died without a word may still have been the first.
+        [_tail(one, tails.get(one.pk, "")) for one in allocations if one.end_reason != Reason.COMPLETED],
         status=attempt.exit_code,
         platform={reason.value},
         gpus=_gpu_events(attempt, [one.node_id for one in allocations]),
