@@ -1,4 +1,4 @@
-"""`python -m bench.published`: simulates what others have published, and writes docs/policies/figures.md."""
+"""`python -m bench.published`: simulates what others have published, and writes pages in docs/policies."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import philly, pollux
+from bench.published import philly, pollux, screening
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "policies" / "figures.md"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "policies"
+PAGES = ("figures", "screening")
 
 
 def main(argv: Sequence[str]) -> int:
     """Simulates everything, two runs at a time or as many as there are processors, and writes the page."""
     parser = ArgumentParser(prog="python -m bench.published", description=__doc__)
-    parser.add_argument("--out", type=Path, default=PAGE, help="the page to write")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="the folder to write to")
+    parser.add_argument("--page", action="append", choices=PAGES, help="the page to write; all")
     parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; both")
     parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; both")
     options = parser.parse_args(argv)
@@ -33,6 +36,24 @@ def main(argv: Sequence[str]) -> int:
     except NoData as error:
         console.print(f"[red]✗[/] {error}", highlight=False)
         return 2
+    pages = {"figures": partial(_figures, folder, traces, clusters, console), "screening": partial(_screening, folder)}
+    for name in options.page or PAGES:
+        path = options.out / f"{name}.md"
+        path.write_text(pages[name]())
+        console.print(f"Written: {path}", highlight=False)
+    return 0
+
+
+def _screening(folder: Path) -> str:
+    """The page about screening."""
+    studies = screening.studies()
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        runs = {title: pool.submit(philly.run, folder, study) for title, study in studies.items()}
+        return screening.page({title: run.result() for title, run in runs.items()})
+
+
+def _figures(folder: Path, traces: Sequence[str], clusters: Sequence[str], console: Console) -> str:
+    """The page about policies."""
     studies = [
         philly.Study(trace, cluster, policy) for trace, cluster, policy in product(traces, clusters, philly.POLICIES)
     ]
@@ -70,9 +91,7 @@ def main(argv: Sequence[str]) -> int:
         Lessons(cluster, {title: found[cluster, jobs, title] for title in titles})
         for cluster, (jobs, titles) in product(clusters[-1:], philly.lessons().items())
     ]
-    options.out.write_text(page(comparisons, sections, lessons))
-    console.print(f"Written: {options.out}", highlight=False)
-    return 0
+    return page(comparisons, sections, lessons)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ TRACES: Mapping[str, str] = {
     "philly_gavel": "philly_gavel/philly_by_vc.csv.gz",
 }
 CLUSTERS: Mapping[str, str] = {"768 GPUs": "V100:96x8", "640 GPUs": "V100:80x8"}
+OTHER_CLUSTERS: Mapping[str, str] = {"632 GPUs": "V100:79x8"}
 # A preempted job starts again from its last checkpoint: half a minute without progress, as in Pollux's evaluation.
 RESTART_S = 30.0
 POLICIES = ("philly", "fifo", "srtf", "tiresias", "las")
@@ -120,7 +121,7 @@ def quotas(trace: Trace, cluster: ClusterSpec) -> Mapping[str, Mapping[str, int]
 
 def run(folder: Path, study: Study) -> Summary:
     """What the study came to."""
-    trace, cluster = read(folder, study.trace), parse_cluster(CLUSTERS[study.cluster])
+    trace, cluster = read(folder, study.trace), parse_cluster({**CLUSTERS, **OTHER_CLUSTERS}[study.cluster])
     trace = replace(trace, jobs=trace.jobs[: study.jobs])
     cluster = replace(cluster, groups=tuple(replace(group, per_rack=study.per_rack) for group in cluster.groups))
     options = Options(

@@ -94,11 +94,15 @@ def simulate_command(
         str, typer.Option(metavar="NAME", help="What policies are told of run times: perfect or none.")
     ] = "perfect",
     failures: Annotated[
-        str, typer.Option(metavar="NAME", help="Who fails: none, trace, philly or philly_paper.")
+        str, typer.Option(metavar="NAME", help="Who fails: none, trace, philly, philly_paper or philly_times.")
     ] = "none",
     retries: Annotated[int, typer.Option(metavar="N", help="How often a job that fails is tried again.")] = 1,
     retry_hopeless: Annotated[bool, typer.Option(help="Whether also where every attempt must fail.")] = True,
     retry_after: Annotated[float, typer.Option(metavar="S", help="From a failure to the queue again.")] = 0.0,
+    screening: Annotated[
+        OptionalText,
+        typer.Option(metavar="K=V,…", help="Try gangs first on gpus=N of their own; docs/simulator.md has the rest."),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed gives the same figures.")] = 0,
     json_: Annotated[
         OptionalText,
@@ -153,6 +157,7 @@ def simulate_command(
                 retries=retries,
                 retry_hopeless=retry_hopeless,
                 retry_after_s=retry_after,
+                screening=screening,
                 throughputs=throughputs,
                 read=read,
                 start_s=start,

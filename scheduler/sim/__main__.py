@@ -79,7 +79,12 @@ def parser() -> argparse.ArgumentParser:
     add("--rack-penalty", type=float, default=0.0, metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
     add("--share", action="store_true", help="Let a policy that packs put jobs beside others on their GPUs.")
     add("--oracle", default="perfect", metavar="NAME", help="What policies are told of run times: perfect or none.")
-    add("--failures", default="none", metavar="NAME", help="Who fails: none, trace, philly or philly_paper.")
+    add(
+        "--failures",
+        default="none",
+        metavar="NAME",
+        help="Who fails: none, trace, philly, philly_paper, philly_times.",
+    )
     add("--retries", type=int, default=1, metavar="N", help="How often a job that fails is tried again.")
     add(
         "--retry-hopeless",
@@ -88,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         help="Whether also where every attempt must fail.",
     )
     add("--retry-after", type=float, default=0.0, metavar="S", help="From a failure to the queue again.")
+    add("--screening", metavar="K=V,…", help="Try gangs first on gpus=N of their own; docs/simulator.md has the rest.")
     add("--seed", type=int, default=0, metavar="N", help="The same seed gives the same figures.")
     add = made.add_argument_group("where the figures go").add_argument
     add("--json", nargs="?", const=STDOUT, metavar="OUT", help="All figures as JSON; without OUT instead of the table.")
@@ -143,6 +149,7 @@ def _request(given: argparse.Namespace) -> Request:
         retries=given.retries,
         retry_hopeless=given.retry_hopeless,
         retry_after_s=given.retry_after,
+        screening=given.screening,
         throughputs=given.throughputs,
         read=given.read,
         start_s=given.start,

@@ -31,6 +31,7 @@ from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.result import JobRecord, Result
+from scheduler.sim.screening import trials
 from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceError, TraceJob
 from scheduler.sim.work import Layout
@@ -82,7 +83,9 @@ class _Simulation:
         self.records = {job.id: _record(job) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.board)
         # (moment, what, job id, version); a version that is no longer the job's is a promise that was broken since
-        self.events: list[tuple[float, int, int, int]] = [(job.submitted_s, _ARRIVE, job.id, 0) for job in trace.jobs]
+        self.ended = 0
+        arrivals = self._screened(trace)
+        self.events: list[tuple[float, int, int, int]] = [(at, _ARRIVE, job_id, 0) for job_id, at in arrivals.items()]
         heapq.heapify(self.events)
         self.distributed: Counter[int] = Counter()  # jobs on several nodes, by node
         self.elastic: set[int] = set()  # ids of the jobs of any size that run
@@ -92,7 +95,6 @@ class _Simulation:
         self.changed = False
         self.sharing = Sharing(trace.throughputs)
         self.used_until = 0.0  # until when the GPU-seconds of the result are counted
-        self.ended = 0
         self.result = Result(options.policy, trace.name, sum(cluster.gpus.values()), [])
 
     def run(self, progress: Progress | None) -> Result:
@@ -116,6 +118,32 @@ class _Simulation:
         result.wall_s = perf_counter() - started
         result.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return result
+
+    def _screened(self, trace: Trace) -> dict[int, float]:
+        """When each job comes to the policy; what was caught by its trial and is not tried again never does."""
+        arrivals = {job.id: job.submitted_s for job in trace.jobs}
+        screening = self.options.screening
+        if screening is None:
+            return arrivals
+        for job_id, trial in trials(trace, screening).items():
+            record, job = self.records[job_id], self.jobs[job_id]
+            arrivals[job_id] = trial.over_s
+            record.screening_s = trial.over_s - job.submitted_s
+            record.screening_gpu_s = trial.gpu_s
+            again = job.failure == FailureClass.HOPELESS and self.options.retries_hopeless
+            failed_gpu_s = job.gpus * job.work.alone_s() * (1 + self.options.retries * again)
+            if job.status == FAILED and job.work.alone_s() <= screening.window_s:
+                record.saveable_gpu_s = failed_gpu_s
+            if not trial.caught:
+                continue
+            record.caught, record.saved_gpu_s, record.outcome = True, failed_gpu_s, FAILED
+            if job.failure == FailureClass.TRANSIENT and self.options.retries:
+                record.attempts += 1  # and the next one succeeds
+                continue
+            record.started_s, record.ended_s = trial.started_s, trial.over_s
+            self.ended += 1
+            del arrivals[job_id]
+        return arrivals
 
     def _next_decision(self) -> float:
         """When to decide next: at the next event, or at the end of the round in which it is."""

@@ -22,8 +22,9 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.sim.times import cause_at
 from scheduler.sim.trace import Trace, TraceError, TraceJob
-from scheduler.sim.work import Work
+from scheduler.sim.work import FixedWork, Work
 
 SUCCEEDED, CANCELLED, FAILED = "succeeded", "cancelled", "failed"
 
@@ -35,6 +36,7 @@ class Failures(StrEnum):
     TRACE = "trace"  # the trace, where it says
     PHILLY = "philly"
     PHILLY_PAPER = "philly_paper"
+    PHILLY_TIMES = "philly_times"  # as many as in the paper, each after as long as the paper says of its class
 
 
 class FailureClass(StrEnum):
@@ -185,6 +187,9 @@ def attempted(trace: Trace, failures: Failures, seed: int) -> Trace:
     """
     if failures is Failures.NONE:
         return trace
+    if failures is Failures.PHILLY_TIMES:
+        ended = with_outcomes(trace, STATISTICS[Failures.PHILLY_PAPER], seed)
+        return replace(ended, jobs=tuple(_timed(job, seed) for job in ended.jobs))
     if failures is Failures.TRACE:
         ended = _classified(trace, STATISTICS[Failures.PHILLY], seed)
     else:
@@ -227,6 +232,16 @@ def _one_attempt(job: TraceJob) -> TraceJob:
     return replace(job, work=PartOfWork(job.work, job.attempts))
 
 
+def _timed(job: TraceJob, seed: int) -> TraceJob:
+    """The job with a cause and a time to fail that are drawn from those published; one that does not fail as it is."""
+    if job.status != FAILED:
+        return job
+    which, when = _uniforms(seed, job.id, "cause")
+    cause = cause_at(which)
+    failure = FailureClass.TRANSIENT if cause.transient else FailureClass.HOPELESS
+    return replace(job, work=FixedWork(cause.time_s(when)), attempts=1, failure=failure, cause=cause.name)
+
+
 def _classified(trace: Trace, statistics: Statistics, seed: int) -> Trace:
     return replace(
         trace,
@@ -259,7 +274,7 @@ def _gpu_s(job: TraceJob) -> float:
     return job.gpus * job.work.alone_s()
 
 
-def _uniforms(seed: int, job_id: int) -> tuple[float, float]:
+def _uniforms(seed: int, job_id: int, what: str = "") -> tuple[float, float]:
     """Two numbers from 0 to below 1 that depend on nothing else."""
-    digest = blake2b(f"{seed}:{job_id}".encode(), digest_size=16).digest()
+    digest = blake2b(f"{seed}:{job_id}{what}".encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:]) / 2**64

@@ -78,6 +78,13 @@ class Summary:
     failed: int
     cancelled: int
     retries: int
+    screened: int  # tried in the screening pool, and of these
+    caught: int  # those that failed there
+    unscreened: int  # waited for too long, and went on untried
+    screening_gpu_hours: float  # of the screening pool; not in `gpu_hours`
+    saved_gpu_hours: float  # that the attempts would have taken which failed in a trial instead
+    saveable_gpu_hours: float  # the same had every failure within the window been seen
+    screening_delay_p50_s: float | None  # from submission to the end of the trial, of jobs that passed
     preemptions: int
     moves: int
     decisions: int
@@ -93,6 +100,8 @@ def summarize(result: Result) -> Summary:
     times = np.array([jct_s(record) for record in ended], dtype=float)
     rhos = [value for value in (rho(record, result.gpus) for record in ended) if value is not None]
     capacity_gpu_s = result.gpus * result.makespan_s
+    asked = [record for record in feasible if record.screening_s is not None]
+    delays = [record.screening_s for record in asked if record.screening_s is not None and not record.caught]
     return Summary(
         policy=result.policy,
         trace=result.trace,
@@ -118,6 +127,13 @@ def summarize(result: Result) -> Summary:
         failed=sum(record.outcome == FAILED for record in feasible),
         cancelled=sum(record.outcome == CANCELLED for record in feasible),
         retries=sum(record.attempts - 1 for record in feasible),
+        screened=sum(record.screening_gpu_s > 0 for record in asked),
+        caught=sum(record.caught for record in asked),
+        unscreened=sum(record.screening_gpu_s == 0 for record in asked),
+        screening_gpu_hours=fsum(record.screening_gpu_s for record in asked) / 3600.0,
+        saved_gpu_hours=fsum(record.saved_gpu_s for record in asked) / 3600.0,
+        saveable_gpu_hours=fsum(record.saveable_gpu_s for record in asked) / 3600.0,
+        screening_delay_p50_s=float(np.percentile(delays, 50)) if delays else None,
         preemptions=sum(record.preemptions for record in feasible),
         moves=sum(record.moves for record in feasible),
         decisions=result.decisions,

@@ -9,6 +9,7 @@ from enum import StrEnum
 from scheduler.cycle import CycleConfig
 from scheduler.sim.failures import Failures
 from scheduler.sim.readers import Peer
+from scheduler.sim.screening import Screening
 
 
 class Oracle(StrEnum):
@@ -47,6 +48,7 @@ class Options:
     retries: int = 1  # of a job that fails, each from the beginning
     retry_hopeless: bool = True  # also where every attempt must fail
     retry_after_s: float = 0.0  # between a failure and the next attempt's place in the queue
+    screening: Screening | None = None  # try gangs on a small pool first
     seed: int = 0
     skip_infeasible: bool = False  # leave out what the cluster could never run, instead of refusing the trace
     audit_every: int = 1_000  # events between two full checks of the world

@@ -25,6 +25,7 @@ from scheduler.sim.failures import Failures
 from scheduler.sim.generators import generate, generators
 from scheduler.sim.options import Options, Oracle
 from scheduler.sim.readers import Peer, ReadOptions, detect, formats, read_trace
+from scheduler.sim.screening import Screening
 from scheduler.sim.trace import Trace, TraceError, TraceJob
 
 _CLOSERS = {"[": "]", "{": "}"}
@@ -64,6 +65,7 @@ class Request:
     retries: int = 1
     retry_hopeless: bool = True
     retry_after_s: float = 0.0
+    screening: str | None = None
     throughputs: Path | None = None
     read: str | None = None
     start_s: float = 0.0
@@ -186,6 +188,7 @@ def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
         "retries": request.retries,
         "retry_hopeless": request.retry_hopeless,
         "retry_after_s": request.retry_after_s,
+        "screening": None if request.screening is None else _screening(request.screening),
         "seed": request.seed,
         "skip_infeasible": request.skip_bad,
     }
@@ -202,6 +205,20 @@ def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
         twins = sum(label.partition(" (")[0] == text for label in runs)
         runs[f"{text} ({twins + 1})" if twins else text] = options
     return list(runs.items())
+
+
+def _screening(text: str) -> Screening:
+    known = {each.name: each for each in fields(Screening)}
+    values: dict[str, Any] = {}
+    for name, value in settings("--screening", text).items():
+        _check_name("--screening", "setting", name, known)
+        whole = known[name].type == "int"
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not math.isfinite(value):
+            raise RequestError(f"--screening: {name} must be a {'whole ' if whole else ''}number, not {value!r}")
+        values[name] = value
+    if "gpus" not in values:
+        raise RequestError("--screening: say how many GPUs the pool has, as in gpus=8")
+    return _blame("--screening", lambda: Screening(**values))
 
 
 def _plugin(option: str, registry: Registry[Any], text: str) -> tuple[str, dict[str, object]]:

@@ -29,6 +29,11 @@ class JobRecord:
     attempts: int = 1  # one more with each retry after a failure
     contention: float = 1.0  # time-average of the number of jobs in the cluster while this one was there
     outcome: str = "succeeded"
+    screening_s: float | None = None  # from the submission until its trial was over; None: it was to have none
+    screening_gpu_s: float = 0.0  # in the screening pool, none of it in the service
+    caught: bool = False  # it failed in its trial
+    saved_gpu_s: float = 0.0  # what its failing attempts would have taken in the cluster, had it not been caught
+    saveable_gpu_s: float = 0.0  # the same for every failure that was soon enough, whether it could be seen or not
 
 
 @dataclass(slots=True)

@@ -42,6 +42,7 @@ class TraceJob:
     status: str = ""  # what the trace says of its end: succeeded, failed, cancelled, or nothing
     attempts: int = 1  # so many of them together had the time of its work, in the cluster that the trace was taken from
     failure: str = ""  # of a job that fails: its `FailureClass`
+    cause: str = ""  # and what it fails of, where `scheduler.sim.times` says so
     mode: str = ""  # how its batch size changes by itself: static, accordion, gns, or nothing
     deadline_s: float | None = None  # after the submission; what a deadline policy aims at
     waited_s: float | None = None  # from submission to start in the cluster that the trace was taken from

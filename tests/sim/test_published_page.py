@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.published import philly
+from bench.published import philly, screening
 from bench.published.page import Lessons, Section, page
 from bench.published.pollux import Comparison
 from scheduler.policies import POLICIES
+from scheduler.sim.cluster import parse_cluster
 from scheduler.sim.metrics import Summary, summarize
+from scheduler.sim.times import caught_share
 from tests.sim.records import record, result
 
 COMPARISON = Comparison("tiresias", "1.0", 6, {"job1": 100.0}, {"job1": 100.0}, 1.5)
@@ -66,3 +68,21 @@ def test_every_lesson_is_a_run_that_the_policy_knows(title: str) -> None:
 def test_all_lessons_together_are_all_of_those_that_stand_alone() -> None:
     *alone, together = philly.LESSONS.values()
     assert together == tuple(switch for switches in alone for switch in switches)
+
+
+def test_the_page_about_screening_has_each_run_and_what_the_table_allows() -> None:
+    plain = summary(2.0, failed_gpu_hours=100.0, screened=0, caught=0, screening_gpu_hours=0.0)
+    screened = summary(1.0, failed_gpu_hours=60.0, screened=20, caught=5, screening_gpu_hours=10.0, saved_gpu_hours=3.0)
+    found = screening.page({"without": plain, "with": screened})
+    assert "| without | 100 | +0.0% |" in found
+    assert "| with | 70 | -30.0% |" in found
+    assert "| with | 20 | 5 (25.0%) |" in found
+    assert f"{caught_share(300):.1%}" in found
+    assert "$" not in found
+
+
+def test_each_run_about_screening_has_as_many_gpus() -> None:
+    for study in screening.studies().values():
+        pool = (study.options or {}).get("screening")
+        cluster = parse_cluster({**philly.CLUSTERS, **philly.OTHER_CLUSTERS}[study.cluster])
+        assert sum(cluster.gpus.values()) + (pool.gpus if pool else 0) == 640
