@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from muster.agents.desired import desired_set
+from muster.agents.desired import desired_sets
 from muster.common.errors import Invalid
 from muster.dispatch.apply import Applied, apply_unit
 from muster.dispatch.models import Cycle
@@ -126,7 +126,7 @@ class TestAPreemption:
         attempt = victim_of(world, checkpoint={"signal": "USR1", "grace": "45s"})
         short_job(world)
         cycle(world)
-        (wish,) = desired_set(world.nodes[0]).allocations
+        (wish,) = desired_sets([world.nodes[0]])[world.nodes[0]].allocations
         assert (wish.action.value, wish.signal, wish.grace_s, wish.reason) == ("stop", "USR1", 45.0, "preempted")
         assert wish.fence == attempt.pk
 
