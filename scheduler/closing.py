@@ -1,7 +1,7 @@
 """Which nodes are closed to a job though they are in service: they cannot start it, or must be free before it ends.
 
-The law asks this of each place, and placements of each demand, so that nothing is placed where it could not stay. A node
-that is to be free from some moment on takes until then only what has ended by then:
+The law asks this of each place, and placements of each demand, so that nothing is placed where it could not stay. A
+node that is to be free from some moment on takes until then only what has ended by then:
 
 - a job with a time limit, if that is over by then; it is counted from now, and not from when the job really starts,
   so a start that takes long can reach into the maintenance by as much;

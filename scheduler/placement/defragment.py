@@ -247,7 +247,7 @@ def _moved(
     for run in leaving:
         free.give(run.allocations)
     taken: list[tuple[AllocationView, ...]] = []
-    moves = _places(free, leaving, demand, placement, taken, now)
+    moves = _places(free, leaving, demand, placement, taken, now=now)
     for allocations in reversed(taken):
         free.give(allocations)
     for run in leaving:
@@ -261,6 +261,7 @@ def _places(
     demand: Demand,
     placement: Placement,
     taken: list[tuple[AllocationView, ...]],
+    *,
     now: float,
 ) -> tuple[Move, ...] | None:
     found = placement.place(free, demand, ())
