@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, GpuClaim, RankTail
-from scheduler.failures import GpuEvent, Tail, Verdict, classify
+from scheduler.failures import GpuEvent, RuleSet, Tail, Verdict, builtin, classify
+from scheduler.failures.lastwords import last_words
+from scheduler.failures.rules import NO_SIGNATURE
 from scheduler.lifecycle import AttemptState, Reason
 
 # The first ranks that end tell most; each more costs a few milliseconds while the job is locked.
@@ -29,6 +32,14 @@ _KNOWN = frozenset(
 _XID = re.compile(r"\bXid\b[^0-9]{0,20}(?:\([^)]{0,40}\)[^0-9]{0,4})?(\d{1,3})\b")
 _XIDS = {"gpu_lost": 79, "ecc": 48}
 """The Xid that goes with what an agent saw by other means than the kernel's log."""
+
+
+_rules: list[Callable[[], RuleSet]] = [builtin]
+
+
+def judge_by(rules: Callable[[], RuleSet]) -> None:
+    """Let an app above this one say by which rules failures are judged; called when Django starts."""
+    _rules.append(rules)
 
 
 def keep_tail(allocation: Allocation, tail: str, *, of_gang: bool) -> None:
@@ -52,13 +63,18 @@ def verdict_on(
         return None
     if len(allocations) == 1:
         tails = {allocations[0].pk: last_tail}
-    return classify(
+    verdict = classify(
         # A rank that died without a word may still have been the first.
         [_tail(one, tails.get(one.pk, "")) for one in allocations if one.end_reason != Reason.COMPLETED],
         status=attempt.exit_code,
         platform={reason.value},
         gpus=_gpu_events(attempt, [one.node_id for one in allocations]),
+        rules=_rules[-1](),
     )
+    if verdict.failure == NO_SIGNATURE and not verdict.line:
+        # Nobody knows what it means, but whoever looks may; and jobs that said the same can be told to belong together.
+        verdict = replace(verdict, line=last_words(max(tails.values(), key=len, default="")))
+    return verdict
 
 
 def failed_so_before(attempt: Attempt, verdict: Verdict | None) -> int:

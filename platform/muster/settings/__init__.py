@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "muster.jobs",
     "muster.logs",
     "muster.outputs",
+    "muster.failures",
     "muster.shells",
     "muster.samples",
     "muster.dispatch",

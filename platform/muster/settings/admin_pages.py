@@ -60,6 +60,12 @@ UNFOLD: dict[str, Any] = {
                     _item("Jobs", "play_circle", "jobs_job"),
                     _item("Attempts", "replay", "jobs_attempt"),
                     _item("Allocations", "splitscreen", "jobs_allocation"),
+                    _item("Rules for failures", "rule", "failures_rulebook"),
+                    {
+                        "title": "Unknown failures",
+                        "icon": "question_mark",
+                        "link": reverse_lazy("admin:failures_unknown"),
+                    },
                     _item("Scheduling cycles", "cycle", "dispatch_cycle"),
                     _item("Roles", "handshake", "offers_role"),
                     _item("Frameworks", "hub", "offers_framework"),

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class FailuresConfig(AppConfig):
+    name = "muster.failures"
+    label = "failures"
+    verbose_name = "Failures"
+
+    def ready(self) -> None:
+        """Judge by the operators' rules, too."""
+        from muster.failures.selectors import rules_in_force  # noqa: PLC0415 (models can be imported from here on)
+        from muster.jobs import verdicts  # noqa: PLC0415
+
+        verdicts.judge_by(rules_in_force)

@@ -1,0 +1,66 @@
+"""What a job said last where no rule knows its failure, and which jobs said the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LONGEST = 400
+_HINTS = re.compile(
+    r"error|exception|fail|fatal|abort|cannot|can't|could not|unable|denied|invalid|killed|panic", re.IGNORECASE
+)
+# Only so many of the last lines are looked at: a summary may follow what went wrong, a whole log does not.
+_LAST_LINES = 40
+_LAST_CHARACTERS = 16 << 10
+# What differs between two jobs that fail alike, the most special first.
+_VARIABLE = re.compile(
+    r"""0x[0-9a-f]+ | \b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b | (?:/[\w.@+~-]+){2,}/? | \b[\w-]+(?:\.[\w-]+){2,}\b(?::\d+)?
+    | "[^"]{1,200}" | '[^']{1,200}' | [+-]?\d+(?:[.,:]\d+)*""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_HOLE = "<*>"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Jobs whose last words are alike."""
+
+    template: str
+    """The words, with `<*>` for what differs."""
+    example: str
+    jobs: tuple[int, ...]
+
+    @property
+    def pattern(self) -> str:
+        """A pattern that matches the words of all of them, for a rule."""
+        return ".*".join(re.escape(part).replace(r"\ ", " ") for part in self.template.split(_HOLE))
+
+
+def last_words(log: str) -> str:
+    """The last line that sounds like a failure, or else the last line that says anything."""
+    lines = [line.strip() for line in log[-_LAST_CHARACTERS:].replace("\r", "\n").splitlines()[-_LAST_LINES:]]
+    spoken = [line for line in lines if line]
+    complaints = [line for line in spoken if _HINTS.search(line[:LONGEST])]
+    return (complaints or spoken or [""])[-1][:LONGEST]
+
+
+def template_of(line: str) -> str:
+    """The line with what may differ from job to job left open."""
+    return _VARIABLE.sub(_HOLE, line[:LONGEST])
+
+
+def clusters(words: Iterable[tuple[int, str]]) -> list[Cluster]:
+    """The jobs by what they said last, the largest cluster first; what said nothing belongs to none.
+
+    `words` are pairs of a job and its last words.
+    """
+    found: dict[str, list[tuple[int, str]]] = {}
+    for job, line in words:
+        if line:
+            found.setdefault(template_of(line), []).append((job, line))
+    made = [
+        Cluster(template, members[0][1], tuple(dict.fromkeys(job for job, _ in members)))
+        for template, members in found.items()
+    ]
+    return sorted(made, key=lambda cluster: (-len(cluster.jobs), cluster.template))
