@@ -230,6 +230,13 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
     return table
 
 
+def _gpu_health(gpu: Gpu) -> Text:
+    """Return how a GPU is; a platform of before tells no warnings."""
+    if not gpu["healthy"]:
+        return Text("unhealthy", style="red")
+    return Text("warning", style="yellow") if gpu.get("health") == "warning" else Text("healthy", style="green")
+
+
 def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
     """Return a table with one line per GPU."""
     if not gpus:
@@ -242,7 +249,7 @@ def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
             _text(gpu["node"]),
             str(gpu["index"]),
             _text(gpu["type"]),
-            Text("healthy", style="green") if gpu["healthy"] else Text("unhealthy", style="red"),
+            _gpu_health(gpu),
             "-" if gpu["utilization"] is None else f"{gpu['utilization']:.0f} %",
             f"{used}/{gpu['memory_mib'] / 1024:.0f} GiB",
             "-" if gpu["temperature_c"] is None else f"{gpu['temperature_c']:.0f} °C",

@@ -175,6 +175,8 @@ class Gpu(TypedDict):
     type: str
     memory_mib: int
     healthy: bool
+    health: NotRequired[str]
+    health_why: NotRequired[str | None]
     utilization: float | None
     memory_used_mib: int | None
     temperature_c: float | None

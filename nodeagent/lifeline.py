@@ -158,9 +158,9 @@ class Exchange:
             self._paused(answer.log_pause_s)
         return answer
 
-    def has_notes(self) -> bool:
+    def has_news(self) -> bool:
         """Whether something waits to be told that is no report and no reading."""
-        return self._sampler.has_notes()
+        return self._sampler.has_news()
 
 
 class Polls(Conversation):
@@ -213,6 +213,6 @@ class Reporter(Conversation):
             self._asked.clear()
             self._stopping.wait(DEBOUNCE_S)
         running = frozenset(report.id for report in self._reports() if report.observed is Observed.RUNNING)
-        if ((running - self._told) if asked else running) or self._exchange.has_notes():
+        if ((running - self._told) if asked else running) or self._exchange.has_news():
             self._exchange.sync("", 0.0)
         self._told = running

@@ -69,6 +69,9 @@ over several switches, at one switch or on one board."""
 MAX_NVLINKS = 64
 """The most NVLinks that a topology may name between two GPUs."""
 
+MAX_HEALTH_EVENTS = 64
+"""The most health events that one SyncRequest carries; a receiver leaves out what is beyond."""
+
 STALE_NONCE = 412
 """The answer to a registration whose nonce is not, or no longer, the newest: say hello again."""
 
@@ -295,12 +298,14 @@ class UsageSample(Message):
 class HealthEvent(Message):
     """Something that went wrong with a GPU (or, with `gpu_uuid` null, with the node).
 
-    `kind` is one of xid, ecc, gpu_lost, throttle, disk_full, other; `detail` is a sentence, such as "Xid 79".
+    `kind` is one of xid, gpu_lost, ecc, row_remap_pending, row_remap_failed, throttle, nvlink, memory_held, disk_full,
+    other; `detail` is a sentence, such as "Xid 79", and `xid` the number of an Xid. What lasts is told again.
     """
 
     kind: str
     gpu_uuid: Optional[str] = None
     detail: str = ""
+    xid: Optional[int] = None
 
 
 @dataclass(frozen=True)

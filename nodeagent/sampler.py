@@ -9,10 +9,12 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.host import HostMeter
-from nodeagent.protocol import GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
+from nodeagent.protocol import MAX_HEALTH_EVENTS, GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
 from nodeagent.runtime.port import Runtime, Usage
 
 SAMPLE_EVERY_S = 5.0
+# While the platform is away, what went wrong first tells most.
+_MOST_UNSAID = 512
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,18 @@ class Sampler:
             now = time.monotonic()
             notes, self._notes = tuple(self._notes), []
             if now < self._due_at:
-                health, self._unsaid = tuple(self._unsaid), []
-                return News(health=health, notes=notes)
+                return News(health=self._some_health(), notes=notes)
             self._due_at = now + SAMPLE_EVERY_S
             usage = self._runtime.usage() if self._gpus_of or fences else {}
             samples = self._gpus.samples(self._usage_by_gpu(usage))
-            health, self._unsaid = (*self._unsaid, *self._gpus.health()), []
+            self._unsaid.extend(self._gpus.health())
+            health = self._some_health()
             return News(samples, self._meter.sample(), health, notes, self._usage_samples(usage, fences, now))
 
     def give_back(self, news: News) -> None:
         """These health events and notes did not reach the platform."""
         with self._mutex:
-            self._unsaid = [*news.health, *self._unsaid]
+            self._unsaid = [*news.health, *self._unsaid][:_MOST_UNSAID]
             self._notes = [*news.notes, *self._notes]
 
     def report(self, event: HealthEvent) -> None:
@@ -90,10 +92,11 @@ class Sampler:
         with self._mutex:
             self._notes.append(note)
 
-    def has_notes(self) -> bool:
-        """Whether a note waits to be told."""
+    def has_news(self) -> bool:
+        """Whether a note waits to be told, or something of the GPUs' health: the driver is asked."""
         with self._mutex:
-            return bool(self._notes)
+            self._unsaid.extend(self._gpus.health())
+            return bool(self._notes or self._unsaid)
 
     def busy(self, allocation_id: int, uuids: Sequence[str]) -> bool:
         """Whether any process still holds one of these GPUs of an allocation.
@@ -104,6 +107,12 @@ class Sampler:
             others = {uuid for other, theirs in self._gpus_of.items() if other != allocation_id for uuid in theirs}
             alone = [uuid for uuid in uuids if uuid not in others]
             return bool(alone) and self._gpus.busy(alone)
+
+    def _some_health(self) -> Tuple[HealthEvent, ...]:
+        """The oldest of the health events that were not told yet, as many as one sync carries."""
+        some = tuple(self._unsaid[:MAX_HEALTH_EVENTS])
+        self._unsaid = self._unsaid[MAX_HEALTH_EVENTS:_MOST_UNSAID]
+        return some
 
     def _usage_samples(
         self, usage_of: Mapping[int, Usage], fences: Mapping[int, int], now: float

@@ -148,6 +148,7 @@ class Reason(StrEnum):
     NEVER_STARTED = "never_started"
     NODE_LOST = "node_lost"
     NODE_REBOOTED = "node_rebooted"
+    GPU_FAILED = "gpu_failed"
     AGENT_STOPPED = "agent_stopped"
     UNKNOWN = "unknown"
     INFEASIBLE = "infeasible"

@@ -25,7 +25,7 @@ HALF = SLOTS // 2
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU; one that is not `healthy` is given to nobody."""
+    """One GPU; one that is not `healthy` is given to nobody, and one with a warning after all others of its node."""
 
     id: int
     node_id: int
@@ -34,6 +34,7 @@ class Gpu:
     type: str
     memory_mib: int
     healthy: bool
+    warned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

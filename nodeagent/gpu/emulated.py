@@ -2,9 +2,10 @@
 
 A GPU's utilisation is its share of the processor time of its job, its memory the job's; its power, its temperature and
 its clock follow the utilisation. Faults are injected from outside by appending JSON lines such as
-`{"gpu": 0, "kind": "xid", "detail": "Xid 79"}` to the fault file. After `gpu_lost` a GPU gives no readings any more,
-after `throttle` its clock is half of what it would be, and each `ecc` counts one error that was not corrected. Errors
-that were corrected are counted without an event: `{"gpu": 0, "kind": "ecc_corrected", "count": 12}`.
+`{"gpu": 0, "kind": "xid", "xid": 79, "detail": "Xid 79"}` to the fault file; the kinds are those of `HealthEvent`.
+After `gpu_lost` a GPU gives no readings any more, after `throttle` its clock is half of what it would be, and each
+`ecc` counts one error that was not corrected. Errors that were corrected are counted without an event:
+`{"gpu": 0, "kind": "ecc_corrected", "count": 12}`.
 """
 
 from __future__ import annotations
@@ -132,11 +133,13 @@ class EmulatedGpus:
         if not self._fault_path or not os.path.exists(self._fault_path):
             return
         with open(self._fault_path, "rb") as file:
+            if os.fstat(file.fileno()).st_size < self._faults_read:
+                self._faults_read = 0  # another file
             file.seek(self._faults_read)
             content = file.read()
         complete = content[: content.rfind(b"\n") + 1]
         self._faults_read += len(complete)
-        for line in complete.splitlines():
+        for line in filter(None, complete.splitlines()):
             fault: Dict[str, Any] = json.loads(line)
             self._suffer(fault["kind"], self._gpus[fault["gpu"]].uuid, fault)
 
@@ -149,7 +152,7 @@ class EmulatedGpus:
             self._lost.add(uuid)
         if kind == "throttle":
             self._throttled.add(uuid)
-        self._unsaid.append(HealthEvent(kind, uuid, fault.get("detail", "")))
+        self._unsaid.append(HealthEvent(kind, uuid, fault.get("detail", ""), fault.get("xid")))
 
 
 def parse_models(text: str) -> Tuple[str, ...]:

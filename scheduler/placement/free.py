@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from scheduler.closing import OPEN, Closings
 from scheduler.lifecycle import Form
-from scheduler.model import SLOTS, AllocationView, Level, Node, View
+from scheduler.model import SLOTS, AllocationView, Gpu, Level, Node, View
 from scheduler.sharing import PartlyTaken
 
 
@@ -48,7 +48,7 @@ class Guest(NamedTuple):
 
 @dataclass(slots=True)
 class FreeNode:
-    """What one schedulable node still has: its healthy free GPUs by type in the order of their index, and the rest."""
+    """What one schedulable node still has: its healthy free GPUs by type, the next to be given ahead, and the rest."""
 
     id: int
     rack: str
@@ -103,7 +103,7 @@ class Free:
         self._links = {node.id: node.links for node in in_service if node.links}
         self._struck = frozenset(node.id for node in in_service if node.strikes > 0.0)
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
-        self._rank = {gpu.id: (gpu.index, gpu.id) for gpu in view.gpu_by_id.values()}
+        self._rank = {gpu.id: _rank_of(gpu) for gpu in view.gpu_by_id.values()}
         self._usable = {gpu.id for gpu in view.gpu_by_id.values() if gpu.healthy}
         self._partly = PartlyTaken()
         for run in view.running:
@@ -168,7 +168,7 @@ class Free:
 
     def index_of(self, gpu_id: int) -> int:
         """The index of one GPU on its node."""
-        return self._rank[gpu_id][0]
+        return self._rank[gpu_id][1]
 
     @property
     def linked(self) -> bool:
@@ -340,9 +340,14 @@ def _move(shelves: Shelves, place: int, before: int, after: int) -> None:
     insort(shelves[after], place)
 
 
+def _rank_of(gpu: Gpu) -> tuple[bool, int, int]:
+    """GPUs with a warning come last, the others in the order of their index."""
+    return (gpu.warned, gpu.index, gpu.id)
+
+
 def _free_node(view: View, node: Node, place: int) -> FreeNode:
     gpus: dict[str, list[int]] = {}
-    for gpu in sorted(node.gpus, key=lambda gpu: (gpu.index, gpu.id)):
+    for gpu in sorted(node.gpus, key=_rank_of):
         ids = gpus.setdefault(gpu.type, [])
         if gpu.healthy and gpu.id not in view.holders_of_gpu and gpu.id not in view.reserved_gpus:
             ids.append(gpu.id)

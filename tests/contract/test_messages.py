@@ -75,6 +75,11 @@ def test_what_an_agent_of_before_measured_is_taken_over() -> None:
     assert (older.gpus[0].power_w, older.gpus[0].sm_clock_mhz, older.gpus[0].ecc_corrected) == (310.2, None, None)
 
 
+def test_an_xid_of_an_agent_of_before_has_its_number_in_its_sentence_only() -> None:
+    older = protocol.SyncRequest.from_dict(json.loads((OLDER / "SyncRequest.json").read_text()))
+    assert [(event.kind, event.xid, event.detail) for event in older.health] == [("xid", None, "Xid 79")]
+
+
 def test_an_agent_that_knows_of_no_progress_tells_none() -> None:
     sample = protocol.UsageSample.from_dict({"id": 812, "fence": 4, "processes": 9})
     assert (sample.progress, sample.progress_s) == (None, None)

@@ -15,7 +15,7 @@ from muster.accounts.services import user_of_token
 from muster.common.secrets import digest
 from muster.dispatch.models import Cycle
 from muster.events.models import AuditEntry, Event, Outbox
-from muster.fleet.models import Gpu, Maintenance, Node, Pool, Strike
+from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, Strike
 from muster.jobs.models import Job
 from muster.links.models import Server
 from muster.offers.models import Framework, Offer
@@ -94,6 +94,8 @@ def one_of_each() -> None:
         rows=24,
         cols=80,
     )
+    bad = {"node": node, "gpu": node.gpus.first(), "detail": "<script>alert(1)</script>"}
+    HealthReport.objects.create(**bad, kind="xid", xid=79, level="failure", action="drain_node", words="off the bus")
     Strike.objects.create(
         node=node,
         gpu=node.gpus.first(),
@@ -368,7 +370,7 @@ def test_strikes_are_forgiven_with_a_reason(browser: Client) -> None:
 def test_unhealthy_gpus_are_given_back_with_a_reason(browser: Client) -> None:
     node, sound = make_node(gpus=3), make_node()
     broken, gone, fine = Gpu.objects.filter(node=node).order_by("index")
-    Gpu.objects.filter(pk__in=[broken.pk, gone.pk]).update(healthy=False)
+    Gpu.objects.filter(pk__in=[broken.pk, gone.pk]).update(health="failure")
     Gpu.objects.filter(pk=gone.pk).update(present=False)
     data = {"action": "repair", "_selected_action": [node.pk, sound.pk], "apply": "1", "reason": "a new riser"}
     answer = browser.post(reverse("admin:fleet_node_changelist"), data, follow=True).content.decode()

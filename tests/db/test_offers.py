@@ -258,7 +258,7 @@ class TestWhileOffersStand:
         offers = {offer.node_id: offer for offer in offered(world)}
         first, second = world.nodes
         cordon_node(node=first, reason="fans", actor="olga")
-        Gpu.objects.filter(node=second, index=0).update(healthy=False)
+        Gpu.objects.filter(node=second, index=0).update(health="failure")
         left = offered(world)
         assert [(offer.node_id, len(offer.gpu_ids)) for offer in left] == [(second.pk, 3)]
         assert {get_offer(world.user, offer.pk).state for offer in offers.values()} == {OfferState.RESCINDED}

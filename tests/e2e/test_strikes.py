@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
 from tests.faults.cluster import POOL_TABLE, Cluster, until
-from tests.faults.layout import NODES
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -21,10 +19,8 @@ def wary(cluster: Cluster) -> Iterator[Cluster]:
     cluster.sql("DELETE FROM fleet_strike")
     cluster.sql(change, '{"strikes_limit": 0.5}')
     yield cluster
-    for name in NODES:
-        (cluster.state_of(name) / "emulated-faults").unlink(missing_ok=True)
     cluster.sql(change, "{}")
-    cluster.sql("DELETE FROM fleet_strike")
+    cluster.forget_faults()
 
 
 def test_jobs_avoid_a_node_whose_gpu_failed_under_one(wary: Cluster) -> None:
@@ -35,18 +31,21 @@ def test_jobs_avoid_a_node_whose_gpu_failed_under_one(wary: Cluster) -> None:
         "SELECT gpu.index FROM jobs_gpuclaim claim JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id"
         " WHERE claim.released_at IS NULL"
     )
-    with (cluster.state_of(bad) / "emulated-faults").open("a") as file:
-        file.write(json.dumps({"gpu": index, "kind": "ecc", "detail": "double-bit ECC error"}) + "\n")
+    cluster.inject(bad, index, kind="ecc", detail="double-bit ECC error")
     until(lambda: node(cluster, bad)["strikes"] == 1, "the node is struck")
     (strike,) = node(cluster, bad)["last_strikes"]
     assert (strike["reason"], strike["gpu"], strike["job"]) == ("gpu_ecc", index, running["id"])
+    assert node(cluster, bad)["gpus"][index]["health"] == "warning"
 
     # Beside the job that runs it would lie more tightly, which is what the placement wants of nodes without strikes.
     elsewhere = cluster.submit("true")
     assert cluster.wait(elsewhere)["state"] == "succeeded", cluster.story(elsewhere)
     assert node_of(cluster, elsewhere["id"]) != bad
 
+    # A warning that is not told again is over after an hour.
     cluster.sql("UPDATE fleet_strike SET at = at - interval '2 days'")
+    cluster.sql("UPDATE fleet_healthreport SET last_at = last_at - interval '2 hours'")
+    until(lambda: {gpu["health"] for gpu in node(cluster, bad)["gpus"]} == {"ok"}, "the warning is over")
     assert node(cluster, bad)["strikes"] == pytest.approx(0.25, abs=0.01)
     back = cluster.submit("true")
     assert cluster.wait(back)["state"] == "succeeded", cluster.story(back)

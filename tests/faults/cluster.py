@@ -253,6 +253,25 @@ class Cluster:
         """The folder in which an agent keeps what it must not forget."""
         return self._agents / node
 
+    def inject(self, node: str, gpu: int, **fault: Any) -> None:
+        """Lets a GPU of a node, by index, have a fault; see `nodeagent.gpu.emulated`."""
+        with self._faults_of(node).open("a") as file:
+            file.write(json.dumps({"gpu": gpu, **fault}) + "\n")
+
+    def forget_faults(self) -> None:
+        """Makes every GPU well again, and lets no agent hear of old faults when it starts the next time."""
+        for name in self.nodes:
+            faults = self._faults_of(name)
+            if faults.exists():  # an agent knows how far it has read, so the length must stay
+                faults.write_bytes(b"\n" * faults.stat().st_size)
+        self.sql("UPDATE fleet_gpu SET health = 'ok', health_why = ''")
+        self.sql("UPDATE fleet_node SET admin = 'active', reason = '', version = version + 1")
+        self.sql("DELETE FROM fleet_healthreport")
+        self.sql("DELETE FROM fleet_strike")
+
+    def _faults_of(self, node: str) -> Path:
+        return self.state_of(node) / "emulated-faults"
+
     def tail(self, name: str, *, limit_bytes: int = 4000) -> str:
         """The end of what a process has written."""
         path = self._log / f"{name}.log"

@@ -52,7 +52,7 @@ class Sampler:
     def note(self, note: ProgressNote) -> None:
         """Nobody reads."""
 
-    def has_notes(self) -> bool:
+    def has_news(self) -> bool:
         return False
 
 

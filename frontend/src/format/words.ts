@@ -37,6 +37,7 @@ const REASONS: Record<string, string> = {
   never_started: "Never started",
   node_lost: "Node lost",
   node_rebooted: "Node rebooted",
+  gpu_failed: "GPU failed",
   agent_stopped: "Agent stopped",
   gpu_lost: "GPU left the bus",
   gpu_ecc: "GPU memory error",

@@ -61,6 +61,9 @@ export function makeGpu(changes: Partial<Gpu> = {}): Gpu {
     memory_mib: 40960,
     numa_node: null,
     healthy: true,
+    health: "ok",
+    health_since: null,
+    health_why: null,
     utilization: null,
     memory_used_mib: null,
     temperature_c: null,
@@ -101,6 +104,7 @@ export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
     toolkit_version: null,
     links: [],
     last_strikes: [],
+    health_reports: [],
     maintenance: [],
     ...changes,
   };

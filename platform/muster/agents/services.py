@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
 
 from muster.agents.desired import DesiredSet
+from muster.agents.health import take_health_events
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest
-from muster.events.services import record, wake_pool
 from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
-from muster.fleet.models import Gpu, Node, Pool, StrikeReason
-from muster.fleet.strikes import blame_gpu
+from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
-from muster.jobs.models import Allocation, GpuClaim
+from muster.jobs.models import Allocation
 from muster.outputs.store import Named, finish, name_files
 from nodeagent.protocol import (
     MAX_OUTPUTS_AT_ONCE,
@@ -28,7 +26,6 @@ from nodeagent.protocol import (
     BeatResponse,
     ClaimRequest,
     EndRequest,
-    HealthEvent,
     HelloRequest,
     HelloResponse,
     LaunchSpec,
@@ -48,8 +45,6 @@ from scheduler.lifecycle import Observed as KnownObserved
 
 SYNC_WAIT_S = 25.0
 _OLDEST_PROTOCOL = 1
-# The health events that speak against the GPU itself. An Xid may be the job's own doing.
-_GPU_STRIKES = {"gpu_lost": StrikeReason.GPU_LOST, "ecc": StrikeReason.GPU_ECC}
 
 
 def greet_agent(secret: str, request: HelloRequest) -> HelloResponse:
@@ -104,8 +99,7 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
     """Take over what the agent reports, but for its readings, which `store_samples` takes."""
     for report in _have_started(request, desired):
         report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
-    for event in request.health:
-        _take_health_event(node, event)
+    take_health_events(node, request.health)
     for note in request.notes:
         note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
 
@@ -243,34 +237,3 @@ def _let_go_of_other_boots(node: Node, boot_id: str) -> None:
             detail=f"node {node.name} has booted again",
             actor="platform",
         )
-
-
-@transaction.atomic
-def _take_health_event(node: Node, event: HealthEvent) -> None:
-    """Store the event, and blame the GPU if it failed under a job.
-
-    A GPU that left the bus gets no more jobs until an operator says so.
-    """
-    gpu = Gpu.objects.filter(node=node, uuid=event.gpu_uuid).first() if event.gpu_uuid else None
-    record(
-        "gpu.health" if gpu else "node.health",
-        actor=f"agent of {node.name}",
-        node_id=node.pk,
-        data={"node": node.name, "kind": event.kind[:60], "gpu": event.gpu_uuid, "detail": event.detail[:500]},
-    )
-    if gpu is None or event.kind not in _GPU_STRIKES:
-        return
-    claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True)
-    for attempt_id, job_id in claims.values_list("allocation__attempt_id", "allocation__attempt__job_id"):
-        blame_gpu(
-            node_id=node.pk,
-            gpu_id=gpu.pk,
-            reason=_GPU_STRIKES[event.kind],
-            job_id=job_id,
-            attempt_id=attempt_id,
-            detail=event.detail,
-        )
-    if event.kind == "gpu_lost" and gpu.healthy:
-        Gpu.objects.filter(pk=gpu.pk).update(healthy=False)
-        Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
-        wake_pool(node.pool_id)

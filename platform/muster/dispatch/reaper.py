@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from muster.common.clock import database_now
+from muster.fleet.health import let_warnings_end
 from muster.fleet.leases import answering_since, judge_nodes
 from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
@@ -28,6 +29,7 @@ def reap(pool: Pool) -> None:
     2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go.
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
     4. Maintenance begins and ends, and nodes that are cleared have those stopped who may go elsewhere.
+    5. Warnings of GPUs that nobody repeats are over.
     """
     down = judge_nodes(pool)
     since = answering_since(database_now())
@@ -37,6 +39,7 @@ def reap(pool: Pool) -> None:
     _stop_overdue(pool)
     keep_maintenance(pool)
     _clear_nodes(pool)
+    let_warnings_end(pool)
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:

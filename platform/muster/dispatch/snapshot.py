@@ -14,11 +14,12 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
+from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.runtimes import forms_of
@@ -27,6 +28,7 @@ from muster.jobs.models import Job
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
+from scheduler.health import Level
 from scheduler.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
@@ -194,7 +196,8 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
     query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
-    for values in query.values_list(*fields):
+    warned = Case(When(health=Level.WARNING.value, then=True), default=False)
+    for values in query.values_list(*fields, warned):
         gpu = model.Gpu(*values)
         gpus[gpu.node_id].append(gpu)
     return tuple(
@@ -209,7 +212,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             why_not=why_not,
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
-            strikes=strikes.get(node.pk, 0.0),
+            strikes=strikes.get(node.pk, 0.0) + WARNING_STRIKES * any(gpu.warned for gpu in gpus[node.pk]),
             **_closing(closing.get(node.pk)),
             forms=forms_of(_runtimes(node), str(node.labels.get("default-image", ""))),
         )

@@ -20,7 +20,7 @@ from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor
 from muster.events.services import wake_pool
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
-from muster.fleet.models import Clearing, Gpu, Maintenance, Node, Pool, Strike
+from muster.fleet.models import Clearing, Gpu, HealthReport, Maintenance, Node, Pool, Strike
 from muster.fleet.services import (
     clear_node,
     cordon_node,
@@ -47,7 +47,7 @@ class GpuInline(ReadOnlyMixin, TabularInline[Gpu, Node]):
     """The node's GPUs, as its agent reports them."""
 
     model = Gpu
-    fields = ["index", "uuid", "type", "model", "memory_mib", "numa_node", "healthy", "present"]
+    fields = ["index", "uuid", "type", "model", "memory_mib", "numa_node", "health", "health_why", "present"]
     ordering = ["index"]
     extra = 0
 
@@ -235,11 +235,15 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             "What the nodes were blamed for so far no longer counts; what comes after does.",
         )
 
-    @admin.action(description="Repair: its unhealthy GPUs take jobs again")
+    @admin.action(description="Repair: its GPUs are well again and take jobs")
     def repair(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         """Let jobs have the nodes' unhealthy GPUs again."""
         return self._with_reason(
-            request, queryset, repair_gpus, "repair", "Jobs will get the nodes' GPUs that are marked unhealthy again."
+            request,
+            queryset,
+            repair_gpus,
+            "repair",
+            "Jobs will get the nodes' GPUs that failed again, and warnings are forgotten.",
         )
 
     @admin.action(description="Renew the join token")
@@ -291,8 +295,8 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 class GpuAdmin(ReadOnlyMixin, ModelAdmin[Gpu]):
     """GPUs and their newest readings."""
 
-    list_display = ["uuid", "node", "index", "type", "memory_mib", "healthy", "present", "utilization", "temperature"]
-    list_filter = ["type", "healthy", "present", "node__pool"]
+    list_display = ["uuid", "node", "index", "type", "memory_mib", "health", "present", "utilization", "temperature"]
+    list_filter = ["type", "health", "present", "node__pool"]
     list_select_related = ["node", "reading"]
     search_fields = ["uuid", "node__name"]
     ordering = ["node__name", "index"]
@@ -411,3 +415,15 @@ class MaintenanceAdmin(OperatorsMixin, ModelAdmin[Maintenance]):
                 self.message_user(request, error.detail, messages.ERROR)
             else:
                 self.message_user(request, f"{row} is called off.")
+
+
+@admin.register(HealthReport)
+class HealthReportAdmin(ReadOnlyMixin, ModelAdmin[HealthReport]):
+    """What agents reported of their GPUs."""
+
+    list_display = ["last_at", "node", "gpu", "kind", "xid", "level", "action", "detail", "count", "over_at"]
+    list_filter = ["level", "kind", ("over_at", admin.EmptyFieldListFilter), "node__pool", "node"]
+    list_select_related = ["node", "gpu"]
+    search_fields = ["node__name", "detail"]
+    ordering = ["-last_at"]
+    list_per_page = 50

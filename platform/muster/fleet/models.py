@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
+from scheduler.health import Action, Level
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
@@ -22,6 +23,7 @@ class StrikeReason(StrEnum):
     LAUNCH_FAILED = "launch_failed"
     GPU_LOST = "gpu_lost"
     GPU_ECC = "gpu_ecc"
+    GPU_FAILED = "gpu_failed"
     TOLD_BY_JOBS = "told_by_jobs"
 
 
@@ -232,7 +234,14 @@ class Gpu(models.Model):
     model = models.CharField(max_length=120, blank=True, default="")
     memory_mib = models.PositiveIntegerField(default=0)
     numa_node = models.PositiveSmallIntegerField(null=True)
-    healthy = models.BooleanField(default=True)
+    health = models.CharField(max_length=10, choices=choices(Level), default=Level.OK)
+    health_at = models.DateTimeField(null=True, help_text="Since when it is so; null for one that always was well.")
+    health_why = models.CharField(max_length=200, blank=True, default="", help_text="Why it is not well.")
+    healthy = models.GeneratedField(
+        expression=~Q(health=Level.FAILURE.value),  # type: ignore[arg-type]  # the stubs know of no Q
+        output_field=models.BooleanField(),
+        db_persist=True,
+    )
     present = models.BooleanField(default=True, help_text="False once the agent no longer reports it.")
 
     class Meta:
@@ -240,6 +249,7 @@ class Gpu(models.Model):
         verbose_name_plural = "GPUs"
         constraints = [
             models.UniqueConstraint(fields=["node", "index"], condition=Q(present=True), name="gpu_index"),
+            one_of("health", Level, name="gpu_health_known"),
         ]
 
     def __str__(self) -> str:
@@ -275,6 +285,34 @@ class Strike(models.Model):
 
     def __str__(self) -> str:
         return f"{self.reason} on node {self.node_id}"
+
+
+class HealthReport(models.Model):
+    """What an agent reported of a GPU or of its node, once for as long as it goes on. See `muster.fleet.health`."""
+
+    id = models.BigAutoField(primary_key=True)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="health_reports")
+    gpu = models.ForeignKey(Gpu, on_delete=models.SET_NULL, null=True, related_name="health_reports")
+    kind = models.CharField(max_length=60)
+    xid = models.PositiveIntegerField(null=True)
+    level = models.CharField(max_length=10, choices=choices(Level))
+    action = models.CharField(max_length=20, choices=choices(Action))
+    words = models.CharField(max_length=200, help_text="What it means.")
+    detail = models.CharField(max_length=500, blank=True, default="", help_text="What the agent wrote.")
+    count = models.PositiveIntegerField(default=1)
+    at = models.DateTimeField(db_default=DatabaseNow())
+    last_at = models.DateTimeField(db_default=DatabaseNow())
+    over_at = models.DateTimeField(null=True, help_text="Since when it no longer counts.")
+
+    class Meta:
+        constraints = [
+            one_of("level", Level, name="health_report_level_known"),
+            one_of("action", Action, name="health_report_action_known"),
+        ]
+        indexes = [models.Index(fields=["node", "-at"], name="health_of_node")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} on node {self.node_id}"
 
 
 class GpuReading(models.Model):

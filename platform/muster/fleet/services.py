@@ -13,7 +13,8 @@ from muster.common.models import DatabaseNow
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import require_valid
 from muster.events.services import audit, record, wake_pool
-from muster.fleet.models import Gpu, Node, NodeLease, Pool
+from muster.fleet.models import Gpu, HealthReport, Node, NodeLease, Pool
+from scheduler.health import Level
 from scheduler.lifecycle import NodeAdmin, TransitionError, require_move
 
 JOIN_TOKEN_LIFE = timedelta(hours=24)
@@ -104,14 +105,14 @@ def retire_node(*, node: Node, reason: str, actor: str) -> None:
 
 
 def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
-    """Let jobs have the node's unhealthy GPUs again; one that its agent does not report any more stays away."""
+    """Let jobs have the node's failed GPUs again and forget warnings; one that its agent does not report stays away."""
     reason = require_reason(reason)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
-        broken = list(Gpu.objects.filter(node=node, healthy=False, present=True).order_by("index"))
+        broken = list(Gpu.objects.filter(node=node, present=True).exclude(health=Level.OK).order_by("index"))
         if not broken:
             raise Conflict(f"node {node.name} has no unhealthy GPU that its agent reports")
-        Gpu.objects.filter(pk__in=[gpu.pk for gpu in broken]).update(healthy=True)
+        mend_gpus(broken)
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         uuids = [gpu.uuid for gpu in broken]
         record("node.repaired", actor=actor, node_id=node.pk, data={"node": node.name, "gpus": uuids, "reason": reason})
@@ -124,6 +125,12 @@ def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
             after={"unhealthy": [], "reason": reason},
         )
         wake_pool(node.pool_id)
+
+
+def mend_gpus(gpus: list[Gpu]) -> None:
+    """Let GPUs be well again, and what was reported of them no longer count; under the lock of their node."""
+    Gpu.objects.filter(pk__in=[gpu.pk for gpu in gpus]).update(health=Level.OK, health_at=DatabaseNow(), health_why="")
+    HealthReport.objects.filter(gpu__in=gpus, over_at__isnull=True).update(over_at=DatabaseNow())
 
 
 def require_reason(reason: str) -> str:

@@ -83,6 +83,12 @@ def blame_for_failure(
         _strike(node_id, StrikeReason.TOLD_BY_JOBS, job_id, attempt_id, detail, incident=incident)
 
 
+def nodes_of_failed_gpus(attempt_id: int) -> list[int]:
+    """The nodes that are blamed for a GPU under this attempt."""
+    struck = Strike.objects.filter(attempt_id=attempt_id, gpu__isnull=False)
+    return sorted(set(struck.values_list("node_id", flat=True)))
+
+
 def forgive_strikes(*, node: Node, reason: str, actor: str) -> None:
     """Let no strike that the node has so far count any longer; the rows stay."""
     reason = require_reason(reason)

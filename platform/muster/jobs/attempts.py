@@ -21,7 +21,7 @@ from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.events.services import record, recorded_together, wake_node, wake_pool
 from muster.fleet.models import StrikeReason
-from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving
+from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.outcome import derive_job_state, is_told_of_node
@@ -319,6 +319,8 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     job, attempt = gang.job, gang.attempt
     # The other ranks were stopped because of it: their own ends say nothing against their nodes.
     blamed = sorted({one.node_id for one in gang.allocations if one.end_reason == reason})
+    if reason is Reason.GPU_FAILED:
+        blamed = nodes_of_failed_gpus(attempt.pk)
     held_s = (utc_now() - attempt.placed_at).total_seconds()
     outcome = derive_job_state(
         ended_as=ended_as,

@@ -27,6 +27,7 @@ _CATEGORIES = {
     Reason.SPEC_REFUSED: RetryOn.INFRASTRUCTURE,
     Reason.AGENT_STOPPED: RetryOn.INFRASTRUCTURE,
     Reason.UNKNOWN: RetryOn.INFRASTRUCTURE,
+    Reason.GPU_FAILED: RetryOn.INFRASTRUCTURE,
     Reason.NODE_LOST: RetryOn.NODE_LOST,
     Reason.NODE_REBOOTED: RetryOn.NODE_LOST,
     Reason.PREEMPTED: RetryOn.PREEMPTED,
@@ -42,6 +43,8 @@ _TOLD_BY_THE_LOG = frozenset(
 
 # The node is not to blame for these, and the next try need not wait.
 _FREE_OF_CHARGE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER})
+# What these are due to is out of service already, so that the next try need not wait either.
+_PAST = frozenset({Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,7 @@ def derive_job_state(
     in_place = told is not None and told.retry is Advice.YES and not by_node
     return Outcome(
         JobState.QUEUED,
-        back_off_s=0 if category is RetryOn.NODE_LOST else pause_s,
+        back_off_s=0 if reason in _PAST else pause_s,
         uses_retry=True,
         avoid_nodes=category not in {None, RetryOn.FAILED} and not in_place,
     )

@@ -177,6 +177,8 @@ SPECTACULAR_SETTINGS = {
         "NodeAdmin": "scheduler.lifecycle.NodeAdmin",
         "NodeHealth": "scheduler.lifecycle.NodeHealth",
         "Role": "muster.tenants.roles.Role",
+        "GpuLevel": "scheduler.health.Level",
+        "GpuAction": "scheduler.health.Action",
         "StrikeReason": "muster.fleet.models.StrikeReason",
         "LinkState": "muster.links.models.LinkState",
         "OfferState": "scheduler.lifecycle.OfferState",

@@ -50,6 +50,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Servers over SSH", "cable", "links_server"),
                     _item("GPUs", "memory", "fleet_gpu"),
                     _item("Maintenance", "construction", "fleet_maintenance"),
+                    _item("Health of GPUs", "monitor_heart", "fleet_healthreport"),
                     _item("Strikes", "thumb_down", "fleet_strike"),
                 ],
             },

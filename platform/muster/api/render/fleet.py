@@ -19,7 +19,7 @@ from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import tenants_of
 from scheduler.lifecycle import AllocationState, JobState, NodeAdmin, NodeHealth
 
-_STRIKES_SHOWN = 20
+_STRIKES_SHOWN, _REPORTS_SHOWN = 20, 20
 _GPU_COLUMNS = (
     "id",
     "uuid",
@@ -28,6 +28,9 @@ _GPU_COLUMNS = (
     "memory_mib",
     "numa_node",
     "healthy",
+    "health",
+    "health_at",
+    "health_why",
     "node_id",
     "node__name",
     "reading__utilization",
@@ -45,7 +48,9 @@ def gpu_list(user: User, gpus: QuerySet[Gpu]) -> list[Json]:
 def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
     rows = list(gpus.filter(present=True).order_by("node__name", "index").values_list(*_GPU_COLUMNS))
     holders = _holders(user, [row[0] for row in rows])
-    for pk, uuid, index, kind, memory, numa, healthy, node_id, node, utilization, used, temperature, power in rows:
+    for row in rows:
+        pk, uuid, index, kind, memory, numa, healthy, health, since, why, node_id, node, *reading = row
+        utilization, used, temperature, power = reading
         yield (
             node_id,
             {
@@ -56,6 +61,9 @@ def _gpus(user: User, gpus: QuerySet[Gpu]) -> Iterable[tuple[int, Json]]:
                 "memory_mib": memory,
                 "numa_node": numa,
                 "healthy": healthy,
+                "health": health,
+                "health_since": moment(since),
+                "health_why": why or None,
                 "utilization": utilization,
                 "memory_used_mib": used,
                 "temperature_c": temperature,
@@ -111,8 +119,8 @@ def node_document(user: User, node: Node) -> Json:
     (document,) = node_list(user, Node.objects.filter(pk=node.pk))
     versions = {name: node.inventory.get(name) or None for name in ("driver_version", "toolkit_version")}
     coming = [maintenance(row) for row in planned_of(node)]
-    rest = {"links": node.links, "last_strikes": _last_strikes(user, node), "maintenance": coming}
-    return document | versions | rest
+    told = {"last_strikes": _last_strikes(user, node), "health_reports": _health_reports(user, node)}
+    return document | versions | told | {"links": node.links, "maintenance": coming}
 
 
 def maintenance(row: Maintenance) -> Json:
@@ -145,6 +153,27 @@ def _last_strikes(user: User, node: Node) -> list[Json]:
             "job": row.job_id if row.job_id in seen else None,
             "detail": row.detail if row.job_id in seen else None,
             "forgiven_at": moment(row.forgiven_at),
+        }
+        for row in rows
+    ]
+
+
+def _health_reports(user: User, node: Node) -> list[Json]:
+    """What was reported last of the node and its GPUs. The agent's words may name processes, so operators have them."""
+    rows = node.health_reports.select_related("gpu").order_by("-last_at", "-pk")[:_REPORTS_SHOWN]
+    return [
+        {
+            "at": moment(row.at),
+            "last_at": moment(row.last_at),
+            "count": row.count,
+            "gpu": row.gpu.index if row.gpu else None,
+            "kind": row.kind,
+            "xid": row.xid,
+            "level": row.level,
+            "action": row.action,
+            "words": row.words,
+            "detail": row.detail if user.is_operator else None,
+            "over_at": moment(row.over_at),
         }
         for row in rows
     ]

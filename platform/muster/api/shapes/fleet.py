@@ -8,6 +8,7 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shap
 from muster.fleet.maintenance import LONGEST_REASON
 from muster.fleet.models import Clearing, StrikeReason
 from muster.links.models import LinkState
+from scheduler.health import Action, Level
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 
 NODE_ACTIONS = ("cordon", "drain", "move", "resume")
@@ -31,7 +32,12 @@ class Gpu(Shape):
     type = Text()
     memory_mib = Integer()
     numa_node = Integer(allow_null=True)
-    healthy = Flag()
+    healthy = Flag(help_text="Whether jobs may have it: so it is unless it has failed.")
+    health = Choice(
+        choices=values(Level), help_text="With a warning it is a last choice, and given to nobody when it failed."
+    )
+    health_since = Moment(allow_null=True, help_text="Null for one that has always been well.")
+    health_why = Text(allow_null=True)
     utilization = Number(allow_null=True, help_text="Percent.")
     memory_used_mib = Number(allow_null=True)
     temperature_c = Number(allow_null=True)
@@ -125,6 +131,22 @@ class NodeStrike(Shape):
     forgiven_at = Moment(allow_null=True)
 
 
+class HealthReport(Shape):
+    """What an agent reported of a GPU, or of the node where `gpu` is null; once for as long as it goes on."""
+
+    at = Moment()
+    last_at = Moment()
+    count = Integer(help_text="How often it was told.")
+    gpu = Integer(allow_null=True, help_text="The index of the GPU.")
+    kind = Text()
+    xid = Integer(allow_null=True)
+    level = Choice(choices=values(Level))
+    action = Choice(choices=values(Action))
+    words = Text(help_text="What it means.")
+    detail = Text(allow_null=True, allow_blank=True, help_text="What the agent wrote; null for who is no operator.")
+    over_at = Moment(allow_null=True, help_text="Since when it no longer counts.")
+
+
 class NodeDetail(Node):
     """A server with its drivers, how its GPUs are linked and what it was last blamed for."""
 
@@ -139,6 +161,7 @@ class NodeDetail(Node):
         ),
     )
     last_strikes = NodeStrike(many=True, help_text="The newest first.")
+    health_reports = HealthReport(many=True, help_text="What was reported last, the newest first.")
     maintenance = Maintenance(many=True, help_text="Planned or under way, the next one first.")
 
 

@@ -1,0 +1,74 @@
+"""What agents report of their GPUs, and what becomes of the jobs that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from django.db import transaction
+
+from muster.fleet.health import take_report
+from muster.fleet.models import Gpu, Node, StrikeReason
+from muster.fleet.strikes import blame_gpu
+from muster.jobs.attempts import stop_attempt
+from muster.jobs.models import GpuClaim
+from nodeagent.protocol import MAX_HEALTH_EVENTS, HealthEvent
+from scheduler.health import Kind, Meaning, number_of
+from scheduler.lifecycle import AttemptState, Reason
+
+_OFF_THE_BUS = frozenset({79})
+_MEMORY = frozenset({48, 64, 95, 140})
+_MEMORY_KINDS = frozenset({Kind.ECC, Kind.ROW_REMAP_FAILED})
+
+
+def take_health_events(node: Node, events: Iterable[HealthEvent]) -> None:
+    """Take over what an agent tells of its GPUs, and have the jobs that hold a failed one go on elsewhere.
+
+    The GPU is out of service before anybody looks who holds it, in a transaction of its own: so whoever was placed
+    there meanwhile is seen. If the platform ends in between, the agent has no answer and tells it again.
+    """
+    for event in islice(events, MAX_HEALTH_EVENTS):
+        gpu = Gpu.objects.filter(node=node, uuid=event.gpu_uuid).first() if event.gpu_uuid else None
+        # Of a GPU that the node does not have, it is kept that the agent spoke of it.
+        meaning = take_report(
+            node=node, gpu=gpu, kind=event.kind, uuid=event.gpu_uuid, xid=event.xid, detail=event.detail
+        )
+        if gpu is not None:
+            _take_from_jobs(node, gpu, event, meaning)
+
+
+def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning) -> None:
+    """Blame the GPU for what it did under its jobs; if it has failed, stop them, so that they are tried elsewhere."""
+    if not meaning.requeues and event.kind != Kind.ECC:
+        return
+    claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True)
+    held = claims.values_list("allocation__attempt__job_id", "allocation__attempt_id").distinct()
+    for job_id, attempt_id in sorted(held):
+        with transaction.atomic():
+            # What is blamed for an attempt is what its job avoids next, so it must be there when the attempt ends.
+            blame_gpu(
+                node_id=node.pk,
+                gpu_id=gpu.pk,
+                reason=_strike_for(event),
+                job_id=job_id,
+                attempt_id=attempt_id,
+                detail=event.detail,
+            )
+            if meaning.requeues:
+                stop_attempt(
+                    attempt_id=attempt_id,
+                    outcome=AttemptState.FAILED,
+                    reason=Reason.GPU_FAILED,
+                    detail=f"GPU {gpu.index} of node {node.name}: {meaning.words}",
+                    actor="platform",
+                )
+
+
+def _strike_for(event: HealthEvent) -> StrikeReason:
+    """Reports of one incident by several means count as one strike."""
+    xid = number_of(event.xid, event.detail) if event.kind == Kind.XID else None
+    if event.kind == Kind.GPU_LOST or xid in _OFF_THE_BUS:
+        return StrikeReason.GPU_LOST
+    if event.kind in _MEMORY_KINDS or xid in _MEMORY:
+        return StrikeReason.GPU_ECC
+    return StrikeReason.GPU_FAILED

@@ -1,0 +1,157 @@
+"""What agents report of GPUs, kept, and what follows for the GPU and its node. What it means: `scheduler.health`.
+
+An agent is believed in what concerns its own node only. It can take its own GPUs out of service, and nothing else; what
+it writes is cut, and what it repeats is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
+
+from muster.common.models import DatabaseNow
+from muster.common.rows import first_of
+from muster.events.services import mail_operators, record, wake_pool
+from muster.fleet.models import Gpu, HealthReport, Node, Pool
+from muster.fleet.services import drain_node, mend_gpus
+from scheduler.health import Action, Kind, Level, Meaning, is_worse, meaning_of, number_of
+from scheduler.lifecycle import NodeAdmin
+
+log = logging.getLogger(__name__)
+
+WARNING_STRIKES = 100.0
+"""A GPU with a warning weighs on its node like so many strikes: more than any limit that a placement goes by."""
+WARNING_LASTS = timedelta(hours=1)
+"""A warning that was not told again for so long is over: agents repeat what lasts."""
+MOST_REPORTS_A_MINUTE, MOST_REPORTS_KEPT = 60, 500
+_LARGEST_XID = 2**31 - 1
+# What goes on is told again and again; an Xid each time that it happens.
+_GOES_ON = frozenset({Kind.ROW_REMAP_PENDING, Kind.ROW_REMAP_FAILED, Kind.THROTTLE, Kind.NVLINK, Kind.MEMORY_HELD})
+_SAME, _SAME_XID = timedelta(hours=1), timedelta(seconds=10)
+
+
+def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid: int | None, detail: str) -> Meaning:
+    """Keep what an agent reports, draw the consequences for the GPU and its node, and return what it means.
+
+    1. A report of what was reported just before is counted with it. Beyond a bound none is kept, but it still counts.
+    2. The GPU's level is that of the worst report since it was repaired, or since its warnings were over.
+    3. A GPU that fails is given to nobody from the commit on. The node is drained if that is the action.
+
+    Who has the GPU is not looked at: see `muster.agents.health`.
+    """
+    kind, detail = kind[:60], _storable(detail)[:500]
+    if xid is not None and not 0 <= xid <= _LARGEST_XID:
+        xid = None
+    number = number_of(xid, detail) if kind == Kind.XID else None
+    meaning = meaning_of(kind, xid=xid, detail=detail)
+    with transaction.atomic():
+        node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
+        if not _is_repeated(node, gpu, kind, number, meaning) and _has_room(node):
+            _keep(node, gpu, kind=kind, uuid=uuid, xid=number, detail=detail, meaning=meaning)
+        if gpu is not None:
+            _worsen(node, gpu, meaning, number)
+            if meaning.action is Action.DRAIN_NODE and node.admin == NodeAdmin.ACTIVE:
+                reason = f"GPU {gpu.index} has failed ({meaning.words}): restart the machine"
+                drain_node(node=node, reason=reason, actor="platform")
+    return meaning
+
+
+def let_warnings_end(pool: Pool) -> None:
+    """GPUs whose warnings were not told again for a while are well again."""
+    told = HealthReport.objects.filter(
+        gpu=OuterRef("pk"), level=Level.WARNING, over_at__isnull=True, last_at__gte=DatabaseNow() - WARNING_LASTS
+    )
+    warned = Gpu.objects.filter(node__pool=pool, health=Level.WARNING).exclude(Exists(told))
+    for gpu in warned.select_related("node"):
+        with transaction.atomic():
+            Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=gpu.node_id)
+            if not warned.filter(pk=gpu.pk).exists():
+                continue  # it was told again, or has failed, before the lock was ours
+            mend_gpus([gpu])
+            data = {"node": gpu.node.name, "gpu": gpu.uuid, "level": Level.OK, "was": Level.WARNING}
+            record("gpu.health_level", actor="platform", node_id=gpu.node_id, data=data)
+
+
+def _is_repeated(node: Node, gpu: Gpu | None, kind: str, xid: int | None, meaning: Meaning) -> bool:
+    """Whether a report of the same was kept a short while ago, with which it is counted."""
+    since = DatabaseNow() - (_SAME if kind in _GOES_ON else _SAME_XID)
+    newest = first_of(
+        HealthReport.objects.filter(
+            node=node, gpu=gpu, kind=kind, xid=xid, level=meaning.level, over_at__isnull=True, last_at__gte=since
+        ).order_by("-pk")
+    )
+    if newest is None:
+        return False
+    HealthReport.objects.filter(pk=newest.pk).update(count=F("count") + 1, last_at=DatabaseNow())
+    return True
+
+
+def _has_room(node: Node) -> bool:
+    of_late = HealthReport.objects.filter(node=node, at__gte=DatabaseNow() - timedelta(minutes=1)).count()
+    if of_late >= MOST_REPORTS_A_MINUTE:
+        log.warning("node %s reports more of its health than is kept", node.name)
+        return False
+    kept = HealthReport.objects.filter(node=node).order_by("-pk").values_list("pk", flat=True)
+    oldest = list(kept[MOST_REPORTS_KEPT - 1 : MOST_REPORTS_KEPT])
+    if oldest:
+        HealthReport.objects.filter(node=node, pk__lte=oldest[0]).delete()
+    return True
+
+
+def _keep(
+    node: Node, gpu: Gpu | None, *, kind: str, uuid: str | None, xid: int | None, detail: str, meaning: Meaning
+) -> None:
+    HealthReport.objects.create(
+        node=node,
+        gpu=gpu,
+        kind=kind,
+        xid=xid,
+        level=meaning.level,
+        action=meaning.action,
+        words=meaning.words,
+        detail=detail,
+    )
+    data = {"node": node.name, "kind": kind, "gpu": uuid and uuid[:80], "detail": detail, "xid": xid}
+    record(
+        "gpu.health" if gpu else "node.health",
+        actor=f"agent of {node.name}",
+        node_id=node.pk,
+        data=data | {"level": meaning.level, "action": meaning.action},
+    )
+
+
+def _worsen(node: Node, gpu: Gpu, meaning: Meaning, xid: int | None) -> None:
+    """Give the GPU the level if it is worse than its own; each level worse has its own event."""
+    gpu.refresh_from_db(fields=["health"])
+    if not is_worse(meaning.level, Level(gpu.health)):
+        return
+    why = f"Xid {xid}: {meaning.words}" if xid is not None else meaning.words
+    Gpu.objects.filter(pk=gpu.pk).update(health=meaning.level, health_at=DatabaseNow(), health_why=why)
+    data = {"node": node.name, "gpu": gpu.uuid, "index": gpu.index, "level": meaning.level, "was": gpu.health}
+    record("gpu.health_level", actor="platform", node_id=node.pk, data=data | {"why": why, "action": meaning.action})
+    if meaning.level is Level.FAILURE:
+        Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
+        _tell_operators(node, gpu, why, meaning)
+    wake_pool(node.pool_id)
+
+
+_TODO = {
+    Action.RESET_GPU: "Reset the GPU when nothing runs on it, then repair it in the admin.",
+    Action.DRAIN_GPU: "Look at the GPU and its links, then repair it in the admin.",
+    Action.DRAIN_NODE: "The node is drained. Restart the machine, then repair the GPU and resume the node.",
+}
+
+
+def _tell_operators(node: Node, gpu: Gpu, why: str, meaning: Meaning) -> None:
+    mail_operators(
+        subject=f"GPU {gpu.index} of node {node.name} has failed",
+        body=f"{why[0].upper()}{why[1:]}.\nIt gets no jobs, and what ran on it is started elsewhere.\n"
+        f"{_TODO.get(meaning.action, '')}\n",
+    )
+
+
+def _storable(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,0 +1,175 @@
+"""What follows when an agent reports that a GPU is not well: for the GPU, its node, and the job that has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.common.errors import Conflict
+from muster.dispatch.reaper import reap
+from muster.dispatch.snapshot import pool_snapshot
+from muster.events.models import Event
+from muster.fleet.health import MOST_REPORTS_A_MINUTE
+from muster.fleet.models import Gpu, HealthReport, Node, Strike
+from muster.fleet.services import repair_gpus
+from muster.jobs.models import Attempt, GpuClaim
+from nodeagent.protocol import MAX_HEALTH_EVENTS, HealthEvent
+from scheduler.lifecycle import Reason
+from tests.db.agent_calls import Agent
+from tests.db.stories import World, cycle, end, let_pass, live_attempt, make_world, now_of, place, ranks, start
+from tests.factories import make_node
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+
+OFF_THE_BUS = "NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus."
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world(nodes=2)
+
+
+def gpu_of(attempt: Attempt) -> Gpu:
+    return ranks(attempt)[0].claims.get().gpu
+
+
+def xid(gpu: Gpu, number: int, detail: str = "") -> HealthEvent:
+    return HealthEvent("xid", gpu.uuid, detail, number)
+
+
+def test_a_job_whose_gpu_failed_is_stopped_and_queued_again_to_run_elsewhere(agent: Agent, world: World) -> None:
+    attempt, bad = start(world), world.nodes[0]
+    gpu = gpu_of(attempt)
+    assert gpu.node == bad
+    assert agent.sync(health=(xid(gpu, 79, OFF_THE_BUS),)).status_code == 200
+    gpu = now_of(gpu)
+    assert (gpu.health, gpu.healthy, gpu.health_why) == ("failure", False, "Xid 79: fallen off the bus")
+    assert now_of(bad).admin == "draining"
+    assert now_of(bad).reason == f"GPU {gpu.index} has failed (fallen off the bus): restart the machine"
+    stopping = now_of(attempt)
+    assert (stopping.state, stopping.outcome, stopping.reason) == ("stopping", "failed", "gpu_failed")
+    end(ranks(attempt)[0], Reason.KILLED_BY_SIGNAL)
+    job = now_of(attempt.job)
+    assert (job.state, job.avoid_nodes, job.retries_used) == ("queued", [bad.pk], 1)
+    cycle(world)  # it need not wait
+    assert {one.node_id for one in ranks(live_attempt(attempt.job))} == {world.nodes[1].pk}
+    assert [strike.reason for strike in Strike.objects.all()] == ["gpu_lost"]
+
+
+def test_what_happened_is_told_by_events(agent: Agent, world: World) -> None:
+    gpu = gpu_of(start(world))
+    agent.sync(health=(xid(gpu, 79, OFF_THE_BUS),))
+    said, level = (Event.objects.get(kind=kind).data for kind in ("gpu.health", "gpu.health_level"))
+    assert (said["xid"], said["level"], said["action"], said["detail"]) == (79, "failure", "drain_node", OFF_THE_BUS)
+    assert (level["was"], level["level"], level["why"]) == ("ok", "failure", "Xid 79: fallen off the bus")
+    assert Event.objects.filter(kind="node.draining").count() == 1
+
+
+def test_a_gpu_that_needs_a_reset_leaves_its_node_and_other_jobs_alone(agent: Agent, world: World) -> None:
+    hurt, other = start(world), start(world)
+    gpu = gpu_of(hurt)
+    agent.sync(health=(xid(gpu, 119),))
+    assert [now_of(attempt).state for attempt in (hurt, other)] == ["stopping", "running"]
+    assert now_of(world.nodes[0]).admin == "active"
+    assert place(world, gpus=2) is not None
+    assert not GpuClaim.objects.filter(gpu=gpu).exclude(allocation__attempt=hurt).exists()
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45, 63, 92, 777])
+def test_an_xid_of_the_application_leaves_the_job_to_itself(number: int, agent: Agent, world: World) -> None:
+    attempt = start(world)
+    gpu = gpu_of(attempt)
+    agent.sync(health=(xid(gpu, number),))
+    assert (now_of(gpu).health, now_of(attempt).state) == ("ok", "running")
+    assert HealthReport.objects.get().xid == number
+
+
+def test_a_report_of_a_gpu_that_has_failed_already_stops_who_has_it(agent: Agent, world: World) -> None:
+    # So it is when the platform ended after the GPU was marked and before its job was stopped.
+    attempt = start(world)
+    gpu = gpu_of(attempt)
+    Gpu.objects.filter(pk=gpu.pk).update(health="failure")
+    agent.sync(health=(xid(gpu, 48),))
+    assert now_of(attempt).state == "stopping"
+
+
+def test_a_job_that_wants_no_retry_fails_with_its_gpu(agent: Agent, world: World) -> None:
+    attempt = start(world, retry={"max": 0, "on": []})
+    agent.sync(health=(xid(gpu_of(attempt), 48),))
+    end(ranks(attempt)[0], Reason.KILLED_BY_SIGNAL)
+    job = now_of(attempt.job)
+    assert (job.state, job.reason) == ("failed", "gpu_failed")
+
+
+def test_a_gpu_with_a_warning_is_the_last_choice_and_well_again_when_nobody_repeats_it(
+    agent: Agent, world: World
+) -> None:
+    node = world.nodes[0]
+    first = Gpu.objects.get(node=node, index=0)
+    agent.sync(health=(HealthEvent("throttle", first.uuid, "thermal slowdown"),))
+    assert (now_of(first).health, now_of(first).healthy) == ("warning", True)
+    seen = next(seen for seen in pool_snapshot(node.pool, seed=1).nodes if seen.id == node.pk)
+    assert [gpu.warned for gpu in seen.gpus] == [True, False, False, False]
+    assert {gpu_of(start(world)).node_id for _ in range(4)} == {world.nodes[1].pk}
+    assert gpu_of(start(world)) == Gpu.objects.get(node=node, index=1)
+    reap(node.pool)
+    assert now_of(first).health == "warning"
+    let_pass(3700, HealthReport.objects.get(), "last_at")
+    reap(node.pool)
+    assert now_of(first).health == "ok"
+    assert HealthReport.objects.get().over_at is not None
+
+
+def test_a_failure_is_never_made_a_warning_and_stays_until_it_is_repaired(agent: Agent, world: World) -> None:
+    gpu = Gpu.objects.get(node=world.nodes[0], index=0)
+    agent.sync(health=(xid(gpu, 48), HealthEvent("throttle", gpu.uuid)))
+    for row in HealthReport.objects.all():
+        let_pass(90_000, row, "last_at")
+    reap(world.pool)
+    assert now_of(gpu).health == "failure"
+    repair_gpus(node=world.nodes[0], reason="reset", actor="olga")
+    assert (now_of(gpu).health, now_of(gpu).healthy, now_of(gpu).health_why) == ("ok", True, "")
+    assert not HealthReport.objects.filter(over_at=None).exists()
+    with pytest.raises(Conflict):
+        repair_gpus(node=world.nodes[0], reason="reset", actor="olga")
+
+
+def test_what_is_told_again_is_counted_and_an_xid_later_is_another_one(agent: Agent, world: World) -> None:
+    gpu = Gpu.objects.get(node=world.nodes[0], index=0)
+    for _ in range(3):
+        agent.sync(health=(xid(gpu, 13),))
+    row = HealthReport.objects.get()
+    assert row.count == 3
+    let_pass(11, row, "last_at")
+    agent.sync(health=(xid(gpu, 13),))
+    assert list(HealthReport.objects.order_by("pk").values_list("count", flat=True)) == [3, 1]
+    assert Event.objects.filter(kind="gpu.health").count() == 2
+
+
+def test_an_agent_takes_only_its_own_gpus_out_of_service(agent: Agent, world: World) -> None:
+    foreign = make_node(world.pool, gpus=1).gpus.get()
+    agent.sync(health=(xid(foreign, 79), HealthEvent("xid", None, "", 79), HealthEvent("gpu_lost", "no such GPU")))
+    assert now_of(foreign).health == "ok"
+    assert set(Node.objects.values_list("admin", flat=True)) == {"active"}
+    assert set(HealthReport.objects.values_list("gpu", flat=True)) == {None}
+
+
+def test_what_an_agent_floods_the_platform_with_is_bounded_and_a_failure_still_counts(
+    agent: Agent, world: World
+) -> None:
+    gpu, other = Gpu.objects.filter(node=world.nodes[0]).order_by("index")[:2]
+    for batch in range(2):
+        flood = tuple(
+            HealthEvent("k" * 200, gpu.uuid, f"{batch} \x1b[31m" + "x" * 5000, 2**40 + number)
+            if number % 2
+            else HealthEvent("xid", gpu.uuid, "", 10_000 + 1000 * batch + number)
+            for number in range(MAX_HEALTH_EVENTS + 20)
+        )
+        assert agent.sync(health=flood).status_code == 200
+    assert HealthReport.objects.count() <= MOST_REPORTS_A_MINUTE
+    assert max(len(row.detail) for row in HealthReport.objects.all()) == 500
+    assert all(row.detail.isprintable() for row in HealthReport.objects.all())
+    agent.sync(health=(xid(other, 48),))
+    assert now_of(other).health == "failure"
+    late = (*(HealthEvent("other") for _ in range(MAX_HEALTH_EVENTS)), xid(gpu, 48))
+    agent.sync(health=late)
+    assert now_of(gpu).health == "ok"  # beyond what one message may tell
