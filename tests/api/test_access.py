@@ -11,6 +11,7 @@ from django.test import Client
 
 from muster.accounts.models import User
 from muster.api.urls import v1
+from muster.notices.webhooks import add_webhook
 from tests.api.asking import problem_of, require_described, send
 from tests.api.conftest import World
 
@@ -24,6 +25,13 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),
     ("DELETE", "/tokens/{token}", None, (401, 204, 404, 404, 404, 404)),
+    ("GET", "/me/notifications", None, (401, 200, 200, 200, 200, 200)),
+    ("PATCH", "/me/notifications", {"mail": []}, (401, 200, 200, 200, 200, 200)),
+    ("GET", "/webhooks", None, (401, 200, 200, 200, 200, 200)),
+    ("POST", "/webhooks", {"url": "https://new.example.org/"}, (401, 201, 201, 201, 201, 201)),
+    ("GET", "/webhooks/{webhook}", None, (401, 200, 404, 404, 404, 404)),
+    ("POST", "/webhooks/{webhook}:test", None, (401, 202, 404, 404, 404, 404)),
+    ("DELETE", "/webhooks/{webhook}", None, (401, 204, 404, 404, 404, 404)),
     ("GET", "/jobs", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/jobs", SPEC, (401, 201, 201, 201, 422, 201)),
     ("POST", "/jobs", {**SPEC, "vc": "vision-vc"}, (401, 201, 201, 201, 201, 422)),
@@ -90,7 +98,8 @@ def test_each_path_answers_each_caller_as_the_table_says(
     client = api(None if role == "anonymous" else world.user(role))
     # The owner's client makes the token, so that there is one to revoke.
     token = api(world.owner).get("/api/v1/tokens").json()["results"][0]["id"]
-    path = "/api/v1" + path.format(job=world.waiting.pk, token=token, pool=world.waiting.pool.name)
+    webhook = add_webhook(user=world.owner, url="https://hooks.example.org/")[0].pk
+    path = "/api/v1" + path.format(job=world.waiting.pk, token=token, webhook=webhook, pool=world.waiting.pool.name)
     answer = send(client, method, path, body)
     assert answer.status_code == status, answer.content
     require_described(method, path, answer)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.test import Client
 from django.urls import reverse
 
@@ -18,6 +19,7 @@ from muster.events.models import AuditEntry, Event, Outbox
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, Strike
 from muster.jobs.models import Job
 from muster.links.models import Server
+from muster.notices.models import Webhook
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
 from muster.settings import PASSWORD_HASHERS
@@ -56,6 +58,7 @@ READ_ONLY = [
     "offers_framework",
     "offers_offer",
     "shells_shell",
+    "notices_webhook",
 ]
 
 
@@ -119,6 +122,7 @@ def one_of_each() -> None:
         sealed_password="sealed",
         changed_by="ada",
     )
+    Webhook.objects.create(user=job.owner, url="https://hooks.example.org/a-secret-path", sealed_secret="sealed")
     Server.objects.create(
         node=node,
         host="h",
@@ -196,6 +200,25 @@ def test_the_record_can_neither_be_added_to_nor_edited(page: str, browser: Clien
     assert browser.post(reverse(f"admin:{page}_change", args=[row.pk]), {}).status_code == 403
     assert browser.post(reverse(f"admin:{page}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
     assert model._default_manager.filter(pk=row.pk).exists()
+
+
+def test_a_webhook_is_shown_without_its_path_and_can_be_disabled_and_enabled(browser: Client) -> None:
+    one_of_each()
+    webhook = Webhook.objects.get()
+    pages = [reverse("admin:notices_webhook_changelist"), reverse("admin:notices_webhook_change", args=[webhook.pk])]
+    for page in pages:
+        text = browser.get(page).content.decode()
+        assert "hooks.example.org" in text
+        assert "a-secret-path" not in text
+        assert "sealed" not in text
+    for action, disabled in (("disable", True), ("enable", False)):
+        browser.post(pages[0], {"action": action, ACTION_CHECKBOX_NAME: [str(webhook.pk)]})
+        webhook.refresh_from_db()
+        assert (webhook.disabled_at is not None) is disabled
+    assert set(AuditEntry.objects.filter(object_type="webhook").values_list("action", flat=True)) == {
+        "disable",
+        "enable",
+    }
 
 
 def test_a_tenant_is_stored_with_its_members_and_audited(browser: Client) -> None:

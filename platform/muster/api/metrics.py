@@ -122,5 +122,5 @@ def _cycles() -> Iterator[GaugeMetricFamily]:
 
 
 def _outbox() -> GaugeMetricFamily:
-    waiting = Outbox.objects.filter(delivered_at__isnull=True).count()
+    waiting = Outbox.objects.filter(delivered_at__isnull=True, dropped_at__isnull=True).count()
     return GaugeMetricFamily("muster_outbox_waiting", "Side effects that were not carried out yet.", value=waiting)

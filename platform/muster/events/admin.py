@@ -38,19 +38,21 @@ class _Delivered(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
-        return [("waiting", "waiting"), ("delivered", "delivered")]
+        return [("waiting", "waiting"), ("delivered", "delivered"), ("given up", "given up")]
 
     def queryset(self, request: Any, queryset: Any) -> Any:
         if self.value() is None:
             return queryset
-        return queryset.filter(delivered_at__isnull=self.value() == "waiting")
+        if self.value() == "given up":
+            return queryset.filter(dropped_at__isnull=False)
+        return queryset.filter(delivered_at__isnull=self.value() == "waiting", dropped_at__isnull=True)
 
 
 @admin.register(Outbox)
 class OutboxAdmin(ReadOnlyMixin, ModelAdmin[Outbox]):
     """Side effects, and those that did not work yet."""
 
-    list_display = ["id", "topic", "created_at", "due_at", "tries", "last_error", "delivered_at"]
+    list_display = ["id", "topic", "created_at", "due_at", "tries", "last_error", "delivered_at", "dropped_at"]
     list_filter = [_Delivered, "topic"]
     ordering = ["-id"]
     show_full_result_count = False

@@ -41,7 +41,16 @@ __all__ = ["AuditedMixin", "ModelAdmin", "OperatorsMixin", "ReadOnlyMixin", "Tab
 
 # Never written into the audit log, whatever the model.
 SECRET_FIELDS = frozenset(
-    {"password", "digest", "join_digest", "credential_digest", "sealed_key", "sealed_credential", "sealed_password"}
+    {
+        "password",
+        "digest",
+        "join_digest",
+        "credential_digest",
+        "sealed_key",
+        "sealed_credential",
+        "sealed_password",
+        "sealed_secret",
+    }
 )
 
 

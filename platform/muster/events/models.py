@@ -66,11 +66,22 @@ class Outbox(models.Model):
     tries = models.PositiveIntegerField(default=0)
     last_error = models.TextField(default="", blank=True)
     delivered_at = models.DateTimeField(null=True)
+    give_up_at = models.DateTimeField(null=True, blank=True, help_text="After it a failure is final; null: never.")
+    dropped_at = models.DateTimeField(null=True, blank=True, help_text="When it was given up.")
 
     class Meta:
         verbose_name_plural = "outbox"
         indexes = [
-            models.Index(fields=["due_at"], name="outbox_due", condition=models.Q(delivered_at__isnull=True)),
+            models.Index(
+                fields=["due_at", "topic"],
+                name="outbox_waiting",
+                condition=models.Q(delivered_at__isnull=True, dropped_at__isnull=True),
+            ),
+            models.Index(
+                fields=["created_at"],
+                name="outbox_over",
+                condition=models.Q(delivered_at__isnull=False) | models.Q(dropped_at__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from muster.events.delivery import deliver_due
+from muster.events.delivery import deliver_due, forget_old
 
 
 @shared_task(name="events.deliver")
 def deliver() -> int:
     """Deliver what is due; returns how many rows were."""
     return deliver_due()
+
+
+@shared_task(name="events.forget_deliveries")
+def forget_deliveries() -> int:
+    """Remove old rows of the outbox; returns how many."""
+    return forget_old()

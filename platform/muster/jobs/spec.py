@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid
+from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from scheduler.lifecycle import Form, JobClass, Level
 
@@ -18,7 +19,7 @@ from scheduler.lifecycle import Form, JobClass, Level
 NOT_SUPPORTED_YET = frozenset(
     {"resources", "secrets", "params", "mounts", "kind", "elastic"}
     | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain", "idle"}
-    | {"notify", "throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
+    | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
 )
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
@@ -149,6 +150,10 @@ def _share(value: object) -> object:
     return value
 
 
+def _notify(value: object) -> object:
+    return None if value is None else read_notify(value)
+
+
 def _code(value: object) -> object:
     if isinstance(value, str):
         raise ValueError("a folder is packed by the `muster` command; over the API, upload it and send its digest")
@@ -184,6 +189,13 @@ class Checkpoint(_Strict):
 
     signal: Literal["TERM", "INT", "USR1", "USR2", "HUP"] = "TERM"
     grace: Duration = "30s"
+
+
+class Notify(_Strict):
+    """What the owner is told of by mail and by their webhooks, in the place of their settings."""
+
+    mail: list[Annotated[Kind, Field(strict=False)]]
+    webhook: list[Annotated[Kind, Field(strict=False)]]
 
 
 class Locality(_Strict):
@@ -237,6 +249,12 @@ class JobSpec(_Strict):
     )
     on_disconnect: Literal["stop", "keep"] = "stop"
     tags: Annotated[dict[str, str], BeforeValidator(_tags)] = {}
+    notify: Annotated[
+        Notify | None, BeforeValidator(_notify, json_schema_input_type=list[Kind | Channel] | dict[Channel, list[Kind]])
+    ] = Field(
+        default=None,
+        description="What its owner is told of: [ended, failed] or {mail: [failed]}. Default: their settings.",
+    )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Literal["never"], BeforeValidator(_screening)] = "never"
 

@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "muster.outputs",
     "muster.failures",
     "muster.shells",
+    "muster.notices",
     "muster.samples",
     "muster.dispatch",
     "muster.offers",
@@ -107,6 +108,8 @@ OUTPUTS_MAX_BYTES, OUTPUTS_KEPT_FOR = ENV.outputs_max_bytes, ENV.outputs_kept_fo
 SHELL_IDLE, SHELL_LONGEST = ENV.shell_idle, ENV.shell_longest
 SHELLS_PER_JOB, SHELLS_PER_USER = ENV.shells_per_job, ENV.shells_per_user
 OPERATORS_MAIL = ENV.operators_mail
+MAIL_TO_USERS, MAILS_PER_HOUR = ENV.mail_to_users, ENV.mails_per_hour
+WEBHOOK_NETWORKS, WEBHOOK_PORTS = ENV.webhook_networks, ENV.webhook_ports
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port
 EMAIL_TIMEOUT = 10
@@ -135,6 +138,12 @@ CELERY_BEAT_SCHEDULE = {
     "reaper": {"task": "dispatch.reap", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
     "links": {"task": "links.sweep", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
     "outbox": {"task": "events.deliver", "schedule": timedelta(seconds=5), "options": {"expires": 5}},
+    "notices": {"task": "notices.read_events", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
+    "webhooks": {"task": "notices.deliver_webhooks", "schedule": timedelta(seconds=2), "options": {"expires": 2}},
+    "gathered": {"task": "notices.gather", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
+    "digests": {"task": "notices.send_digests", "schedule": timedelta(minutes=15), "options": {"expires": 900}},
+    "old_deliveries": {"task": "events.forget_deliveries", "schedule": timedelta(minutes=10)},
+    "old_notices": {"task": "notices.forget", "schedule": timedelta(minutes=10)},
     "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
     "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
     "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
@@ -184,6 +193,8 @@ SPECTACULAR_SETTINGS = {
         "OfferState": "scheduler.lifecycle.OfferState",
         "OutputFileState": "muster.outputs.models.FileState",
         "Priority": "muster.api.shapes.jobs.PRIORITY_NAMES",
+        "NoticeKind": "muster.jobs.notify.Kind",
+        "WebhookState": "muster.api.shapes.notices.WEBHOOK_STATES",
         "UpOrDown": "muster.api.shapes.accounts.UP_OR_DOWN",
     },
 }

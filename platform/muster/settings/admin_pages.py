@@ -39,6 +39,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Registries", "inventory_2", "tenants_registrycredentials"),
                     _item("Users", "person", "accounts_user"),
                     _item("API tokens", "key", "accounts_apitoken"),
+                    _item("Webhooks", "webhook", "notices_webhook"),
                 ],
             },
             {

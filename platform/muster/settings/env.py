@@ -9,6 +9,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -43,6 +44,10 @@ class Environment:
     shell_longest: timedelta
     shells_per_job: int
     shells_per_user: int
+    mail_to_users: bool
+    mails_per_hour: int
+    webhook_networks: str
+    webhook_ports: str
 
 
 def read_environment() -> Environment:
@@ -78,6 +83,11 @@ def read_environment() -> Environment:
         shell_longest=_hours_to_seconds("MUSTER_SHELL_LONGEST", "8h"),
         shells_per_job=_count("MUSTER_SHELLS_PER_JOB", "4"),
         shells_per_user=_count("MUSTER_SHELLS_PER_USER", "8"),
+        # Where nobody said who takes mail, mails to every user would pile up that nobody can deliver.
+        mail_to_users=bool(os.environ.get("MUSTER_SMTP_HOST")),
+        mails_per_hour=_count("MUSTER_MAILS_PER_HOUR", "10"),
+        webhook_networks=_networks("MUSTER_WEBHOOK_NETWORKS"),
+        webhook_ports=_ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535"),
     )
 
 
@@ -151,6 +161,26 @@ def _count(name: str, default: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 6):
         raise BadSetting(f"{name} is {value!r}: it must be a number")
     return int(value)
+
+
+def _networks(name: str) -> str:
+    value = os.environ.get(name) or ""
+    try:
+        for part in filter(None, (part.strip() for part in value.split(","))):
+            ip_network(part)
+    except ValueError as error:
+        raise BadSetting(f"{name} is {value!r}: it must be networks with commas, like 10.1.0.0/16 ({error})") from error
+    return value
+
+
+def _ports(name: str, default: str) -> str:
+    value = (os.environ.get(name) or default).replace(" ", "")
+    for part in value.split(","):
+        ends = part.split("-")
+        sound = len(ends) <= 2 and all(end.isascii() and end.isdigit() and 0 < int(end) < 65536 for end in ends)
+        if not sound or int(ends[0]) > int(ends[-1]):
+            raise BadSetting(f"{name} is {value!r}: it must be ports and ranges with commas, like 443,8000-8999")
+    return value
 
 
 def _mebibytes(name: str, default: str) -> int:

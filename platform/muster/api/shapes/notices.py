@@ -1,0 +1,65 @@
+"""What a user is told of, and their webhooks: never a secret but in the answer that makes one."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
+from muster.jobs.notify import Kind
+from muster.notices.models import LONGEST_URL
+
+_KINDS = values(Kind)
+WEBHOOK_STATES = [(name, name) for name in ("working", "failing", "disabled")]
+
+
+class Notifications(Shape):
+    """What the caller is told of, by channel."""
+
+    mail = serializers.ListField(child=Choice(choices=_KINDS))
+    webhook = serializers.ListField(child=Choice(choices=_KINDS))
+    weekly_digest = Flag()
+    address = Text(allow_blank=True, help_text="Where mail goes.")
+    no_mail_because = Text(allow_null=True, help_text="Why no mail reaches the caller; null if it does.")
+
+
+class NotificationChanges(Shape):
+    """What is to be changed; what is not named stays as it is."""
+
+    mail = serializers.ListField(required=False, child=Text(max_length=40), max_length=50)
+    webhook = serializers.ListField(required=False, child=Text(max_length=40), max_length=50)
+    weekly_digest = Flag(required=False)
+
+
+class NewWebhook(Shape):
+    """A webhook to be made."""
+
+    url = Text(
+        max_length=LONGEST_URL, help_text="http or https, to a public address or a network that operators allow."
+    )
+
+
+class Webhook(Shape):
+    """Where notices are posted to, and how it stands with that."""
+
+    id = Integer()
+    url = Text()
+    state = Choice(choices=WEBHOOK_STATES)
+    reason = Text(allow_null=True, help_text="Why it is disabled.")
+    last_result = Text(allow_null=True, help_text="What became of the last try.")
+    last_try_at = Moment(allow_null=True)
+    last_success_at = Moment(allow_null=True)
+    failing_since = Moment(allow_null=True)
+    created_at = Moment()
+
+
+class WebhookWithSecret(Webhook):
+    """A new webhook with the secret that its calls are signed with, which is shown this once only."""
+
+    secret = Text()
+
+
+class WebhookList(Shape):
+    """The caller's webhooks, oldest first."""
+
+    results = Webhook(many=True)
+    next = Text(allow_null=True)

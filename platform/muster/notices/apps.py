@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class NoticesConfig(AppConfig):
+    name = "muster.notices"
+    label = "notices"
+    verbose_name = "Notices"

@@ -1,0 +1,106 @@
+"""What users want to be told of, their webhooks, and what they were told by mail."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from muster.common.models import DatabaseNow
+
+LONGEST_URL = 1000
+
+
+class Preferences(models.Model):
+    """What a user wants to be told of, by channel. Who never chose has no row."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, primary_key=True, related_name="notice_preferences"
+    )
+    mail = models.JSONField(help_text="Kinds that are told by mail.")
+    webhook = models.JSONField(help_text="Kinds that are told by the user's webhooks.")
+    weekly_digest = models.BooleanField(default=False)
+    digest_through = models.DateField(null=True, help_text="The Monday up to which digests were sent.")
+
+    class Meta:
+        verbose_name_plural = "preferences"
+        indexes = [
+            models.Index(fields=["digest_through"], name="digest_wanted", condition=Q(weekly_digest=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"what {self.user_id} wants to be told of"
+
+
+class Webhook(models.Model):
+    """An address of a user's to which notices are posted. Its secret is stored encrypted, and was shown once."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="webhooks")
+    url = models.CharField(max_length=LONGEST_URL)
+    sealed_secret = models.TextField(editable=False)
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    disabled_at = models.DateTimeField(null=True, blank=True)
+    disabled_by = models.CharField(max_length=150, blank=True, default="", help_text="Empty: by its failures.")
+    reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is disabled.")
+    failures = models.PositiveIntegerField(default=0, help_text="Tries since the last one that went well.")
+    failing_since = models.DateTimeField(null=True, blank=True)
+    not_before = models.DateTimeField(null=True, blank=True, help_text="When the next try may be, after a failure.")
+    last_try_at = models.DateTimeField(null=True, blank=True)
+    last_success_at = models.DateTimeField(null=True, blank=True)
+    last_result = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "url"], name="webhook_once")]
+
+    def __str__(self) -> str:
+        return f"webhook {self.pk}"
+
+
+class Notice(models.Model):
+    """A line for a user's mail: told in a mail of its own, or waiting to be gathered with others.
+
+    `due_at` is set while it waits. Rows are kept for as long as they decide what is told next.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notices", db_index=False)
+    at = models.DateTimeField(db_default=DatabaseNow())
+    kind = models.CharField(max_length=40)
+    job_id = models.BigIntegerField()
+    subject = models.CharField(max_length=300)
+    line = models.CharField(max_length=500, blank=True, default="")
+    signature = models.CharField(max_length=64, blank=True, default="", help_text="Of failures that are alike.")
+    mail_id = models.UUIDField(null=True, help_text="The mail that told it.")
+    told_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(told_at__isnull=False, mail_id__isnull=False, due_at__isnull=True)
+                | Q(told_at__isnull=True, mail_id__isnull=True, due_at__isnull=False),
+                name="notice_told_or_due",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["user", "told_at"], name="notice_told", condition=Q(told_at__isnull=False)),
+            models.Index(fields=["due_at"], name="notice_due", condition=Q(due_at__isnull=False)),
+            models.Index(fields=["user", "signature", "told_at"], name="notice_alike", condition=~Q(signature="")),
+        ]
+
+    def __str__(self) -> str:
+        return self.subject
+
+
+class Reader(models.Model):
+    """The place up to which events have been read; one row."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    tx = models.BigIntegerField()
+    event_id = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(id=1), name="one_reader_of_events")]
+
+    def __str__(self) -> str:
+        return f"at {self.tx}, {self.event_id}"

@@ -1,0 +1,136 @@
+"""From events to notices: read in the order in which they became visible, each exactly once.
+
+The place up to which events were read is stored in the transaction that stores what has to be sent of them. So nothing
+that jobs do knows of notices, and a worker that dies in the middle has neither told anything nor passed it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from muster.events.models import Event, Outbox
+from muster.events.selectors import EventCursor, after, newest
+from muster.jobs.models import Attempt, Job
+from muster.jobs.notify import Channel, Kind
+from muster.notices import mails
+from muster.notices.mails import Told, can_have_mail
+from muster.notices.models import Reader, Webhook
+from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
+from muster.notices.webhooks import outbox_row
+from muster.notices.wording import Story, document_of
+from scheduler.lifecycle import JobState, Reason
+
+BATCH = 500
+
+_ENDS = {
+    "job.succeeded": (Kind.ENDED, JobState.SUCCEEDED),
+    "job.cancelled": (Kind.ENDED, JobState.CANCELLED),
+    "job.failed": (Kind.FAILED, JobState.FAILED),
+}
+_KINDS_OF_EVENTS = ["attempt.running", "job.queued", *_ENDS]
+# The end of a job is told to those who asked for ends, too, whatever it was.
+_ALSO = {Kind.FAILED: {Kind.ENDED}}
+
+
+def read_events(*, most: int = BATCH) -> int:
+    """Store what has to be sent of up to `most` new events, and return how many there were; 0 if another worker reads.
+
+    The first call only notes where it stands: nobody wants to be told of what was before.
+    """
+    with transaction.atomic():
+        reader = Reader.objects.select_for_update(skip_locked=True, no_key=True).first()
+        # Before the events are read: whatever is settled now is among them, or of no concern.
+        horizon = newest()
+        if reader is None:
+            Reader.objects.bulk_create([Reader(id=1, tx=horizon.tx, event_id=horizon.id)], ignore_conflicts=True)
+            return 0
+        place = EventCursor(reader.tx, reader.event_id)
+        events = list(after(place).filter(kind__in=_KINDS_OF_EVENTS, job_id__isnull=False)[:most])
+        last = EventCursor(events[-1].tx, events[-1].id) if events else place
+        new = last if len(events) == most else max(last, horizon)
+        _tell(events)
+        if new != place:
+            Reader.objects.filter(pk=reader.pk).update(tx=new.tx, event_id=new.id)
+    return len(events)
+
+
+def kind_of(event: Event) -> Kind | None:
+    """What of the kinds that people are told the event is; None for none."""
+    if event.kind == "attempt.running":
+        return Kind.STARTED
+    if event.kind in _ENDS:
+        return _ENDS[event.kind][0]
+    if event.kind != "job.queued" or event.data.get("from") != JobState.ACTIVE:
+        return None
+    reason = event.data.get("reason")
+    if reason == Reason.REQUEUED_BY_USER:
+        return None
+    return Kind.PREEMPTED if reason == Reason.PREEMPTED else Kind.REQUEUED
+
+
+def _tell(events: Sequence[Event]) -> None:
+    """Write the outbox rows, and the notices of those whose mail has to wait."""
+    found = [(event, kind) for event in events if (kind := kind_of(event)) is not None]
+    jobs = Job.objects.select_related("owner", "vc", "tenant").in_bulk([event.job_id for event, _ in found])
+    attempts = _attempts(found)
+    owners = {job.owner_id for job in jobs.values()}
+    choices = choices_of(owners)
+    hooks: dict[int, list[int]] = {}
+    enabled = Webhook.objects.filter(user_id__in=owners, disabled_at__isnull=True).order_by("pk")
+    for user_id, webhook_id in enabled.values_list("user_id", "pk"):
+        hooks.setdefault(user_id, []).append(webhook_id)
+    by_mail: list[Told] = []
+    rows: list[Outbox] = []
+    for event, kind in found:
+        job = jobs.get(event.job_id or 0)
+        if job is None or not job.owner.is_active:
+            continue
+        wanted = choice_in_spec(choices.get(job.owner_id, DEFAULT), job.spec.get("notify"))
+        story = _story(event, kind, job, attempts.get((job.pk, _attempt_number(event))))
+        names = {kind, *_ALSO.get(kind, set())}
+        if names & wanted.of(Channel.MAIL) and can_have_mail(job.owner):
+            by_mail.append(Told(job.owner, story))
+        if names & wanted.of(Channel.WEBHOOK):
+            document = document_of(story, url=settings.PUBLIC_URL)
+            rows += [outbox_row(webhook_id, document) for webhook_id in hooks.get(job.owner_id, [])]
+    Outbox.objects.bulk_create(rows, batch_size=500)
+    mails.tell(by_mail, now=timezone.now())
+
+
+def _attempts(found: Sequence[tuple[Event, Kind]]) -> dict[tuple[int, int], Attempt]:
+    named = {(event.job_id, _attempt_number(event)) for event, _ in found if event.job_id and _attempt_number(event)}
+    wanted = Q()
+    for job_id, number in named:
+        wanted |= Q(job_id=job_id, number=number)
+    return {(row.job_id, row.number): row for row in Attempt.objects.filter(wanted)} if named else {}
+
+
+def _attempt_number(event: Event) -> int:
+    number = event.data.get("attempt")
+    return number if isinstance(number, int) else 0
+
+
+def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story:
+    """What the event tells. The job itself may have moved on since, so what is said of it is that of its attempt."""
+    verdict: Any = getattr(attempt, "failure", None)
+    state = _ENDS[event.kind][1] if event.kind in _ENDS else JobState.QUEUED
+    return Story(
+        kind=kind,
+        at=event.at,
+        job_id=job.pk,
+        job_name=job.name,
+        vc=job.vc.name,
+        tenant=job.tenant.name,
+        state=JobState.ACTIVE if kind is Kind.STARTED else state,
+        attempt=attempt.number if attempt else None,
+        reason=str(event.data.get("reason") or "") if kind is not Kind.STARTED else "",
+        detail=attempt.reason_detail if attempt else "",
+        exit_code=attempt.exit_code if attempt and kind is not Kind.STARTED else None,
+        failure=verdict if isinstance(verdict, dict) else None,
+    )

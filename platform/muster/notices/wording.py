@@ -1,0 +1,186 @@
+"""What a notice says: its subject, its text, and the document that a webhook gets. Pure.
+
+Names and lines of logs are other people's text: whatever they hold, a subject stays one line, and a body plain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from muster.jobs.notify import Kind
+from scheduler.lifecycle import Reason
+
+NO_SIGNATURE = "no_signature"
+"""The class of what no rule knows: it says less than the platform's own reason."""
+LONGEST_SUBJECT, LONGEST_NAME, LONGEST_LINE = 200, 80, 400
+MOST_JOBS_NAMED = 10
+
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|[0-9]+(?:\.[0-9]+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happened to a job, for its owner."""
+
+    kind: Kind
+    at: datetime
+    job_id: int
+    job_name: str
+    vc: str
+    tenant: str
+    state: str
+    attempt: int | None = None
+    reason: str = ""
+    detail: str = ""
+    exit_code: int | None = None
+    failure: Mapping[str, Any] | None = field(default=None)
+    """The verdict on the attempt: class, category, retry, confidence, line, hint, rank; None without one."""
+
+    @property
+    def cause(self) -> str:
+        """The class of its failure, or else the platform's reason."""
+        told = (self.failure or {}).get("class")
+        return one_line(str(self.reason if told in {None, "", NO_SIGNATURE} else told), 60) or NO_SIGNATURE
+
+    @property
+    def line(self) -> str:
+        """The line that tells why it failed; empty if none does."""
+        told = (self.failure or {}).get("line")
+        # That a command ended with 1 tells nothing of why.
+        own = "" if self.reason in _TELLS_NOTHING else self.detail
+        return one_line(str(told or own), LONGEST_LINE)
+
+
+_TELLS_NOTHING = frozenset({Reason.EXIT_NONZERO, Reason.KILLED_BY_SIGNAL})
+_SAID = {
+    Kind.STARTED: "has started",
+    Kind.ENDED: "has ended",
+    Kind.FAILED: "failed",
+    Kind.PREEMPTED: "was stopped and waits again",
+    Kind.REQUEUED: "failed and is tried again",
+}
+
+
+def one_line(text: str, longest: int) -> str:
+    """The text as one printable line of at most so many characters."""
+    plain = "".join(char if char.isprintable() else " " for char in text[: longest * 4])
+    plain = " ".join(plain.split())
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
+
+
+def subject_of(story: Story) -> str:
+    """Which job, and what became of it."""
+    said = f"was {story.state}" if story.kind is Kind.ENDED and story.state == "cancelled" else _SAID[story.kind]
+    if story.kind is Kind.ENDED and story.state == "succeeded":
+        said = "succeeded"
+    cause = f" ({story.cause})" if story.kind in {Kind.FAILED, Kind.REQUEUED} and story.cause else ""
+    return one_line(f"Job {story.job_id} {one_line(story.job_name, LONGEST_NAME)} {said}{cause}", LONGEST_SUBJECT)
+
+
+def text_of(story: Story, *, url: str) -> str:
+    """The body of the mail about one job."""
+    rows = [
+        ("Job", f"{story.job_id} {one_line(story.job_name, LONGEST_NAME)}"),
+        ("Tenant", f"{story.tenant}, virtual cluster {story.vc}"),
+        ("State", story.state),
+        ("Attempt", str(story.attempt or "")),
+        ("When", story.at.strftime("%Y-%m-%d %H:%M:%S UTC")),
+        ("Reason", one_line(story.reason, 60)),
+        ("Detail", "" if (story.failure or {}).get("line") else one_line(story.detail, LONGEST_LINE)),
+        ("Exit code", "" if story.exit_code is None else str(story.exit_code)),
+    ]
+    if story.kind in {Kind.FAILED, Kind.REQUEUED}:
+        failure = story.failure or {}
+        rank = failure.get("rank")
+        rows += [
+            ("Failure", one_line(str(failure.get("class") or ""), 60)),
+            ("Rank", "" if rank is None else str(rank)[:20]),
+            ("Line", one_line(str(failure.get("line") or ""), LONGEST_LINE)),
+            ("Hint", one_line(str(failure.get("hint") or ""), LONGEST_LINE)),
+        ]
+    told = "\n".join(f"{name + ':':<11}{value}" for name, value in rows if value)
+    return f"{subject_of(story)}.\n\n{told}\n\n{job_url(url, story.job_id)}\n{footer(url)}"
+
+
+def document_of(story: Story, *, url: str) -> dict[str, Any]:
+    """What a webhook is told."""
+    failure = story.failure
+    return {
+        "type": f"job.{story.kind}",
+        "timestamp": story.at.isoformat().replace("+00:00", "Z"),
+        "data": {
+            "kind": str(story.kind),
+            "job": {
+                "id": story.job_id,
+                "name": story.job_name,
+                "vc": story.vc,
+                "tenant": story.tenant,
+                "state": story.state,
+                "url": job_url(url, story.job_id),
+            },
+            "attempt": story.attempt,
+            "reason": story.reason or None,
+            "exit_code": story.exit_code,
+            "failure": None
+            if failure is None or story.kind not in {Kind.FAILED, Kind.REQUEUED}
+            else {name: failure.get(name) for name in ("class", "category", "retry", "line", "hint", "rank")},
+        },
+    }
+
+
+def signature_of(story: Story) -> str:
+    """What failures that are alike have in common: the kind, the class, and the line without its numbers.
+
+    Empty where nothing but an exit code is known: by that alone two failures are not alike.
+    """
+    if story.kind not in {Kind.FAILED, Kind.REQUEUED} or not story.line:
+        return ""
+    template = _NUMBERS.sub("#", story.line)
+    return hashlib.sha256(f"{story.kind}\0{story.cause}\0{template}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Notices that are told together: how many, the first of them, and some of their jobs."""
+
+    count: int
+    subject: str
+    line: str
+    jobs: Sequence[int]
+    alike: bool
+
+
+def gathered(groups: Sequence[Group], *, count: int, url: str) -> tuple[str, str]:
+    """The subject and the body of one mail for `count` notices, of which the groups are those that it names."""
+    parts = []
+    for group in groups:
+        if group.count == 1:
+            parts.append(group.subject)
+        else:
+            words = "more jobs like this" if group.alike else "notices such as"
+            parts.append(f"{group.count} {words}: {group.subject}")
+        if group.line:
+            parts.append(f"  {group.line}")
+        named = ", ".join(str(job) for job in group.jobs[:MOST_JOBS_NAMED])
+        rest = group.count - len(group.jobs[:MOST_JOBS_NAMED])
+        parts.append(f"  jobs {named}" + (f" and {rest} more" if rest > 0 else "") + "\n")
+    unnamed = count - sum(group.count for group in groups)
+    if unnamed:
+        parts.append(f"and {unnamed} other notices\n")
+    body = "\n".join(parts)
+    return f"{count} notices about your jobs", f"{body}\n{url}/jobs\n{footer(url)}"
+
+
+def job_url(url: str, job_id: int) -> str:
+    """Where the job is shown."""
+    return f"{url}/jobs/{job_id}"
+
+
+def footer(url: str) -> str:
+    """Where one chooses what is told."""
+    return f"\nWhat you are told of: {url}/settings\n"
