@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
+from nodeagent.gpu.conditions import condition_of
+from nodeagent.gpu.kernellog import KernelLog, address
 from nodeagent.gpu.port import GpuUnavailable
+from nodeagent.gpu.watch import LOOK_EVERY_S, Watch
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
@@ -20,6 +25,7 @@ except ImportError:
 _log = logging.getLogger("nodeagent.nvml")
 
 _MAX_EVENTS = 64
+_SILENT_READINGS = 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,11 @@ class NvmlGpus:
         self._gpus = tuple(_info(index, handle) for index, handle in enumerate(self._handles))
         self._handle_of = {gpu.uuid: self._handles[gpu.index] for gpu in self._gpus}
         self._lost: List[str] = []
+        self._silent: Counter[str] = Counter()
+        self._watch = Watch()
+        self._look_at = 0.0
+        self._log = KernelLog()
+        self._uuid_of = {address(gpu.pci_bus_id): gpu.uuid for gpu in self._gpus}
         self._unsaid: List[HealthEvent] = []
         self._events = self._watch_xids()
 
@@ -67,7 +78,7 @@ class NvmlGpus:
         return _text(pynvml.nvmlSystemGetDriverVersion())
 
     def samples(self, usage: Mapping[str, Usage]) -> Tuple[GpuSample, ...]:
-        """A reading of every GPU that answers. One that has fallen off the bus becomes a health event, once."""
+        """A reading of every GPU that answers. One that is lost, or does not answer again and again, is told once."""
         found = []
         for gpu in self._gpus:
             handle = self._handle_of[gpu.uuid]
@@ -76,6 +87,7 @@ class NvmlGpus:
             except pynvml.NVMLError as error:
                 self._lose(gpu, error)
                 continue
+            self._silent.pop(gpu.uuid, None)
             rates = _try(pynvml.nvmlDeviceGetUtilizationRates, handle)
             power_mw = _try(pynvml.nvmlDeviceGetPowerUsage, handle)
             temperature_c = _try(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU)
@@ -98,14 +110,24 @@ class NvmlGpus:
         return tuple(found)
 
     def health(self) -> Tuple[HealthEvent, ...]:
-        """Xid errors, double-bit ECC errors and lost GPUs since the last call."""
-        events, self._unsaid = self._unsaid, []
+        """What went wrong since the last call: by the kernel's log, by NVML's events, and by what it counts."""
+        events, self._unsaid = [*self._unsaid, *self._log.events(self._uuid_of)], []
+        # The kernel's words say more, and are there first.
+        logged = {(event.gpu_uuid, event.xid) for event in events}
         for _ in range(_MAX_EVENTS if self._events is not None else 0):
             try:
                 event = pynvml.nvmlEventSetWait_v2(self._events, 0)
             except pynvml.NVMLError:  # a timeout: nothing (more) happened
                 break
-            events.append(self._event(event))
+            told = self._event(event)
+            if told.xid is None or (told.gpu_uuid, told.xid) not in logged:
+                events.append(told)
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            there = [gpu for gpu in self._gpus if gpu.uuid not in self._lost]
+            conditions = [condition_of(pynvml, _try, gpu.uuid, self._handle_of[gpu.uuid]) for gpu in there]
+            events.extend(self._watch.look(conditions, now))
         return tuple(events)
 
     def busy(self, uuids: Sequence[str]) -> bool:
@@ -117,7 +139,8 @@ class NvmlGpus:
         )
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Let go of NVML and of the kernel's log."""
+        self._log.close()
         if self._events is not None:
             pynvml.nvmlEventSetFree(self._events)
         pynvml.nvmlShutdown()
@@ -165,10 +188,13 @@ class NvmlGpus:
         uuid = None if uuid is None else _text(uuid)
         if event.eventType == pynvml.nvmlEventTypeDoubleBitEccError:
             return HealthEvent("ecc", uuid, "double-bit ECC error")
-        return HealthEvent("xid", uuid, "Xid {}".format(event.eventData))
+        return HealthEvent("xid", uuid, "Xid {}".format(event.eventData), int(event.eventData))
 
-    def _lose(self, gpu: GpuInfo, error: Exception) -> None:
-        if gpu.uuid not in self._lost:
+    def _lose(self, gpu: GpuInfo, error: Any) -> None:
+        """Tell that a GPU is lost; one may be unable to answer for a moment, as while it is reset."""
+        self._silent[gpu.uuid] += 1
+        is_lost = error.value == pynvml.NVML_ERROR_GPU_IS_LOST or self._silent[gpu.uuid] >= _SILENT_READINGS
+        if is_lost and gpu.uuid not in self._lost:
             self._lost.append(gpu.uuid)
             self._unsaid.append(HealthEvent("gpu_lost", gpu.uuid, str(error)))
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from nodeagent.gpu import nvml
+from nodeagent.gpu.conditions import condition_of
 from nodeagent.gpu.nvml import NvmlGpus
+from nodeagent.protocol import HealthEvent
 
 pynvml: Any = pytest.importorskip("pynvml")
 
@@ -69,3 +71,79 @@ def test_a_gpu_without_ecc_and_clocks_has_its_other_readings(machine: Callable[.
     (sample,) = machine().samples({})
     assert (sample.sm_clock_mhz, sample.ecc_corrected, sample.ecc_uncorrected) == (None, None, None)
     assert (sample.memory_used_mib, sample.temperature_c) == (3, 61.0)
+
+
+def lost(_: Any) -> Any:
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+
+def test_a_lost_gpu_is_told_once(machine: Callable[..., NvmlGpus], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = machine()
+    monkeypatch.setattr(nvml.pynvml, "nvmlDeviceGetMemoryInfo", lost)
+    assert gpus.samples({}) == gpus.samples({}) == ()
+    assert [(event.kind, event.gpu_uuid) for event in gpus.health()] == [("gpu_lost", "GPU-1")]
+
+
+def test_a_gpu_that_does_not_answer_for_a_moment_is_not_lost(
+    machine: Callable[..., NvmlGpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = machine()
+    for _ in range(2):
+        with monkeypatch.context() as moment:
+            moment.setattr(nvml.pynvml, "nvmlDeviceGetMemoryInfo", unsupported)
+            assert gpus.samples({}) == gpus.samples({}) == ()
+        assert len(gpus.samples({})) == 1
+    assert gpus.health() == ()
+    monkeypatch.setattr(nvml.pynvml, "nvmlDeviceGetMemoryInfo", unsupported)
+    for _ in range(3):
+        assert gpus.samples({}) == ()
+    assert [event.kind for event in gpus.health()] == ["gpu_lost"]
+
+
+def test_what_nvml_counts_becomes_health_events(machine: Callable[..., NvmlGpus]) -> None:
+    gpus = machine(nvmlDeviceGetRemappedRows=lambda _: [1, 0, 1, 0])
+    assert [(event.kind, event.gpu_uuid) for event in gpus.health()] == [("row_remap_pending", "GPU-1")]
+
+
+def test_memory_without_a_process_and_slowdowns_are_seen(machine: Callable[..., NvmlGpus]) -> None:
+    slow = pynvml.nvmlClocksThrottleReasonHwSlowdown | pynvml.nvmlClocksThrottleReasonSwPowerCap
+    given: dict[str, Any] = {
+        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=80 << 30, used=9 << 30),
+        "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
+        "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [],
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: slow,
+        "nvmlDeviceGetRemappedRows": unsupported,
+        "nvmlDeviceGetNvLinkState": lambda _, link: link < 2,
+        "nvmlDeviceGetNvLinkErrorCounter": lambda _, link, counter: 10 * link + counter,
+    }
+    machine(**given)
+    seen = condition_of(pynvml, nvml._try, "GPU-1", 0)
+    assert (seen.held_mib, seen.slowdown, seen.remap_pending) == (9216, "hardware slowdown", False)
+    assert seen.nvlink_errors == 10 * 2 + 2 * (
+        pynvml.NVML_NVLINK_ERROR_DL_RECOVERY + pynvml.NVML_NVLINK_ERROR_DL_REPLAY
+    )
+    assert seen.ecc_uncorrected is None
+
+
+def test_an_xid_that_the_kernel_told_is_not_told_again(
+    machine: Callable[..., NvmlGpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = [
+        SimpleNamespace(device=0, eventType=pynvml.nvmlEventTypeXidCriticalError, eventData=number)
+        for number in (79, 48)
+    ]
+
+    def next_event(*_: Any) -> Any:
+        if not events:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+        return events.pop(0)
+
+    gpus = machine(
+        nvmlEventSetCreate=object,
+        nvmlDeviceGetSupportedEventTypes=lambda _: 0,
+        nvmlEventSetWait_v2=next_event,
+        nvmlDeviceGetRemappedRows=unsupported,
+    )
+    said = HealthEvent("xid", "GPU-1", "NVRM: Xid (PCI:0000:01:00): 79, off the bus", 79)
+    monkeypatch.setattr(gpus._log, "events", lambda _: (said,))
+    assert [(event.xid, event.detail) for event in gpus.health()] == [(79, said.detail), (48, "Xid 48")]
