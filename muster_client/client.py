@@ -30,6 +30,7 @@ from muster_client.shapes import (
     JsonObject,
     Launch,
     Me,
+    NewWebhook,
     Node,
     Offer,
     OpenedShell,
@@ -40,6 +41,7 @@ from muster_client.shapes import (
     Token,
     Upload,
     Vc,
+    Webhook,
     Why,
 )
 from muster_client.shellcalls import ShellCalls
@@ -147,6 +149,29 @@ class Client:
     def remove_registry(self, registry_id: int) -> None:
         """Forget a tenant's credentials for a registry."""
         self._http.request("DELETE", f"/registries/{registry_id}")
+
+    def webhooks(self) -> list[Webhook]:
+        """Return the user's webhooks, oldest first, without their secrets."""
+        return cast(list[Webhook], self._all("/webhooks"))
+
+    def create_webhook(self, url: str) -> NewWebhook:
+        """Return a new webhook with its secret, which the server tells only this once."""
+        return cast(NewWebhook, self._http.document("POST", "/webhooks", json_body={"url": url}))
+
+    def remove_webhook(self, webhook_id: int) -> None:
+        """Remove a webhook; what waits for it is not sent."""
+        self._http.request("DELETE", f"/webhooks/{webhook_id}")
+
+    def test_webhook(self, webhook_id: int, *, timeout_s: int = 60) -> Webhook | None:
+        """Return the webhook after a ping of it was tried, or None if none was within the time."""
+        before = cast(Webhook, self._http.document("POST", f"/webhooks/{webhook_id}:test"))
+        for second in range(timeout_s):
+            if second:
+                self._http.backoff.sleep(1.0)
+            now = cast(Webhook, self._http.document("GET", f"/webhooks/{webhook_id}"))
+            if now["last_try_at"] != before["last_try_at"]:
+                return now
+        return None
 
     # Jobs
 

@@ -27,6 +27,7 @@ from muster_client.shapes import (
     Registry,
     Token,
     Vc,
+    Webhook,
     Why,
 )
 from muster_client.terminal import clean
@@ -319,6 +320,19 @@ def registries_table(registries: Sequence[Registry], now: datetime) -> Renderabl
             _text(one["username"], _NAME_CHARS),
             ago(one["changed_at"], now),
             _text(one["changed_by"]),
+        )
+    return table
+
+
+def webhooks_table(webhooks: Sequence[Webhook], now: datetime) -> RenderableType:
+    """Return a table with one line per webhook."""
+    if not webhooks:
+        return Text("No webhooks.")
+    table = _table("ID", "URL", "STATE", "LAST TRY", "RESULT")
+    for one in webhooks:
+        result = one["reason"] or one["last_result"] or "-"
+        table.add_row(
+            str(one["id"]), _text(one["url"]), _text(one["state"]), ago(one["last_try_at"], now), _text(result)
         )
     return table
 

@@ -264,6 +264,26 @@ class Registry(TypedDict):
     changed_by: str
 
 
+class Webhook(TypedDict):
+    """Where notices are posted to; `state` is `working`, `failing` or `disabled`."""
+
+    id: int
+    url: str
+    state: str
+    reason: str | None
+    last_result: str | None
+    last_try_at: str | None
+    last_success_at: str | None
+    failing_since: str | None
+    created_at: str
+
+
+class NewWebhook(Webhook):
+    """A webhook that was just made, with the secret that its calls are signed with."""
+
+    secret: str
+
+
 class OutputFile(TypedDict):
     """A file that a job left; `state` is `kept`, `arriving`, or why it is not there."""
 
