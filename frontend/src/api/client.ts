@@ -18,6 +18,8 @@ import type {
   NodeAction,
   NodeDetail,
   NodeMetrics,
+  NotificationChanges,
+  Notifications,
   OutputFilePage,
   Page,
   Pool,
@@ -170,6 +172,12 @@ export function createToken(name: string, expiresIn: string): Promise<NewToken> 
 
 export async function revokeToken(id: number): Promise<void> {
   await read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
+}
+
+export const getNotifications = (): Promise<Notifications> => read(http.GET("/api/v1/me/notifications"));
+
+export function changeNotifications(changes: NotificationChanges): Promise<Notifications> {
+  return read(http.PATCH("/api/v1/me/notifications", { body: changes }));
 }
 
 /** Whether the server already keeps this archive. */

@@ -108,6 +108,11 @@ export const nodeMetricsQuery = (name: string, lastS: number) =>
     placeholderData: keepPreviousData,
   });
 
+export const notificationsQuery = queryOptions({
+  queryKey: ["notifications"],
+  queryFn: api.getNotifications,
+});
+
 export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: api.listTokens });
 
 export const specSchemaQuery = queryOptions({

@@ -6,6 +6,7 @@ import { Page, PageHeader, SectionHead } from "../../components/Page";
 import { Label } from "../../components/StateChip";
 import { humanize } from "../../format/words";
 import classes from "./SettingsPage.module.css";
+import { Notifications } from "./Notifications";
 import { Tokens } from "./Tokens";
 
 const SCHEMES: MantineColorScheme[] = ["auto", "light", "dark"];
@@ -45,6 +46,7 @@ export function SettingsPage() {
             onChange={(value) => setColorScheme(SCHEMES.find((each) => each === value) ?? "auto")}
           />
         </section>
+        <Notifications />
         <Tokens />
       </div>
     </Page>
