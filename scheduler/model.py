@@ -44,8 +44,8 @@ class Node:
     `links[a][b]` scores how close GPU index a is to GPU index b, larger is closer: any measure that is the same for the
     whole node, such as the number of NVLinks between them, or below that the level of PCIe at which they meet. Empty
     when nobody knows. `strikes` counts the failures blamed on the node, decayed by age until now. `forms` are those of
-    the jobs that it can start, all when nobody has said. It is to be free of jobs from `closes_at` on, for a reason that
-    `closing` tells; when it `clears` then, those that can go on elsewhere are moved. See `scheduler.closing`.
+    the jobs that it can start, all when nobody has said. It is to be free of jobs from `closes_at` on, for a reason
+    that `closing` tells; when it `clears` then, those that can go on elsewhere are moved. See `scheduler.closing`.
     """
 
     id: int
