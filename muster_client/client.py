@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, cast
@@ -391,9 +391,9 @@ class Client:
 
     # Cluster
 
-    def nodes(self) -> list[Node]:
-        """Return the nodes and their GPUs."""
-        return cast(list[Node], self._all("/nodes"))
+    def nodes(self, *, health: str | None = None) -> list[Node]:
+        """Return the nodes and their GPUs; only those of a health, such as `failure`, by the worst of their GPUs."""
+        return cast(list[Node], self._all("/nodes", {} if health is None else {"health": health}))
 
     def node(self, name: str) -> Node:
         """Return one node."""
@@ -439,12 +439,12 @@ class Client:
         # Declining twice is declining once, so a lost answer may be asked for again.
         self._http.request("POST", f"/offers/{offer_id}:decline", json_body={"filter": filter}, repeatable=True)
 
-    def _all(self, path: str) -> Sequence[JsonObject]:
+    def _all(self, path: str, wanted: Mapping[str, str | int] | None = None) -> Sequence[JsonObject]:
         """Return a whole list, following its cursors."""
         results: list[JsonObject] = []
         params: dict[str, str | int] = {}
         while True:
-            page = self._http.document("GET", path, params=params)
+            page = self._http.document("GET", path, params={**(wanted or {}), **params})
             results += page["results"]
             if not page.get("next"):
                 return results

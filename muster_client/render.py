@@ -215,13 +215,12 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
         return Text("No nodes.")
     table = _table("NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "LAST SEEN", "REASON")
     for node in nodes:
-        busy = sum(1 for gpu in node["gpus"] if gpu["busy"])
         table.add_row(
             _text(node["name"]),
             _text(node["pool"]),
             _text(node["admin"]),
             _state(node["health"]),
-            f"{busy}/{len(node['gpus'])}",
+            _gpus_in_use(node["gpus"]),
             _text(", ".join(sorted({gpu["type"] for gpu in node["gpus"]})) or "-"),
             f"{node['cpus_used']}/{node['cpus']}",
             f"{node['memory_used_mib'] // 1024}/{node['memory_mib'] // 1024} GiB",
@@ -229,6 +228,15 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
             _text(node["reason"] or node.get("barred") or ""),
         )
     return table
+
+
+def _gpus_in_use(gpus: Sequence[Gpu]) -> Text:
+    """Return how many GPUs are in use of how many, and how many are not well."""
+    count = f"{sum(1 for gpu in gpus if gpu['busy'])}/{len(gpus)}"
+    failed = sum(1 for gpu in gpus if not gpu["healthy"])
+    warned = sum(1 for gpu in gpus if gpu["healthy"] and gpu.get("health") == "warning")
+    parts = [f"{failed} failed"] * bool(failed) + [f"{warned} with a warning"] * bool(warned)
+    return Text(", ".join([count, *parts]), style="red" if failed else "yellow" if warned else "")
 
 
 def _gpu_health(gpu: Gpu) -> Text:

@@ -14,13 +14,20 @@ from muster_client.session import begin
 def nodes_command(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Only this node, with its GPUs.", show_default=False)] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            help="Only nodes whose worst GPU is ok, warning or failure, or that are ready, suspect, down or pending.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List the nodes, or show one."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         if name is None:
-            nodes = client.nodes()
+            nodes = client.nodes(health=health)
             session.output.answer({"results": nodes}, nodes_table(nodes, utc_now()))
             return
         node = client.node(name)

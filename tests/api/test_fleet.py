@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.events.models import AuditEntry
-from muster.fleet.models import Gpu, GpuReading, Node, Strike
+from muster.fleet.models import Gpu, GpuReading, HealthReport, Node, Strike
 from muster.links.models import LinkState, Server
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 from tests.api.asking import fields_of, require_described, send
@@ -217,3 +217,49 @@ def test_a_node_over_ssh_tells_how_its_link_is_and_operators_why(
     assert (link["state"], link["reason"]) == ("unreachable", reason)
     assert b"sealed" not in answer.content
     assert api(world.user(role)).get("/api/v1/nodes").json()["results"][0]["link"] == link
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("failure", ["gpu01"]),
+        ("warning", ["gpu02"]),
+        ("ok", ["gpu03"]),
+        ("suspect", ["gpu02"]),
+        ("ready", ["gpu01", "gpu03"]),
+    ],
+)
+def test_nodes_are_found_by_their_worst_gpu_and_by_their_own_health(
+    asked: str, found: list[str], world: World, api: Api
+) -> None:
+    make_node(world.pool, "gpu02", gpus=2, health=NodeHealth.SUSPECT)
+    make_node(world.pool, "gpu03", gpus=1)
+    for uuid, level in (("GPU-gpu01-0", "failure"), ("GPU-gpu01-1", "warning"), ("GPU-gpu02-1", "warning")):
+        Gpu.objects.filter(uuid=uuid).update(health=level)
+    answer = api(world.owner).get(f"/api/v1/nodes?health={asked}")
+    assert [node["name"] for node in answer.json()["results"]] == found
+    refused = api(world.owner).get("/api/v1/nodes?health=sick")
+    assert refused.status_code == 422
+    assert "health" in fields_of(refused)
+
+
+@pytest.mark.parametrize(("role", "detail"), [("operator", "pid=7, name=secret"), ("owner", None)])
+def test_a_node_tells_what_was_reported_and_the_agents_words_to_operators(
+    role: str, detail: str | None, world: World, api: Api
+) -> None:
+    gpu = Gpu.objects.get(uuid="GPU-gpu01-2")
+    told = {"level": "warning", "action": "reset_gpu", "words": "memory error", "detail": "pid=7, name=secret"}
+    HealthReport.objects.create(node=world.node, gpu=gpu, kind="xid", xid=94, **told)
+    Gpu.objects.filter(pk=gpu.pk).update(health="warning", health_why="Xid 94: memory error")
+    answer = api(world.user(role)).get(NODE)
+    require_described("GET", NODE, answer)
+    (row,) = answer.json()["health_reports"]
+    assert (row["gpu"], row["xid"], row["level"], row["words"], row["detail"]) == (
+        2,
+        94,
+        "warning",
+        "memory error",
+        detail,
+    )
+    shown = answer.json()["gpus"][2]
+    assert (shown["health"], shown["healthy"], shown["health_why"]) == ("warning", True, "Xid 94: memory error")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef, QuerySet
 
-from muster.fleet.models import Gpu
+from muster.fleet.models import Gpu, Node
+from scheduler.health import Level, is_worse
 from scheduler.lifecycle import NodeAdmin
 
 
@@ -18,3 +19,14 @@ def gpus_by_type(pool_id: int) -> dict[str, int]:
         .order_by("type")
     )
     return {row["type"]: row["count"] for row in rows}
+
+
+def with_worst_gpu(nodes: QuerySet[Node], level: Level) -> QuerySet[Node]:
+    """Those of the nodes whose worst GPU is at the level; a node without GPUs is well."""
+
+    def has(*levels: Level) -> Exists:
+        return Exists(Gpu.objects.filter(node=OuterRef("pk"), present=True, health__in=levels))
+
+    worse = [other for other in Level if is_worse(other, level)]
+    found = nodes.exclude(has(*worse)) if worse else nodes
+    return found if level is Level.OK else found.filter(has(level))

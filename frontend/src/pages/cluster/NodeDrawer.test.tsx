@@ -147,3 +147,42 @@ test("of a node that was never struck nothing is said", async () => {
   await screen.findByRole("region", { name: "Links between GPUs" });
   expect(screen.queryByText(/Strikes/)).toBeNull();
 });
+
+const REPORT = {
+  at: STRIKE.at,
+  last_at: STRIKE.at,
+  count: 3,
+  gpu: 2,
+  kind: "xid",
+  xid: 79,
+  level: "failure",
+  action: "drain_node",
+  words: "fallen off the bus",
+  detail: null,
+  over_at: null,
+} as const;
+
+test("what was reported of GPUs is told, and what is over as such", async () => {
+  const over = {
+    ...REPORT,
+    kind: "throttle",
+    xid: null,
+    level: "warning",
+    words: "slowed down",
+    over_at: STRIKE.at,
+  } as const;
+  open(makeNodeDetail({ health_reports: [REPORT, { ...over, count: 1, gpu: null }] }));
+  const section = await screen.findByRole("region", { name: "Health of GPUs" });
+  const items = within(section).getAllByRole("listitem");
+  expect(nth(items, 0).textContent).toContain("Failure, GPU 2, 3 times");
+  expect(nth(items, 0).textContent).toContain("Xid 79: fallen off the bus");
+  expect(nth(items, 1).textContent).toContain("Warning (over)");
+  expect(screen.queryByRole("link", { name: /admin/ })).toBeNull();
+});
+
+test("an operator is led to where a GPU that is not well is repaired", async () => {
+  const gpus = [makeGpu({ health: "failure", healthy: false })];
+  open(makeNodeDetail({ name: "n1", gpus, health_reports: [REPORT] }), { operator: true });
+  const link = await screen.findByRole("link", { name: "Repair them in the admin" });
+  expect(link.getAttribute("href")).toBe("/admin/fleet/node/?q=n1");
+});

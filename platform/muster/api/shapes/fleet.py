@@ -165,6 +165,16 @@ class NodeDetail(Node):
     maintenance = Maintenance(many=True, help_text="Planned or under way, the next one first.")
 
 
+class NodeFilter(Shape):
+    """Which nodes are wanted."""
+
+    health = Choice(
+        choices=[*values(Level), *values(NodeHealth)],
+        required=False,
+        help_text="ok, warning, failure: how the worst of its GPUs is. The others: what is known of the node.",
+    )
+
+
 class NodeList(Shape):
     """Every node, by name."""
 

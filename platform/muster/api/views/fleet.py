@@ -10,12 +10,14 @@ from muster.accounts.models import User
 from muster.api.render import fleet as render
 from muster.api.render.jobs import Json
 from muster.api.shapes import fleet as shapes
-from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.common.errors import Forbidden, NotFound
 from muster.fleet.maintenance import call_off, plan_maintenance, planned
 from muster.fleet.models import Clearing, Gpu, Node, Pool
+from muster.fleet.selectors import with_worst_gpu
 from muster.fleet.services import clear_node, cordon_node, drain_node, resume_node
 from muster.tenants.selectors import virtual_clusters_of
+from scheduler.health import Level
 from scheduler.lifecycle import NodeAdmin
 
 _ACTIONS = {"cordon": cordon_node, "drain": drain_node, "move": clear_node, "resume": resume_node}
@@ -42,10 +44,22 @@ class Pools(ApiView):
 class Nodes(ApiView):
     """The nodes that are not retired."""
 
-    @describe("list_nodes", tag="cluster", answers={200: shapes.NodeList})
+    @describe(
+        "list_nodes",
+        tag="cluster",
+        answers={200: shapes.NodeList},
+        problems=(422,),
+        parameters=[shapes.NodeFilter],
+    )
     def get(self, request: Request) -> Response:
         """Each node with its GPUs."""
-        return _whole(render.node_list(caller(request), Node.objects.exclude(admin=NodeAdmin.RETIRED)))
+        health = query_of(request, shapes.NodeFilter).get("health")
+        nodes = Node.objects.exclude(admin=NodeAdmin.RETIRED)
+        if health in set(Level):
+            nodes = with_worst_gpu(nodes, Level(health))
+        elif health is not None:
+            nodes = nodes.filter(health=health)
+        return _whole(render.node_list(caller(request), nodes))
 
 
 class OneNode(ApiView):
