@@ -403,9 +403,9 @@ class LaunchSpec(Message):
     a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = the agent's own or its `--job-user`.
     `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
     `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
-    no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this tenant
-    may have the image, with `registry_login` or without, though the node has it already: somebody else may have
-    brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
+    no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this
+    tenant may have the image, with `registry_login` or without, though the node has it already: somebody else may
+    have brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
     `refuse`; empty: as the node does), and `infiniband` whether containers may have the node's InfiniBand devices and
     lock memory for them. The node may allow less.
     """
