@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -230,9 +229,17 @@ def _end_in_order(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def terminal_size() -> tuple[int, int]:
-    """Rows and columns of this terminal, as many as a shell may have."""
-    size = shutil.get_terminal_size()
-    return min(max(size.lines, 1), 1000), min(max(size.columns, 1), 1000)
+    """Rows and columns of this terminal, as many as a shell may have.
+
+    What COLUMNS and LINES say is not asked: an environment keeps them from another terminal, or from another size.
+    """
+    for descriptor in range(3):
+        try:
+            size = os.get_terminal_size(descriptor)
+        except OSError:
+            continue
+        return min(max(size.lines, 1), 1000), min(max(size.columns, 1), 1000)
+    return 24, 80
 
 
 def _input_descriptor() -> int:

@@ -16,6 +16,7 @@ from muster.accounts.services import user_of_token
 from muster.common.secrets import digest
 from muster.dispatch.models import Cycle
 from muster.events.models import AuditEntry, Event, Outbox
+from muster.failures.models import RuleBook
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, Strike
 from muster.jobs.models import Job
 from muster.links.models import Server
@@ -136,6 +137,8 @@ def one_of_each() -> None:
     Event.objects.create(kind="job.submitted", actor="ada", job_id=job.pk)
     AuditEntry.objects.create(actor="ada", action="create", object_type="node", object_id="n1", after={"a": 1})
     Outbox.objects.create(topic="mail", payload={})
+    changes = [{"job": job.pk, "before": "a", "after": "b", "line": "<script>alert(1)</script>"}]
+    RuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", trial={"changes": changes})
     role = OfferRole.objects.create(name="research", vc=vc)
     framework = Framework.objects.create(role=role, user=job.owner)
     Offer.objects.create(

@@ -120,8 +120,10 @@ def _gpu_events(attempt: Attempt, node_ids: Collection[int]) -> list[GpuEvent]:
 
 
 def _gpu_event(data: Mapping[str, Any]) -> GpuEvent:
-    found = _XID.search(data["detail"])
-    xid = int(found[1]) if found else _XIDS.get(data["kind"])
+    xid = data.get("xid")
+    if xid is None:  # an agent of before told it in the text
+        found = _XID.search(data["detail"])
+        xid = int(found[1]) if found else _XIDS.get(data["kind"])
     return GpuEvent(xid=xid, message=data["detail"])
 
 

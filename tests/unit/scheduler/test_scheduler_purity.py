@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[3] / "scheduler"
-# The simulator around the decisions reads files, draws lots and measures itself; what it decides with does not.
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "sim" not in path.relative_to(PACKAGE).parts)
+# The simulator around the decisions reads files, draws lots and measures itself, and a program measures the classifier
+# by files of labelled logs; what decides does not.
+MODULES = sorted(
+    path
+    for path in PACKAGE.rglob("*.py")
+    if "sim" not in path.relative_to(PACKAGE).parts and path.relative_to(PACKAGE).as_posix() != "failures/accuracy.py"
+)
 
 # An allow list: whoever needs another module has to come here and say why it is pure.
 ALLOWED_IMPORTS = {
@@ -16,7 +21,10 @@ ALLOWED_IMPORTS = {
     "scheduler", "types", "typing",
     "datetime",  # only to write a moment of the snapshot in words
     "importlib", "pkgutil",  # only to find the plug-ins
+    "re", "re2",  # patterns of what is in the snapshot, or in a log that the caller has
 }  # fmt: skip
+# The classifier's rules are data beside it, read once.
+READS_ITS_RULES = {"failures/rules.py": {"pathlib", "yaml"}}
 FORBIDDEN_CALLS = {"now", "utcnow", "today", "open", "print", "input", "id", "hash", "eval", "exec", "globals"}
 
 
@@ -40,7 +48,8 @@ def calls(tree: ast.AST) -> Iterator[str]:
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_reaches_for_nothing_outside(module: Path) -> None:
     tree = ast.parse(module.read_text(encoding="utf-8"))
-    assert {name.partition(".")[0] for name in imports(tree)} <= ALLOWED_IMPORTS
+    allowed = ALLOWED_IMPORTS | READS_ITS_RULES.get(module.relative_to(PACKAGE).as_posix(), set())
+    assert {name.partition(".")[0] for name in imports(tree)} <= allowed
     assert not set(calls(tree)) & FORBIDDEN_CALLS
 
 

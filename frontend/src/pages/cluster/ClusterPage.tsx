@@ -2,7 +2,7 @@ import { NativeSelect, SegmentedControl, Skeleton } from "@mantine/core";
 import { IconServer } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { lazy, Suspense, useMemo, useState } from "react";
 
 import { nodesQuery } from "../../api/queries";
 import type { Node } from "../../api/types";
@@ -15,10 +15,11 @@ import { gpusByType, meanUtilization } from "./figures";
 import { GpuCardHost } from "./GpuCard";
 import { Legend } from "./Legend";
 import { NodeCard } from "./NodeCard";
-import { NodeDrawer } from "./NodeDrawer";
 import { COLOURINGS, type Colouring } from "./colouring";
 
 const route = getRouteApi("/app/cluster");
+
+const NodeDrawer = lazy(async () => ({ default: (await import("./NodeDrawer")).NodeDrawer }));
 
 /** Utilisation changes without an event, so the page asks for it. */
 const READING_INTERVAL_MS = 5000;
@@ -69,6 +70,9 @@ export function ClusterPage() {
   const nodes = useMemo(() => all.filter((node) => pool === undefined || node.pool === pool), [all, pool]);
   const groups = useMemo(() => groupsOf(nodes), [nodes]);
   const chosen = all.find((node) => node.name === search.node);
+  // Loaded when a node is first looked at, and kept then: it slides out when it is closed.
+  const [drawn, setDrawn] = useState(false);
+  if (chosen !== undefined && !drawn) setDrawn(true);
 
   return (
     <Page title="Cluster">
@@ -142,10 +146,14 @@ export function ClusterPage() {
           ))}
         </GpuCardHost>
       )}
-      <NodeDrawer
-        node={chosen}
-        onClose={() => void navigate({ search: (old) => ({ ...old, node: undefined }) })}
-      />
+      {drawn ? (
+        <Suspense fallback={null}>
+          <NodeDrawer
+            node={chosen}
+            onClose={() => void navigate({ search: (old) => ({ ...old, node: undefined }) })}
+          />
+        </Suspense>
+      ) : null}
     </Page>
   );
 }
