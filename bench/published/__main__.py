@@ -1,4 +1,4 @@
-"""`python -m bench.published`: simulates what others have published, and writes pages in docs/policies."""
+"""`python -m bench.published`: simulates what others have published, and writes pages of docs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bench.published import philly, pollux, screening
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "policies"
-PAGES = ("figures", "screening")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = {"figures": DOCS / "policies" / "figures.md", "screening": DOCS / "screening.md"}
 
 
 def main(argv: Sequence[str]) -> int:
     """Simulates everything, two runs at a time or as many as there are processors, and writes the page."""
     parser = ArgumentParser(prog="python -m bench.published", description=__doc__)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="the folder to write to")
+    parser.add_argument("--out", type=Path, help="a folder to write to instead of docs")
     parser.add_argument("--page", action="append", choices=PAGES, help="the page to write; all")
     parser.add_argument("--trace", action="append", choices=philly.TRACES, help="a cut of Philly's trace; both")
     parser.add_argument("--cluster", action="append", choices=philly.CLUSTERS, help="where it runs; both")
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     pages = {"figures": partial(_figures, folder, traces, clusters, console), "screening": partial(_screening, folder)}
     for name in options.page or PAGES:
-        path = options.out / f"{name}.md"
+        path = PAGES[name] if options.out is None else options.out / f"{name}.md"
         path.write_text(pages[name]())
         console.print(f"Written: {path}", highlight=False)
     return 0
