@@ -45,6 +45,7 @@ from nodeagent.protocol import (
     EndRequest,
     HelloRequest,
     LogFinishRequest,
+    Message,
     OutputsFinishRequest,
     OutputsRequest,
     ProtocolError,
@@ -61,18 +62,7 @@ _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/\*")
 _DROPPED = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
-M = TypeVar(
-    "M",
-    HelloRequest,
-    RegisterRequest,
-    BeatRequest,
-    SyncRequest,
-    ClaimRequest,
-    EndRequest,
-    LogFinishRequest,
-    OutputsRequest,
-    OutputsFinishRequest,
-)
+M = TypeVar("M", bound=Message)
 
 
 _nodes: Gathered[str, None, Node | None] = Gathered(nodes_of_credentials, every_s=GATHERED_EVERY_S)
@@ -83,21 +73,21 @@ _samples: Gathered[Node, SyncRequest, None] = Gathered(store_samples, every_s=GA
 
 async def hello(request: Request) -> Response:
     """Give out the nonce of the next registration."""
-    message = await _message(request, HelloRequest)
+    message = await read_message(request, HelloRequest)
     answer = await in_thread(services.greet_agent, secret_of(request), message)
     return JSONResponse(answer.to_dict())
 
 
 async def register(request: Request) -> Response:
     """Enrol an agent, or let it come back."""
-    message = await _message(request, RegisterRequest)
+    message = await read_message(request, RegisterRequest)
     answer = await in_thread(services.register_agent, secret_of(request), message)
     return JSONResponse(answer.to_dict())
 
 
 async def beat(request: Request) -> Response:
     """Renew the lease."""
-    message = await _message(request, BeatRequest)
+    message = await read_message(request, BeatRequest)
     node = await _node(request)
     if node.health == NodeHealth.READY and await _renewals.ask(node, Renewal(message.epoch, message.seq)):
         answer = services.beat_answer(node)
@@ -108,7 +98,7 @@ async def beat(request: Request) -> Response:
 
 async def sync(request: Request) -> Response:
     """Exchange what runs for what should run; wait for news if there is none."""
-    message = await _message(request, SyncRequest)
+    message = await read_message(request, SyncRequest)
     node = await _node(request)
     require_epoch(node=node, epoch=message.epoch)
     loop = asyncio.get_running_loop()
@@ -129,7 +119,7 @@ async def sync(request: Request) -> Response:
 
 async def claim(request: Request) -> Response:
     """Give the launch spec of an allocation to the boot that claims it."""
-    message = await _message(request, ClaimRequest)
+    message = await read_message(request, ClaimRequest)
     secret, allocation_id = secret_of(request), _id(request)
     answer = await in_thread(lambda: services.claim(node_of_credential(secret), allocation_id, message))
     return JSONResponse(answer.to_dict())
@@ -137,7 +127,7 @@ async def claim(request: Request) -> Response:
 
 async def end(request: Request) -> Response:
     """Take the end of an allocation."""
-    message = await _message(request, EndRequest)
+    message = await read_message(request, EndRequest)
     secret, allocation_id = secret_of(request), _id(request)
     await in_thread(lambda: services.end(node_of_credential(secret), allocation_id, message))
     return JSONResponse({})
@@ -158,7 +148,7 @@ async def log(request: Request) -> Response:
 
 async def log_finish(request: Request) -> Response:
     """Close a log and compare it with what the agent spooled."""
-    message = await _message(request, LogFinishRequest)
+    message = await read_message(request, LogFinishRequest)
     secret, allocation_id = secret_of(request), _id(request)
     await in_thread(
         lambda: finish(
@@ -173,7 +163,7 @@ async def log_finish(request: Request) -> Response:
 
 async def outputs(request: Request) -> Response:
     """Give slots to the files that a rank left."""
-    message = await _message(request, OutputsRequest)
+    message = await read_message(request, OutputsRequest)
     answer = await in_thread(services.name_outputs, secret_of(request), _id(request), message)
     return JSONResponse(answer.to_dict())
 
@@ -204,7 +194,7 @@ async def output(request: Request) -> Response:
 
 async def outputs_finish(request: Request) -> Response:
     """Close the files of a rank."""
-    message = await _message(request, OutputsFinishRequest)
+    message = await read_message(request, OutputsFinishRequest)
     await in_thread(services.finish_outputs, secret_of(request), _id(request), message)
     return JSONResponse({})
 
@@ -220,8 +210,9 @@ async def _node(request: Request) -> Node:
     return known(await _nodes.ask(secret_of(request), None))
 
 
-async def _message(request: Request, kind: type[M]) -> M:
-    body = await read_body(request, largest=LARGEST_BODY)
+async def read_message(request: Request, kind: type[M], *, largest: int = LARGEST_BODY) -> M:
+    """The message of the body; what it is not is an error that names the field."""
+    body = await read_body(request, largest=largest)
     try:
         return kind.from_dict(json.loads(body))
     except RecursionError as error:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
-from typing import TypeVar
 
 from django.conf import settings
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from muster.agents.endpoint import secret_of
-from muster.common.asgi import in_thread, read_body
-from muster.common.errors import Invalid, MusterError
+from muster.agents.endpoint import read_message, secret_of
+from muster.common.asgi import in_thread
+from muster.common.errors import Invalid
 from muster.shells import services
 from muster.shells.models import Shell, ShellReason
 from muster.shells.relay import Closed, Relay, relays
 from muster.shells.selectors import AGENT_LOST_AFTER_S
-from nodeagent.protocol import ProtocolError
 from nodeagent.shellwire import (
     MAX_SHELL_BYTES,
     ShellEndRequest,
@@ -38,13 +35,12 @@ ROOM_WAIT_S = 10.0
 _SIGNAL_BASE = 128
 _MOST_DETAIL = 500
 
-M = TypeVar("M", ShellOpenRequest, ShellOutputRequest, ShellInputRequest, ShellEndRequest)
 AnyRequest = ShellOpenRequest | ShellOutputRequest | ShellInputRequest | ShellEndRequest
 
 
 async def open_shell(request: Request) -> Response:
     """Give the shell to this run of the agent, and say what to start."""
-    message = await _message(request, ShellOpenRequest)
+    message = await read_message(request, ShellOpenRequest, largest=LARGEST_BODY)
     shell = await in_thread(_opened, request, message)
     relay = relays.of(shell)
     with relay.caller("agent"):
@@ -62,7 +58,7 @@ async def open_shell(request: Request) -> Response:
 
 async def output(request: Request) -> Response:
     """Take what the shell wrote; while there is no room, wait for whoever reads it."""
-    message = await _message(request, ShellOutputRequest)
+    message = await read_message(request, ShellOutputRequest, largest=LARGEST_BODY)
     data = _bytes(message.data)
     relay = await _relay(request, message)
     with relay.caller("agent") as waiter:
@@ -81,7 +77,7 @@ async def output(request: Request) -> Response:
 
 async def input_(request: Request) -> Response:
     """Hand out what was typed, as soon as there is something, or the terminal should have another size."""
-    message = await _message(request, ShellInputRequest)
+    message = await read_message(request, ShellInputRequest, largest=LARGEST_BODY)
     relay = await _relay(request, message)
     with relay.caller("agent") as waiter:
         loop = asyncio.get_running_loop()
@@ -106,7 +102,7 @@ async def input_(request: Request) -> Response:
 
 async def end_shell(request: Request) -> Response:
     """Take the end of the shell."""
-    message = await _message(request, ShellEndRequest)
+    message = await read_message(request, ShellEndRequest, largest=LARGEST_BODY)
     shell = await in_thread(_ended, request, message)
     closed = Closed.of(shell)
     if closed is not None:
@@ -161,18 +157,6 @@ def _bytes(text: str) -> bytes:
     if len(data) > MAX_SHELL_BYTES:
         raise Invalid.field("data", f"write {MAX_SHELL_BYTES} bytes at most")
     return data
-
-
-async def _message(request: Request, kind: type[M]) -> M:
-    body = await read_body(request, largest=LARGEST_BODY)
-    try:
-        return kind.from_dict(json.loads(body))
-    except RecursionError as error:
-        raise MusterError("the body nests too deeply") from error
-    except ProtocolError as error:
-        raise Invalid(str(error)) from error
-    except ValueError as error:
-        raise MusterError("the body is not JSON") from error
 
 
 _PREFIX = "/agent/v1/allocations/{id:int}/shells/{shell_id:int}"
