@@ -1,0 +1,136 @@
+"""The messages between the agent of a node and the platform, version 1, and their strict reading.
+
+Every message is a frozen dataclass with `to_dict()` and `from_dict()`; reading is strict and names the field in a
+`ProtocolError`, and unknown keys are ignored (see `nodeagent.wire`).
+
+What the wire format leaves open is settled here:
+
+- Ids, attempts, ranks, epochs and fences are integers. `generation` is an opaque string; the first sync sends "".
+- A registration is two calls. The answer to `hello` has a nonce that is good for one registration of the node, and
+  voids those that were given out before; a registration with any other is answered 412, and who sent it begins anew.
+  So what registers was alive after everything that had registered before it, and nothing that comes late can be taken
+  for newer than it is. A platform that answers 404 to `hello` takes registrations without a nonce, as does this one.
+- `seq` counts up from 1 within one run of the agent, over all its messages. A receiver may use it to drop late ones.
+- Log offsets count every byte that the job wrote, given-up bytes too. A range is `first-last`, both inclusive.
+  `X-Muster-Dropped` on a chunk states the hole just before it: its last byte is the chunk's first minus one. A hole
+  may begin before the size that the receiver has (the receiver then keeps its bytes); it never begins after it.
+- A chunk never straddles the receiver's size: it is new, or an exact repetition of bytes that were accepted. After a
+  restart the agent asks for the size by sending the last byte that it has: 202 or 416 tell it either way.
+- Bytes given up after the last chunk are stated by `LogFinishRequest.holes` only, and `size` counts them. Holes are
+  sorted and do not touch. `sha256` is that of all bytes outside the holes, in order; it is empty when the agent was
+  restarted in the middle of a log that is larger than its spool (then only size and holes can be compared).
+- Up to `LaunchSpec.log_cap_bytes` the agent ships everything, beyond it 64 KiB/s of what is newest, and when the job is
+  over its newest part (an eighth of the cap, at most 32 MiB), with holes between. The receiver chooses what to keep.
+- Signs of life are registrations and beats, nothing else. A job stops itself when the last answered one was sent
+  longer ago than the larger of `LaunchSpec.stop_after_s` and the newest `Timers.stop_after_s`; SIGKILL follows after
+  its grace.
+- A sync whose `gpus` and `usage` are empty and whose `host` is null has no new sample. Samples carry no time: they are
+  of the moment at which the platform gets them. The `desired` of an answer to a report
+  (`wait_s` 0) is not acted upon: the long-poll alone carries it, so that answers cannot overtake each other.
+- A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:
+  an intent is on disk before anything starts, so no record means that nothing did.
+- 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go.
+- The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why
+  the job failed, and does not wait for a log that is still on its way. It is empty for a rank that succeeded.
+- A report with `observed: exited` and the `end` of the same allocation may arrive in either order.
+- Files that a job leaves are shipped after its log, and so after its `end`. The agent names them with their sizes, gets
+  a slot for each, and sends what is wanted in chunks from the slot's size on; the last chunk carries the SHA-256 of the
+  whole file. 416 says where to go on. To name them again changes nothing, and tells how far each is.
+"""
+
+from nodeagent.protocol.ending import (
+    EndRequest,
+    LeftOut,
+    LogAccepted,
+    LogFinishRequest,
+    OutputFile,
+    OutputsAnswer,
+    OutputsFinishRequest,
+    OutputSlot,
+    OutputsRequest,
+)
+from nodeagent.protocol.inventory import MAX_NVLINKS, PCIE_LEVELS, GpuInfo, Inventory, nvlinks
+from nodeagent.protocol.launch import ClaimRequest, CodeRef, LaunchSpec, RegistryLogin
+from nodeagent.protocol.readings import AllocationReport, GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
+from nodeagent.protocol.session import (
+    BeatRequest,
+    BeatResponse,
+    HelloRequest,
+    HelloResponse,
+    Problem,
+    RegisterRequest,
+    RegisterResponse,
+    Timers,
+)
+from nodeagent.protocol.sync import DesiredAllocation, SyncRequest, SyncResponse
+from nodeagent.protocol.terms import (
+    EXIT_REFUSED,
+    EXIT_SUPERSEDED,
+    EXIT_UNAUTHORIZED,
+    MAX_CHUNK_BYTES,
+    MAX_HEALTH_EVENTS,
+    MAX_OUTPUT_PATH_BYTES,
+    MAX_OUTPUTS_AT_ONCE,
+    MAX_TAIL_BYTES,
+    PROTOCOL_VERSION,
+    STALE_NONCE,
+    Action,
+    EndReason,
+    Observed,
+    OnDisconnect,
+)
+from nodeagent.wire import Message, ProtocolError
+
+__all__ = [
+    "EXIT_REFUSED",
+    "EXIT_SUPERSEDED",
+    "EXIT_UNAUTHORIZED",
+    "MAX_CHUNK_BYTES",
+    "MAX_HEALTH_EVENTS",
+    "MAX_NVLINKS",
+    "MAX_OUTPUTS_AT_ONCE",
+    "MAX_OUTPUT_PATH_BYTES",
+    "MAX_TAIL_BYTES",
+    "PCIE_LEVELS",
+    "PROTOCOL_VERSION",
+    "STALE_NONCE",
+    "Action",
+    "AllocationReport",
+    "BeatRequest",
+    "BeatResponse",
+    "ClaimRequest",
+    "CodeRef",
+    "DesiredAllocation",
+    "EndReason",
+    "EndRequest",
+    "GpuInfo",
+    "GpuSample",
+    "HealthEvent",
+    "HelloRequest",
+    "HelloResponse",
+    "HostSample",
+    "Inventory",
+    "LaunchSpec",
+    "LeftOut",
+    "LogAccepted",
+    "LogFinishRequest",
+    "Message",
+    "Observed",
+    "OnDisconnect",
+    "OutputFile",
+    "OutputSlot",
+    "OutputsAnswer",
+    "OutputsFinishRequest",
+    "OutputsRequest",
+    "Problem",
+    "ProgressNote",
+    "ProtocolError",
+    "RegisterRequest",
+    "RegisterResponse",
+    "RegistryLogin",
+    "SyncRequest",
+    "SyncResponse",
+    "Timers",
+    "UsageSample",
+    "nvlinks",
+]

@@ -1,0 +1,61 @@
+"""What a node has, as its agent tells it at its registration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+from nodeagent import wire
+from nodeagent.wire import Message, ProtocolError
+
+PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
+"""Where two GPUs meet that share no NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,
+over several switches, at one switch or on one board."""
+
+MAX_NVLINKS = 64
+"""The most NVLinks that a topology may name between two GPUs."""
+
+
+@dataclass(frozen=True)
+class GpuInfo(Message):
+    """One GPU of the inventory; `model` is the GPU type that jobs ask for."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    pci_bus_id: str = ""
+    numa_node: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Inventory(Message):
+    """What a node has.
+
+    `topology` is a square matrix in the order of `gpus`, whose indexes then count up from 0: `X` on the diagonal, else
+    the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
+    missing when nobody knows. `toolkit_version` is that of the NVIDIA Container Toolkit, empty where there is none.
+    """
+
+    hostname: str
+    address: str
+    cpus: int
+    memory_mib: int
+    disk_mib: int = 0
+    driver_version: str = ""
+    runtimes: Tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    gpus: Tuple[GpuInfo, ...] = ()
+    topology: Tuple[Tuple[str, ...], ...] = ()
+    toolkit_version: str = ""
+
+
+def nvlinks(word: str) -> int:
+    """How many NVLinks a word of a topology names: none for a level of PCIe. `ProtocolError` for any other word."""
+    count = word[2:]
+    if word.startswith("NV") and wire.is_digits(count) and count[0] != "0" and int(count) <= MAX_NVLINKS:
+        return int(count)
+    if word not in PCIE_LEVELS:
+        words = ", ".join(PCIE_LEVELS)
+        raise ProtocolError("", "expected NV1 to NV{} or one of {}, got {!r:.40}".format(MAX_NVLINKS, words, word))
+    return 0

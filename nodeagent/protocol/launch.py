@@ -1,0 +1,84 @@
+"""How an allocation is taken and started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+from nodeagent.protocol.terms import OnDisconnect
+from nodeagent.wire import Message
+
+
+@dataclass(frozen=True)
+class ClaimRequest(Message):
+    """The agent takes an allocation; the same boot_id may ask again and gets the same answer."""
+
+    fence: int
+    boot_id: str
+    epoch: int
+
+
+@dataclass(frozen=True)
+class CodeRef(Message):
+    """A tar.gz that is unpacked into the working directory, from `CODE_PATH`."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class RegistryLogin(Message):
+    """What the job's tenant signs in with at the registry of its image. It is for the pull; nobody writes it down."""
+
+    registry: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class LaunchSpec(Message):
+    """How to start one allocation.
+
+    `command` runs under `/bin/bash -c` (or `/bin/sh -c`). `workdir` is a logical path: the process runtime maps it to
+    a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = the agent's own or its `--job-user`.
+    `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
+    `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
+    no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this
+    tenant may have the image, with `registry_login` or without, though the node has it already: somebody else may
+    have brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
+    `refuse`; empty: as the node does), and `infiniband` whether containers may have the node's InfiniBand devices and
+    lock memory for them. The node may allow less.
+    """
+
+    allocation_id: int
+    job_id: int
+    attempt: int
+    rank: int
+    fence: int
+    name: str
+    owner: str
+    command: str
+    uid: Optional[int] = None
+    gids: Tuple[int, ...] = ()
+    workdir: str = "/workspace"
+    env: Mapping[str, str] = field(default_factory=dict)
+    gpu_uuids: Tuple[str, ...] = ()
+    cpus: int = 1
+    memory_mib: int = 0
+    time_limit_s: Optional[float] = None
+    stop_signal: str = "TERM"
+    grace_s: float = 30.0
+    stop_after_s: float = 600.0
+    on_disconnect: OnDisconnect = OnDisconnect.STOP
+    code: Optional[CodeRef] = None
+    log_cap_bytes: int = 1 << 30
+    image: str = ""
+    shm_mib: int = 0
+    nodes: int = 1
+    outputs: Tuple[str, ...] = ()
+    outputs_max_bytes: int = 0
+    outputs_max_files: int = 0
+    ask_registry: bool = False
+    registry_login: Optional[RegistryLogin] = None
+    gang_network: str = ""
+    infiniband: bool = False

@@ -1,0 +1,94 @@
+"""What the agent sees: of allocations, GPUs, the host, and what is wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from nodeagent.protocol.terms import Observed
+from nodeagent.wire import Message
+
+
+@dataclass(frozen=True)
+class AllocationReport(Message):
+    """What the agent sees of one allocation; `log_size` counts every byte that the job has written."""
+
+    id: int
+    fence: int
+    observed: Observed
+    exit_code: Optional[int] = None
+    log_size: int = 0
+
+
+@dataclass(frozen=True)
+class GpuSample(Message):
+    """A reading of one GPU; `utilization` is in percent, `processes` a number of processes; null = not readable.
+
+    `ecc_corrected` and `ecc_uncorrected` count the memory errors since the driver was loaded.
+    """
+
+    uuid: str
+    utilization: Optional[float] = None
+    memory_used_mib: Optional[int] = None
+    power_w: Optional[float] = None
+    temperature_c: Optional[float] = None
+    processes: Optional[int] = None
+    sm_clock_mhz: Optional[int] = None
+    memory_clock_mhz: Optional[int] = None
+    ecc_corrected: Optional[int] = None
+    ecc_uncorrected: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class HostSample(Message):
+    """A reading of the host; null = not readable."""
+
+    cpu_percent: Optional[float] = None
+    memory_used_mib: Optional[int] = None
+    load1: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class UsageSample(Message):
+    """What one allocation uses of its host, and how far it is; `cpu_cores` is 1.0 for one busy core; null = not known.
+
+    `memory_mib` is what its processes hold of their own; `page_cache_mib` is what the kernel keeps of files for it.
+    Disk rates count what reached a disk, and network rates what passed the allocation's own interfaces. `progress` is
+    the number that the job itself wrote last, in a unit of its own, and `progress_s` its growth per second.
+    """
+
+    id: int
+    fence: int
+    processes: Optional[int] = None
+    cpu_cores: Optional[float] = None
+    memory_mib: Optional[float] = None
+    page_cache_mib: Optional[float] = None
+    disk_read_bytes_s: Optional[float] = None
+    disk_write_bytes_s: Optional[float] = None
+    net_receive_bytes_s: Optional[float] = None
+    net_transmit_bytes_s: Optional[float] = None
+    progress: Optional[float] = None
+    progress_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class HealthEvent(Message):
+    """Something that went wrong with a GPU (or, with `gpu_uuid` null, with the node).
+
+    `kind` is one of xid, gpu_lost, ecc, row_remap_pending, row_remap_failed, throttle, nvlink, memory_held, disk_full,
+    other; `detail` is a sentence, such as "Xid 79", and `xid` the number of an Xid. What lasts is told again.
+    """
+
+    kind: str
+    gpu_uuid: Optional[str] = None
+    detail: str = ""
+    xid: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class ProgressNote(Message):
+    """How far the start of one allocation is, such as the pulling of its image; one sentence, for people."""
+
+    id: int
+    fence: int
+    text: str

@@ -1,0 +1,75 @@
+"""What both sides call things: states, actions, reasons, and the limits of messages."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+PROTOCOL_VERSION = 1
+
+MAX_CHUNK_BYTES = 1 << 20
+"""The largest body of one PATCH, of a log or of a file; a larger one is answered 413."""
+
+MAX_TAIL_BYTES = 64 << 10
+"""How much of a log goes with the end of its rank."""
+
+MAX_OUTPUTS_AT_ONCE = 200
+"""The most files that one OutputsRequest may name, and the most that an OutputsFinishRequest may."""
+MAX_OUTPUT_PATH_BYTES = 1024
+"""The longest path of a file that is kept, as UTF-8."""
+
+MAX_HEALTH_EVENTS = 64
+"""The most health events that one SyncRequest carries; a receiver leaves out what is beyond."""
+
+STALE_NONCE = 412
+"""The answer to a registration whose nonce is not, or no longer, the newest: say hello again."""
+
+EXIT_SUPERSEDED = 3
+"""Exit status of an agent whose epoch is old: another agent speaks for the node. Its jobs go on."""
+EXIT_UNAUTHORIZED = 4
+"""Exit status of an agent whose credential or join token was refused. Its jobs go on."""
+EXIT_REFUSED = 5
+"""Exit status of an agent whose registration was answered 409, such as for a retired node. Its jobs go on."""
+
+
+class Observed(str, Enum):
+    """What the agent sees of an allocation's processes."""
+
+    NONE = "none"
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+class Action(str, Enum):
+    """What the platform wants done with an allocation."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class OnDisconnect(str, Enum):
+    """What happens to a job whose node cannot reach the platform for `stop_after_s`."""
+
+    STOP = "stop"
+    KEEP = "keep"
+
+
+class EndReason(str, Enum):
+    """Why an allocation ended, as far as its agent can know; each is also a reason of the platform's."""
+
+    COMPLETED = "completed"
+    EXIT_NONZERO = "exit_nonzero"
+    KILLED_BY_SIGNAL = "killed_by_signal"
+    COMMAND_NOT_FOUND = "command_not_found"
+    LAUNCH_FAILED = "launch_failed"
+    CODE_UNAVAILABLE = "code_unavailable"
+    IMAGE_NOT_FOUND = "image_not_found"
+    IMAGE_DENIED = "image_denied"
+    IMAGE_UNREACHABLE = "image_unreachable"
+    IMAGE_NO_SPACE = "image_no_space"
+    OUT_OF_MEMORY = "out_of_memory"
+    SPEC_REFUSED = "spec_refused"
+    TIME_LIMIT = "time_limit"
+    NEVER_STARTED = "never_started"
+    AGENT_STOPPED = "agent_stopped"
+    UNKNOWN = "unknown"
