@@ -119,6 +119,13 @@ def test_a_working_folder_that_a_container_needs_is_refused(workdir: str) -> Non
         planned(workdir=workdir)
 
 
+@pytest.mark.parametrize("workdir", ["/w,source=/etc", "/w:ro", '/w"x', "/w\\x"])
+def test_a_working_folder_that_would_read_as_options_of_its_mount_is_refused(workdir: str) -> None:
+    with pytest.raises(LaunchError, match=r"^workdir") as caught:
+        planned(workdir=workdir)
+    assert caught.value.reason is EndReason.SPEC_REFUSED
+
+
 @pytest.mark.parametrize(
     ("nodes", "options", "network"),
     [

@@ -21,7 +21,7 @@ from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.container import runtime as container_runtime
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.engine import Engine, EngineError, NameTaken
-from nodeagent.runtime.container.plan import Options, Plan
+from nodeagent.runtime.container.plan import Mount, Options, Plan
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker.engine import DockerEngine
 from nodeagent.runtime.podman.engine import PodmanEngine
@@ -187,6 +187,15 @@ def test_what_a_container_cannot_do_is_refused_by_field(
     with pytest.raises(LaunchError, match=f"^{field}") as caught:
         prepare_and_launch()
     assert caught.value.reason is EndReason.SPEC_REFUSED
+
+
+def test_podman_is_told_no_mount_that_reads_as_another(tmp_path: Path, forkers: Callable[[str], KeptForker]) -> None:
+    # An image that has such a folder could else have any folder of the machine in its place.
+    made = runtime_under_test("podman", tmp_path / "state", forkers)
+    plan = plan_of(made, made.start("true"))
+    with pytest.raises(EngineError, match="comma"):
+        engine_of("podman").create(replace(plan, name=plan.name + "-2", mounts=(Mount("/a", "/w,source=/etc"),)))
+    stop_everything(made.runtime)
 
 
 def test_a_read_only_image_leaves_a_job_its_own_folders(

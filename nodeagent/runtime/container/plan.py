@@ -24,6 +24,7 @@ NOBODY = 65534
 _WORK = "/workspace"
 _HOME = OWN + "/home"
 _NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path inside the container
+_NOT_IN_A_PATH = frozenset(',:"\\')  # what has a meaning where engines are told of a mount in one line
 _DEFAULT_SHM_MIB = 64
 _MASTER = ("MASTER_ADDR", "PET_MASTER_ADDR")
 
@@ -162,6 +163,9 @@ def _working_folders(workdir: str) -> Tuple[str, str]:
     work = "/" + "/".join(part for part in workdir.split("/") if part not in ("", "."))
     if work == "/" or ".." in work.split("/") or any((work + "/").startswith(own + "/") for own in _NOT_A_WORKDIR):
         raise LaunchError(EndReason.SPEC_REFUSED, "workdir {!r}: a container needs it for itself".format(workdir))
+    if not _NOT_IN_A_PATH.isdisjoint(work):
+        detail = "workdir {!r}: in a container it has no comma, colon, quote or backslash".format(workdir)
+        raise LaunchError(EndReason.SPEC_REFUSED, detail)
     return work, work
 
 

@@ -26,7 +26,7 @@ from nodeagent.runtime.container.engine import (
     Wanted,
 )
 from nodeagent.runtime.container.images import Progress, basic, problem_of, qualified
-from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.container.plan import Mount, Plan
 
 _CALL_S, _REMOVE_S, _LOOK_S = 120.0, 30.0, 0.5
 _NOT_STARTED = ("created", "configured", "initialized")
@@ -203,7 +203,7 @@ def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str
         *("--env={}".format(entry) for entry in other_env),
         "--http-proxy=false",  # else the agent's own proxies would be in the job's environment
         *("--label={}={}".format(name, value) for name, value in plan.labels.items()),
-        *("--mount=type=bind,source={},target={}".format(mount.source, mount.target) for mount in plan.mounts),
+        *(_mount_argument(mount) for mount in plan.mounts),
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
         "--pids-limit={}".format(plan.pids),
@@ -226,6 +226,13 @@ def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str
         # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
         arguments += ["--memory={}m".format(plan.memory_mib), "--memory-swap={}m".format(plan.memory_mib)]
     return [*arguments, image, *plan.arguments]
+
+
+def _mount_argument(mount: Mount) -> str:
+    """The option for one mount. A comma in a path would begin another option, such as another source."""
+    if "," in mount.source + mount.target:
+        raise EngineError("podman cannot mount {!r} at {!r}: a comma".format(mount.source, mount.target))
+    return "--mount=type=bind,source={},target={}".format(mount.source, mount.target)
 
 
 @contextlib.contextmanager
