@@ -149,6 +149,7 @@ class Reason(StrEnum):
     NODE_LOST = "node_lost"
     NODE_REBOOTED = "node_rebooted"
     GPU_FAILED = "gpu_failed"
+    SCREENING_PASSED = "screening_passed"
     AGENT_STOPPED = "agent_stopped"
     UNKNOWN = "unknown"
     INFEASIBLE = "infeasible"

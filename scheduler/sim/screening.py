@@ -10,8 +10,8 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler.screening import Mode, Rules, is_tried, needs_gang, ranks_for, spent_gpu_s
 from scheduler.sim.failures import FAILED
-from scheduler.sim.times import BY_NAME
 from scheduler.sim.trace import Trace, TraceJob
 
 
@@ -27,20 +27,23 @@ class Screening:
     max_wait_s: float = 600.0
 
     def __post_init__(self) -> None:
-        limits = {"gpus": self.gpus >= 1, "minutes": self.minutes > 0, "min_gpus": self.min_gpus >= 1}
-        limits |= {"world": self.world in {1, 2}, "max_wait_s": self.max_wait_s >= 0}
-        for name, holds in limits.items():
-            if not holds:
-                raise ValueError(f"{name} cannot be {getattr(self, name)}")
+        if self.gpus < 1:
+            raise ValueError(f"gpus cannot be {self.gpus}")
+        _ = self.rules  # which judges the rest
+
+    @property
+    def rules(self) -> Rules:
+        """The rules, as production knows them."""
+        return Rules(minutes=self.minutes, min_gpus=self.min_gpus, world=self.world, max_wait_s=self.max_wait_s)
 
     @property
     def window_s(self) -> float:
         """The longest trial."""
-        return self.minutes * 60.0
+        return self.rules.window_s
 
     def wants(self, job: TraceJob) -> bool:
         """Whether the job is tried first."""
-        return job.gpus > self.min_gpus
+        return is_tried(self.rules, Mode.AUTO, job.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Trial:
     @property
     def gpu_s(self) -> float:
         """What the trial took of the pool."""
-        return self.ranks * (self.over_s - self.started_s)
+        return spent_gpu_s(gpus=self.ranks, held_s=self.over_s - self.started_s)
 
 
 def trials(trace: Trace, screening: Screening) -> Mapping[int, Trial]:
@@ -71,7 +74,8 @@ def trials(trace: Trace, screening: Screening) -> Mapping[int, Trial]:
             given_up_s = job.submitted_s + screening.max_wait_s
             found[job.id] = Trial(given_up_s, given_up_s, ranks=0)
             continue
-        ranks = sum(at <= start for at in heapq.nsmallest(screening.world, free_at))
+        free = sum(at <= start for at in heapq.nsmallest(screening.world, free_at))
+        ranks = ranks_for(free, screening.world)
         alone_s = job.work.alone_s()
         over = start + min(alone_s, screening.window_s)
         for _ in range(ranks):
@@ -82,6 +86,4 @@ def trials(trace: Trace, screening: Screening) -> Mapping[int, Trial]:
 
 def fails_within(job: TraceJob, screening: Screening) -> bool:
     """Whether the job's failure shows in a trial: soon enough, and without its gang."""
-    cause = BY_NAME.get(job.cause)
-    needs_gang = cause is not None and cause.gang
-    return job.status == FAILED and not needs_gang and job.work.alone_s() <= screening.window_s
+    return job.status == FAILED and not needs_gang(job.cause) and job.work.alone_s() <= screening.window_s

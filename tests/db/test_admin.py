@@ -23,6 +23,7 @@ from muster.links.models import Server
 from muster.notices.models import Webhook
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
+from muster.screening.models import PoolScreening, Trial
 from muster.settings import PASSWORD_HASHERS
 from muster.shells.models import Shell
 from muster.tenants.models import (
@@ -134,6 +135,10 @@ def one_of_each() -> None:
         reason="<b>",
     )
     Cycle.objects.create(pool=pool, trigger="sweep", snapshot=b"x")
+    PoolScreening.objects.create(pool=pool, screening_pool=make_pool())
+    Trial.objects.create(
+        job=job, tenant=vc.tenant, pool=pool, verdict="failed", gpus_asked=8, line="<script>alert(1)</script>"
+    )
     Event.objects.create(kind="job.submitted", actor="ada", job_id=job.pk)
     AuditEntry.objects.create(actor="ada", action="create", object_type="node", object_id="n1", after={"a": 1})
     Outbox.objects.create(topic="mail", payload={})
@@ -270,6 +275,24 @@ def test_a_membership_that_is_removed_is_audited(browser: Client) -> None:
     assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
     assert not Membership.objects.exists()
     assert last_audit("membership").action == "delete"
+
+
+def test_where_jobs_are_tried_is_edited_audited_and_never_the_pool_itself(browser: Client) -> None:
+    pool, small = make_pool(), make_pool()
+    url = reverse("admin:screening_poolscreening_add")
+    data = {"pool": pool.pk, "screening_pool": small.pk, "min_gpus": 4, "minutes": 2, "world": 2}
+    data |= {"max_wait_s": 60, "trust_days": 1, "tenant_gpus": 2}
+    answer = browser.post(url, {**data, "screening_pool": pool.pk})
+    assert "a pool cannot screen for itself" in answer.content.decode()
+    assert browser.post(url, data).status_code == 302
+    row = PoolScreening.objects.get(pool=pool)
+    assert (row.screening_pool, last_audit("screening").action) == (small, "create")
+    answer = browser.post(reverse("admin:screening_poolscreening_change", args=[row.pk]), {**data, "minutes": -1})
+    assert "longer than nothing" in answer.content.decode()
+    assert (
+        browser.post(reverse("admin:screening_poolscreening_delete", args=[row.pk]), {"post": "yes"}).status_code == 302
+    )
+    assert not PoolScreening.objects.exists()
 
 
 class TestQuotas:

@@ -38,6 +38,7 @@ const REASONS: Record<string, string> = {
   node_lost: "Node lost",
   node_rebooted: "Node rebooted",
   gpu_failed: "GPU failed",
+  screening_passed: "Passed its trial",
   agent_stopped: "Agent stopped",
   gpu_lost: "GPU left the bus",
   gpu_ecc: "GPU memory error",

@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "muster.logs",
     "muster.outputs",
     "muster.failures",
+    "muster.screening",
     "muster.shells",
     "muster.notices",
     "muster.samples",

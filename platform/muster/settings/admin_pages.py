@@ -47,6 +47,7 @@ UNFOLD: dict[str, Any] = {
                 "separator": True,
                 "items": [
                     _item("Pools", "workspaces", "fleet_pool"),
+                    _item("Screening", "filter_alt", "screening_poolscreening"),
                     _item("Nodes", "dns", "fleet_node"),
                     _item("Servers over SSH", "cable", "links_server"),
                     _item("GPUs", "memory", "fleet_gpu"),
@@ -62,6 +63,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Jobs", "play_circle", "jobs_job"),
                     _item("Attempts", "replay", "jobs_attempt"),
                     _item("Allocations", "splitscreen", "jobs_allocation"),
+                    _item("Trials", "labs", "screening_trial"),
                     _item("Rules for failures", "rule", "failures_rulebook"),
                     {
                         "title": "Unknown failures",

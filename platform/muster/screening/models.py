@@ -1,0 +1,148 @@
+"""Which pools have their jobs tried in another pool first, and what came of each trial."""
+
+from __future__ import annotations
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import F, Q
+
+from muster.common.models import DatabaseNow, choices, one_of
+from muster.fleet.models import Pool
+from muster.jobs.models import Attempt, Job
+from muster.tenants.models import Tenant
+from scheduler.screening import Rules, TrialVerdict
+
+LONGEST_MINUTES, LONGEST_WAIT_S, LONGEST_TRUST_DAYS = 120.0, 86_400.0, 365.0
+ONE, TWO = 1, 2
+
+
+class PoolScreening(models.Model):
+    """That the large jobs of one pool are first tried in another one, and how."""
+
+    pool = models.OneToOneField(Pool, on_delete=models.CASCADE, related_name="screening")
+    screening_pool = models.ForeignKey(
+        Pool, on_delete=models.PROTECT, related_name="screens", help_text="Where they are tried; it needs few GPUs."
+    )
+    min_gpus = models.PositiveIntegerField(
+        default=2, validators=[MinValueValidator(1)], help_text="A job of more GPUs than these is tried."
+    )
+    minutes = models.FloatField(
+        default=5,
+        validators=[MaxValueValidator(LONGEST_MINUTES)],
+        help_text="How long a trial is; it ends before that with the job's first step.",
+    )
+    world = models.PositiveSmallIntegerField(
+        default=TWO,
+        choices=[(ONE, "one"), (TWO, "two, or one where no two are free")],
+        help_text="On how many GPUs a job is tried.",
+    )
+    max_wait_s = models.FloatField(
+        default=600,
+        validators=[MinValueValidator(0), MaxValueValidator(LONGEST_WAIT_S)],
+        help_text="A job that has waited for its trial for so long goes on without.",
+    )
+    trust_days = models.FloatField(
+        default=7,
+        validators=[MinValueValidator(0), MaxValueValidator(LONGEST_TRUST_DAYS)],
+        help_text="What has passed is not tried again for so long; 0: it always is.",
+    )
+    tenant_gpus = models.PositiveIntegerField(
+        default=2,
+        validators=[MinValueValidator(1)],
+        help_text="So many GPUs of the screening pool the trials of one tenant may hold at once.",
+    )
+
+    class Meta:
+        verbose_name = verbose_name_plural = "screening of pools"
+        constraints = [
+            models.CheckConstraint(condition=~Q(pool=F("screening_pool")), name="screening_in_another_pool"),
+            models.CheckConstraint(
+                condition=Q(min_gpus__gte=1)
+                & Q(minutes__gt=0, minutes__lte=LONGEST_MINUTES)
+                & Q(world__in=[ONE, TWO])
+                & Q(max_wait_s__gte=0, max_wait_s__lte=LONGEST_WAIT_S)
+                & Q(trust_days__gte=0, trust_days__lte=LONGEST_TRUST_DAYS)
+                & Q(tenant_gpus__gte=1),
+                name="screening_has_sense",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool} in {self.screening_pool}"
+
+    @property
+    def rules(self) -> Rules:
+        """The settings as the rules know them."""
+        return Rules(
+            minutes=self.minutes,
+            min_gpus=self.min_gpus,
+            world=self.world,
+            max_wait_s=self.max_wait_s,
+            trust_days=self.trust_days,
+        )
+
+    def clean(self) -> None:
+        """Refuse what would try jobs in a circle: a pool that screens has no screening of its own."""
+        if self.minutes is not None and self.minutes <= 0:
+            raise ValidationError({"minutes": "a trial must be longer than nothing"})
+        if self.pool_id is None or self.screening_pool_id is None:
+            return  # the form says so
+        if self.pool_id == self.screening_pool_id:
+            raise ValidationError({"screening_pool": "a pool cannot screen for itself"})
+        others = PoolScreening.objects.exclude(pk=self.pk)
+        if others.filter(pool_id=self.screening_pool_id).exists():
+            raise ValidationError(
+                {"screening_pool": f"jobs of {self.screening_pool} are tried in another pool themselves"}
+            )
+        screened = others.filter(screening_pool_id=self.pool_id).select_related("pool").first()
+        if screened is not None:
+            raise ValidationError({"pool": f"{self.pool} is where jobs of {screened.pool} are tried"})
+
+
+class Trial(models.Model):
+    """What came of one trial of a job, or of its going on without one; written once, when it is known.
+
+    `spent_gpu_s` is what the trial held of the screening pool. `full_gpu_s` is what the job's full gang would have
+    computed until it failed as the trial did: GPUs asked x seconds to the failure; 0 where nothing failed. Of that
+    `saved_gpu_s` was saved: all of it where the verdict is `failed`, and else nothing.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="trials")
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="trials", db_index=False)
+    pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="trials", help_text="Of its gang.")
+    attempt = models.OneToOneField(
+        Attempt, on_delete=models.CASCADE, null=True, related_name="trial", help_text="None: it was not tried."
+    )
+    verdict = models.CharField(max_length=12, choices=choices(TrialVerdict))
+    detail = models.CharField(max_length=500, blank=True, default="", help_text="Why, in words.")
+    failure = models.CharField(max_length=60, blank=True, default="", help_text="The class of its failure.")
+    line = models.CharField(max_length=400, blank=True, default="")
+    hint = models.TextField(blank=True, default="")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of what it runs: scheduler.screening.")
+    gpus_asked = models.PositiveIntegerField(help_text="By the job, for its whole gang.")
+    gpus = models.PositiveIntegerField(default=0, help_text="Of the trial.")
+    waited_s = models.FloatField(default=0, help_text="For the trial, or in vain.")
+    ran_s = models.FloatField(default=0)
+    spent_gpu_s = models.FloatField(default=0)
+    full_gpu_s = models.FloatField(default=0)
+    saved_gpu_s = models.FloatField(default=0)
+    at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [
+            one_of("verdict", TrialVerdict, name="trial_verdict_known"),
+            models.CheckConstraint(
+                condition=Q(verdict=TrialVerdict.FAILED) | Q(saved_gpu_s=0), name="trial_saves_by_failing"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["tenant", "digest", "-at"], name="trial_passed", condition=Q(verdict=TrialVerdict.PASSED)
+            ),
+            models.Index(fields=["at"], name="trial_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"trial of job {self.job_id}: {self.verdict}"

@@ -1,0 +1,113 @@
+"""What screening is set to, whom it trusts, and what it has saved and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from django.db.models import Count, F, Max, Q, Sum
+from django.db.models.functions import TruncDay, TruncMonth, TruncWeek
+
+from muster.common.clock import database_now
+from muster.common.rows import first_of
+from muster.fleet.models import Pool
+from muster.screening.models import PoolScreening, Trial
+from scheduler.screening import TrialVerdict
+
+By = Literal["day", "week", "month", "tenant", "pool", "failure", "verdict"]
+
+_KEYS: dict[str, Any] = {
+    "day": TruncDay("at"),
+    "week": TruncWeek("at"),
+    "month": TruncMonth("at"),
+    "tenant": F("tenant__name"),
+    "pool": F("pool__name"),
+    "failure": F("failure"),
+    "verdict": F("verdict"),
+}
+_TRIED = Q(attempt__isnull=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ScreeningTotals:
+    """Sums over trials; GPU-seconds are of GPUs that were held, whatever they did."""
+
+    key: tuple[Any, ...]
+    """One value for each of `by`: a name, the start of a day, week or month (UTC), or a class of failures."""
+    tried: int
+    """Trials that were begun; a job that was tried again counts again."""
+    passed: int
+    failed: int
+    """Jobs that failed here by themselves, and never took their gang."""
+    inconclusive: int
+    interrupted: int
+    """Trials that were ended by others: a node, an operator, the owner."""
+    untried: int
+    """Jobs that went on without a trial: the wait was too long, or nothing could run it."""
+    trusted: int
+    """Jobs that went on without a trial because the same had passed of late."""
+    spent_gpu_s: float
+    """What all trials held of the screening pool: the cost of screening."""
+    saved_gpu_s: float
+    """What the gangs of those that failed here would have computed until they failed: GPUs asked x seconds to the
+    failure. An estimate, and without what it costs to bring a gang together; the net gain is this less
+    `spent_gpu_s`."""
+    full_gpu_s: float
+    """The same also over failures that said nothing (inconclusive): what could have been saved at most."""
+
+
+def screening_totals(
+    *,
+    since: datetime,
+    until: datetime,
+    by: Sequence[By] = (),
+    tenant_ids: Iterable[int] | None = None,
+) -> list[ScreeningTotals]:
+    """What screening did in the period, by the time at which each trial was over; one row for each group of `by`.
+
+    With no `by` it is one row with the key `()`, or none where nothing was tried. `tenant_ids` None: of everybody; who
+    asks decides whose figures may be seen. A class of failures (`by=["failure"]`) is empty for what did not fail.
+    """
+    trials = Trial.objects.filter(at__gte=since, at__lt=until)
+    if tenant_ids is not None:
+        trials = trials.filter(tenant_id__in=list(tenant_ids))
+    keys = [f"by_{name}" for name in by]
+    counted = {f"n_{verdict}": Count("pk", filter=Q(verdict=verdict)) for verdict in TrialVerdict}
+    sums = {name: Sum(name, default=0.0) for name in ("spent_gpu_s", "saved_gpu_s", "full_gpu_s")}
+    figures = {"tried": Count("pk", filter=_TRIED), **counted, **{f"sum_{name}": one for name, one in sums.items()}}
+    if not keys:
+        row = trials.aggregate(all=Count("pk"), **figures)
+        rows = [row] if row["all"] else []
+    else:
+        grouped = trials.annotate(**{key: _KEYS[name] for key, name in zip(keys, by, strict=True)}).values(*keys)
+        rows = list(grouped.annotate(**figures).order_by(*keys))
+    return [
+        ScreeningTotals(
+            key=tuple(row[key] for key in keys),
+            tried=row["tried"],
+            **{str(verdict): row[f"n_{verdict}"] for verdict in TrialVerdict},
+            **{name: row[f"sum_{name}"] for name in sums},
+        )
+        for row in rows
+    ]
+
+
+def screening_of(pool_id: int) -> PoolScreening | None:
+    """How the jobs of the pool are tried; None: they are not."""
+    return first_of(PoolScreening.objects.filter(pool_id=pool_id).select_related("screening_pool"))
+
+
+def tenant_cap(pool: Pool) -> int:
+    """So many GPUs of this screening pool the trials of one tenant may hold at once; the largest where pools differ."""
+    return PoolScreening.objects.filter(screening_pool=pool).aggregate(most=Max("tenant_gpus"))["most"] or 0
+
+
+def passed_of_late(*, tenant_id: int, digest: str, trust_days: float) -> Trial | None:
+    """The newest trial that is still trusted, of a job of the tenant that ran the same."""
+    if trust_days <= 0:
+        return None
+    since = database_now() - timedelta(days=trust_days)
+    trials = Trial.objects.filter(tenant_id=tenant_id, digest=digest, verdict=TrialVerdict.PASSED, at__gte=since)
+    return first_of(trials.order_by("-at"))
