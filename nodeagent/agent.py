@@ -155,6 +155,9 @@ def _serve(
         shipper.pause(seconds)
         collector.pause(seconds)
 
+    def report_now() -> None:
+        exchange.sync("", 0.0)
+
     launcher = Launcher(
         client=client,
         journal=journal,
@@ -167,6 +170,7 @@ def _serve(
         post=inbox.put,
         wait=stopping.wait,
         report_soon=something_runs.set,
+        report_now=report_now,
     )
     loop = Loop(
         client=client,

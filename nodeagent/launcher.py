@@ -1,8 +1,8 @@
 """Claims, launches and ends: the slow steps of an allocation, in the threads of a pool.
 
-A launch in order: a lease; claim; intent on disk; folder; code; what the runtime lacks, such as an image; a last look
-whether a stop came; start. A stop that comes before the last look finds the mark set by `abandon`; one that comes after
-finds the folder to leave its wish in.
+A launch in order: a lease; claim; intent on disk; folder; code; what the runtime lacks, such as an image; a look at
+the GPUs; a last look whether a stop came; start. A stop that comes before the last look finds the mark set by
+`abandon`; one that comes after finds the folder to leave its wish in.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ _log = logging.getLogger("nodeagent.launcher")
 
 _GPU_WAIT_S = 10.0
 _GPU_LOOK_EVERY_S = 0.1
+_CHECK_FOR_S = 5.0
+_CHECK_EVERY_S = 0.2
+_HEALTH_FIRST_S = 1.0
+"""So long a report of a GPU's health may be on its way, and an end that it explains is told after it."""
 _LEASE_LOOK_EVERY_S = 0.1
 
 
@@ -60,6 +64,7 @@ class Launcher:
         post: Post,
         wait: Callable[[float], bool],
         report_soon: Callable[[], None],
+        report_now: Callable[[], None],
     ) -> None:
         self._client = client
         self._journal = journal
@@ -72,6 +77,7 @@ class Launcher:
         self._post = post
         self._wait = wait
         self._report_soon = report_soon
+        self._report_now = report_now
         self._abandoned: Set[int] = set()
 
     def claim(self, allocation_id: int, fence: int) -> None:
@@ -101,9 +107,14 @@ class Launcher:
         )
         backoff = Backoff()
         until = clock.boottime() + _GPU_WAIT_S
-        self._ends.submit(
-            lambda: self._end(allocation_id, self._with_tail(allocation_id, request), backoff, uuids, until)
-        )
+        held = uuids if status.started else ()  # what never started holds nothing
+        suspects = () if status.reason is EndReason.COMPLETED else uuids
+
+        def end() -> None:
+            if not self._tell_health_first(allocation_id, suspects, again=end):
+                self._end(allocation_id, self._with_tail(allocation_id, request), backoff, held, until)
+
+        self._ends.submit(end)
 
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
         """Give an allocation that nobody watches an exit status."""
@@ -169,10 +180,28 @@ class Launcher:
             self._not_started(spec, error)
 
     def _launch(self, spec: LaunchSpec) -> None:
+        if spec.check_gpus and spec.gpu_uuids:
+            self._check_gpus(spec)
         if spec.allocation_id in self._abandoned:
             raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
         self._runtime.launch(spec)
         self._post(Launched(spec.allocation_id))
+
+    def _check_gpus(self, spec: LaunchSpec) -> None:
+        """Return if the GPUs are fit for a start. What was there a moment ago is given a few seconds to leave."""
+        until = clock.boottime() + _CHECK_FOR_S
+        found = self._sampler.faults(spec.allocation_id, spec.gpu_uuids)
+        while found and clock.boottime() < until and spec.allocation_id not in self._abandoned:
+            if self._wait(_CHECK_EVERY_S):
+                raise LaunchError(EndReason.NEVER_STARTED, "the agent ended before it started")
+            found = self._sampler.faults(spec.allocation_id, spec.gpu_uuids)
+        if not found or spec.allocation_id in self._abandoned:
+            return
+        for uuid, why in found:
+            self._sampler.report(HealthEvent("check_failed", uuid, why))
+        raise LaunchError(
+            EndReason.GPU_CHECK_FAILED, "; ".join("GPU {}: {}".format(uuid, why) for uuid, why in found)[:500]
+        )
 
     def _not_started(self, spec: LaunchSpec, error: LaunchError) -> None:
         _log.warning("allocation %d: not started: %s", spec.allocation_id, error.detail)
@@ -200,6 +229,24 @@ class Launcher:
             _log.warning("allocation %d: its exit status cannot be kept: %s", allocation_id, error)
             status = fallback
         self._post(Exited(allocation_id, status))
+
+    def _tell_health_first(self, allocation_id: int, uuids: Tuple[str, ...], again: Callable[[], None]) -> bool:
+        """Whether the end must come later: the platform judges it by what its GPUs suffered, and must hear that first.
+
+        What is on its way in another thread is given a moment. If the platform does not answer, the end waits as well.
+        """
+        if not uuids:
+            return False
+        waits, ago_s = self._sampler.last_words(uuids)
+        if waits:
+            try:
+                self._report_now()
+            except (Unreachable, Refused) as error:
+                _log.warning("allocation %d: cannot tell of its GPUs before its end: %s", allocation_id, error)
+        elif ago_s < _HEALTH_FIRST_S:
+            self._ends.submit(again, _HEALTH_FIRST_S - ago_s)
+            return True
+        return False
 
     def _with_tail(self, allocation_id: int, request: EndRequest) -> EndRequest:
         """The end with the newest part of the log, unless there is nothing to explain."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
+from nodeagent.gpu.fatal import is_fatal
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.host import HostMeter
 from nodeagent.protocol import MAX_HEALTH_EVENTS, GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
 from nodeagent.runtime.port import Runtime, Usage
 
 SAMPLE_EVERY_S = 5.0
+DRIVER_WAIT_S = 10.0
+"""A driver that has not answered for so long hangs, as one does whose GPU is broken."""
 # While the platform is away, what went wrong first tells most.
 _MOST_UNSAID = 512
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,18 +44,24 @@ _RATES = {
 
 
 class Sampler:
-    """Serialises all calls of the GPU driver. Its methods may be called from any thread."""
+    """Serialises all calls of the GPU driver. Its methods may be called from any thread.
+
+    Who calls the driver holds `_driving`, and takes `_mutex` only between calls: one that hangs keeps nobody from
+    telling what is known.
+    """
 
     def __init__(self, gpus: GpuDriver, runtime: Runtime) -> None:
         self._gpus = gpus
         self._runtime = runtime
         self._meter = HostMeter()
+        self._driving = threading.Lock()
         self._mutex = threading.Lock()
         self._due_at = 0.0
         self._unsaid: List[HealthEvent] = []
         self._notes: List[ProgressNote] = []
         self._gpus_of: Dict[int, Tuple[str, ...]] = {}
         self._before: Dict[int, Tuple[float, Usage]] = {}
+        self._taken_at: Dict[Optional[str], float] = {}
 
     def assign(self, allocation_id: int, uuids: Tuple[str, ...]) -> None:
         """An allocation uses these GPUs from now on; none = no longer."""
@@ -70,11 +82,12 @@ class Sampler:
             if now < self._due_at:
                 return News(health=self._some_health(), notes=notes)
             self._due_at = now + SAMPLE_EVERY_S
-            usage = self._runtime.usage() if self._gpus_of or fences else {}
-            samples = self._gpus.samples(self._usage_by_gpu(usage))
-            self._unsaid.extend(self._gpus.health())
-            health = self._some_health()
-            return News(samples, self._meter.sample(), health, notes, self._usage_samples(usage, fences, now))
+            has_jobs = bool(self._gpus_of or fences)
+        usage = self._runtime.usage() if has_jobs else {}
+        samples = self._readings(usage)
+        with self._mutex:
+            used = self._usage_samples(usage, fences, now)
+            return News(samples, self._meter.sample(), self._some_health(), notes, used)
 
     def give_back(self, news: News) -> None:
         """These health events and notes did not reach the platform."""
@@ -94,9 +107,43 @@ class Sampler:
 
     def has_news(self) -> bool:
         """Whether a note waits to be told, or something of the GPUs' health: the driver is asked."""
+        self._look()
         with self._mutex:
-            self._unsaid.extend(self._gpus.health())
             return bool(self._notes or self._unsaid)
+
+    def last_words(self, uuids: Sequence[str]) -> Tuple[bool, float]:
+        """Whether something of these GPUs' health waits to be told, and how many seconds ago such a thing was taken."""
+        self._look()
+        with self._mutex:
+            waits = any(event.gpu_uuid in uuids for event in self._unsaid)
+            newest = max((self._taken_at.get(uuid, float("-inf")) for uuid in uuids), default=float("-inf"))
+            return waits, time.monotonic() - newest
+
+    def faults(self, allocation_id: int, uuids: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
+        """Which of these GPUs are not fit for a start of the allocation now, and why; after 10 s at most.
+
+        On those that it shares, processes of others are as it should be.
+        """
+        with self._mutex:
+            alone = self._alone(allocation_id, uuids)
+        answer: "queue.SimpleQueue[Tuple[Tuple[str, str], ...]]" = queue.SimpleQueue()
+
+        def ask() -> None:
+            with self._driving:
+                answer.put(self._gpus.faults(uuids, alone))
+
+        threading.Thread(target=ask, name="gpu-check", daemon=True).start()
+        try:
+            found = answer.get(timeout=DRIVER_WAIT_S)
+        except queue.Empty:
+            why = "the driver has not answered within {:.0f} s".format(DRIVER_WAIT_S)
+            return tuple((uuid, why) for uuid in uuids)
+        self._look()
+        with self._mutex:
+            reported = {event.gpu_uuid: event for event in self._unsaid if is_fatal(event)}
+        named = {uuid for uuid, _ in found}
+        fatal = [(uuid, reported[uuid]) for uuid in uuids if uuid in reported and uuid not in named]
+        return (*found, *((uuid, "{} was reported".format(event.detail or event.kind)) for uuid, event in fatal))
 
     def busy(self, allocation_id: int, uuids: Sequence[str]) -> bool:
         """Whether any process still holds one of these GPUs of an allocation.
@@ -104,14 +151,43 @@ class Sampler:
         Those that it shares are left out: nobody can tell whose processes are on them.
         """
         with self._mutex:
-            others = {uuid for other, theirs in self._gpus_of.items() if other != allocation_id for uuid in theirs}
-            alone = [uuid for uuid in uuids if uuid not in others]
-            return bool(alone) and self._gpus.busy(alone)
+            alone = self._alone(allocation_id, uuids)
+        return bool(alone) and self._drive(lambda: self._gpus.busy(alone), False)
+
+    def _alone(self, allocation_id: int, uuids: Sequence[str]) -> List[str]:
+        """Those of the GPUs that no other allocation has."""
+        others = {uuid for other, theirs in self._gpus_of.items() if other != allocation_id for uuid in theirs}
+        return [uuid for uuid in uuids if uuid not in others]
+
+    def _drive(self, call: Callable[[], T], otherwise: T) -> T:
+        """What the driver answers, or the other value while it hangs in somebody else's call."""
+        if not self._driving.acquire(timeout=DRIVER_WAIT_S):
+            return otherwise
+        try:
+            return call()
+        finally:
+            self._driving.release()
+
+    def _look(self) -> None:
+        """Note what the driver has to tell of the GPUs' health."""
+        nothing: Tuple[HealthEvent, ...] = ()
+        events = self._drive(self._gpus.health, nothing)
+        with self._mutex:
+            self._unsaid.extend(events)
+
+    def _readings(self, usage: Mapping[int, Usage]) -> Tuple[GpuSample, ...]:
+        with self._mutex:
+            used = self._usage_by_gpu(usage)
+        nothing: Tuple[GpuSample, ...] = ()
+        samples = self._drive(lambda: self._gpus.samples(used), nothing)
+        self._look()
+        return samples
 
     def _some_health(self) -> Tuple[HealthEvent, ...]:
         """The oldest of the health events that were not told yet, as many as one sync carries."""
         some = tuple(self._unsaid[:MAX_HEALTH_EVENTS])
         self._unsaid = self._unsaid[MAX_HEALTH_EVENTS:_MOST_UNSAID]
+        self._taken_at.update((event.gpu_uuid, time.monotonic()) for event in some)
         return some
 
     def _usage_samples(

@@ -29,6 +29,8 @@ class Action(StrEnum):
     RESET_GPU = "reset_gpu"
     DRAIN_GPU = "drain_gpu"
     """No reset is known to mend it; somebody has to look."""
+    CHECK_GPU = "check_gpu"
+    """The platform has the GPU checked, and gives it back when a check has passed."""
     DRAIN_NODE = "drain_node"
     """The whole machine must be restarted, so nothing new starts there."""
 
@@ -44,6 +46,8 @@ class Kind(StrEnum):
     THROTTLE = "throttle"
     NVLINK = "nvlink"
     MEMORY_HELD = "memory_held"
+    CHECK_FAILED = "check_failed"
+    """A check before a job was started there, or between jobs."""
     DISK_FULL = "disk_full"
     OTHER = "other"
 
@@ -109,6 +113,7 @@ KINDS: Mapping[Kind, Meaning] = {
     Kind.THROTTLE: Meaning(_WARNING, Action.NONE, "slowed down by its hardware"),
     Kind.NVLINK: Meaning(_WARNING, Action.NONE, "NVLink errors are counted"),
     Kind.MEMORY_HELD: Meaning(_WARNING, Action.RESET_GPU, "memory is held that belongs to no process"),
+    Kind.CHECK_FAILED: Meaning(_FAILURE, Action.CHECK_GPU, "a check has failed"),
     Kind.DISK_FULL: Meaning(_OK, Action.NONE, "a disk is full"),
     Kind.OTHER: Meaning(_OK, Action.NONE, "something else"),
 }

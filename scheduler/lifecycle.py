@@ -150,6 +150,7 @@ class Reason(StrEnum):
     NODE_REBOOTED = "node_rebooted"
     GPU_FAILED = "gpu_failed"
     SCREENING_PASSED = "screening_passed"
+    GPU_CHECK_FAILED = "gpu_check_failed"
     AGENT_STOPPED = "agent_stopped"
     UNKNOWN = "unknown"
     INFEASIBLE = "infeasible"

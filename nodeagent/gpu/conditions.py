@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 from nodeagent.gpu.watch import Condition
 
 # With no process on it a GPU has its driver's own memory in use, which is less than this.
 _DRIVERS_OWN_MIB = 2048
+
+_RECOVERIES: Dict[int, str] = {
+    1: "a reset of the GPU",
+    2: "a restart of the machine",
+    3: "no use with other GPUs",
+    4: "a drain and a reset",
+}
 
 Try = Callable[..., Any]
 
@@ -30,6 +37,48 @@ def condition_of(pynvml: Any, attempt: Try, uuid: str, handle: Any) -> Condition
         slowdown=_slowdown(pynvml, attempt, handle),
         held_mib=_held_mib(pynvml, attempt, handle),
     )
+
+
+def fault_of(pynvml: Any, attempt: Try, uuid: str, *, is_alone: bool) -> str:
+    """Why a GPU is not fit for a start at this moment; empty if nothing speaks against it.
+
+    It is looked up anew by its name: a handle of before a reset may be of a GPU that is gone.
+    """
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        named = pynvml.nvmlDeviceGetUUID(handle)
+        pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError as error:
+        return "it does not answer: {}".format(error)
+    named = named.decode() if isinstance(named, bytes) else str(named)
+    if named != uuid:
+        return "the driver shows {} in its place".format(named)
+    wanted = _wanted_recovery(pynvml, attempt, handle)
+    if wanted:
+        return "the driver asks for {}".format(wanted)
+    rows = attempt(pynvml.nvmlDeviceGetRemappedRows, handle) or (0, 0, 0, 0)
+    if rows[3]:
+        return "a row of its memory could not be remapped"
+    return _occupant(pynvml, attempt, handle) if is_alone else ""
+
+
+def _occupant(pynvml: Any, attempt: Try, handle: Any) -> str:
+    """Who holds its memory. Of graphics a display may be there for good, and takes little."""
+    processes = attempt(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    if processes:
+        return "process {} is on it".format(", ".join(str(process.pid) for process in processes[:5]))
+    held_mib = _held_mib(pynvml, attempt, handle)
+    return "{} MiB are in use and no process is there".format(held_mib) if held_mib else ""
+
+
+def _wanted_recovery(pynvml: Any, attempt: Try, handle: Any) -> str:
+    """The action by which the driver wants to recover, as Xid 154 names it; older drivers do not say."""
+    field = getattr(pynvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+    answer = None if field is None else attempt(pynvml.nvmlDeviceGetFieldValues, handle, [field])
+    if not answer or answer[0].nvmlReturn != pynvml.NVML_SUCCESS:
+        return ""
+    action = int(answer[0].value.uiVal)
+    return _RECOVERIES.get(action, "action {}".format(action)) if action else ""
 
 
 def _nvlink_errors(pynvml: Any, attempt: Try, handle: Any) -> Optional[int]:

@@ -4,8 +4,9 @@ A GPU's utilisation is its share of the processor time of its job, its memory th
 its clock follow the utilisation. Faults are injected from outside by appending JSON lines such as
 `{"gpu": 0, "kind": "xid", "xid": 79, "detail": "Xid 79"}` to the fault file; the kinds are those of `HealthEvent`.
 After `gpu_lost` a GPU gives no readings any more, after `throttle` its clock is half of what it would be, and each
-`ecc` counts one error that was not corrected. Errors that were corrected are counted without an event:
-`{"gpu": 0, "kind": "ecc_corrected", "count": 12}`.
+`ecc` counts one error that was not corrected. Without an event errors are counted that were corrected,
+`{"gpu": 0, "kind": "ecc_corrected", "count": 12}`, and memory is left behind, of which only a check tells:
+`{"gpu": 0, "kind": "memory_left", "mib": 9216}`; with 0 it is gone again.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import json
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Sequence, Set, Tuple
 
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
-from nodeagent.gpu.port import GpuUnavailable
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
@@ -76,6 +77,7 @@ class EmulatedGpus:
         self._faults_read = 0
         self._lost: Set[str] = set()
         self._throttled: Set[str] = set()
+        self._left_mib: Dict[str, int] = {}
         self._errors: Counter[Tuple[str, str]] = Counter()
         self._unsaid: List[HealthEvent] = []
 
@@ -108,13 +110,28 @@ class EmulatedGpus:
         """Never: without hardware, a process that is gone holds nothing."""
         return False
 
+    def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
+        """Those that are lost, and on those `alone` memory that was left behind."""
+        self._read_faults()
+        found = [(uuid, self._fault(uuid, uuid in alone)) for uuid in uuids]
+        return tuple((uuid, why) for uuid, why in found if why)
+
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def _fault(self, uuid: str, is_alone: bool) -> str:
+        if uuid not in {gpu.uuid for gpu in self._gpus}:
+            return NO_SUCH_GPU
+        if uuid in self._lost:
+            return "it does not answer"
+        left_mib = self._left_mib.get(uuid, 0)
+        return "{} MiB are in use and no process is there".format(left_mib) if left_mib and is_alone else ""
 
     def _sample(self, gpu: GpuInfo, usage: Usage) -> GpuSample:
         model = _MODELS.get(gpu.model, _DEFAULT_MODEL)
         share = min(1.0, usage.cpu_fraction)
-        used_mib = _CONTEXT_MIB + usage.rss_mib if usage.processes else 0
+        used_mib = self._left_mib.get(gpu.uuid, 0)
+        used_mib += _CONTEXT_MIB + usage.rss_mib if usage.processes else 0
         clock_mhz = model.sm_clock_mhz if usage.processes else _IDLE_CLOCK_MHZ
         return GpuSample(
             uuid=gpu.uuid,
@@ -145,6 +162,9 @@ class EmulatedGpus:
 
     def _suffer(self, kind: str, uuid: str, fault: Dict[str, Any]) -> None:
         """What a fault does to the readings, and the event that tells of it."""
+        if kind == "memory_left":
+            self._left_mib[uuid] = fault.get("mib", 0)
+            return
         self._errors[uuid, kind] += fault.get("count", 1)
         if kind == "ecc_corrected":
             return

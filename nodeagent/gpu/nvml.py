@@ -8,11 +8,11 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
-from nodeagent.gpu.conditions import condition_of
+from nodeagent.gpu.conditions import condition_of, fault_of
 from nodeagent.gpu.kernellog import KernelLog, address
-from nodeagent.gpu.port import GpuUnavailable
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable
 from nodeagent.gpu.watch import LOOK_EVERY_S, Watch
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
@@ -137,6 +137,14 @@ class NvmlGpus:
             for uuid, handle in self._handle_of.items()
             if uuid in uuids
         )
+
+    def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
+        """What the driver says of each now, and who is on those that are to be empty."""
+        found = [
+            (uuid, fault_of(pynvml, _try, uuid, is_alone=uuid in alone) if uuid in self._handle_of else NO_SUCH_GPU)
+            for uuid in uuids
+        ]
+        return tuple((uuid, why) for uuid, why in found if why)
 
     def close(self) -> None:
         """Let go of NVML and of the kernel's log."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Protocol, Sequence, Tuple
+from typing import Collection, Mapping, Protocol, Sequence, Tuple
 
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
+
+NO_SUCH_GPU = "this machine has no such GPU"
 
 
 class GpuUnavailable(Exception):
@@ -34,6 +36,9 @@ class GpuDriver(Protocol):
 
     def busy(self, uuids: Sequence[str]) -> bool:
         """Whether any process still holds one of these GPUs."""
+
+    def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
+        """Which of these GPUs are not fit for a start now, and why; nobody else is to be on those `alone`."""
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -67,6 +72,10 @@ class NoGpus:
     def busy(self, uuids: Sequence[str]) -> bool:
         """Never."""
         return False
+
+    def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
+        """It has none of them."""
+        return tuple((uuid, NO_SUCH_GPU) for uuid in uuids)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -47,7 +47,8 @@ class LaunchSpec(Message):
     tenant may have the image, with `registry_login` or without, though the node has it already: somebody else may
     have brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
     `refuse`; empty: as the node does), and `infiniband` whether containers may have the node's InfiniBand devices and
-    lock memory for them. The node may allow less.
+    lock memory for them. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts
+    anything there, and ends with `gpu_check_failed` where one is not fit.
     """
 
     allocation_id: int
@@ -82,3 +83,4 @@ class LaunchSpec(Message):
     registry_login: Optional[RegistryLogin] = None
     gang_network: str = ""
     infiniband: bool = False
+    check_gpus: bool = False

@@ -69,6 +69,8 @@ class EndReason(str, Enum):
     IMAGE_NO_SPACE = "image_no_space"
     OUT_OF_MEMORY = "out_of_memory"
     SPEC_REFUSED = "spec_refused"
+    GPU_CHECK_FAILED = "gpu_check_failed"
+    """Only where `LaunchSpec.check_gpus` asked for the check: a platform of before does not know the word."""
     TIME_LIMIT = "time_limit"
     NEVER_STARTED = "never_started"
     AGENT_STOPPED = "agent_stopped"

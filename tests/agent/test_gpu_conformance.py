@@ -10,7 +10,7 @@ import pytest
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.emulated import EmulatedGpus, parse_models
 from nodeagent.gpu.nvml import NvmlGpus
-from nodeagent.gpu.port import GpuDriver, GpuUnavailable, NoGpus
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuDriver, GpuUnavailable, NoGpus
 from nodeagent.runtime.port import Usage
 
 
@@ -67,6 +67,26 @@ def test_a_quiet_driver_has_no_health_events_and_a_version(driver: GpuDriver) ->
 
 def test_a_gpu_that_nobody_uses_is_not_busy(driver: GpuDriver) -> None:
     assert driver.busy(["no such GPU"]) is False
+
+
+def test_a_quiet_gpu_is_fit_and_one_that_is_not_there_is_not(driver: GpuDriver) -> None:
+    first = driver.inventory()[0].uuid
+    assert driver.faults([first], [first]) == ()
+    assert driver.faults(["no such GPU", first], [first]) == (("no such GPU", NO_SUCH_GPU),)
+
+
+def test_memory_that_was_left_is_a_fault_until_it_is_gone_and_none_of_who_shares(tmp_path: Path) -> None:
+    faults = tmp_path / "faults"
+    driver = EmulatedGpus(parse_models("A100:2"), "here", str(faults))
+    first, second = (gpu.uuid for gpu in driver.inventory())
+    faults.write_text('{"gpu": 0, "kind": "memory_left", "mib": 9216}\n')
+    why = "9216 MiB are in use and no process is there"
+    assert driver.faults([first, second], [first, second]) == ((first, why),)
+    assert driver.faults([first], []) == driver.health() == ()
+    assert driver.samples({})[0].memory_used_mib == 9216
+    with faults.open("a") as file:
+        file.write('{"gpu": 0, "kind": "memory_left", "mib": 0}\n{"gpu": 1, "kind": "gpu_lost"}\n')
+    assert driver.faults([first, second], [first, second]) == ((second, "it does not answer"),)
 
 
 def test_emulated_readings_follow_what_runs() -> None:
@@ -128,3 +148,4 @@ def test_a_wrong_choice_is_named(spec: str) -> None:
 def test_none_is_a_choice() -> None:
     assert isinstance(open_gpus("none", "here", ""), NoGpus)
     assert NoGpus().inventory() == NoGpus().samples({}) == ()
+    assert NoGpus().faults(["GPU-1"], []) == (("GPU-1", NO_SUCH_GPU),)

@@ -11,6 +11,7 @@ import pytest
 from nodeagent.gpu import nvml
 from nodeagent.gpu.conditions import condition_of
 from nodeagent.gpu.nvml import NvmlGpus
+from nodeagent.gpu.port import NO_SUCH_GPU
 from nodeagent.protocol import HealthEvent
 
 pynvml: Any = pytest.importorskip("pynvml")
@@ -147,3 +148,51 @@ def test_an_xid_that_the_kernel_told_is_not_told_again(
     said = HealthEvent("xid", "GPU-1", "NVRM: Xid (PCI:0000:01:00): 79, off the bus", 79)
     monkeypatch.setattr(gpus._log, "events", lambda _: (said,))
     assert [(event.xid, event.detail) for event in gpus.health()] == [(79, said.detail), (48, "Xid 48")]
+
+
+HEALTHY: dict[str, Any] = {
+    "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+    "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
+    "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [],
+    "nvmlDeviceGetFieldValues": unsupported,
+    "nvmlDeviceGetRemappedRows": lambda _: [0, 0, 0, 0],
+}
+
+
+def recovery(action: int) -> Callable[..., Any]:
+    """The driver's answer by which it wants to recover."""
+    return lambda *_: [SimpleNamespace(nvmlReturn=pynvml.NVML_SUCCESS, value=SimpleNamespace(uiVal=action))]
+
+
+@pytest.mark.parametrize(
+    ("functions", "why"),
+    [
+        ({}, ""),
+        ({"nvmlDeviceGetFieldValues": recovery(0)}, ""),
+        ({"nvmlDeviceGetFieldValues": recovery(1)}, "the driver asks for a reset of the GPU"),
+        ({"nvmlDeviceGetFieldValues": recovery(9)}, "the driver asks for action 9"),
+        ({"nvmlDeviceGetHandleByUUID": lost}, "it does not answer: GPU is lost"),
+        ({"nvmlDeviceGetUUID": lambda _: "GPU-2"}, "the driver shows GPU-2 in its place"),
+        ({"nvmlDeviceGetRemappedRows": lambda _: [0, 0, 0, 1]}, "a row of its memory could not be remapped"),
+        (
+            {"nvmlDeviceGetComputeRunningProcesses": lambda _: [SimpleNamespace(pid=71)]},
+            "process 71 is on it",
+        ),
+        (
+            {"nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=80 << 30, used=9 << 30)},
+            "9216 MiB are in use and no process is there",
+        ),
+    ],
+)
+def test_a_gpu_is_looked_at_before_a_start(
+    functions: dict[str, Any], why: str, machine: Callable[..., NvmlGpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = machine(**HEALTHY)
+    for name, function in functions.items():
+        monkeypatch.setattr(nvml.pynvml, name, function)
+    assert gpus.faults(["GPU-1"], ["GPU-1"]) == ((("GPU-1", why),) if why else ())
+
+
+def test_who_shares_a_gpu_expects_others_on_it(machine: Callable[..., NvmlGpus]) -> None:
+    held: dict[str, Any] = {"nvmlDeviceGetComputeRunningProcesses": lambda _: [SimpleNamespace(pid=71)]}
+    assert machine(**{**HEALTHY, **held}).faults(["GPU-1", "GPU-7"], []) == (("GPU-7", NO_SUCH_GPU),)

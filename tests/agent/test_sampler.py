@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -121,3 +122,47 @@ def test_a_gpu_that_another_one_shares_keeps_nobody_from_ending(monkeypatch: pyt
     assert (taker.busy(7, (one, other)), taker.busy(8, (one,))) == (True, False)
     taker.assign(7, ())
     assert taker.busy(8, (one,)) is True
+
+
+def test_a_gpu_of_which_something_fatal_was_just_reported_is_not_fit(clock: list[float]) -> None:
+    taker = sampler_of()
+    one, other = UUIDS
+    assert taker.faults(7, UUIDS) == ()
+    taker.report(HealthEvent("xid", one, "Xid 13", 13))
+    taker.report(HealthEvent("xid", other, "Xid 79", 79))
+    assert taker.faults(7, UUIDS) == ((other, "Xid 79 was reported"),)
+
+
+def test_a_driver_that_hangs_is_a_fault_and_keeps_nobody_from_telling(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, asked = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> tuple[()]:
+        asked.set()
+        go_on.wait(20)
+        return ()
+
+    monkeypatch.setattr(EmulatedGpus, "faults", hang)
+    monkeypatch.setattr(sampler, "DRIVER_WAIT_S", 0.05)
+    taker = sampler_of()
+    try:
+        assert taker.faults(7, UUIDS[:1]) == ((UUIDS[0], "the driver has not answered within 0 s"),)
+        assert asked.is_set()
+        assert taker.busy(7, UUIDS) is False
+        taker.report(HealthEvent("other"))
+        news = taker.take({})
+        assert (news.gpus, len(news.health)) == ((), 1)
+    finally:
+        go_on.set()
+
+
+def test_what_waits_to_be_told_of_gpus_is_known_and_when_it_was_taken(clock: list[float]) -> None:
+    taker = sampler_of()
+    one, other = UUIDS
+    assert taker.last_words([one]) == (False, float("inf"))
+    taker.report(HealthEvent("xid", one, "Xid 79", 79))
+    assert (taker.last_words([one])[0], taker.last_words([other])[0]) == (True, False)
+    taker.take({})
+    clock[0] += 3.0
+    assert taker.last_words([one]) == (False, 3.0)

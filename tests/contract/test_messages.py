@@ -100,6 +100,11 @@ def test_of_a_platform_of_before_an_image_comes_without_a_login() -> None:
     assert (older.ask_registry, older.registry_login) == (False, None)
 
 
+def test_a_platform_of_before_asks_for_no_check_and_so_never_hears_that_one_failed() -> None:
+    older = protocol.LaunchSpec.from_dict(json.loads((OLDER / "LaunchSpec.json").read_text()))
+    assert older.check_gpus is False
+
+
 def test_a_password_is_in_no_text_of_a_spec() -> None:
     spec = protocol.LaunchSpec.from_dict(pinned("LaunchSpec"))
     assert spec.registry_login is not None

@@ -9,13 +9,14 @@ from muster.dispatch.reaper import reap
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.fleet.health import MOST_REPORTS_A_MINUTE
-from muster.fleet.models import Gpu, HealthReport, Node, Strike
+from muster.fleet.models import Gpu, HealthReport, Node, Pool, Strike
 from muster.fleet.services import repair_gpus
 from muster.jobs.models import Attempt, GpuClaim
-from nodeagent.protocol import MAX_HEALTH_EVENTS, HealthEvent
+from muster.jobs.outcome import FREE_CHECKS
+from nodeagent.protocol import MAX_HEALTH_EVENTS, EndReason, HealthEvent
 from scheduler.lifecycle import Reason
 from tests.db.agent_calls import Agent
-from tests.db.stories import World, cycle, end, let_pass, live_attempt, make_world, now_of, place, ranks, start
+from tests.db.stories import World, claim, cycle, end, let_pass, live_attempt, make_world, now_of, place, ranks, start
 from tests.factories import make_node
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
@@ -143,6 +144,52 @@ def test_what_is_told_again_is_counted_and_an_xid_later_is_another_one(agent: Ag
     agent.sync(health=(xid(gpu, 13),))
     assert list(HealthReport.objects.order_by("pk").values_list("count", flat=True)) == [3, 1]
     assert Event.objects.filter(kind="gpu.health").count() == 2
+
+
+def test_a_job_whose_gpu_fails_its_check_goes_elsewhere_for_nothing(agent: Agent, world: World) -> None:
+    attempt = place(world, retry={"max": 0, "on": []})
+    assert attempt is not None
+    allocation, bad = ranks(attempt)[0], world.nodes[0]
+    gpu = allocation.claims.get().gpu
+    assert agent.launch(allocation).check_gpus
+    agent.sync(health=(HealthEvent("check_failed", gpu.uuid, "9216 MiB are in use and no process is there"),))
+    assert agent.end(allocation, EndReason.GPU_CHECK_FAILED, started=False, detail="not fit").status_code == 200
+    job = now_of(attempt.job)
+    assert (job.state, job.reason, job.retries_used, job.avoid_nodes) == ("queued", "gpu_check_failed", 0, [bad.pk])
+    assert (now_of(attempt).state, now_of(attempt).reason, job.failure) == ("failed", "gpu_check_failed", None)
+    assert (now_of(gpu).healthy, now_of(gpu).health_why) == (False, "a check has failed")
+    assert not Strike.objects.exists()
+    cycle(world)  # it need not wait
+    assert {one.node_id for one in ranks(live_attempt(attempt.job))} == {world.nodes[1].pk}
+
+
+def test_a_job_that_finds_no_fit_gpu_again_and_again_does_not_go_round_for_ever(agent: Agent, world: World) -> None:
+    # So it would be with an agent that refuses GPUs and does not say so.
+    world = make_world(nodes=1)
+    attempt = place(world, retry={"max": 1, "on": ["infrastructure"]})
+    assert attempt is not None
+    for _ in range(FREE_CHECKS):
+        end(claim(ranks(attempt)[0]), Reason.GPU_CHECK_FAILED, started=False)
+        assert (now_of(attempt.job).state, now_of(attempt.job).retries_used) == ("queued", 0)
+        cycle(world)
+        attempt = live_attempt(attempt.job)
+    end(claim(ranks(attempt)[0]), Reason.GPU_CHECK_FAILED, started=False)
+    cycle(world)
+    end(claim(ranks(live_attempt(attempt.job))[0]), Reason.GPU_CHECK_FAILED, started=False)
+    assert (now_of(attempt.job).state, now_of(attempt.job).retries_used) == ("failed", 1)
+
+
+def test_a_failed_check_leaves_what_runs_on_the_gpu_alone(agent: Agent, world: World) -> None:
+    attempt = start(world)
+    agent.sync(health=(HealthEvent("check_failed", gpu_of(attempt).uuid, "a wrong product"),))
+    assert (now_of(attempt).state, now_of(gpu_of(attempt)).healthy) == ("running", False)
+
+
+def test_a_pool_may_do_without_the_look(agent: Agent, world: World) -> None:
+    Pool.objects.update(check_gpus=False)
+    attempt = place(world)
+    assert attempt is not None
+    assert not agent.launch(ranks(attempt)[0]).check_gpus
 
 
 def test_an_agent_takes_only_its_own_gpus_out_of_service(agent: Agent, world: World) -> None:

@@ -156,6 +156,9 @@ def test_an_xid_that_the_agent_told_is_the_cause_of_what_the_log_complains_of(wo
     )
     job = fail(attempt, "RuntimeError: CUDA error: unspecified launch failure\n")
     assert (job.failure["class"], job.state) == ("gpu_lost", "queued")
+    assert (
+        not Strike.objects.exists()
+    )  # no job has said it: whether a GPU is blamed is decided where its agent tells it
 
 
 def test_of_a_gang_the_rank_that_failed_first_is_the_cause(world: World) -> None:

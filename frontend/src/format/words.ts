@@ -39,6 +39,7 @@ const REASONS: Record<string, string> = {
   node_rebooted: "Node rebooted",
   gpu_failed: "GPU failed",
   screening_passed: "Passed its trial",
+  gpu_check_failed: "GPU failed its check",
   agent_stopped: "Agent stopped",
   gpu_lost: "GPU left the bus",
   gpu_ecc: "GPU memory error",

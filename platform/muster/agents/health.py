@@ -16,6 +16,7 @@ from nodeagent.protocol import MAX_HEALTH_EVENTS, HealthEvent
 from scheduler.health import Kind, Meaning, number_of
 from scheduler.lifecycle import AttemptState, Reason
 
+_BEGINNING = (AttemptState.PLACED, AttemptState.STARTING)
 _OFF_THE_BUS = frozenset({79})
 _MEMORY = frozenset({48, 64, 95, 140})
 _MEMORY_KINDS = frozenset({Kind.ECC, Kind.ROW_REMAP_FAILED})
@@ -39,6 +40,9 @@ def take_health_events(node: Node, events: Iterable[HealthEvent]) -> None:
 
 def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning) -> None:
     """Blame the GPU for what it did under its jobs; if it has failed, stop them, so that they are tried elsewhere."""
+    if event.kind == Kind.CHECK_FAILED:
+        _take_from_beginners(node, gpu, meaning)
+        return
     if not meaning.requeues and event.kind != Kind.ECC:
         return
     claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True)
@@ -62,6 +66,19 @@ def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning) 
                     detail=f"GPU {gpu.index} of node {node.name}: {meaning.words}",
                     actor="platform",
                 )
+
+
+def _take_from_beginners(node: Node, gpu: Gpu, meaning: Meaning) -> None:
+    """Stop who is about to start there: nothing is lost, so nobody is blamed. What runs there already goes on."""
+    claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True, allocation__attempt__state__in=_BEGINNING)
+    for attempt_id in sorted(set(claims.values_list("allocation__attempt_id", flat=True))):
+        stop_attempt(
+            attempt_id=attempt_id,
+            outcome=AttemptState.FAILED,
+            reason=Reason.GPU_CHECK_FAILED,
+            detail=f"GPU {gpu.index} of node {node.name}: {meaning.words}",
+            actor="platform",
+        )
 
 
 def _strike_for(event: HealthEvent) -> StrikeReason:

@@ -53,6 +53,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         outputs_max_files=MOST_FILES,
         gang_network=node.pool.gang_network,
         infiniband=node.pool.infiniband,
+        check_gpus=node.pool.check_gpus,
         ask_registry=access.ask,
         registry_login=_login(access),
     )

@@ -32,6 +32,7 @@ _AGENTS = [
     "black_hole_jobs",
     "black_hole_s",
 ]
+_CHECKS = ["check_gpus"]
 
 
 @admin.register(Pool)
@@ -63,6 +64,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             ("Jobs", {"fields": _JOBS}),
             ("Containers", {"fields": _CONTAINERS}),
             ("Agents", {"fields": _AGENTS}),
+            ("Checks of GPUs", {"fields": _CHECKS}),
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

@@ -29,7 +29,9 @@ WARNING_LASTS = timedelta(hours=1)
 MOST_REPORTS_A_MINUTE, MOST_REPORTS_KEPT = 60, 500
 _LARGEST_XID = 2**31 - 1
 # What goes on is told again and again; an Xid each time that it happens.
-_GOES_ON = frozenset({Kind.ROW_REMAP_PENDING, Kind.ROW_REMAP_FAILED, Kind.THROTTLE, Kind.NVLINK, Kind.MEMORY_HELD})
+_GOES_ON = frozenset(
+    {Kind.ROW_REMAP_PENDING, Kind.ROW_REMAP_FAILED, Kind.THROTTLE, Kind.NVLINK, Kind.MEMORY_HELD, Kind.CHECK_FAILED}
+)
 _SAME, _SAME_XID = timedelta(hours=1), timedelta(seconds=10)
 
 
@@ -140,6 +142,7 @@ def _worsen(node: Node, gpu: Gpu, meaning: Meaning, xid: int | None) -> None:
 
 _TODO = {
     Action.RESET_GPU: "Reset the GPU when nothing runs on it, then repair it in the admin.",
+    Action.CHECK_GPU: "It gets jobs again when a check of it has passed.",
     Action.DRAIN_GPU: "Look at the GPU and its links, then repair it in the admin.",
     Action.DRAIN_NODE: "The node is drained. Restart the machine, then repair the GPU and resume the node.",
 }

@@ -76,6 +76,10 @@ class Pool(models.Model):
     )
     black_hole_s = models.FloatField(default=60, help_text="Within how long they must have failed.")
 
+    check_gpus = models.BooleanField(
+        default=True, help_text="Whether agents look at GPUs before they start a job there."
+    )
+
     shells = models.BooleanField(
         default=False, help_text="Whether who may act on a job may open a shell in it while it runs."
     )

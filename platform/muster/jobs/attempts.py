@@ -330,7 +330,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         retries_used=job.retries_used,
         by_node=ended_as is AttemptState.FAILED and failed_by_node(blamed, reason=reason, held_s=held_s),
         verdict=verdict,
-        failed_so_before=failed_so_before(attempt, verdict),
+        failed_so_before=failed_so_before(attempt, verdict, reason),
         chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)
     )
     if outcome.state is JobState.CANCELLED:

@@ -28,6 +28,7 @@ _CATEGORIES = {
     Reason.AGENT_STOPPED: RetryOn.INFRASTRUCTURE,
     Reason.UNKNOWN: RetryOn.INFRASTRUCTURE,
     Reason.GPU_FAILED: RetryOn.INFRASTRUCTURE,
+    Reason.GPU_CHECK_FAILED: RetryOn.INFRASTRUCTURE,
     Reason.NODE_LOST: RetryOn.NODE_LOST,
     Reason.NODE_REBOOTED: RetryOn.NODE_LOST,
     Reason.PREEMPTED: RetryOn.PREEMPTED,
@@ -43,8 +44,10 @@ _TOLD_BY_THE_LOG = frozenset(
 
 # The node is not to blame for these, and the next try need not wait.
 _FREE_OF_CHARGE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER})
+FREE_CHECKS = 8
+"""So often a job is sent elsewhere for nothing because a GPU was not fit: then something else may be wrong."""
 # What these are due to is out of service already, so that the next try need not wait either.
-_PAST = frozenset({Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED})
+_PAST = frozenset({Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED, Reason.GPU_CHECK_FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,12 @@ def derive_job_state(
     2. What the owner wants stopped is cancelled.
     3. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
        what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
+       So does one of which nothing was started because a GPU was not fit, but it goes elsewhere (`FREE_CHECKS`).
     4. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
        a node has done that fails whatever comes to it (`by_node`) is infrastructure's.
     5. A `verdict` on its log counts more than an exit status. What another try may heal is infrastructure's; where that
        must be another place it is looked for, until it has failed so on several (`failed_so_before`: attempts of the
-       same class). What no retry can help is not tried again.
+       same class, or the same reason where there is no log). What no retry can help is not tried again.
 
     `chance`, from 0 to 1, spreads the pauses.
     """
@@ -94,6 +98,8 @@ def derive_job_state(
         return Outcome(JobState.CANCELLED)
     if reason in _FREE_OF_CHARGE:
         return Outcome(JobState.QUEUED)
+    if reason is Reason.GPU_CHECK_FAILED and failed_so_before < FREE_CHECKS:
+        return Outcome(JobState.QUEUED, avoid_nodes=True)
     told = verdict if reason in _TOLD_BY_THE_LOG else None
     category = RetryOn.INFRASTRUCTURE if by_node else _category(reason, told)
     if RetryOn.ANYTHING not in retry.on and (category is None or category not in retry.on):
@@ -115,7 +121,9 @@ def derive_job_state(
 
 def is_told_of_node(verdict: Verdict, reason: Reason) -> bool:
     """Whether the log of what failed for that reason speaks against the node, and not the platform's own eyes."""
-    return reason in _TOLD_BY_THE_LOG and verdict.retry is Advice.ELSEWHERE
+    # A verdict without a line of the log came from what the agent reported of the GPU, which has its own consequences.
+    by_log = verdict.line_number is not None
+    return by_log and reason in _TOLD_BY_THE_LOG and verdict.retry is Advice.ELSEWHERE
 
 
 def _category(reason: Reason, verdict: Verdict | None) -> RetryOn | None:

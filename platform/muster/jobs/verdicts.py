@@ -24,6 +24,7 @@ _KNOWN = frozenset(
         Reason.CODE_UNAVAILABLE,
         Reason.SPEC_REFUSED,
         Reason.NOT_CLAIMED,
+        Reason.GPU_CHECK_FAILED,
         Reason.NEVER_STARTED,
         Reason.AGENT_STOPPED,
         Reason.INFEASIBLE,
@@ -77,13 +78,12 @@ def verdict_on(
     return verdict
 
 
-def failed_so_before(attempt: Attempt, verdict: Verdict | None) -> int:
+def failed_so_before(attempt: Attempt, verdict: Verdict | None, reason: Reason) -> int:
     """How many earlier attempts of the job have failed in the same way."""
-    if verdict is None:
-        return 0
-    return Attempt.objects.filter(
-        job_id=attempt.job_id, number__lt=attempt.number, failure__contains={"class": verdict.failure}
-    ).count()
+    earlier = Attempt.objects.filter(job_id=attempt.job_id, number__lt=attempt.number)
+    if reason is Reason.GPU_CHECK_FAILED:
+        return earlier.filter(reason=reason).count()
+    return 0 if verdict is None else earlier.filter(failure__contains={"class": verdict.failure}).count()
 
 
 def stored(verdict: Verdict) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.gpu.fatal import FATAL_KINDS, FATAL_XIDS
 from scheduler.health import (
     KINDS,
     RECOVERIES,
@@ -99,6 +100,12 @@ def test_whatever_an_agent_sends_means_something(kind: str, xid: int | None, det
 @given(st.integers().filter(lambda number: number not in XIDS and number != RECOVERY_XID))
 def test_an_xid_that_is_not_known_harms_nobody(number: int) -> None:
     assert meaning_of("xid", xid=number).level is Level.OK
+
+
+def test_agents_start_nothing_on_a_gpu_that_has_failed() -> None:
+    failures = {number for number, meaning in XIDS.items() if meaning.level is Level.FAILURE}
+    assert failures == FATAL_XIDS
+    assert {kind.value for kind, meaning in KINDS.items() if meaning.level is Level.FAILURE} == FATAL_KINDS
 
 
 def test_levels_are_in_order() -> None:

@@ -1,0 +1,13 @@
+"""Which reports say that a GPU is of no use any more. The platform's table says more; a test holds both together."""
+
+from __future__ import annotations
+
+from nodeagent.protocol import HealthEvent
+
+FATAL_XIDS = frozenset({46, 48, 62, 64, 74, 79, 95, 109, 119, 120, 140, 143, 144, 145, 149})
+FATAL_KINDS = frozenset({"gpu_lost", "row_remap_failed", "check_failed"})
+
+
+def is_fatal(event: HealthEvent) -> bool:
+    """Whether nothing is to be started on a GPU of which this was reported a moment ago."""
+    return event.kind in FATAL_KINDS or event.xid in FATAL_XIDS
