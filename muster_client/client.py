@@ -40,7 +40,9 @@ from muster_client.shapes import (
     Registry,
     Token,
     Upload,
+    Usage,
     Vc,
+    Waste,
     Webhook,
     Why,
 )
@@ -406,6 +408,18 @@ class Client:
     def vcs(self) -> list[Vc]:
         """Return the virtual clusters that the user may submit to."""
         return cast(list[Vc], self._all("/vcs"))
+
+    def usage(self, *, by: str = "vc", **asked: str) -> Usage:
+        """Return GPU-hours by what the comma-separated list says; `asked` has since, from, to, tenant, vc, user."""
+        return cast(Usage, self._http.document("GET", "/usage", params={"by": by, **asked}))
+
+    def usage_csv(self, *, by: str = "vc", **asked: str) -> str:
+        """Return the same as a table for spreadsheets."""
+        return self._http.request("GET", "/usage", params={"by": by, "format": "csv", **asked}).text
+
+    def waste(self, **asked: str) -> Waste:
+        """Return what GPU-hours were for, and what of them came to nothing."""
+        return cast(Waste, self._http.document("GET", "/usage/waste", params=asked))
 
     # Offers
 

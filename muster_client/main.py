@@ -7,7 +7,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from muster_client.commands import account, cluster, explain, files, jobs, registry, shell, simulate, submit, webhook
+from muster_client.commands import (
+    account,
+    cluster,
+    explain,
+    files,
+    jobs,
+    registry,
+    shell,
+    simulate,
+    submit,
+    usage,
+    webhook,
+)
 from muster_client.errors import EXIT_INTERRUPTED, MusterError
 from muster_client.session import Session
 
@@ -51,7 +63,7 @@ def options(
     session.url = url
 
 
-for module in (account, registry, webhook, submit, jobs, shell, files, cluster, simulate, explain):
+for module in (account, registry, webhook, submit, jobs, shell, files, cluster, usage, simulate, explain):
     module.register(app)
 
 

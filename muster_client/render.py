@@ -69,7 +69,7 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
     """Return a table with one line per job."""
     if not jobs:
         return Text("No jobs.")
-    table = _table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "TOOK", "WHY")
+    table = make_table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "TOOK", "WHY")
     for job in jobs:
         table.add_row(
             str(job["id"]),
@@ -126,7 +126,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
 
 def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType:
     """Return a table with one line per rank of each attempt."""
-    table = _table("ATTEMPT", "STATE", "RANK", "NODE", "GPUS", "OBSERVED", "EXIT", "TOOK", "REASON")
+    table = make_table("ATTEMPT", "STATE", "RANK", "NODE", "GPUS", "OBSERVED", "EXIT", "TOOK", "REASON")
     for attempt in attempts:
         for allocation in attempt["allocations"]:
             table.add_row(
@@ -147,7 +147,7 @@ def files_table(files: Sequence[OutputFile]) -> RenderableType:
     """Return a table with one line per file that a job left, or would have."""
     if not files:
         return Text("No files.")
-    table = _table("ATTEMPT", "RANK", "SIZE", "STATE", "PATH")
+    table = make_table("ATTEMPT", "RANK", "SIZE", "STATE", "PATH")
     for file in files:
         table.add_row(
             str(file["attempt"]), str(file["rank"]), size(file["size"]), _state(file["state"]), _text(file["path"])
@@ -213,7 +213,7 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
     """Return a table with one line per node."""
     if not nodes:
         return Text("No nodes.")
-    table = _table("NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "LAST SEEN", "REASON")
+    table = make_table("NODE", "POOL", "ADMIN", "HEALTH", "GPUS", "TYPE", "CPUS", "MEMORY", "LAST SEEN", "REASON")
     for node in nodes:
         table.add_row(
             _text(node["name"]),
@@ -250,7 +250,7 @@ def gpus_table(gpus: Sequence[Gpu]) -> RenderableType:
     """Return a table with one line per GPU."""
     if not gpus:
         return Text("No GPUs.")
-    table = _table("NODE", "INDEX", "TYPE", "HEALTH", "USE", "MEMORY", "TEMP", "POWER", "JOB", "OWNER")
+    table = make_table("NODE", "INDEX", "TYPE", "HEALTH", "USE", "MEMORY", "TEMP", "POWER", "JOB", "OWNER")
     for gpu in gpus:
         names = ", ".join(f"{job['id']} {job['name']}" for job in gpu["jobs"])
         used = "-" if gpu["memory_used_mib"] is None else f"{gpu['memory_used_mib'] / 1024:.1f}"
@@ -273,7 +273,7 @@ def vcs_table(vcs: Sequence[Vc]) -> RenderableType:
     """Return a table with one line per virtual cluster and GPU type."""
     if not vcs:
         return Text("No virtual clusters.")
-    table = _table("VC", "TENANT", "POOL", "GPU", "USED", "QUOTA", "WAITING", "ACTIVE")
+    table = make_table("VC", "TENANT", "POOL", "GPU", "USED", "QUOTA", "WAITING", "ACTIVE")
     for vc in vcs:
         ends = (str(vc["waiting"]), str(vc["active"]))
         starts = (_text(vc["name"]), _text(vc["tenant"]), _text(vc["pool"]))
@@ -303,7 +303,7 @@ def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
     """Return a table with one line per token."""
     if not tokens:
         return Text("No tokens.")
-    table = _table("ID", "NAME", "PREFIX", "CREATED", "LAST USED", "EXPIRES")
+    table = make_table("ID", "NAME", "PREFIX", "CREATED", "LAST USED", "EXPIRES")
     for token in tokens:
         table.add_row(
             str(token["id"]),
@@ -320,7 +320,7 @@ def registries_table(registries: Sequence[Registry], now: datetime) -> Renderabl
     """Return a table with one line per registry that a tenant has credentials for."""
     if not registries:
         return Text("No registries.")
-    table = _table("REGISTRY", "TENANT", "USER", "CHANGED", "BY")
+    table = make_table("REGISTRY", "TENANT", "USER", "CHANGED", "BY")
     for one in registries:
         table.add_row(
             _text(one["registry"]),
@@ -336,7 +336,7 @@ def webhooks_table(webhooks: Sequence[Webhook], now: datetime) -> RenderableType
     """Return a table with one line per webhook."""
     if not webhooks:
         return Text("No webhooks.")
-    table = _table("ID", "URL", "STATE", "LAST TRY", "RESULT")
+    table = make_table("ID", "URL", "STATE", "LAST TRY", "RESULT")
     for one in webhooks:
         result = one["reason"] or one["last_result"] or "-"
         table.add_row(
@@ -401,7 +401,8 @@ def _helps_rows(helps: Iterable[str]) -> list[tuple[str, RenderableType]]:
     return [("What helps" if index == 0 else "", _text(f"- {help_}")) for index, help_ in enumerate(helps)]
 
 
-def _table(*columns: str) -> Table:
+def make_table(*columns: str) -> Table:
+    """Return an empty table with these heads."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, no_wrap=column not in {"WHY", "REASON"}, min_width=len(column))

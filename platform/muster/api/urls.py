@@ -21,6 +21,7 @@ from muster.api.views import (
     registries,
     service,
     shells,
+    usage,
 )
 from muster.api.views.base import ApiView
 
@@ -103,6 +104,8 @@ v1 = [
     _to("maintenance", fleet.MaintenanceTimes),
     _to("maintenance/<id:maintenance_id>", fleet.OneMaintenance),
     _to("gpus", fleet.Gpus),
+    _to("usage", usage.UsageOfGpus),
+    _to("usage/waste", usage.WasteOfGpus),
     _to("spec/schema", service.SpecSchema),
 ]
 # Made once an hour and format: it takes half a second, and anybody may ask for it.

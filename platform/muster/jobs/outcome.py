@@ -37,6 +37,15 @@ _CATEGORIES = {
     Reason.OUT_OF_MEMORY: RetryOn.FAILED,
 }
 
+# Which part is to blame, in the words of the failure classes; what no other part is blamed for is the job's own.
+_BLAMED = {
+    RetryOn.INFRASTRUCTURE: "infrastructure",
+    RetryOn.NODE_LOST: "infrastructure",
+    RetryOn.PREEMPTED: "platform",
+    RetryOn.FAILED: "user",
+    None: "user",
+}
+
 # Ends whose cause the platform does not know by itself: what the job printed may say it.
 _TOLD_BY_THE_LOG = frozenset(
     {Reason.EXIT_NONZERO, Reason.KILLED_BY_SIGNAL, Reason.OUT_OF_MEMORY, Reason.COMMAND_NOT_FOUND}
@@ -63,6 +72,11 @@ class Outcome:
 def category_of(reason: Reason) -> RetryOn | None:
     """Under which of a spec's `retry.on` words an end falls; None for one that no retry can mend."""
     return _CATEGORIES.get(reason)
+
+
+def blamed_for(reason: Reason) -> str:
+    """The category of failures under which an end falls of which nothing but its reason is known."""
+    return _BLAMED[category_of(reason)]
 
 
 def derive_job_state(

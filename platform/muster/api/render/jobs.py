@@ -11,9 +11,9 @@ from django.db.models import QuerySet
 
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
-from muster.jobs.outcome import category_of
+from muster.jobs.outcome import blamed_for
 from muster.jobs.selectors import positions
-from muster.jobs.spec import PRIORITIES, RetryOn
+from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
 from scheduler.failures.rules import NO_SIGNATURE
 from scheduler.lifecycle import JobState, Reason
@@ -21,14 +21,6 @@ from scheduler.lifecycle import JobState, Reason
 Json = dict[str, Any]
 
 _PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
-# Which part is to blame, in the words of the failure classes; what no other part is blamed for is the job's own.
-_CATEGORIES = {
-    RetryOn.INFRASTRUCTURE: "infrastructure",
-    RetryOn.NODE_LOST: "infrastructure",
-    RetryOn.PREEMPTED: "platform",
-    RetryOn.FAILED: "user",
-    None: "user",
-}
 
 
 def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
@@ -121,7 +113,7 @@ def _failure(job: Job) -> Json | None:
         }
     return {
         "class": reason.value,
-        "category": _CATEGORIES[category_of(reason)],
+        "category": blamed_for(reason),
         "line": None,
         "hint": job.reason_detail or None,
         "retry": None,

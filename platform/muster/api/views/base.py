@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
@@ -16,6 +17,7 @@ from muster.api.shapes.common import Problem, Shape
 from muster.common.errors import Invalid
 
 JSON = "application/json"
+CSV = "text/csv"
 
 
 class ApiView(APIView):
@@ -63,15 +65,18 @@ def describe(
     answers: Mapping[int, Any],
     problems: tuple[int, ...] = (),
     anonymous: bool = False,
+    tables: tuple[int, ...] = (),
     **options: Any,
 ) -> Callable[[Any], Any]:
-    """The OpenAPI description of an operation: its answers, and the problems that it may answer with."""
+    """The OpenAPI description of an operation: its answers, which of them may be CSV too, and its problems."""
     responses: dict[Any, Any] = {}
     for status, shape in answers.items():
         if shape is None:
             responses[status] = OpenApiResponse(description="No content.")
         else:
             responses[status, JSON] = shape
+    for status in tables:
+        responses[status, CSV] = OpenApiTypes.STR
     # 400 and 503 can come from anywhere: a broken request, and a database that is away.
     always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 503)
     with_body: tuple[int, ...] = (411,) if 413 in problems else ()

@@ -1,0 +1,105 @@
+"""GPU-hours as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from muster_client.render import make_table
+from muster_client.shapes import Amount, Usage, Waste
+from muster_client.terminal import clean
+
+OUTCOMES = {
+    "running": "still running",
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "requeued": "requeued by the owner",
+    "preempted": "preempted, goes on from its checkpoint",
+    "work_lost": "preempted, begins anew",
+    "node_lost": "node lost",
+    "screening": "screening",
+}
+WASTED = frozenset({"failed", "work_lost", "node_lost"})
+_HEADS = {"vc": "VC", "gpu_type": "GPU TYPE"}
+
+
+def usage_table(usage: Usage) -> RenderableType:
+    """Return a table with a line for each row, and the sum below."""
+    total = usage["total"]
+    if not usage["results"]:
+        return Text(f"No GPU was used {_when(usage['from'], usage['to'])}.")
+    table = make_table(*(_HEADS.get(name, name.upper()) for name in usage["by"]), "GPU-HOURS", "SHARE", "JOBS")
+    for row in usage["results"]:
+        names = [_word(name, row[name]) for name in usage["by"]]  # type: ignore[literal-required]
+        table.add_row(*names, *_amounts(row, total["gpu_hours"]))
+    if usage["by"]:
+        table.add_row(*["" for _ in usage["by"][1:]], Text("all", style="bold"), *_amounts(total, total["gpu_hours"]))
+    return table
+
+
+def waste_tables(waste: Waste) -> list[RenderableType]:
+    """Return what GPU-hours were for, what they failed of, and what retries took."""
+    total, when = waste["total"]["gpu_hours"], _when(waste["from"], waste["to"])
+    if not waste["outcomes"]:
+        return [Text(f"No GPU was used {when}.")]
+    by_outcome = make_table("OUTCOME", "GPU-HOURS", "SHARE", "ATTEMPTS")
+    for row in waste["outcomes"]:
+        style = "red" if row["outcome"] in WASTED else ""
+        by_outcome.add_row(
+            Text(OUTCOMES.get(row["outcome"], clean(row["outcome"])), style=style),
+            hours(row["gpu_hours"]),
+            _share(row["gpu_hours"], total),
+            str(row["attempts"]),
+        )
+    wasted = waste["wasted_gpu_hours"]
+    lines: list[RenderableType] = [
+        Text(f"{hours(total)} GPU-hours {when}; {hours(wasted)} ({_share(wasted, total)}) came to nothing."),
+        "",
+        by_outcome,
+    ]
+    if waste["failures"]:
+        failures = make_table("FAILURE", "FAULT OF", "GPU-HOURS", "SHARE", "ATTEMPTS")
+        for failed in waste["failures"]:
+            failures.add_row(
+                Text(clean(failed["failure"])),
+                Text(clean(failed["category"])),
+                hours(failed["gpu_hours"]),
+                _share(failed["gpu_hours"], total),
+                str(failed["attempts"]),
+            )
+        lines += ["", failures]
+    retries = waste["retries"]
+    if retries["attempts"]:
+        told = f"Retries took {hours(retries['gpu_hours'])} GPU-hours ({_share(retries['gpu_hours'], total)})"
+        lines += ["", Text(f"{told}, of which {hours(retries['wasted_gpu_hours'])} came to nothing again.")]
+    return lines
+
+
+def hours(value: float) -> str:
+    """Return GPU-hours with as many digits as one wants to know."""
+    if 0 < value < 0.01:
+        return "<0.01"
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def _amounts(row: Amount, total: float) -> Sequence[str]:
+    return hours(row["gpu_hours"]), _share(row["gpu_hours"], total), str(row["jobs"])
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole > 0 else "-"
+
+
+def _when(begin: str, end: str) -> str:
+    return f"from {begin[:16].replace('T', ' ')} to {end[:16].replace('T', ' ')} UTC"
+
+
+def _word(name: str, value: str | bool | None) -> Text:
+    if name == "outcome" and isinstance(value, str):
+        return Text(OUTCOMES.get(value, clean(value)))
+    if isinstance(value, bool):
+        return Text("retry" if value else "first try")
+    return Text("-" if value is None else clean(value))

@@ -1,0 +1,87 @@
+"""GPU-hours as JSON and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from muster.api.render.jobs import moment
+from muster.usage.periods import Period
+from muster.usage.selectors import By, Row
+from muster.usage.waste import Waste
+
+Json = dict[str, Any]
+
+# A spreadsheet takes a cell that begins so for a formula, and runs it.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def usage_document(period: Period, by: Sequence[By], total: Row, rows: Iterable[Row]) -> Json:
+    """The sum and the rows, each with all that can be told apart."""
+    return {
+        **_period(period),
+        "by": [one.value for one in by],
+        "total": _amounts(total),
+        "results": [{**_NOTHING, **_values(row), **_amounts(row)} for row in rows],
+    }
+
+
+def usage_csv(by: Sequence[By], rows: Iterable[Row]) -> str:
+    """A table with a column for each thing asked for; what a spreadsheet would run is written as text."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([*(one.value for one in by), "gpu_hours", "jobs", "attempts"])
+    for row in rows:
+        values = _values(row)
+        writer.writerow(
+            [*(_cell(values[one.value]) for one in by), f"{row.gpu_hours:.6f}", row.jobs, row.attempts],
+        )
+    return out.getvalue()
+
+
+def waste_document(period: Period, found: Waste) -> Json:
+    """What GPU-hours were for."""
+    return {
+        **_period(period),
+        "total": _amounts(found.total),
+        "wasted_gpu_hours": _hours(found.wasted_gpu_hours),
+        "outcomes": [{**_values(row), **_amounts(row)} for row in found.outcomes],
+        "states": [{**_values(row), **_amounts(row)} for row in found.states],
+        "failures": [{**_values(row), **_amounts(row)} for row in found.failures],
+        "retries": {
+            "gpu_hours": _hours(found.retries.gpu_hours),
+            "attempts": found.retries.attempts,
+            "succeeded_gpu_hours": _hours(found.retries.succeeded_gpu_hours),
+            "wasted_gpu_hours": _hours(found.retries.wasted_gpu_hours),
+        },
+    }
+
+
+_NOTHING: Json = dict.fromkeys(one.value for one in By)
+
+
+def _period(period: Period) -> Json:
+    return {"from": moment(period.start), "to": moment(period.end)}
+
+
+def _amounts(row: Row) -> Json:
+    return {"gpu_hours": _hours(row.gpu_hours), "jobs": row.jobs, "attempts": row.attempts}
+
+
+def _hours(value: float) -> float:
+    return round(value, 6)
+
+
+def _values(row: Row) -> Json:
+    return {
+        one.value: value.date().isoformat() if isinstance(value, datetime) else value
+        for one, value in row.values.items()
+    }
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return f"'{text}" if text.startswith(_FORMULAS) else text

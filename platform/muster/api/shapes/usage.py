@@ -1,0 +1,123 @@
+"""What GPU time was used for, by whom, and what was wasted."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from muster.api.shapes.common import Choice, Integer, Moment, Number, Shape, Text, values
+from muster.usage.outcomes import Outcome
+from muster.usage.selectors import By
+from scheduler.lifecycle import JobClass, JobState
+
+CATEGORIES = [(name, name) for name in ("user", "ai_engine", "infrastructure", "platform")]
+FORMATS = [("json", "json"), ("csv", "csv")]
+_BY = "Separated by commas: " + ", ".join(one.value for one in By) + "."
+
+
+class _WithFrom(Shape):
+    """Has a field `from`, which Python cannot spell as an attribute."""
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields of the shape, `from` before them."""
+        return {"from": self._begin(), **super().get_fields()}
+
+    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
+        return Moment()
+
+
+class PeriodFilter(_WithFrom):
+    """Whose GPU-hours over which time; names narrow what the caller may see."""
+
+    to = Moment(required=False, help_text="Now by default.")
+    since = Text(required=False, max_length=40, help_text="Instead of `from`: a duration before `to`, such as 7d.")
+    tenant = Text(required=False, max_length=63)
+    vc = Text(required=False, max_length=63)
+    user = Text(required=False, max_length=150)
+
+    def _begin(self) -> serializers.Field:  # type: ignore[type-arg]
+        return Moment(required=False, help_text="Seven days before `to` by default, and 400 at most.")
+
+
+class UsageFilter(PeriodFilter):
+    """By what GPU-hours are told apart, and as what."""
+
+    by = Text(required=False, default="vc", max_length=100, allow_blank=True, help_text=_BY)
+    format = Choice(choices=FORMATS, required=False, help_text="Or by the header Accept.")
+
+
+class UsageTotal(Shape):
+    """GPU-hours, and of how many jobs and attempts. A half of a GPU for two hours is one."""
+
+    gpu_hours = Number()
+    jobs = Integer()
+    attempts = Integer()
+
+
+class UsageRow(UsageTotal):
+    """GPU-hours of those who have the values in common; null is what was not asked for, or has no value."""
+
+    tenant = Text(allow_null=True)
+    vc = Text(allow_null=True)
+    user = Text(allow_null=True)
+    gpu_type = Text(allow_null=True)
+    day = Text(allow_null=True, help_text="In UTC, such as 2026-11-22.")
+    week = Text(allow_null=True, help_text="The Monday on which it begins.")
+    state = Choice(choices=values(JobState), allow_null=True, help_text="Of the job, now.")
+    outcome = Choice(choices=values(Outcome), allow_null=True, help_text="Of the attempt.")
+    failure = Text(allow_null=True, help_text="A class of failures, or how it ended if its log says nothing.")
+    category = Choice(choices=CATEGORIES, allow_null=True)
+    retry = serializers.BooleanField(allow_null=True, help_text="Whether it is another try after one that failed.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:  # type: ignore[type-arg]
+        """The fields of the shape, and `class`."""
+        return {"class": Choice(choices=values(JobClass), allow_null=True), **super().get_fields()}
+
+
+class Usage(_WithFrom):
+    """GPU-hours of a period: by time first, and the largest first within."""
+
+    to = Moment()
+    by = serializers.ListField(child=Choice(choices=values(By)))
+    total = UsageTotal()
+    results = UsageRow(many=True)
+
+
+class OutcomeUsage(UsageTotal):
+    """What came of attempts."""
+
+    outcome = Choice(choices=values(Outcome))
+
+
+class StateUsage(UsageTotal):
+    """What came of jobs."""
+
+    state = Choice(choices=values(JobState))
+
+
+class FailureUsage(UsageTotal):
+    """What attempts took that failed in one way."""
+
+    failure = Text()
+    category = Choice(choices=CATEGORIES)
+    outcome = Choice(choices=values(Outcome))
+
+
+class RetryUsage(Shape):
+    """What attempts took that were another try after one that had failed."""
+
+    gpu_hours = Number()
+    attempts = Integer()
+    succeeded_gpu_hours = Number()
+    wasted_gpu_hours = Number()
+
+
+class Waste(_WithFrom):
+    """What GPU-hours were for. Wasted are those that failed, whose node was lost, or that begin anew when preempted."""
+
+    to = Moment()
+    total = UsageTotal()
+    wasted_gpu_hours = Number()
+    outcomes = OutcomeUsage(many=True)
+    states = StateUsage(many=True, help_text="By what became of the jobs, or where they stand.")
+    failures = FailureUsage(many=True)
+    retries = RetryUsage()

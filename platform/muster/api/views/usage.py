@@ -1,0 +1,57 @@
+"""GPU-hours: by whom, on what, for what, and what of them was wasted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from muster.api.render import usage as render
+from muster.api.shapes.usage import PeriodFilter, Usage, UsageFilter, Waste
+from muster.api.views.base import CSV, ApiView, caller, describe, query_of
+from muster.common.clock import utc_now
+from muster.usage.periods import Period, period_of
+from muster.usage.scope import Asked, Scope, scope_of
+from muster.usage.selectors import parse_by, usage
+from muster.usage.waste import waste
+
+
+class UsageOfGpus(ApiView):
+    """GPU-hours of a period."""
+
+    @describe("get_usage", tag="usage", answers={200: Usage}, problems=(422,), parameters=[UsageFilter], tables=(200,))
+    def get(self, request: Request) -> Any:
+        """By what is asked for: the caller's own, the whole tenant's for its managers, all for operators."""
+        query = query_of(request, UsageFilter)
+        period, scope = _asked(request, query)
+        by = parse_by(query["by"])
+        total, rows = usage(period, scope, by)
+        if query.get("format", _accepted(request)) == "csv":
+            answer = HttpResponse(render.usage_csv(by, rows), content_type=f"{CSV}; charset=utf-8")
+            answer["Content-Disposition"] = 'attachment; filename="usage.csv"'
+            return answer
+        return Response(render.usage_document(period, by, total, rows))
+
+
+class WasteOfGpus(ApiView):
+    """What the GPU-hours of a period were for."""
+
+    @describe("get_waste", tag="usage", answers={200: Waste}, problems=(422,), parameters=[PeriodFilter])
+    def get(self, request: Request) -> Response:
+        """By what became of attempts and jobs, by classes of failure, and what retries took."""
+        period, scope = _asked(request, query_of(request, PeriodFilter))
+        return Response(render.waste_document(period, waste(period, scope)))
+
+
+def _asked(request: Request, query: dict[str, Any]) -> tuple[Period, Scope]:
+    period = period_of(start=query.get("from"), end=query.get("to"), since=query.get("since"), now=utc_now())
+    asked = Asked(tenant=query.get("tenant", ""), vc=query.get("vc", ""), user=query.get("user", ""))
+    return period, scope_of(caller(request), asked)
+
+
+def _accepted(request: Request) -> str:
+    """What the header Accept asks for: CSV if it names that and no JSON."""
+    accepted = request.headers.get("Accept", "")
+    return "csv" if CSV in accepted and "application/json" not in accepted else "json"

@@ -1,0 +1,75 @@
+"""What became of the work of an attempt, in the words by which GPU-hours are told."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from muster.jobs.outcome import blamed_for
+from scheduler.failures.rules import NO_SIGNATURE
+from scheduler.lifecycle import ATTEMPT_LIVE, AttemptState, Reason, Stage
+
+
+class Outcome(StrEnum):
+    """What an attempt's GPU-hours were for."""
+
+    RUNNING = "running"
+    """Nobody knows yet: it still holds its GPUs."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REQUEUED = "requeued"
+    """Its owner sent it back to the queue."""
+    PREEMPTED = "preempted"
+    """Stopped for others; the job goes on from its checkpoint."""
+    WORK_LOST = "work_lost"
+    """Stopped for others, and the job begins anew."""
+    NODE_LOST = "node_lost"
+    SCREENING = "screening"
+    """A short trial, whatever its verdict."""
+
+
+WASTED = frozenset({Outcome.FAILED, Outcome.WORK_LOST, Outcome.NODE_LOST})
+"""What was computed and is not there any more. What its owner cancelled is told beside it: he may have had enough."""
+
+
+def outcome_sql() -> str:
+    """The outcome of an `attempt` of a `job`, as an expression of SQL."""
+    live = ", ".join(f"'{state.value}'" for state in sorted(ATTEMPT_LIVE))
+    return (
+        f"CASE WHEN attempt.stage = '{Stage.SCREENING.value}' THEN '{Outcome.SCREENING.value}'"
+        f" WHEN attempt.state IN ({live}) THEN '{Outcome.RUNNING.value}'"
+        f" WHEN attempt.state = '{AttemptState.LOST.value}' THEN '{Outcome.NODE_LOST.value}'"
+        f" WHEN attempt.state <> '{AttemptState.PREEMPTED.value}' THEN attempt.state"
+        f" WHEN attempt.reason = '{Reason.REQUEUED_BY_USER.value}' THEN '{Outcome.REQUEUED.value}'"
+        f" WHEN job.checkpoints THEN '{Outcome.PREEMPTED.value}' ELSE '{Outcome.WORK_LOST.value}' END"
+    )
+
+
+def failure_sql() -> str:
+    """The class of an attempt's failure, else the platform's reason; null for one that did not fail."""
+    return (
+        f"CASE WHEN {_FAILED} THEN CASE WHEN {_IS_KNOWN} THEN attempt.failure->>'class'"
+        f" ELSE COALESCE(NULLIF(attempt.reason, ''), '{Reason.UNKNOWN.value}') END END"
+    )
+
+
+def category_sql() -> str:
+    """Who is to blame for the failure of an attempt; null for one that did not fail."""
+    by_reason = " ".join(f"WHEN '{reason.value}' THEN '{blamed_for(reason)}'" for reason in Reason)
+    return (
+        f"CASE WHEN {_FAILED} THEN CASE WHEN {_IS_KNOWN} THEN attempt.failure->>'category'"
+        f" ELSE CASE attempt.reason {by_reason} ELSE '{blamed_for(Reason.UNKNOWN)}' END END END"
+    )
+
+
+def retry_sql() -> str:
+    """Whether an attempt is another try after one that failed; a trial is no try."""
+    return (
+        f"(attempt.number > 1 AND attempt.stage = '{Stage.FULL.value}' AND EXISTS (SELECT 1 FROM jobs_attempt earlier"
+        " WHERE earlier.job_id = attempt.job_id AND earlier.number = attempt.number - 1"
+        f" AND earlier.stage = '{Stage.FULL.value}' AND {_FAILED.replace('attempt.', 'earlier.')}))"
+    )
+
+
+_FAILED = f"attempt.state IN ('{AttemptState.FAILED.value}', '{AttemptState.LOST.value}')"
+_IS_KNOWN = f"COALESCE(attempt.failure->>'class', '{NO_SIGNATURE}') <> '{NO_SIGNATURE}'"

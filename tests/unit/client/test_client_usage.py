@@ -1,0 +1,132 @@
+"""`muster usage`: GPU-hours as tables, JSON and CSV."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from muster.usage.outcomes import WASTED as WASTED_THERE
+from muster.usage.outcomes import Outcome
+from muster_client.usage import OUTCOMES, WASTED, hours
+from tests.unit.client.fake_server import FakeServer, Run, problem
+
+PERIOD = {"from": "2026-11-15T00:00:00Z", "to": "2026-11-22T00:00:00Z"}
+EMPTY = dict.fromkeys(
+    ["tenant", "vc", "user", "gpu_type", "class", "day", "week", "state", "outcome", "failure", "category", "retry"]
+)
+
+
+def row(gpu_hours: float, **values: Any) -> dict[str, Any]:
+    return {**EMPTY, "gpu_hours": gpu_hours, "jobs": 2, "attempts": 3, **values}
+
+
+def usage(by: list[str], *rows: dict[str, Any]) -> httpx.Response:
+    total = {"gpu_hours": sum(one["gpu_hours"] for one in rows), "jobs": 4, "attempts": 6}
+    return httpx.Response(200, json={**PERIOD, "by": by, "total": total, "results": list(rows)})
+
+
+WASTE = {
+    **PERIOD,
+    "total": {"gpu_hours": 200.0, "jobs": 9, "attempts": 12},
+    "wasted_gpu_hours": 100.0,
+    "outcomes": [
+        {"outcome": "succeeded", "gpu_hours": 100.0, "jobs": 5, "attempts": 5},
+        {"outcome": "failed", "gpu_hours": 80.0, "jobs": 3, "attempts": 6},
+        {"outcome": "work_lost", "gpu_hours": 20.0, "jobs": 1, "attempts": 1},
+    ],
+    "states": [{"state": "succeeded", "gpu_hours": 200.0, "jobs": 9, "attempts": 12}],
+    "failures": [
+        {
+            "failure": "gpu_out_of_memory",
+            "category": "user",
+            "outcome": "failed",
+            "gpu_hours": 80.0,
+            "jobs": 3,
+            "attempts": 6,
+        }
+    ],
+    "retries": {"gpu_hours": 50.0, "attempts": 3, "succeeded_gpu_hours": 10.0, "wasted_gpu_hours": 40.0},
+}
+
+
+def asked(server: FakeServer) -> dict[str, str]:
+    return dict(server.requests[-1].url.params)
+
+
+def test_a_table_has_a_line_for_each_row_and_the_sum(server: FakeServer, run: Run) -> None:
+    server.on("GET /usage", usage(["vc", "gpu_type"], row(30, vc="vision", gpu_type="A100"), row(10, vc="speech")))
+    result = run("usage", "--by", "vc,gpu", "--since", "30d", "--tenant", "acme")
+    assert asked(server) == {"by": "vc,gpu", "since": "30d", "tenant": "acme"}
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines == [
+        ["VC", "GPU", "TYPE", "GPU-HOURS", "SHARE", "JOBS"],
+        ["vision", "A100", "30.00", "75", "%", "2"],
+        ["speech", "-", "10.00", "25", "%", "2"],
+        ["all", "40.00", "100", "%", "4"],
+    ]
+
+
+def test_the_words_for_by_may_come_one_by_one(server: FakeServer, run: Run) -> None:
+    server.on("GET /usage", usage(["day", "outcome"], row(1, day="2026-11-20", outcome="work_lost")))
+    result = run("usage", "--by", "day", "--by", "outcome", "--from", "2026-11-01", "--to", "2026-11-22")
+    assert asked(server) == {"by": "day,outcome", "from": "2026-11-01", "to": "2026-11-22"}
+    assert "preempted, begins anew" in result.stdout
+
+
+def test_who_used_nothing_is_told_so(server: FakeServer, run: Run) -> None:
+    server.on("GET /usage", usage(["vc"]))
+    assert run("usage").stdout == "No GPU was used from 2026-11-15 00:00 to 2026-11-22 00:00 UTC.\n"
+
+
+def test_waste_tells_what_came_to_nothing_and_of_what(server: FakeServer, run: Run) -> None:
+    server.on("GET /usage/waste", httpx.Response(200, json=WASTE))
+    shown = run("usage", "--waste", "--since", "7d").stdout
+    assert asked(server) == {"since": "7d"}
+    assert shown.startswith("200 GPU-hours from 2026-11-15 00:00 to 2026-11-22 00:00 UTC; 100 (50 %) came to nothing.")
+    assert "gpu_out_of_memory  user      80.00      40 %   6" in shown
+    assert "Retries took 50.00 GPU-hours (25 %), of which 40.00 came to nothing again." in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "by"), [((), "vc"), (("--by", "user"), "user"), (("--waste",), "outcome,category,failure")]
+)
+def test_a_table_for_spreadsheets_is_printed_as_it_comes(
+    server: FakeServer, run: Run, arguments: tuple[str, ...], by: str
+) -> None:
+    table = f"{by},gpu_hours\r\n{'x' * 300},1\r\n"
+    server.on("GET /usage", httpx.Response(200, text=table, headers={"Content-Type": "text/csv; charset=utf-8"}))
+    result = run("usage", "--csv", *arguments)
+    assert asked(server) == {"by": by, "format": "csv"}
+    assert result.stdout_bytes == table.encode()
+
+
+def test_programs_get_the_document(server: FakeServer, run: Run) -> None:
+    server.on("GET /usage/waste", httpx.Response(200, json=WASTE))
+    assert json.loads(run("usage", "--waste", "--json").stdout) == WASTE
+
+
+@pytest.mark.parametrize("arguments", [("--csv", "--json"), ("--waste", "--by", "user")])
+def test_what_contradicts_itself_is_refused(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run("usage", *arguments).exit_code == 2
+
+
+def test_what_the_server_refuses_is_told_by_its_field(server: FakeServer, run: Run) -> None:
+    refusal = problem(422, "Some fields are wrong", errors=[{"field": "since", "message": "'x' is not a duration"}])
+    server.on("GET /usage", refusal)
+    result = run("usage", "--since", "x")
+    assert (result.exit_code, "since: 'x' is not a duration" in result.stderr) == (2, True)
+
+
+def test_every_outcome_has_words_here() -> None:
+    assert OUTCOMES.keys() == {one.value for one in Outcome}
+    assert {one.value for one in WASTED_THERE} == WASTED
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0, "0.00"), (0.004, "<0.01"), (1.255, "1.25"), (99.9, "99.90"), (1234.4, "1,234")]
+)
+def test_gpu_hours_have_as_many_digits_as_one_wants_to_know(value: float, shown: str) -> None:
+    assert hours(value) == shown
