@@ -43,6 +43,7 @@ from muster_client.shapes import (
     Usage,
     Vc,
     Waste,
+    Volume,
     Webhook,
     Why,
 )
@@ -136,6 +137,10 @@ class Client:
     def revoke_token(self, token_id: int) -> None:
         """End a token for good."""
         self._http.request("DELETE", f"/tokens/{token_id}")
+
+    def volumes(self) -> list[Volume]:
+        """Return the volumes that the user's jobs may mount."""
+        return cast(list[Volume], self._all("/volumes"))
 
     def registries(self) -> list[Registry]:
         """Return which registries the tenants that the user manages have credentials for, without the passwords."""

@@ -27,6 +27,7 @@ from muster_client.shapes import (
     Registry,
     Token,
     Vc,
+    Volume,
     Webhook,
     Why,
 )
@@ -329,6 +330,16 @@ def registries_table(registries: Sequence[Registry], now: datetime) -> Renderabl
             ago(one["changed_at"], now),
             _text(one["changed_by"]),
         )
+    return table
+
+
+def volumes_table(volumes: Sequence[Volume]) -> RenderableType:
+    """Return a table with one line per volume."""
+    if not volumes:
+        return Text("No volumes.")
+    table = _table("VOLUME", "TENANT", "VC", "MODE")
+    for one in volumes:
+        table.add_row(_text(one["name"]), _text(one["tenant"]), _text(one["vc"] or "all"), _text(one["mode"]))
     return table
 
 

@@ -264,6 +264,15 @@ class Registry(TypedDict):
     changed_by: str
 
 
+class Volume(TypedDict):
+    """A volume that jobs of a tenant may mount; `vc` is None where every one of the tenant's may."""
+
+    name: str
+    tenant: str
+    vc: str | None
+    mode: str
+
+
 class Webhook(TypedDict):
     """Where notices are posted to; `state` is `working`, `failing` or `disabled`."""
 

@@ -16,6 +16,7 @@ from nodeagent.daemon import start
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.identity import StateBusy
 from nodeagent.join import join
+from nodeagent.protocol import source_problem
 from nodeagent.runtime.choose import DOCKER_SOCKET, RUNTIMES, RuntimeOptions
 from nodeagent.runtime.container.plan import Options as ContainerOptions
 from nodeagent.runtime.port import RuntimeUnavailable
@@ -110,6 +111,13 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     containers.add_argument(
         "--no-infiniband", action="store_true", help="no InfiniBand devices for containers, whatever the pool says"
     )
+    containers.add_argument(
+        "--mount-root",
+        action="append",
+        type=_root,
+        metavar="FOLDER",
+        help="where volumes of jobs may lie; may be given again (default: nothing is mounted)",
+    )
     containers.add_argument("--read-only-root", action="store_true", help="jobs write to their own folders only")
     run.add_argument("--verbose", action="store_true", help="log more")
 
@@ -123,7 +131,8 @@ def _words_of_run(options: argparse.Namespace) -> List[str]:
         value = getattr(options, name)
         if value != default:
             option = "--" + name.replace("_", "-")
-            words.append(option if value is True else "{}={}".format(option, value))
+            values = value if isinstance(value, list) else [value]
+            words += [option if one is True else "{}={}".format(option, one) for one in values]
     return words
 
 
@@ -153,6 +162,7 @@ def _runtime_options(options: argparse.Namespace) -> RuntimeOptions:
             pids=options.pids_limit,
             read_only_root=options.read_only_root,
             infiniband=not options.no_infiniband,
+            mount_roots=tuple(options.mount_root or ()),
         ),
         job_user=_job_user(options.job_user),
         log_spool_mib=options.log_spool_mib,
@@ -164,6 +174,13 @@ def _positive(text: str) -> int:
     if value <= 0:
         raise argparse.ArgumentTypeError("must be positive")
     return value
+
+
+def _root(text: str) -> str:
+    problem = source_problem(text)
+    if problem:
+        raise argparse.ArgumentTypeError("{!r}: {}".format(text, problem))
+    return text
 
 
 def _join_token(path: Optional[str]) -> str:

@@ -35,4 +35,5 @@ def look(
         gpus=gpus.inventory(),
         topology=gpus.topology(),
         toolkit_version=toolkit.version(),
+        mount_roots=runtime.mount_roots(),
     )

@@ -53,6 +53,8 @@ CANNOT: Mapping[Form, str] = {
     Form.PLAIN: "runs jobs in containers, and this job names no image",
     Form.IMAGE: "runs no containers, and this job names an image",
     Form.CONTAINER: "has no image for jobs that name none, and this job asks for shm",
+    Form.IMAGE_VOLUMES: "mounts no volumes, and this job asks for mounts",
+    Form.CONTAINER_VOLUMES: "mounts no volumes for jobs without an image, and this job asks for mounts",
 }
 
 

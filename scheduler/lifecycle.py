@@ -186,6 +186,10 @@ class Form(StrEnum):
     """A container of the image that it names."""
     CONTAINER = "container"
     """It names no image and needs a container: of the image that a node has for such jobs."""
+    IMAGE_VOLUMES = "image_volumes"
+    """A container of the image that it names, with volumes."""
+    CONTAINER_VOLUMES = "container_volumes"
+    """A container of the image that a node has for such jobs, with volumes."""
 
 
 Table = Mapping[StrEnum, frozenset[StrEnum]]

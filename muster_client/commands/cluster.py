@@ -1,4 +1,4 @@
-"""The commands about the machines and who may use them: nodes, gpus, vc."""
+"""The commands about the machines and who may use them: nodes, gpus, vc, volumes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from muster_client.commands.options import JsonFlag
-from muster_client.render import gpus_table, nodes_table, utc_now, vcs_table
+from muster_client.render import gpus_table, nodes_table, utc_now, vcs_table, volumes_table
 from muster_client.session import begin
 
 
@@ -50,8 +50,17 @@ def vc_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
     session.output.answer({"results": vcs}, vcs_table(vcs))
 
 
+def volumes_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
+    """List the volumes that your jobs may mount."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        volumes = client.volumes()
+    session.output.answer({"results": volumes}, volumes_table(volumes))
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to `muster`."""
     app.command("nodes")(nodes_command)
     app.command("gpus")(gpus_command)
     app.command("vc")(vc_command)
+    app.command("volumes")(volumes_command)

@@ -79,18 +79,29 @@ from nodeagent.protocol.terms import (
     Observed,
     OnDisconnect,
 )
+from nodeagent.protocol.volumes import (
+    LONGEST_PATH,
+    MOST_MOUNTS,
+    VolumeMount,
+    is_below,
+    overlap,
+    source_problem,
+    target_problem,
+)
 from nodeagent.wire import Message, ProtocolError
 
 __all__ = [
     "EXIT_REFUSED",
     "EXIT_SUPERSEDED",
     "EXIT_UNAUTHORIZED",
+    "LONGEST_PATH",
     "MAX_CHUNK_BYTES",
     "MAX_HEALTH_EVENTS",
     "MAX_NVLINKS",
     "MAX_OUTPUTS_AT_ONCE",
     "MAX_OUTPUT_PATH_BYTES",
     "MAX_TAIL_BYTES",
+    "MOST_MOUNTS",
     "PCIE_LEVELS",
     "PROTOCOL_VERSION",
     "STALE_NONCE",
@@ -132,5 +143,10 @@ __all__ = [
     "SyncResponse",
     "Timers",
     "UsageSample",
+    "VolumeMount",
+    "is_below",
     "nvlinks",
+    "overlap",
+    "source_problem",
+    "target_problem",
 ]

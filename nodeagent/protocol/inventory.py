@@ -35,6 +35,7 @@ class Inventory(Message):
     `topology` is a square matrix in the order of `gpus`, whose indexes then count up from 0: `X` on the diagonal, else
     the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
     missing when nobody knows. `toolkit_version` is that of the NVIDIA Container Toolkit, empty where there is none.
+    `mount_roots` are the folders below which volumes of jobs may lie; a node that names none mounts none.
     """
 
     hostname: str
@@ -48,6 +49,7 @@ class Inventory(Message):
     gpus: Tuple[GpuInfo, ...] = ()
     topology: Tuple[Tuple[str, ...], ...] = ()
     toolkit_version: str = ""
+    mount_roots: Tuple[str, ...] = ()
 
 
 def nvlinks(word: str) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from nodeagent.protocol.terms import OnDisconnect
+from nodeagent.protocol.volumes import VolumeMount
 from nodeagent.wire import Message
 
 
@@ -47,8 +48,9 @@ class LaunchSpec(Message):
     tenant may have the image, with `registry_login` or without, though the node has it already: somebody else may
     have brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
     `refuse`; empty: as the node does), and `infiniband` whether containers may have the node's InfiniBand devices and
-    lock memory for them. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts
-    anything there, and ends with `gpu_check_failed` where one is not fit.
+    lock memory for them. `mounts` are volumes in its container, each of which must lie below one of `mount_roots`: what
+    the pool allows. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts anything
+    there, and ends with `gpu_check_failed` where one is not fit.
     """
 
     allocation_id: int
@@ -84,3 +86,5 @@ class LaunchSpec(Message):
     gang_network: str = ""
     infiniband: bool = False
     check_gpus: bool = False
+    mounts: Tuple[VolumeMount, ...] = ()
+    mount_roots: Tuple[str, ...] = ()

@@ -173,6 +173,9 @@ class Runtime(Protocol):
     def labels(self) -> Mapping[str, str]:
         """What the node must tell of this runtime, such as `isolation: advisory`."""
 
+    def mount_roots(self) -> Tuple[str, ...]:
+        """The folders of the node below which volumes of jobs may lie; none where nothing is mounted."""
+
     def prepare(self, spec: LaunchSpec) -> str:
         """Make room for an allocation and return the folder into which its code is unpacked.
 

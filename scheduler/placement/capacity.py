@@ -173,6 +173,15 @@ _NOWHERE: Mapping[Form, Callable[[Demand], Denial]] = {
         "no node of this pool has an image for jobs that name none, and this job asks for shm",
         "submit it with an image, or without shm",
     ),
+    Form.IMAGE_VOLUMES: _nowhere(
+        "no node of this pool mounts volumes, and this job asks for mounts",
+        "submit it without mounts",
+        "use a virtual cluster of another pool",
+    ),
+    Form.CONTAINER_VOLUMES: _nowhere(
+        "no node of this pool mounts volumes for jobs without an image, and this job asks for mounts",
+        "submit it with an image, or without mounts",
+    ),
 }
 
 

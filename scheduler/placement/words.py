@@ -11,8 +11,14 @@ FORMS = {
     Form.PLAIN: "run jobs without an image",
     Form.IMAGE: "run containers",
     Form.CONTAINER: "have an image for jobs that name none",
+    Form.IMAGE_VOLUMES: "mount volumes",
+    Form.CONTAINER_VOLUMES: "mount volumes for jobs without an image",
 }
-FORMS_OF_ONE = {form: text.replace("run ", "runs ", 1).replace("have ", "has ", 1) for form, text in FORMS.items()}
+_VERBS_OF_ONE = {"run": "runs", "have": "has", "mount": "mounts"}
+FORMS_OF_ONE = {
+    form: f"{_VERBS_OF_ONE[verb]} {rest}"
+    for form, (verb, rest) in ((form, text.split(" ", 1)) for form, text in FORMS.items())
+}
 
 
 def evidence(demand: Demand, **numbers: int) -> Evidence:

@@ -14,6 +14,7 @@ from muster.accounts.models import User
 from muster.events.models import AuditEntry
 from muster.fleet.models import Gpu, GpuReading, HealthReport, Node, Strike
 from muster.links.models import LinkState, Server
+from muster.tenants.models import Volume
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 from tests.api.asking import fields_of, require_described, send
 from tests.api.conftest import World
@@ -263,3 +264,18 @@ def test_a_node_tells_what_was_reported_and_the_agents_words_to_operators(
     )
     shown = answer.json()["gpus"][2]
     assert (shown["health"], shown["healthy"], shown["health_why"]) == ("warning", True, "Xid 94: memory error")
+
+
+def test_volumes_are_listed_for_those_whose_jobs_may_mount_them(world: World, api: Api) -> None:
+    Volume.objects.create(tenant=world.vision, name="data", path="/data/secret-place", writable=True)
+    Volume.objects.create(tenant=world.vision, vc=world.vc, name="eval", path="/data/eval")
+    Volume.objects.create(tenant=world.speech, name="audio", path="/data/audio")
+    answer = api(world.owner).get("/api/v1/volumes")
+    require_described("GET", "/api/v1/volumes", answer)
+    assert answer.json()["results"] == [
+        {"name": "data", "tenant": "vision", "vc": None, "mode": "rw"},
+        {"name": "eval", "tenant": "vision", "vc": "vision-vc", "mode": "ro"},
+    ]
+    assert [one["name"] for one in api(world.stranger).get("/api/v1/volumes").json()["results"]] == ["audio"]
+    assert len(api(world.operator).get("/api/v1/volumes").json()["results"]) == 3
+    assert b"secret-place" not in answer.content

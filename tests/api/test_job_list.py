@@ -187,7 +187,7 @@ def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World,
     client.get("/api/v1/me")  # notes the token's use, once a minute
     of_job = f"jobs/{world.running.pk}"
     paths = ["jobs?limit=100", f"{of_job}/attempts", f"{of_job}/files"]
-    paths += ["vcs", "pools", "nodes", "gpus", "tokens", "me"]
+    paths += ["vcs", "volumes", "pools", "nodes", "gpus", "tokens", "me"]
 
     def counts() -> dict[str, int]:
         found = {}

@@ -30,6 +30,7 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "LeftOut",
     "RegistryLogin",
     "UsageSample",
+    "VolumeMount",
     "WantedShell",
 }
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
@@ -103,6 +104,16 @@ def test_of_a_platform_of_before_an_image_comes_without_a_login() -> None:
 def test_a_platform_of_before_asks_for_no_check_and_so_never_hears_that_one_failed() -> None:
     older = protocol.LaunchSpec.from_dict(json.loads((OLDER / "LaunchSpec.json").read_text()))
     assert older.check_gpus is False
+
+
+def test_of_a_platform_of_before_nothing_is_mounted() -> None:
+    older = protocol.LaunchSpec.from_dict(json.loads((OLDER / "LaunchSpec.json").read_text()))
+    assert (older.mounts, older.mount_roots) == ((), ())
+
+
+def test_an_agent_of_before_mounts_nothing() -> None:
+    older = protocol.RegisterRequest.from_dict(json.loads((OLDER / "RegisterRequest.json").read_text()))
+    assert older.inventory.mount_roots == ()
 
 
 def test_a_password_is_in_no_text_of_a_spec() -> None:

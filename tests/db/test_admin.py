@@ -33,6 +33,7 @@ from muster.tenants.models import (
     RegistryCredentials,
     Tenant,
     VirtualCluster,
+    Volume,
 )
 from muster.tenants.roles import Role
 from scheduler.lifecycle import Desired, JobState, NodeAdmin
@@ -117,6 +118,7 @@ def one_of_each() -> None:
         reason="<script>alert(1)</script>",
         created_by="ada",
     )
+    Volume.objects.create(tenant=vc.tenant, name="data", path="/data/<script>alert(1)</script>")
     RegistryCredentials.objects.create(
         tenant=vc.tenant,
         registry=PrivateRegistry.objects.create(host="ghcr.io"),

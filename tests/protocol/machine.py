@@ -150,6 +150,9 @@ class Machine:
     def labels(self) -> Mapping[str, str]:
         return {}
 
+    def mount_roots(self) -> tuple[str, ...]:
+        return ()
+
     def prepare(self, spec: LaunchSpec) -> str:
         self.kernel.wait(FORK_S)
         if spec.allocation_id in self.folders and self.observe(spec.allocation_id).phase is not Phase.ABSENT:

@@ -1,6 +1,7 @@
 """A job as a container, watched by its shim through the kernel: the engine may even be restarted meanwhile.
 
-1. The container is made under a name that its allocation and fence give, and started. Its output comes by a FIFO.
+1. The container is made under a name that its allocation and fence give, and started. Its output comes by a FIFO, its
+   volumes come from places that are there for as long as the start takes.
 2. Its first process is held by a pidfd, which becomes readable when it ends; by then the kernel has ended every other
    process of its PID namespace.
 3. A guard, a process that does nothing else, kills it should the shim die: nobody would keep its deadlines.
@@ -16,14 +17,16 @@ import os
 import select
 import signal
 import time
-from typing import Callable, List, NoReturn, Optional, Tuple, TypeVar
+from dataclasses import replace
+from typing import Callable, List, NoReturn, Optional, Sequence, Tuple, TypeVar
 
 from nodeagent.clock import boottime
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, NameTaken, State
 from nodeagent.runtime.container.init import CATCHES_BY
 from nodeagent.runtime.container.memory import oom_kills, open_oom_counter
-from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.container.plan import Mount, Plan
+from nodeagent.runtime.container.volumes import Staged, VolumeRefused, missing, staged
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
@@ -65,9 +68,14 @@ class ContainerJob:
         with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too
             fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
         try:
-            self._engine.create(self._plan)
-            self._engine.start(self._plan.name)
+            with staged(self._plan.volumes, self._plan.name) as volumes:
+                self._engine.create(_with_volumes(self._plan, volumes))
+                self._engine.start(self._plan.name)
             state = self._engine.state(self._plan.name)
+            _require_volumes(volumes, state)
+        except VolumeRefused as problem:
+            self._engine.remove(self._plan.name)
+            raise StartFailed(str(problem), problem.reason) from problem
         except NameTaken as problem:
             self._engine.remove(self._plan.name)
             raise StartFailed("a container of this attempt was there already; it is removed") from problem
@@ -196,6 +204,21 @@ def ending_of(status: int, oom_killed: bool, memory_mib: int) -> Ending:
         detail = "out of memory: the limit is {} MiB".format(memory_mib)
         return Ending(exit_code=code, signal=number, reason=EndReason.OUT_OF_MEMORY, detail=detail)
     return Ending(exit_code=code, signal=number)
+
+
+def _with_volumes(plan: Plan, volumes: Sequence[Staged]) -> Plan:
+    mounts = [Mount(one.place, one.volume.target, volume=True, read_only=one.volume.read_only) for one in volumes]
+    return replace(plan, mounts=(*plan.mounts, *mounts))
+
+
+def _require_volumes(volumes: Sequence[Staged], state: Optional[State]) -> None:
+    """Return unless the container runs without a volume: its engine may not see what is mounted where the agent is."""
+    if not volumes or state is None or not state.pid:
+        return
+    one = missing(volumes, state.pid)
+    if one is not None and tree.is_in_cgroup_of(state.pid, state.id):
+        detail = "the engine did not mount it as it should: do it and the agent see the same mounts of this machine?"
+        raise VolumeRefused(EndReason.LAUNCH_FAILED, one.volume.name, detail)
 
 
 def _why_not_started(plan: Plan, problem: EngineError) -> StartFailed:

@@ -1,7 +1,7 @@
 """From a launch spec to what is asked of an engine: everything that a container may and may not do. Pure.
 
 No container gets a capability, a way to new ones, the host's processes, memory or network names, a socket of the
-engine, or a folder beside its own. Its user is the member's, never 0.
+engine, or a folder beside its own and the volumes that an operator allows. Its user is the member's, never 0.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
-from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.protocol import MOST_MOUNTS, EndReason, LaunchSpec, VolumeMount, overlap, target_problem
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
+from nodeagent.runtime.container.volumes import Volumes
 from nodeagent.runtime.port import LaunchError
 from nodeagent.runtime.shim import progress
 from nodeagent.runtime.shim.folders import owned_environment, parts_below_work
@@ -42,6 +43,8 @@ class Options:
     read_only_root: bool = False
     infiniband: bool = True
     """Whether containers get InfiniBand where the pool says so."""
+    mount_roots: Tuple[str, ...] = ()
+    """The folders below which volumes may lie; none = nothing is mounted."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class Mount:
 
     source: str
     target: str
+    volume: bool = False
+    """Whether it is no folder of the allocation's own."""
+    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class Plan:
     """Device nodes beside those of the GPUs."""
     locks_memory: bool = False
     """Whether it may lock as much memory as it has."""
+    volumes: Volumes = field(default_factory=Volumes)
+    """What becomes mounts of its own when it starts."""
 
     def to_dict(self) -> Dict[str, Any]:
         """The plan in plain JSON types."""
@@ -89,7 +97,13 @@ class Plan:
         lists = {name: tuple(data[name]) for name in ("arguments", "gids", "devices") if name in data}
         mounts = tuple(Mount(**mount) for mount in data["mounts"])
         gpus = Injection(**{name: tuple(values) for name, values in data["gpus"].items()})
-        return cls(**{**data, **lists, "mounts": mounts, "gpus": gpus})
+        volumes = Volumes(
+            **{
+                **{name: tuple(values) for name, values in data.get("volumes", {}).items()},
+                "mounts": tuple(VolumeMount(**mount) for mount in data.get("volumes", {}).get("mounts", ())),
+            }
+        )
+        return cls(**{**data, **lists, "mounts": mounts, "gpus": gpus, "volumes": volumes})
 
 
 def image_of(spec: LaunchSpec, options: Options) -> str:
@@ -115,6 +129,7 @@ def plan_of(
     gids: Sequence[int],
     gpus: Injection,
     infiniband: Sequence[str] = (),
+    keep_out: Sequence[str] = (),
 ) -> Plan:
     """The container of an allocation; `LaunchError` names the field that this node cannot carry out."""
     if not uid:
@@ -153,7 +168,40 @@ def plan_of(
         gpus=gpus,
         devices=tuple(infiniband),
         locks_memory=bool(infiniband),
+        volumes=volumes_of(spec, options, keep_out),
     )
+
+
+def volumes_of(spec: LaunchSpec, options: Options, keep_out: Sequence[str] = ()) -> Volumes:
+    """The volumes that the job asks for, as far as can be told without looking at them; else `LaunchError`."""
+    if not spec.mounts:
+        return Volumes()
+    problem = _mounts_problem(spec, options)
+    if problem:
+        raise LaunchError(EndReason.SPEC_REFUSED, "mounts: " + problem)
+    return Volumes(spec.mounts, spec.mount_roots, options.mount_roots, tuple(keep_out))
+
+
+def _mounts_problem(spec: LaunchSpec, options: Options) -> str:
+    """Why a container cannot have these volumes, empty for nothing."""
+    if not options.mount_roots:
+        return "this node mounts no volumes"
+    if not spec.mount_roots:
+        return "this pool mounts no volumes"
+    if len(spec.mounts) > MOST_MOUNTS:
+        return "{} volumes: at most {}".format(len(spec.mounts), MOST_MOUNTS)
+    taken = [_working_folders(spec.workdir)[0]]
+    for mount in spec.mounts:
+        if mount.refused:
+            return "volume {}: {}".format(mount.name, mount.refused)
+        problem = target_problem(mount.target)
+        if problem:
+            return "{!r:.100}: {}".format(mount.target, problem)
+        other = next((path for path in taken if overlap(path, mount.target)), None)
+        if other:
+            return "{} overlaps {}".format(mount.target, other)
+        taken.append(mount.target)
+    return ""
 
 
 def _working_folders(workdir: str) -> Tuple[str, str]:

@@ -14,7 +14,8 @@ from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
 from nodeagent.runtime.container.images import registry_of, without_secret
-from nodeagent.runtime.container.plan import NOBODY, Options, container_name, image_of, plan_of
+from nodeagent.runtime.container.plan import NOBODY, Options, container_name, image_of, plan_of, volumes_of
+from nodeagent.runtime.container.volumes import unstage, unstage_all_but
 from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
@@ -62,6 +63,7 @@ class ContainerRuntime(FolderRuntime):
         self._agent = agent
         self._options = options
         self._emulated_gpus = emulated_gpus
+        self._state = state
         self._remove_strays()
 
     def labels(self) -> Mapping[str, str]:
@@ -75,9 +77,14 @@ class ContainerRuntime(FolderRuntime):
             self.name: self._about.version,
         }
 
+    def mount_roots(self) -> Tuple[str, ...]:
+        """As the operator of the node says."""
+        return self._options.mount_roots
+
     def prepare(self, spec: LaunchSpec) -> str:
         """Make the folder, with the FIFO that becomes the output of the container."""
         image_of(spec, self._options)
+        volumes_of(spec, self._options)
         work = super().prepare(spec)
         try:
             os.mkfifo(self._folder(spec.allocation_id).out, 0o600)
@@ -158,6 +165,7 @@ class ContainerRuntime(FolderRuntime):
             gids=gids,
             gpus=gpus,
             infiniband=_infiniband() if spec.infiniband and self._options.infiniband else (),
+            keep_out=(os.path.abspath(self._state), *self._engine_sockets()),
         )
         os.chown(folder.out, plan.uid, plan.gids[0])
         return {"plan": plan.to_dict(), "engine": self._engine_address()}
@@ -170,6 +178,10 @@ class ContainerRuntime(FolderRuntime):
     def _engine_address(self) -> Dict[str, Any]:
         """How a shim reaches the engine, in plain JSON types."""
         raise NotImplementedError
+
+    def _engine_sockets(self) -> Tuple[str, ...]:
+        """The sockets by which who has them commands the engine."""
+        return ()
 
     def _sweep(self, folder: AllocationFolder) -> None:
         """Kill by the kernel, which needs no engine, and then have the engine remove what it knows."""
@@ -187,7 +199,9 @@ class ContainerRuntime(FolderRuntime):
     def _remove_container(self, folder: AllocationFolder) -> None:
         launch = read_json(folder.launch)
         if launch is not None and os.path.exists(folder.shim):  # else no shim came so far as to make a container
-            self._engine.remove(launch["task"]["job"]["plan"]["name"])
+            name = launch["task"]["job"]["plan"]["name"]
+            unstage(name)  # no shim does it any more
+            self._engine.remove(name)
 
     def _remove_strays(self) -> None:
         """Remove containers that no shim answers for: of superseded attempts, or left while the engine was down."""
@@ -196,6 +210,7 @@ class ContainerRuntime(FolderRuntime):
             spec = self.spec(allocation_id)
             if spec is not None and self.observe(allocation_id).phase not in (Phase.ABSENT, Phase.EXITED):
                 live.add(container_name(self._agent, allocation_id, spec.fence))
+        unstage_all_but(live, container_name(self._agent, 0, 0).rpartition("-0-0")[0] + "-")
         for name in self.containers():
             if name not in live:
                 _log.warning("container %s: nobody answers for it; it is removed", name)

@@ -194,7 +194,12 @@ def _host_config(plan: Plan) -> Dict[str, Any]:
     if plan.gpus.nvidia:
         requests_for.append(DeviceRequest(driver="nvidia", device_ids=list(plan.gpus.nvidia), capabilities=[["gpu"]]))
     config: Dict[str, Any] = {
-        "mounts": [Mount(target=mount.target, source=mount.source, type="bind") for mount in plan.mounts],
+        # A volume's source has its restrictions already, and its mounts inherit them. An engine that is asked for
+        # read-only mounts them anew, with that and nothing else.
+        "mounts": [
+            Mount(target=mount.target, source=mount.source, type="bind", propagation="rprivate")
+            for mount in plan.mounts
+        ],
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "group_add": [str(gid) for gid in plan.gids[1:]],

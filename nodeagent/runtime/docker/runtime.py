@@ -51,6 +51,9 @@ class DockerRuntime(ContainerRuntime):
     def _engine_address(self) -> Dict[str, Any]:
         return {"socket": self._socket}
 
+    def _engine_sockets(self) -> Tuple[str, ...]:
+        return (self._socket,)
+
 
 def package_paths() -> Tuple[str, ...]:
     """Where the package `docker` and what it needs were found: the zygote looks nowhere by itself."""

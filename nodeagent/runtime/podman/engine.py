@@ -232,7 +232,10 @@ def _mount_argument(mount: Mount) -> str:
     """The option for one mount. A comma in a path would begin another option, such as another source."""
     if "," in mount.source + mount.target:
         raise EngineError("podman cannot mount {!r} at {!r}: a comma".format(mount.source, mount.target))
-    return "--mount=type=bind,source={},target={}".format(mount.source, mount.target)
+    options = "--mount=type=bind,source={},target={}".format(mount.source, mount.target)
+    if mount.volume:  # they have these already, but Podman mounts anew and would take them off
+        options += ",bind-propagation=rprivate,nosuid,nodev" + (",ro" if mount.read_only else "")
+    return options
 
 
 @contextlib.contextmanager

@@ -50,6 +50,8 @@ class ProcessRuntime(FolderRuntime):
         """Make the folder; a job that needs an image cannot run here."""
         if spec.image:
             raise LaunchError(EndReason.SPEC_REFUSED, "image: this node runs jobs as processes, without images")
+        if spec.mounts:
+            raise LaunchError(EndReason.SPEC_REFUSED, "mounts: this node runs jobs as processes, and mounts nothing")
         if spec.shm_mib:
             raise LaunchError(
                 EndReason.SPEC_REFUSED, "shm: this node runs jobs as processes, which share the machine's"

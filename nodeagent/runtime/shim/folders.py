@@ -111,6 +111,10 @@ class FolderRuntime:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return folder.work
 
+    def mount_roots(self) -> Tuple[str, ...]:
+        """None, unless a runtime says otherwise."""
+        return ()
+
     def lacks(self, spec: LaunchSpec) -> bool:
         """Nothing, unless a runtime says otherwise."""
         return False

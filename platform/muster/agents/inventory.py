@@ -8,10 +8,11 @@ from muster.common.errors import Invalid
 from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
 from muster.fleet.toolkit import why_barred
-from nodeagent.protocol import GpuInfo, Inventory
+from nodeagent.protocol import LONGEST_PATH, GpuInfo, Inventory
 
 MOST_GPUS = 128
 _MOST_NUMA_NODES = 1024
+_MOST_ROOTS = 64
 _LARGEST_INTEGER = (1 << 31) - 1
 _LARGEST_BIG_INTEGER = (1 << 63) - 1
 
@@ -40,6 +41,7 @@ def reported(inventory: Inventory) -> Reported:
             "driver_version": inventory.driver_version,
             "toolkit_version": inventory.toolkit_version[:100],
             "runtimes": list(inventory.runtimes),
+            "mount_roots": [root[:LONGEST_PATH] for root in inventory.mount_roots[:_MOST_ROOTS]],
             "topology": [list(row) for row in inventory.topology],
         },
         barred=why_barred(inventory.toolkit_version, inventory.runtimes),

@@ -10,6 +10,7 @@ from muster.jobs.attempts import note_progress
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.jobs.units import parse_size_mib
+from muster.jobs.volumes import told_to_agents
 from muster.outputs.store import MOST_FILES
 from muster.tenants.registries import Access, access_to
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
@@ -54,6 +55,8 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         gang_network=node.pool.gang_network,
         infiniband=node.pool.infiniband,
         check_gpus=node.pool.check_gpus,
+        mounts=told_to_agents(spec.get("mounts", []), job.vc),
+        mount_roots=node.pool.roots,
         ask_registry=access.ask,
         registry_login=_login(access),
     )

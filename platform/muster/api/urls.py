@@ -22,6 +22,7 @@ from muster.api.views import (
     service,
     shells,
     usage,
+    volumes,
 )
 from muster.api.views.base import ApiView
 
@@ -95,6 +96,7 @@ v1 = [
     _to("offers/<id:offer_id>:accept", offers.AcceptOffer),
     _to("offers/<id:offer_id>:decline", offers.DeclineOffer),
     _to("vcs", fleet.VirtualClusters),
+    _to("volumes", volumes.Volumes),
     _to("pools", fleet.Pools),
     _to("pools/<name:name>/policy", policies.OnePoolPolicy),
     _to("policies", policies.Policies),

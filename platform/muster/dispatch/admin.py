@@ -19,7 +19,7 @@ from muster.events.services import wake_pool
 from muster.fleet.models import Pool
 
 _JOBS = ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job", "offer_lease_s", "shells"]
-_CONTAINERS = ["gang_network", "infiniband"]
+_CONTAINERS = ["gang_network", "infiniband", "mount_roots"]
 _AGENTS = [
     "beat_s",
     "suspect_after_s",

@@ -125,7 +125,7 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
         moment = database_now()
         now = moment.timestamp()
         rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
-        nodes = list(rows.annotate(runtimes=F("inventory__runtimes")))
+        nodes = list(rows.annotate(runtimes=F("inventory__runtimes"), mount_roots=F("inventory__mount_roots")))
         tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
             now=now,
@@ -214,7 +214,9 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0) + WARNING_STRIKES * any(gpu.warned for gpu in gpus[node.pk]),
             **_closing(closing.get(node.pk)),
-            forms=forms_of(_runtimes(node), str(node.labels.get("default-image", ""))),
+            forms=forms_of(
+                _said(node, "runtimes"), str(node.labels.get("default-image", "")), _said(node, "mount_roots")
+            ),
         )
         for node in rows
     )
@@ -226,10 +228,9 @@ def _closing(closing: ClosingTime | None) -> dict[str, Any]:
     return {"closes_at": closing.at.timestamp(), "clears": closing.clears, "closing": closing.reason}
 
 
-def _runtimes(node: Node) -> Collection[str]:
-    """What its agent says of its runtimes: read by itself where the whole inventory, which is large, is not."""
-    runtimes = node.runtimes if hasattr(node, "runtimes") else node.inventory.get("runtimes")
-    return runtimes or ()
+def _said(node: Node, what: str) -> Collection[str]:
+    """What its agent says of one thing: read by itself where the whole inventory, which is large, is not."""
+    return (getattr(node, what) if hasattr(node, what) else node.inventory.get(what)) or ()
 
 
 def _why_not(node: Node) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
+from nodeagent.protocol import source_problem
 from scheduler.health import Action, Level
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
@@ -39,6 +41,14 @@ GANG_NETWORK = RegexValidator(
     "Write host, refuse, or the name of a network that spans the nodes (overlay, macvlan or ipvlan): by none, bridge "
     "and the like ranks on two nodes do not reach each other.",
 )
+
+
+def require_roots(text: str) -> None:
+    """Return if each line is a folder below which volumes may lie."""
+    for line in text.split():
+        problem = source_problem(line)
+        if problem:
+            raise ValidationError("%(line)s: %(problem)s.", params={"line": line[:100], "problem": problem})
 
 
 class Pool(models.Model):
@@ -96,6 +106,14 @@ class Pool(models.Model):
         default=False,
         help_text="Whether containers get their node's InfiniBand and may lock memory, unless the node says no.",
     )
+    mount_roots = models.TextField(
+        blank=True,
+        default="",
+        max_length=4000,
+        validators=[require_roots],
+        help_text="Folders of the nodes, one a line, below which volumes may lie, such as /data. Empty: nothing is "
+        "mounted. A node may allow less.",
+    )
 
     class Meta:
         constraints = [
@@ -119,6 +137,11 @@ class Pool(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders below which volumes may lie."""
+        return tuple(self.mount_roots.split())
 
 
 class Node(models.Model):

@@ -9,7 +9,7 @@ from scheduler.lifecycle import Form
 PROCESS = "process"
 
 
-def forms_of(runtimes: Collection[str], default_image: str) -> tuple[Form, ...]:
+def forms_of(runtimes: Collection[str], default_image: str, mount_roots: Collection[str] = ()) -> tuple[Form, ...]:
     """The forms of the jobs that the node can start; none where its agent has said nothing, and so nobody knows."""
     found = set[Form]()
     for runtime in runtimes:
@@ -17,4 +17,6 @@ def forms_of(runtimes: Collection[str], default_image: str) -> tuple[Form, ...]:
             found.add(Form.PLAIN)
         else:
             found |= {Form.IMAGE, Form.PLAIN, Form.CONTAINER} if default_image else {Form.IMAGE}
+            if mount_roots:
+                found |= {Form.IMAGE_VOLUMES, Form.CONTAINER_VOLUMES} if default_image else {Form.IMAGE_VOLUMES}
     return tuple(form for form in Form if form in found)

@@ -19,12 +19,14 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
     said = (
         Node.objects.filter(pool=pool, inventory__has_key="runtimes")
         .exclude(admin=NodeAdmin.RETIRED)
-        .values_list("inventory__runtimes", "labels__default-image")
+        .values_list("inventory__runtimes", "labels__default-image", "inventory__mount_roots")
         .distinct()
     )
-    found = {form for runtimes, default in said for form in forms_of(runtimes or (), default or "")}
+    found = {form for runtimes, default, roots in said for form in forms_of(runtimes or (), default or "", roots or ())}
     if not found or spec.form in found:
         return  # or no node has said yet what it can do
+    if spec.mounts and not {Form.IMAGE_VOLUMES, Form.CONTAINER_VOLUMES} & found:
+        raise Invalid.field("mounts", f"no node of pool {pool.name} mounts volumes")
     if spec.form is Form.IMAGE or (spec.form is Form.CONTAINER and Form.IMAGE not in found):
         field = "image" if spec.image else "shm"
         raise Invalid.field(field, f"the nodes of pool {pool.name} run jobs as processes, without images: leave it out")

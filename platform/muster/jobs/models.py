@@ -89,7 +89,7 @@ class Job(models.Model):
     checkpoints = models.BooleanField(default=False, help_text="Whether it goes on where it was stopped.")
     locality = models.CharField(max_length=4, choices=choices(Level), default=Level.ANY)
     relax_after_s = models.FloatField(null=True, help_text="How long it waits for its locality.")
-    form = models.CharField(max_length=10, choices=choices(Form), default=Form.ANY)
+    form = models.CharField(max_length=20, choices=choices(Form), default=Form.ANY)
     packs = models.BooleanField(default=False, help_text="Whether another job may share its GPUs.")
     gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="That it needs of each of its GPUs.")
     avoid_nodes = models.JSONField(default=list)

@@ -18,6 +18,7 @@ from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import forget_reservations, move_job
+from muster.jobs.volumes import require_volumes
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
 from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason
@@ -100,6 +101,7 @@ def draft_job(*, user: User, data: object) -> Job:
     if spec.grace_s > pool.max_grace_s:
         raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
     _require_priority(user, spec, vc.tenant)
+    require_volumes(spec.mounts, vc)
     require_runtime(spec, pool)
     code = None
     if spec.code:

@@ -11,13 +11,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid
+from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
+from nodeagent.protocol import MOST_MOUNTS
 from scheduler.lifecycle import Form, JobClass, Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
-    {"resources", "secrets", "params", "mounts", "kind", "elastic"}
+    {"resources", "secrets", "params", "kind", "elastic"}
     | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain", "idle"}
     | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
 )
@@ -229,6 +231,11 @@ class JobSpec(_Strict):
         description="Files below the working folder that are kept, such as ckpt/** or *.csv.",
     )
     env: Annotated[dict[str, str], BeforeValidator(_env)] = {}
+    mounts: list[Annotated[str, AfterValidator(plain_mount), Field(json_schema_extra={"pattern": PATTERN})]] = Field(
+        default=[],
+        max_length=MOST_MOUNTS,
+        description="Volumes in its container, such as data:/data:ro or scratch:/scratch:rw. Default: ro.",
+    )
     time: Duration | None = Field(default=None, description="Limit of the run time.")
     priority: Literal["low", "normal", "high", "urgent"] = "normal"
     klass: Annotated[JobClass, Field(strict=False)] = Field(default=JobClass.GUARANTEED, alias="class")
@@ -281,6 +288,8 @@ class JobSpec(_Strict):
     @property
     def form(self) -> Form:
         """In what form it is started."""
+        if self.mounts:
+            return Form.IMAGE_VOLUMES if self.image else Form.CONTAINER_VOLUMES
         if self.image:
             return Form.IMAGE
         return Form.CONTAINER if self.shm else Form.PLAIN
@@ -352,6 +361,7 @@ def _require_sense(spec: JobSpec) -> None:
         raise Invalid.field("preemptible", "a job that may not be stopped for others needs a limit: set time")
     if spec.locality and spec.locality.within is Level.NODE and spec.nodes > 1:
         raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
+    require_apart(spec.mounts, spec.workdir)
     _require_sense_of_sharing(spec)
 
 

@@ -25,6 +25,7 @@ AGENT_OPTIONS = frozenset(
         "--job-user",
         "--log-spool-mib",
         "--memory-mib",
+        "--mount-root",
         "--network",
         "--pids-limit",
         "--runtime",

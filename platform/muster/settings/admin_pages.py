@@ -37,6 +37,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Tenants", "groups", "tenants_tenant"),
                     _item("Virtual clusters", "pie_chart", "tenants_virtualcluster"),
                     _item("Registries", "inventory_2", "tenants_registrycredentials"),
+                    _item("Volumes", "hard_drive", "tenants_volume"),
                     _item("Users", "person", "accounts_user"),
                     _item("API tokens", "key", "accounts_apitoken"),
                     _item("Webhooks", "webhook", "notices_webhook"),

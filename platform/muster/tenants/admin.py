@@ -14,7 +14,7 @@ from muster.common.errors import Invalid
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
-from muster.tenants.models import Membership, Quota, RegistryCredentials, Tenant, VirtualCluster
+from muster.tenants.models import Membership, Quota, RegistryCredentials, Tenant, VirtualCluster, Volume
 from muster.tenants.registries import (
     remove_registry,
     require_password,
@@ -140,6 +140,23 @@ class RegistryCredentialsAdmin(OperatorsMixin, ModelAdmin[RegistryCredentials]):
         """Forget the credentials."""
         for row in queryset.select_related("tenant"):
             remove_registry(credentials=row, actor=actor(request))
+
+
+@admin.register(Volume)
+class VolumeAdmin(AuditedMixin, ModelAdmin[Volume]):
+    """Folders of the nodes that jobs may mount. Jobs that run keep what they have mounted, whatever is edited."""
+
+    audit_type = "volume"
+    list_display = ["name", "tenant", "vc", "path", "writable"]
+    list_filter = ["tenant", "writable"]
+    list_select_related = ["tenant", "vc"]
+    search_fields = ["name", "path", "tenant__name"]
+    ordering = ["tenant__name", "name"]
+    fields = ["name", "tenant", "vc", "path", "writable"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Specs know its name, so that and whose it is stay."""
+        return [] if obj is None else ["name", "tenant"]
 
 
 if TYPE_CHECKING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
+from nodeagent.protocol import LONGEST_PATH, is_below, source_problem
 
 
 class Tenant(models.Model):
@@ -87,6 +89,53 @@ class RegistryCredentials(models.Model):
 
     def __str__(self) -> str:
         return f"{self.registry_id} for {self.tenant}"
+
+
+class Volume(models.Model):
+    """A folder of the nodes that jobs of a tenant may mount by its name. See `muster.tenants.volumes`."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="volumes")
+    vc = models.ForeignKey(
+        VirtualCluster,
+        on_delete=models.CASCADE,
+        null=True,
+        blank=True,
+        related_name="volumes",
+        verbose_name="virtual cluster",
+        help_text="Empty: every one of the tenant.",
+    )
+    name = models.CharField(max_length=63, validators=[SLUG], help_text="As jobs name it.")
+    path = models.CharField(
+        max_length=LONGEST_PATH, help_text="The folder on the nodes, below a mount root of the pool, such as /data/seg."
+    )
+    writable = models.BooleanField(
+        default=False, help_text="Whether jobs may write there, as far as their user may. Else they only read."
+    )
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="volume_once_a_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.tenant}"
+
+    def clean(self) -> None:
+        """Refuses a folder that no pool of the tenant would mount, by field."""
+        errors: dict[str, str] = {}
+        if self.vc is not None and self.vc.tenant_id != self.tenant_id:
+            errors["vc"] = "It is not this tenant's."
+        problem = source_problem(self.path) if self.path else ""
+        if problem:
+            errors["path"] = f"{problem[0].upper()}{problem[1:]}."
+        elif self.path and self.tenant_id is not None and not errors:
+            pools = Pool.objects.filter(virtual_clusters__tenant_id=self.tenant_id).distinct().order_by("name")
+            if self.vc is not None:
+                pools = pools.filter(pk=self.vc.pool_id)
+            if not any(is_below(self.path, pool.roots) for pool in pools):
+                names = ", ".join(f"{pool.name}: {' '.join(pool.roots) or 'none'}" for pool in pools)
+                errors["path"] = f"It is below no mount root of the tenant's pools ({names or 'it has none'})."
+        if errors:
+            raise ValidationError(errors)
 
 
 class Quota(models.Model):

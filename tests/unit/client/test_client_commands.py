@@ -417,8 +417,8 @@ def test_logs_follow_prints_until_the_end(server: FakeServer, run: Run) -> None:
 
 
 def test_lists_of_the_cluster_are_one_document(server: FakeServer, run: Run) -> None:
-    for command, route in (("nodes", "GET /nodes"), ("gpus", "GET /gpus"), ("vc", "GET /vcs")):
-        server.on(route, httpx.Response(200, json={"results": [], "next": None}))
+    for command, name in (("nodes", "nodes"), ("gpus", "gpus"), ("vc", "vcs"), ("volumes", "volumes")):
+        server.on(f"GET /{name}", httpx.Response(200, json={"results": [], "next": None}))
         assert json.loads(run(command, "--json").stdout) == {"results": []}
         assert run(command).stdout.startswith("No ")
 

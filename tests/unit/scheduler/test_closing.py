@@ -17,6 +17,7 @@ from tests.unit.scheduler.factories import NOW, make_job, make_node, make_runnin
 
 PROCESS, CONTAINERS = (Form.PLAIN,), (Form.IMAGE,)
 WITH_DEFAULT = (Form.IMAGE, Form.PLAIN, Form.CONTAINER)
+MOUNTING = (Form.IMAGE, Form.IMAGE_VOLUMES)
 
 
 def nodes_of(job: Job, *nodes: Node, **config: Any) -> list[int]:
@@ -33,10 +34,11 @@ def hold_of(job: Job, *nodes: Node, running: Any = ()) -> Hold:
 @pytest.mark.parametrize(
     ("forms", "starts"),
     [
-        ((), {Form.PLAIN, Form.IMAGE, Form.CONTAINER}),
+        ((), set(Form)),
         (PROCESS, {Form.PLAIN}),
         (CONTAINERS, {Form.IMAGE}),
         (WITH_DEFAULT, {Form.PLAIN, Form.IMAGE, Form.CONTAINER}),
+        (MOUNTING, {Form.IMAGE, Form.IMAGE_VOLUMES}),
     ],
 )
 def test_a_node_starts_what_it_says_and_everything_when_it_says_nothing(
@@ -115,6 +117,12 @@ def test_a_job_that_fits_open_nodes_starts_behind_an_equal_one_that_finds_none()
             CONTAINERS,
             "no node of this pool has an image for jobs that name none, and this job asks for shm",
         ),
+        (Form.IMAGE_VOLUMES, CONTAINERS, "no node of this pool mounts volumes, and this job asks for mounts"),
+        (
+            Form.CONTAINER_VOLUMES,
+            MOUNTING,
+            "no node of this pool mounts volumes for jobs without an image, and this job asks for mounts",
+        ),
     ],
 )
 def test_a_job_that_no_node_could_start_is_told_so(form: Form, forms: tuple[Form, ...], detail: str) -> None:
@@ -139,6 +147,18 @@ def test_a_job_that_waits_beside_free_nodes_of_another_form_is_told_so() -> None
         HoldReason.RUNTIME,
         "there is room on 1 node, but not on nodes that run containers",
     )
+
+
+def test_a_job_that_waits_for_a_node_with_volumes_is_told_so() -> None:
+    busy = make_running(make_share(2, range(8)), attempt_id=9)
+    nodes = (make_node(1, forms=CONTAINERS), make_node(2, forms=MOUNTING))
+    hold = hold_of(make_job(form=Form.IMAGE_VOLUMES), *nodes, running=(busy,))
+    assert (hold.reason, hold.detail) == (
+        HoldReason.RUNTIME,
+        "there is room on 1 node, but not on nodes that mount volumes",
+    )
+    hold = hold_of(make_job(gpus=9, form=Form.IMAGE_VOLUMES), *nodes)
+    assert hold.detail.startswith("counting the 1 node that mounts volumes: ")
 
 
 def test_a_job_that_waits_for_maintenance_is_told_when_and_what_would_help() -> None:

@@ -30,7 +30,7 @@ TYPES = ["A100", "V100"]
 GIB = 1024  # in MiB
 T = TypeVar("T")
 # A node that has said nothing, and those with processes, with containers, and with an image for jobs that name none.
-FORMS = [(), (Form.PLAIN,), (Form.IMAGE,), (Form.PLAIN, Form.IMAGE, Form.CONTAINER)]
+FORMS = [(), (Form.PLAIN,), (Form.IMAGE,), (Form.IMAGE, Form.IMAGE_VOLUMES), (Form.PLAIN, Form.IMAGE, Form.CONTAINER)]
 
 
 @st.composite

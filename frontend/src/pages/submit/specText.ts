@@ -32,6 +32,7 @@ const ORDER = [
   "workdir",
   "command",
   "env",
+  "mounts",
   "time",
   "priority",
   "class",

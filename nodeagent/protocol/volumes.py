@@ -1,0 +1,86 @@
+"""Folders of nodes in containers, and the paths that neither side lets through.
+
+The platform checks what people write, to say so at once; the agent checks it again and has the last word, because it
+alone sees where a path really leads.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Tuple
+
+from nodeagent.wire import Message
+
+MOST_MOUNTS = 16
+"""The most volumes of one job."""
+LONGEST_PATH = 500
+"""Of a volume's folder, and of where a job has it."""
+
+CLOSED_TARGETS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/tmp", "/muster")  # noqa: S108 - in a container
+"""What a container has of its own, or its engine: no volume lies there or below."""
+CLOSED_SOURCES = (
+    *("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/root"),
+    *("/usr", "/bin", "/sbin", "/lib", "/lib64"),
+    *("/var/lib/docker", "/var/lib/containerd", "/var/lib/containers"),
+)
+"""What of a machine is in no volume: neither it nor what it lies in or has in it."""
+
+# No comma, colon or quote: engines are told of mounts in lines in which these have a meaning.
+_PATH = re.compile(r"(/[A-Za-z0-9_@+%~=.\-]+)+")
+
+
+@dataclass(frozen=True)
+class VolumeMount(Message):
+    """A volume in a container.
+
+    `source` is the folder on the node as an operator declared it, `target` where the container has it. `refused` says
+    why the job may not have the volume any more, which it could when it was submitted.
+    """
+
+    name: str
+    source: str
+    target: str
+    read_only: bool = True
+    refused: str = ""
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one lies in the other."""
+    return (one + "/").startswith(other.rstrip("/") + "/") or (other + "/").startswith(one.rstrip("/") + "/")
+
+
+def is_below(path: str, roots: Tuple[str, ...]) -> bool:
+    """Whether a path is one of the roots, or below one."""
+    return any((path + "/").startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def path_problem(path: str) -> str:
+    """What is wrong with the way a path is written, empty for nothing."""
+    if not path.startswith("/"):
+        return "the path must begin with /"
+    if path == "/":
+        return "it is the root of everything"
+    if len(path) > LONGEST_PATH:
+        return "the path has more than {} characters".format(LONGEST_PATH)
+    if not _PATH.fullmatch(path) or not {".", ".."}.isdisjoint(path.split("/")):
+        return "write a plain path: letters, digits and _@+%~=.- between single slashes, without . and .."
+    return ""
+
+
+def target_problem(target: str) -> str:
+    """Why no container can have a volume there, empty for nothing."""
+    problem = path_problem(target)
+    if problem:
+        return problem
+    closed = next((own for own in CLOSED_TARGETS if is_below(target, (own,))), None)
+    return "{} is the container's own".format(closed) if closed else ""
+
+
+def source_problem(path: str) -> str:
+    """Why no folder of a node of this name can be a volume or a root of volumes, empty for nothing."""
+    problem = path_problem(path)
+    if problem:
+        return problem
+    closed = next((own for own in CLOSED_SOURCES if overlap(path, own)), None)
+    return "{} is the machine's own".format(closed) if closed else ""

@@ -1,0 +1,42 @@
+"""Whether a job may have the volumes that its spec names, and what an agent is told of them."""
+
+from __future__ import annotations
+
+from muster.common.errors import FieldError, Invalid
+from muster.jobs.mounts import Mounted, read_mount
+from muster.tenants.models import VirtualCluster
+from muster.tenants.volumes import volumes_for, why_not
+from nodeagent.protocol import VolumeMount
+
+
+def require_volumes(mounts: list[str], vc: VirtualCluster) -> None:
+    """Return if jobs of the virtual cluster may mount all of these, and raise `Invalid` with each that they may not."""
+    if not mounts:
+        return
+    errors = [
+        FieldError(f"mounts.{index}", problem)
+        for index, (_, problem) in enumerate(_judged([read_mount(text) for text in mounts], vc))
+        if problem
+    ]
+    if errors:
+        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors), errors=tuple(errors))
+
+
+def told_to_agents(mounts: list[str], vc: VirtualCluster) -> tuple[VolumeMount, ...]:
+    """The volumes of a job that starts, as they are now: one that was taken away meanwhile comes with the reason."""
+    if not mounts:
+        return ()
+    wanted = [read_mount(text) for text in mounts]
+    return tuple(
+        VolumeMount(mount.volume, "" if problem else path, mount.target, mount.read_only, problem)
+        for mount, (path, problem) in zip(wanted, _judged(wanted, vc), strict=True)
+    )
+
+
+def _judged(mounts: list[Mounted], vc: VirtualCluster) -> list[tuple[str, str]]:
+    """The path of each volume, and why it cannot be mounted."""
+    found = volumes_for(vc, [mount.volume for mount in mounts])
+    rows = [(found.get(mount.volume), mount) for mount in mounts]
+    return [
+        (row.path if row else "", why_not(row, vc, name=mount.volume, read_only=mount.read_only)) for row, mount in rows
+    ]
