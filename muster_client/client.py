@@ -42,8 +42,8 @@ from muster_client.shapes import (
     Upload,
     Usage,
     Vc,
-    Waste,
     Volume,
+    Waste,
     Webhook,
     Why,
 )

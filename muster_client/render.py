@@ -337,7 +337,7 @@ def volumes_table(volumes: Sequence[Volume]) -> RenderableType:
     """Return a table with one line per volume."""
     if not volumes:
         return Text("No volumes.")
-    table = _table("VOLUME", "TENANT", "VC", "MODE")
+    table = make_table("VOLUME", "TENANT", "VC", "MODE")
     for one in volumes:
         table.add_row(_text(one["name"]), _text(one["tenant"]), _text(one["vc"] or "all"), _text(one["mode"]))
     return table

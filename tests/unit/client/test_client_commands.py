@@ -423,6 +423,12 @@ def test_lists_of_the_cluster_are_one_document(server: FakeServer, run: Run) -> 
         assert run(command).stdout.startswith("No ")
 
 
+def test_volumes_say_whose_they_are_and_what_jobs_may_do(server: FakeServer, run: Run) -> None:
+    rows = [{"name": "data", "tenant": "vision", "vc": None, "mode": "ro"}]
+    server.on("GET /volumes", httpx.Response(200, json={"results": rows, "next": None}))
+    assert all(word in run("volumes").stdout for word in ("data", "vision", "all", "ro"))
+
+
 def test_no_command_leaves_temporary_files(
     server: FakeServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
