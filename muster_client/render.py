@@ -5,6 +5,7 @@ Names and messages come from other users, so every text is cleaned of control ch
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from rich.text import Text
 from muster_client.shapes import (
     Attempt,
     DryRun,
+    Efficiency,
     Gpu,
     Hold,
     Job,
@@ -120,6 +122,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
             rows.append(("Line", _text(failure["line"])))
         if failure["hint"] and failure["hint"] != job["reason_detail"]:
             rows.append(("Hint", _text(failure["hint"])))
+    rows += _efficiency_rows(job.get("efficiency"))
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
     return _sheet(rows)
@@ -406,6 +409,20 @@ def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:
         return []
     detail = f": {hold['detail']}" if hold["detail"] else ""
     return [("Waits for", _text(f"{hold['reason']}{detail}")), *_helps_rows(hold["helps"])]
+
+
+def _efficiency_rows(found: Efficiency | None) -> list[tuple[str, RenderableType]]:
+    if found is None:
+        return []
+    rows: list[tuple[str, RenderableType]] = []
+    if found["grade"] is not None and found["utilization"] is not None:
+        idle = f", {found['idle_gpus']} of them idle" if found["idle_gpus"] else ""
+        share = f"{found['utilization']:.0f} % of the time of its GPUs{idle}"
+        rows.append(("Efficiency", Text(f"{clean(found['grade'])}: it used {share}", style=_GRADES[found["grade"]])))
+    return [*rows, *(("Advice" if place == 0 else "", _text(one)) for place, one in enumerate(found["advice"]))]
+
+
+_GRADES = defaultdict(str, {"good": "green", "poor": "yellow", "idle": "red"})
 
 
 def _helps_rows(helps: Iterable[str]) -> list[tuple[str, RenderableType]]:

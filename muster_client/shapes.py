@@ -52,6 +52,24 @@ Failure = TypedDict(
 )
 
 
+class Efficiency(TypedDict):
+    """What a job used of what it had: a grade, or why there is none."""
+
+    attempt: int
+    grade: str | None
+    silence: str | None
+    utilization: float | None
+    idle_gpus: int
+    gpu_hours: float
+    idle_gpu_hours: float
+    gpus: list[JsonObject]
+    cpus: int
+    cpu_cores: float | None
+    memory_mib: int
+    memory_used_mib: float | None
+    advice: list[str]
+
+
 class Job(TypedDict):
     """A job as the server tells it; `spec` is left out of lists."""
 
@@ -66,6 +84,7 @@ class Job(TypedDict):
     hold: Hold | None
     priority: str
     spec: NotRequired[JobSpec]
+    efficiency: NotRequired[Efficiency | None]
     gpus_total: int
     submitted_at: str
     started_at: str | None
@@ -441,6 +460,20 @@ class RetryUsage(TypedDict):
     wasted_gpu_hours: float
 
 
+class ScreeningUsage(TypedDict):
+    """What trials on screening pools took and saved."""
+
+    tried: int
+    passed: int
+    failed: int
+    inconclusive: int
+    interrupted: int
+    untried: int
+    trusted: int
+    spent_gpu_hours: float
+    saved_gpu_hours: float
+
+
 Waste = TypedDict(
     "Waste",
     {
@@ -452,5 +485,6 @@ Waste = TypedDict(
         "states": list[StateUsage],
         "failures": list[FailureUsage],
         "retries": RetryUsage,
+        "screening": ScreeningUsage | None,
     },
 )

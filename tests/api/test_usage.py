@@ -15,13 +15,14 @@ from django.utils import timezone
 from muster.accounts.models import User
 from muster.fleet.models import Gpu
 from muster.jobs.models import GpuClaim, Job
+from muster.usage.models import Efficiency
 from scheduler.lifecycle import AttemptState, Reason
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node
 
 Api = Callable[[User | None], Client]
-USAGE, WASTE = "/api/v1/usage", "/api/v1/usage/waste"
+USAGE, WASTE, WORST = "/api/v1/usage", "/api/v1/usage/waste", "/api/v1/usage/least-efficient"
 
 
 def hold_for(job: Job, hours: float, *, begin: datetime | None = None) -> None:
@@ -78,7 +79,7 @@ def test_what_is_others_is_as_empty_as_what_is_not_there(asked: str, used: World
 
 
 def test_nobody_sees_nothing(world: World, api: Api) -> None:
-    assert [api(None).get(path).status_code for path in (USAGE, WASTE)] == [401, 401]
+    assert [api(None).get(path).status_code for path in (USAGE, WASTE, WORST)] == [401, 401, 401]
 
 
 def test_rows_have_what_was_asked_for_and_null_beside_it(used: World, api: Api) -> None:
@@ -168,3 +169,57 @@ def test_no_cell_is_a_formula(name: str, used: World, api: Api) -> None:
 def test_a_refusal_is_a_problem_also_for_those_who_want_a_table(world: World, api: Api) -> None:
     answer = api(world.owner).get(f"{USAGE}?by=planet&format=csv")
     assert problem_of(answer)["status"] == 422
+
+
+@pytest.fixture
+def graded(world: World) -> Job:
+    """A job of Olivia's that has ended, and used a half of its two GPUs."""
+    job = make_job(world.vc, world.owner, name="wasteful", gpus=2, state="succeeded")
+    gpu = {"rank": 0, "index": 0, "utilization": 50.0, "memory_used_mib": None, "memory_mib": 40_960}
+    Efficiency.objects.create(
+        job=job,
+        attempt=1,
+        ended_at=timezone.now(),
+        grade="fair",
+        gpu_s=7200,
+        utilization=50.0,
+        idle_gpu_s=3600,
+        use={
+            "ran_s": 3600.0,
+            "gpus": [gpu],
+            "cpus": 8,
+            "cpu_cores": None,
+            "memory_mib": 65_536,
+            "memory_used_mib": 20_480.0,
+        },
+        advice=["It used 50 % of 2 GPUs; one might have been enough."],
+    )
+    return job
+
+
+def test_a_job_that_has_ended_tells_what_it_used(graded: Job, world: World, api: Api) -> None:
+    path = f"/api/v1/jobs/{graded.pk}"
+    answer = api(world.peer).get(path)
+    require_described("GET", path, answer)
+    told = answer.json()["efficiency"]
+    assert (told["grade"], told["silence"], told["utilization"], told["idle_gpu_hours"]) == ("fair", None, 50.0, 1.0)
+    assert (told["gpus"][0]["utilization"], told["memory_used_mib"], len(told["advice"])) == (50.0, 20_480.0, 1)
+    assert api(world.owner).get(f"/api/v1/jobs/{world.running.pk}").json()["efficiency"] is None
+
+
+@pytest.mark.parametrize(
+    ("role", "names"), [("owner", ["wasteful"]), ("peer", []), ("manager", ["wasteful"]), ("stranger", [])]
+)
+def test_the_least_efficient_jobs_are_those_one_may_see(
+    role: str, names: list[str], graded: Job, world: World, api: Api
+) -> None:
+    answer = api(world.user(role)).get(f"{WORST}?since=1d")
+    require_described("GET", WORST, answer)
+    document = answer.json()
+    assert [row["name"] for row in document["results"]] == names
+    assert (document["total"]["jobs"], document["total"]["utilization"]) == ((1, 50.0) if names else (0, None))
+
+
+@pytest.mark.parametrize(("query", "field"), [("limit=0", "limit"), ("limit=101", "limit"), ("since=x", "since")])
+def test_a_list_of_the_worst_has_bounds(query: str, field: str, world: World, api: Api) -> None:
+    assert fields_of(api(world.owner).get(f"{WORST}?{query}")) == [field]

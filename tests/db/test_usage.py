@@ -12,6 +12,7 @@ from django.db.backends.postgresql.psycopg_any import NumericRange
 from muster.common.errors import Invalid
 from muster.fleet.models import Node
 from muster.jobs.models import Attempt, GpuClaim, Job
+from muster.screening.models import Trial
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.usage import selectors
@@ -19,7 +20,7 @@ from muster.usage.outcomes import Outcome
 from muster.usage.periods import LONGEST, Period, period_of
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import SLOTS, By, parse_by, read, usage
-from muster.usage.waste import waste
+from muster.usage.waste import NO_SCREENING, waste
 from scheduler import model
 from scheduler.lifecycle import AttemptState, JobClass, Reason, Stage
 from tests.factories import make_job, make_node, make_pool, make_tenant, make_user, make_vc
@@ -315,6 +316,38 @@ def test_waste_is_what_failed_or_must_be_done_again(day: Period) -> None:
     retries = found.retries
     assert (retries.gpu_hours, retries.attempts) == (2.0, 2)
     assert (retries.succeeded_gpu_hours, retries.wasted_gpu_hours) == (0.0, 2.0)
+
+
+def test_screening_is_told_to_those_who_see_whole_tenants(day: Period) -> None:
+    vision, speech = make_tenant("vision"), make_tenant("speech")
+    mary, ada = make_user("mary", tenant=vision, role=Role.MANAGER), make_user("ada", tenant=vision)
+    for tenant, saved in ((vision, 7200.0), (speech, 3600.0)):
+        vc = make_vc(tenant)
+        Trial.objects.create(
+            job=make_job(vc),
+            tenant=tenant,
+            pool=vc.pool,
+            verdict="failed",
+            digest="",
+            gpus_asked=8,
+            spent_gpu_s=900.0,
+            saved_gpu_s=saved,
+            full_gpu_s=saved,
+            at=MIDNIGHT + hours(1),
+        )
+
+    def told_of(scope: Scope) -> tuple[int, float, float] | None:
+        found = waste(day, scope).screening
+        return None if found is None else (found.failed, found.spent_gpu_s, found.saved_gpu_s)
+
+    assert told_of(ALL) == (2, 1800.0, 10_800.0)
+    assert told_of(scope_of(mary, Asked())) == (1, 900.0, 7200.0)
+    assert told_of(scope_of(mary, Asked(tenant="speech"))) is None
+    assert told_of(scope_of(ada, Asked())) is None
+    assert told_of(Scope(None, Asked(tenant="speech"))) == (1, 900.0, 3600.0)
+    assert told_of(Scope(None, Asked(user="ada"))) is None
+    yesterday = Period(MIDNIGHT - DAY, MIDNIGHT)
+    assert waste(yesterday, ALL).screening == NO_SCREENING
 
 
 def test_nothing_was_used_where_nobody_was(day: Period) -> None:

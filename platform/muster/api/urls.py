@@ -108,6 +108,7 @@ v1 = [
     _to("gpus", fleet.Gpus),
     _to("usage", usage.UsageOfGpus),
     _to("usage/waste", usage.WasteOfGpus),
+    _to("usage/least-efficient", usage.LeastEfficientJobs),
     _to("spec/schema", service.SpecSchema),
 ]
 # Made once an hour and format: it takes half a second, and anybody may ask for it.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Q
+
 from muster.accounts.models import User
-from muster.tenants.models import Membership
+from muster.tenants.models import Membership, Tenant
 from muster.tenants.roles import Role
 
 
@@ -19,11 +21,56 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """A condition on a `job` in SQL, with its parameters; no condition for all jobs."""
+class Member:
+    """Who sees all of the tenants that they manage, and their own in those that they are in."""
 
-    sql: str = ""
-    parameters: tuple[object, ...] = ()
+    user_id: int
+    managed: tuple[int, ...]
+    tenants: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs count: those that a member may see, or with None all, as far as they are asked for."""
+
+    member: Member | None = None
+    asked: Asked = Asked()
+
+    @property
+    def sql(self) -> str:
+        """The condition on a `job` in SQL; empty for all jobs."""
+        mine = ["(job.tenant_id = ANY(%s) OR (job.owner_id = %s AND job.tenant_id = ANY(%s)))"] if self.member else []
+        return " AND ".join([*mine, *(sql for name, sql in _NARROWED.items() if getattr(self.asked, name))])
+
+    @property
+    def parameters(self) -> list[object]:
+        """The parameters of the condition."""
+        member = self.member
+        mine = [list(member.managed), member.user_id, list(member.tenants)] if member else []
+        return [*mine, *(getattr(self.asked, name) for name in _NARROWED if getattr(self.asked, name))]
+
+    @property
+    def of_jobs(self) -> Q:
+        """The same on rows that have a `job`."""
+        condition = Q()
+        if self.member:
+            own = Q(job__owner_id=self.member.user_id, job__tenant_id__in=self.member.tenants)
+            condition = Q(job__tenant_id__in=self.member.managed) | own
+        names = {"job__tenant__name": "tenant", "job__vc__name": "vc", "job__owner__username": "user"}
+        wanted = {path: getattr(self.asked, name) for path, name in names.items() if getattr(self.asked, name)}
+        return condition & Q(**wanted) if wanted else condition
+
+    def whole_tenants(self) -> list[int] | None:
+        """The tenants of which all is seen, as far as asked for, and None for all there are.
+
+        Empty where the question is about less than tenants: a virtual cluster or a user.
+        """
+        if self.asked.vc or self.asked.user:
+            return []
+        if not self.asked.tenant:
+            return list(self.member.managed) if self.member else None
+        named = Tenant.objects.filter(name=self.asked.tenant).values_list("pk", flat=True)
+        return [tenant_id for tenant_id in named if self.member is None or tenant_id in self.member.managed]
 
 
 def scope_of(user: User, asked: Asked) -> Scope:
@@ -33,18 +80,11 @@ def scope_of(user: User, asked: Asked) -> Scope:
     2. Managers of a tenant see all of it.
     3. Members see what is their own, in the tenants that they are still in.
     """
-    conditions: list[str] = []
-    parameters: list[object] = []
-    if not user.is_operator:
-        memberships = list(Membership.objects.filter(user=user).values_list("tenant_id", "role"))
-        managed = [tenant_id for tenant_id, role in memberships if role == Role.MANAGER]
-        conditions.append("(job.tenant_id = ANY(%s) OR (job.owner_id = %s AND job.tenant_id = ANY(%s)))")
-        parameters += [managed, user.pk, [tenant_id for tenant_id, _ in memberships]]
-    for name, sql in _NARROWED.items():
-        if getattr(asked, name):
-            conditions.append(sql)
-            parameters.append(getattr(asked, name))
-    return Scope(" AND ".join(conditions), tuple(parameters))
+    if user.is_operator:
+        return Scope(None, asked)
+    memberships = list(Membership.objects.filter(user=user).values_list("tenant_id", "role"))
+    managed = tuple(tenant_id for tenant_id, role in memberships if role == Role.MANAGER)
+    return Scope(Member(user.pk, managed, tuple(tenant_id for tenant_id, _ in memberships)), asked)
 
 
 _NARROWED = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from muster.screening.selectors import ScreeningTotals, screening_totals
 from muster.usage.outcomes import WASTED, Outcome
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
@@ -35,13 +36,28 @@ class Waste:
     states: list[Row]
     failures: list[Row]
     retries: Retries
+    screening: ScreeningTotals | None
+    """None for who may not see all of a tenant: trials are counted by tenants."""
 
 
+NO_SCREENING = ScreeningTotals(
+    key=(),
+    tried=0,
+    passed=0,
+    failed=0,
+    inconclusive=0,
+    interrupted=0,
+    untried=0,
+    trusted=0,
+    spent_gpu_s=0.0,
+    saved_gpu_s=0.0,
+    full_gpu_s=0.0,
+)
 _FAILURE = (By.CATEGORY, By.FAILURE, By.OUTCOME)
 
 
 def waste(period: Period, scope: Scope) -> Waste:
-    """By what became of attempts, of their jobs, by classes of failure, and of retries; one statement for all."""
+    """By what became of attempts, of their jobs, by classes of failure, of retries, and of trials."""
     rows = read(period, scope, [(), (By.OUTCOME,), (By.STATE,), _FAILURE, (By.OUTCOME, By.RETRY)])
     outcomes = _of(rows, By.OUTCOME)
     return Waste(
@@ -51,7 +67,16 @@ def waste(period: Period, scope: Scope) -> Waste:
         states=_of(rows, By.STATE),
         failures=[row for row in _of(rows, *_FAILURE) if _has_failed(row)],
         retries=_retries(_of(rows, By.OUTCOME, By.RETRY)),
+        screening=_screening(period, scope),
     )
+
+
+def _screening(period: Period, scope: Scope) -> ScreeningTotals | None:
+    tenant_ids = scope.whole_tenants()
+    if tenant_ids == []:
+        return None
+    found = screening_totals(since=period.start, until=period.end, tenant_ids=tenant_ids)
+    return found[0] if found else NO_SCREENING
 
 
 def _of(rows: Iterable[Row], *by: By) -> list[Row]:

@@ -11,7 +11,7 @@ import pytest
 from muster.usage.outcomes import WASTED as WASTED_THERE
 from muster.usage.outcomes import Outcome
 from muster_client.usage import OUTCOMES, WASTED, hours
-from tests.unit.client.fake_server import FakeServer, Run, problem
+from tests.unit.client.fake_server import FakeServer, Run, job, problem
 
 PERIOD = {"from": "2026-11-15T00:00:00Z", "to": "2026-11-22T00:00:00Z"}
 EMPTY = dict.fromkeys(
@@ -49,6 +49,13 @@ WASTE = {
         }
     ],
     "retries": {"gpu_hours": 50.0, "attempts": 3, "succeeded_gpu_hours": 10.0, "wasted_gpu_hours": 40.0},
+    "screening": {
+        **dict.fromkeys(["passed", "inconclusive", "interrupted", "untried", "trusted"], 1),
+        "tried": 9,
+        "failed": 4,
+        "spent_gpu_hours": 1.5,
+        "saved_gpu_hours": 12.0,
+    },
 }
 
 
@@ -88,6 +95,46 @@ def test_waste_tells_what_came_to_nothing_and_of_what(server: FakeServer, run: R
     assert shown.startswith("200 GPU-hours from 2026-11-15 00:00 to 2026-11-22 00:00 UTC; 100 (50 %) came to nothing.")
     assert "gpu_out_of_memory  user      80.00      40 %   6" in shown
     assert "Retries took 50.00 GPU-hours (25 %), of which 40.00 came to nothing again." in shown
+    assert "Screening: 9 trials took 1.50 GPU-hours; 4 jobs failed there, which saved 12.00." in shown
+
+
+EFFICIENCY = {
+    "attempt": 1,
+    "grade": "poor",
+    "silence": None,
+    "utilization": 38.2,
+    "idle_gpus": 1,
+    "gpu_hours": 4.0,
+    "idle_gpu_hours": 2.5,
+    "gpus": [],
+    "cpus": 8,
+    "cpu_cores": 1.0,
+    "memory_mib": 1024,
+    "memory_used_mib": 512.0,
+    "advice": ["First.", "Second \x1b[31mred."],
+}
+
+
+def test_a_job_is_shown_with_its_grade_and_advice(server: FakeServer, run: Run) -> None:
+    server.on("GET /jobs/7", httpx.Response(200, json=job(state="succeeded", efficiency=EFFICIENCY)))
+    shown = run("show", "7").stdout
+    assert "poor: it used 38 % of the time of its GPUs, 1 of them idle" in shown
+    assert "Advice" in shown
+    assert "First." in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("changes", [{}, {"efficiency": None}])
+def test_a_job_without_a_grade_is_shown_without(server: FakeServer, run: Run, changes: dict[str, Any]) -> None:
+    server.on("GET /jobs/7", httpx.Response(200, json=job(state="succeeded", **changes)))
+    result = run("show", "7")
+    assert (result.exit_code, "Efficiency" in result.stdout) == (0, False)
+
+
+def test_why_there_is_no_grade_needs_no_line(server: FakeServer, run: Run) -> None:
+    silent = {**EFFICIENCY, "grade": None, "utilization": None, "silence": "too_short", "advice": []}
+    server.on("GET /jobs/7", httpx.Response(200, json=job(state="succeeded", efficiency=silent)))
+    assert "Efficiency" not in run("show", "7").stdout
 
 
 @pytest.mark.parametrize(

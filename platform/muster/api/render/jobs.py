@@ -15,6 +15,8 @@ from muster.jobs.outcome import blamed_for
 from muster.jobs.selectors import positions
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
+from muster.usage.efficiency import efficiency_of
+from muster.usage.models import Efficiency
 from scheduler.failures.rules import NO_SIGNATURE
 from scheduler.lifecycle import JobState, Reason
 
@@ -47,7 +49,26 @@ def job_document(job: Job) -> Json:
     document = _job(job, positions([job]).get(job.pk))
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
+    found = efficiency_of(job)
+    document["efficiency"] = None if found is None else efficiency(found)
     return document
+
+
+def efficiency(row: Efficiency) -> Json:
+    """What a job used of what it had."""
+    use = row.use
+    return {
+        "attempt": row.attempt,
+        "grade": row.grade or None,
+        "silence": row.silence or None,
+        "utilization": None if row.utilization is None else round(row.utilization, 2),
+        "idle_gpus": row.idle_gpus,
+        "gpu_hours": round(row.gpu_s / 3600, 6),
+        "idle_gpu_hours": round(row.idle_gpu_s / 3600, 6),
+        "gpus": use["gpus"],
+        **{name: use[name] for name in ("cpus", "cpu_cores", "memory_mib", "memory_used_mib")},
+        "advice": row.advice,
+    }
 
 
 def _job(job: Job, position: int | None) -> Json:

@@ -9,6 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from muster.api.render.jobs import moment
+from muster.screening.selectors import ScreeningTotals
+from muster.usage.efficiency import Graded
+from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.selectors import By, Row
 from muster.usage.waste import Waste
@@ -57,6 +60,45 @@ def waste_document(period: Period, found: Waste) -> Json:
             "succeeded_gpu_hours": _hours(found.retries.succeeded_gpu_hours),
             "wasted_gpu_hours": _hours(found.retries.wasted_gpu_hours),
         },
+        "screening": None if found.screening is None else _screening(found.screening),
+    }
+
+
+def least_efficient_document(period: Period, total: Graded, rows: Iterable[Efficiency]) -> Json:
+    """The runs that left the most GPU time idle."""
+    return {
+        **_period(period),
+        "total": {
+            "jobs": total.jobs,
+            "gpu_hours": _hours(total.gpu_hours),
+            "idle_gpu_hours": _hours(total.idle_gpu_hours),
+            "utilization": None if total.utilization is None else round(total.utilization, 2),
+        },
+        "results": [
+            {
+                "job": row.job_id,
+                "name": row.job.name,
+                "owner": row.job.owner.username,
+                "vc": row.job.vc.name,
+                "ended_at": moment(row.ended_at),
+                "grade": row.grade,
+                "utilization": round(row.utilization or 0.0, 2),
+                "idle_gpus": row.idle_gpus,
+                "gpu_hours": _hours(row.gpu_s / 3600),
+                "idle_gpu_hours": _hours(row.idle_gpu_s / 3600),
+                "advice": row.advice,
+            }
+            for row in rows
+        ],
+    }
+
+
+def _screening(found: ScreeningTotals) -> Json:
+    counts = ("tried", "passed", "failed", "inconclusive", "interrupted", "untried", "trusted")
+    return {
+        **{name: getattr(found, name) for name in counts},
+        "spent_gpu_hours": _hours(found.spent_gpu_s / 3600),
+        "saved_gpu_hours": _hours(found.saved_gpu_s / 3600),
     }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
-from muster.api.shapes.common import Choice, Flag, Integer, Moment, Problem, Shape, Text, values
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
 from muster.jobs.spec import PRIORITIES
+from scheduler.efficiency import Grade, Silence
 from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
 
 SPEC = {"$ref": "#/components/schemas/JobSpec"}
@@ -108,11 +109,40 @@ class JobInList(Shape):
     links = JobLinks()
 
 
+class GpuUse(Shape):
+    """What a run used of one of its GPUs; null: not measured."""
+
+    rank = Integer()
+    index = Integer(help_text="On its node.")
+    utilization = Number(allow_null=True, help_text="Mean, in percent of the time.")
+    memory_used_mib = Number(allow_null=True, help_text="The most.")
+    memory_mib = Integer()
+
+
+class Efficiency(Shape):
+    """What a job used of what it had, by its longest run: a grade, or why there is none."""
+
+    attempt = Integer()
+    grade = Choice(choices=values(Grade), allow_null=True)
+    silence = Choice(choices=values(Silence), allow_null=True, help_text="Why there is no grade.")
+    utilization = Number(allow_null=True, help_text="Mean of all GPUs, in percent; null without a grade.")
+    idle_gpus = Integer()
+    gpu_hours = Number(help_text="Of the run.")
+    idle_gpu_hours = Number(help_text="Of these its GPUs did nothing; 0 without a grade.")
+    gpus = GpuUse(many=True, help_text="Those used least, if there are many.")
+    cpus = Integer(help_text="That each rank had.")
+    cpu_cores = Number(allow_null=True, help_text="That the busiest rank kept busy, on average.")
+    memory_mib = Integer(help_text="That each rank had.")
+    memory_used_mib = Number(allow_null=True, help_text="The most of any rank.")
+    advice = serializers.ListField(child=Text(), help_text="At most two sentences.")
+
+
 class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
     spec = SpecField()
     cloned_from = Integer(allow_null=True)
+    efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 
 
 class JobPage(Shape):

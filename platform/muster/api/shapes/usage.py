@@ -7,6 +7,7 @@ from rest_framework import serializers
 from muster.api.shapes.common import Choice, Integer, Moment, Number, Shape, Text, values
 from muster.usage.outcomes import Outcome
 from muster.usage.selectors import By
+from scheduler.efficiency import Grade
 from scheduler.lifecycle import JobClass, JobState
 
 CATEGORIES = [(name, name) for name in ("user", "ai_engine", "infrastructure", "platform")]
@@ -111,6 +112,59 @@ class RetryUsage(Shape):
     wasted_gpu_hours = Number()
 
 
+class ScreeningUsage(Shape):
+    """What trials on screening pools took and saved, of those that were over in the period."""
+
+    tried = Integer()
+    passed = Integer()
+    failed = Integer(help_text="Jobs that failed there and never took their GPUs.")
+    inconclusive = Integer()
+    interrupted = Integer()
+    untried = Integer(help_text="Jobs that went on without a trial.")
+    trusted = Integer(help_text="Jobs that went on without, as the same had passed of late.")
+    spent_gpu_hours = Number()
+    saved_gpu_hours = Number(help_text="What those that failed would have taken until they failed: an estimate.")
+
+
+class Graded(Shape):
+    """How well the GPUs were used by the runs that ended in the period and have a grade."""
+
+    jobs = Integer()
+    gpu_hours = Number()
+    idle_gpu_hours = Number()
+    utilization = Number(allow_null=True, help_text="Mean by GPU time, in percent.")
+
+
+class LeastEfficient(Shape):
+    """A run that left much GPU time idle."""
+
+    job = Integer()
+    name = Text()
+    owner = Text()
+    vc = Text()
+    ended_at = Moment()
+    grade = Choice(choices=values(Grade))
+    utilization = Number()
+    idle_gpus = Integer()
+    gpu_hours = Number()
+    idle_gpu_hours = Number()
+    advice = serializers.ListField(child=Text())
+
+
+class LeastEfficientList(_WithFrom):
+    """The runs that ended in the period and left the most GPU time idle, the worst first."""
+
+    to = Moment()
+    total = Graded()
+    results = LeastEfficient(many=True)
+
+
+class LeastEfficientFilter(PeriodFilter):
+    """Of whom, when, and how many."""
+
+    limit = Integer(required=False, default=10, min_value=1, max_value=100)
+
+
 class Waste(_WithFrom):
     """What GPU-hours were for. Wasted are those that failed, whose node was lost, or that begin anew when preempted."""
 
@@ -121,3 +175,4 @@ class Waste(_WithFrom):
     states = StateUsage(many=True, help_text="By what became of the jobs, or where they stand.")
     failures = FailureUsage(many=True)
     retries = RetryUsage()
+    screening = ScreeningUsage(allow_null=True, help_text="Null for who may not see all of a tenant.")

@@ -9,9 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api.render import usage as render
-from muster.api.shapes.usage import PeriodFilter, Usage, UsageFilter, Waste
+from muster.api.shapes.usage import LeastEfficientFilter, LeastEfficientList, PeriodFilter, Usage, UsageFilter, Waste
 from muster.api.views.base import CSV, ApiView, caller, describe, query_of
 from muster.common.clock import utc_now
+from muster.usage.efficiency import graded, least_efficient
 from muster.usage.periods import Period, period_of
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import parse_by, usage
@@ -43,6 +44,24 @@ class WasteOfGpus(ApiView):
         """By what became of attempts and jobs, by classes of failure, and what retries took."""
         period, scope = _asked(request, query_of(request, PeriodFilter))
         return Response(render.waste_document(period, waste(period, scope)))
+
+
+class LeastEfficientJobs(ApiView):
+    """The runs that left the most GPU time idle."""
+
+    @describe(
+        "list_least_efficient",
+        tag="usage",
+        answers={200: LeastEfficientList},
+        problems=(422,),
+        parameters=[LeastEfficientFilter],
+    )
+    def get(self, request: Request) -> Response:
+        """Runs that ended in the period, by what their GPUs could have done more."""
+        query = query_of(request, LeastEfficientFilter)
+        period, scope = _asked(request, query)
+        rows = least_efficient(period, scope, most=query["limit"])
+        return Response(render.least_efficient_document(period, graded(period, scope), rows))
 
 
 def _asked(request: Request, query: dict[str, Any]) -> tuple[Period, Scope]:

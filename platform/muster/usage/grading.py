@@ -1,0 +1,209 @@
+"""Grades for jobs that have ended: read from the events, each once, and made of the samples of the longest run.
+
+Nothing that jobs do waits for it: a worker reads the events after, and the place up to which it did is stored with the
+grades.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from muster.events.selectors import EventCursor, after, newest
+from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.samples.totals import GpuTotal, Held, RankTotal, gpu_totals, rank_totals
+from muster.usage.models import Efficiency, Reader
+from muster.usage.selectors import SLOTS
+from scheduler.efficiency import GpuUse, HostUse, Use, judge
+from scheduler.lifecycle import JOB_TERMINAL, Stage
+
+BATCH = 100
+MOST_GPUS_KEPT = 64
+"""Of a job with more, those that were used least are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The claims of allocations by their ids, and what was measured of both by their keys."""
+
+    claims: Mapping[int, Sequence[GpuClaim]]
+    by_gpu: Mapping[tuple[int, ...], GpuTotal]
+    by_rank: Mapping[tuple[int, ...], RankTotal]
+
+
+_ENDS = [f"job.{state.value}" for state in sorted(JOB_TERMINAL)]
+
+
+def read_ends(*, most: int = BATCH) -> int:
+    """Grade the jobs of up to `most` new ends, and return how many there were; 0 if another worker reads.
+
+    The first call only notes where it stands: of most that ended before there are no samples to grade it by.
+    """
+    with transaction.atomic():
+        reader = Reader.objects.select_for_update(skip_locked=True, no_key=True).first()
+        horizon = newest()
+        if reader is None:
+            Reader.objects.bulk_create([Reader(id=1, tx=horizon.tx, event_id=horizon.id)], ignore_conflicts=True)
+            return 0
+        place = EventCursor(reader.tx, reader.event_id)
+        events = list(
+            after(place).filter(kind__in=_ENDS, job_id__isnull=False).values_list("tx", "id", "job_id")[:most]
+        )
+        last = EventCursor(*events[-1][:2]) if events else place
+        new = last if len(events) == most else max(last, horizon)
+        grade_jobs({job_id for _, _, job_id in events if job_id is not None})
+        if new != place:
+            Reader.objects.filter(pk=reader.pk).update(tx=new.tx, event_id=new.id)
+    return len(events)
+
+
+def grade_jobs(job_ids: Iterable[int]) -> int:
+    """Store the grades of these jobs, and return how many; a job that never ran has none. Five queries for all."""
+    runs = _longest_runs(job_ids)
+    allocations: dict[int, list[Allocation]] = {run.pk: [] for run in runs}
+    for allocation in Allocation.objects.filter(attempt__in=runs).order_by("attempt_id", "rank"):
+        allocations[allocation.attempt_id].append(allocation)
+    claims = _claims(allocations)
+    by_gpu = gpu_totals(
+        [
+            Held((claim.gpu_id, claim.allocation_id), claim.claimed_at, claim.released_at)
+            for mine in claims.values()
+            for claim in mine
+            if claim.released_at is not None
+        ]
+    )
+    by_rank = rank_totals(
+        [
+            Held((one.pk,), run.placed_at, run.ended_at)
+            for run in runs
+            if run.ended_at is not None
+            for one in allocations[run.pk]
+        ]
+    )
+    measured = _Measured(claims, by_gpu, by_rank)
+    rows = [_graded(run, run.ended_at, allocations[run.pk], measured) for run in runs if run.ended_at is not None]
+    Efficiency.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(rows)
+
+
+def _longest_runs(job_ids: Iterable[int]) -> Sequence[Attempt]:
+    """Of each job the attempt that ran the longest, trials aside."""
+    ran = Attempt.objects.filter(
+        job_id__in=sorted(job_ids), stage=Stage.FULL, running_at__isnull=False, ended_at__isnull=False
+    )
+    longest: dict[int, Attempt] = {}
+    for attempt in ran.select_related("job").order_by("job_id", "number"):
+        best = longest.get(attempt.job_id)
+        if best is None or _ran_s(attempt) > _ran_s(best):
+            longest[attempt.job_id] = attempt
+    return list(longest.values())
+
+
+def _claims(allocations: Mapping[int, Sequence[Allocation]]) -> dict[int, list[GpuClaim]]:
+    ids = [one.pk for mine in allocations.values() for one in mine]
+    found: dict[int, list[GpuClaim]] = {allocation_id: [] for allocation_id in ids}
+    claims = GpuClaim.objects.filter(allocation_id__in=ids).select_related("gpu")
+    for claim in claims.order_by("allocation_id", "gpu__index"):
+        found[claim.allocation_id].append(claim)
+    return found
+
+
+def _graded(
+    run: Attempt,
+    ended_at: datetime,
+    ranks: Sequence[Allocation],
+    measured: _Measured,
+) -> Efficiency:
+    mine = [(rank, claim) for rank in ranks for claim in measured.claims[rank.pk]]
+    gpus = [_gpu_use(rank.rank, claim, measured.by_gpu) for rank, claim in mine]
+    gpu_s = sum(_held_s(claim) * _slots(claim) / SLOTS for _, claim in mine)
+    use = Use(
+        ran_s=_ran_s(run),
+        gpus=gpus,
+        host=_host_use(run.job, ranks, measured.by_rank),
+        shared=any(_slots(claim) < SLOTS for _, claim in mine),
+    )
+    verdict = judge(use)
+    idle_share = 0.0 if verdict.utilization is None else 1 - verdict.utilization / 100
+    return Efficiency(
+        job_id=run.job_id,
+        attempt=run.number,
+        ended_at=ended_at,
+        grade=verdict.grade or "",
+        silence=verdict.silence or "",
+        gpu_s=gpu_s,
+        utilization=verdict.utilization,
+        idle_gpus=verdict.idle_gpus,
+        idle_gpu_s=gpu_s * idle_share,
+        use=_stored(use),
+        advice=list(verdict.advice),
+    )
+
+
+def _gpu_use(rank: int, claim: GpuClaim, by_gpu: Mapping[tuple[int, ...], GpuTotal]) -> GpuUse:
+    total = by_gpu.get((claim.gpu_id, claim.allocation_id), GpuTotal(0, None, None))
+    return GpuUse(
+        rank=rank,
+        index=claim.gpu.index,
+        samples=total.samples,
+        utilization=total.utilization,
+        memory_used_mib=total.memory_used_mib,
+        memory_mib=claim.gpu.memory_mib,
+    )
+
+
+def _host_use(job: Job, ranks: Sequence[Allocation], by_rank: Mapping[tuple[int, ...], RankTotal]) -> HostUse:
+    totals = [total for rank in ranks if (total := by_rank.get((rank.pk,))) is not None]
+    return HostUse(
+        cpus=job.cpus,
+        cpu_cores=max((one.cpu_cores for one in totals if one.cpu_cores is not None), default=None),
+        memory_mib=job.memory_mib,
+        memory_used_mib=max((one.memory_mib for one in totals if one.memory_mib is not None), default=None),
+        asked_cpus=job.spec.get("cpus") is not None,
+        asked_memory=job.spec.get("memory") is not None,
+    )
+
+
+def _stored(use: Use) -> dict[str, Any]:
+    told = sorted(use.gpus, key=lambda gpu: gpu.utilization or 0.0)[:MOST_GPUS_KEPT]
+    return {
+        "ran_s": use.ran_s,
+        "gpus": [
+            {
+                "rank": gpu.rank,
+                "index": gpu.index,
+                "utilization": _short(gpu.utilization),
+                "memory_used_mib": _short(gpu.memory_used_mib),
+                "memory_mib": gpu.memory_mib,
+            }
+            for gpu in sorted(told, key=lambda gpu: (gpu.rank, gpu.index))
+        ],
+        "cpus": use.host.cpus,
+        "cpu_cores": _short(use.host.cpu_cores),
+        "memory_mib": use.host.memory_mib,
+        "memory_used_mib": _short(use.host.memory_used_mib),
+    }
+
+
+def _ran_s(run: Attempt) -> float:
+    if run.running_at is None or run.ended_at is None:
+        return 0.0
+    return (run.ended_at - run.running_at).total_seconds()
+
+
+def _held_s(claim: GpuClaim) -> float:
+    if claim.released_at is None:
+        return 0.0
+    return max((claim.released_at - claim.claimed_at).total_seconds(), 0.0)
+
+
+def _slots(claim: GpuClaim) -> int:
+    return int((claim.span.upper or 0) - (claim.span.lower or 0))
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

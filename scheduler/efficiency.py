@@ -1,0 +1,174 @@
+"""What a job used of what it had asked for: a grade, and at most two sentences of advice. Pure.
+
+Utilisation here is the share of time in which a GPU did anything at all, as its driver tells it. A GPU with a high
+figure may still be used badly; one with a low figure was surely not needed for all of that time. So the grade is an
+upper limit, and speaks only where enough was measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+LEAST_RUN_S = 600.0
+"""What runs shorter has hardly loaded its data."""
+LEAST_SAMPLES = 12
+GOOD, FAIR = 70.0, 40.0
+IDLE = 5.0
+"""Percent of the time: a GPU below it was not used by the job, whatever looked at it now and then."""
+MOST_ADVICE = 2
+_FULL = 90.0
+"""No job keeps a GPU busier than that for long; so many percent are taken for a whole one."""
+_MUCH_MEMORY_MIB = 8192
+_MANY_CPUS = 4
+_HALF = 0.5
+_BUSY_CPUS = 0.9
+
+
+class Grade(StrEnum):
+    """How much of its GPUs a job used."""
+
+    GOOD = "good"
+    FAIR = "fair"
+    POOR = "poor"
+    IDLE = "idle"
+
+
+class Silence(StrEnum):
+    """Why there is no grade."""
+
+    NO_GPUS = "no_gpus"
+    SHARED = "shared"
+    """The figures are those of the whole GPU, and others were on it."""
+    TOO_SHORT = "too_short"
+    NOT_MEASURED = "not_measured"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """One GPU of the job. `utilization` is the mean in percent, `memory_mib` the most; None: not measured."""
+
+    rank: int
+    index: int
+    samples: int
+    utilization: float | None
+    memory_used_mib: float | None
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What each rank had of its host, and what the one used that used the most; None: not measured.
+
+    `cpu_cores` is a mean over the run, `memory_used_mib` the most at any time. Whether the owner asked for so much, or
+    got the pool's share, is `asked_*`.
+    """
+
+    cpus: int
+    cpu_cores: float | None
+    memory_mib: int
+    memory_used_mib: float | None
+    asked_cpus: bool = False
+    asked_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One run of a job: for how long, on which GPUs, and what of its hosts."""
+
+    ran_s: float
+    gpus: Sequence[GpuUse]
+    host: HostUse
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The grade, or why there is none, and what to do better. `utilization` is the mean over all GPUs, in percent."""
+
+    grade: Grade | None
+    silence: Silence | None
+    utilization: float | None
+    idle_gpus: int
+    advice: tuple[str, ...]
+
+
+def judge(use: Use) -> Verdict:
+    """How well a job used what it had.
+
+    1. There is no grade for jobs without GPUs, on shared GPUs, for short runs, and where a GPU was hardly measured.
+    2. `idle` if no GPU was used; else by the mean utilisation: `good` from 70 %, `fair` from 40 %, and `poor`.
+    3. Advice is about what costs others most: GPUs first, then memory and processors that the owner asked for.
+    """
+    silence = _silence(use)
+    if silence is not None:
+        told = () if silence in {Silence.TOO_SHORT, Silence.NOT_MEASURED} else tuple(_advice_on_host(use.host))
+        return Verdict(None, silence, None, 0, told[:MOST_ADVICE])
+    figures = [gpu.utilization or 0.0 for gpu in use.gpus]
+    mean = math.fsum(figures) / len(figures)
+    idle = sum(figure < IDLE for figure in figures)
+    advice = [*_advice_on_gpus(use, mean, idle), *_advice_on_host(use.host)]
+    return Verdict(_grade(mean, idle == len(figures)), None, mean, idle, tuple(advice[:MOST_ADVICE]))
+
+
+def _silence(use: Use) -> Silence | None:
+    if not use.gpus:
+        return Silence.NO_GPUS
+    if use.shared:
+        return Silence.SHARED
+    if use.ran_s < LEAST_RUN_S:
+        return Silence.TOO_SHORT
+    if any(gpu.utilization is None or gpu.samples < LEAST_SAMPLES for gpu in use.gpus):
+        return Silence.NOT_MEASURED
+    return None
+
+
+def _grade(mean: float, all_idle: bool) -> Grade:
+    if all_idle:
+        return Grade.IDLE
+    if mean >= GOOD:
+        return Grade.GOOD
+    return Grade.FAIR if mean >= FAIR else Grade.POOR
+
+
+def _advice_on_gpus(use: Use, mean: float, idle: int) -> Iterator[str]:
+    count = len(use.gpus)
+    if idle == count:
+        it = "the GPU" if count == 1 else f"none of the {count} GPUs"
+        yield (
+            f"It hardly used {it}: does it find it?" if count == 1 else f"It used {it}: does it find them?"
+        ) + " A job that needs none asks for `gpus: 0`."
+        return
+    if idle:
+        used = count - idle
+        yield f"{idle} of its {count} GPUs did nothing; {used} would have been enough."
+        return
+    if mean >= GOOD:
+        return
+    needed = max(1, math.ceil(math.fsum(gpu.utilization or 0.0 for gpu in use.gpus) / _FULL))
+    starved = use.host.cpu_cores is not None and use.host.cpu_cores >= _BUSY_CPUS * use.host.cpus
+    if starved:
+        cpus = "processor was" if use.host.cpus == 1 else f"{use.host.cpus} processors were"
+        yield f"Its {cpus} busy while its GPUs waited ({mean:.0f} % used): with more `cpus` it may be faster."
+    elif needed < count:
+        would = "one" if needed == 1 else str(needed)
+        yield f"It used {mean:.0f} % of {count} GPUs; {would} might have been enough."
+    elif mean < FAIR:
+        which = "its GPU" if count == 1 else f"its {count} GPUs"
+        yield f"It used {mean:.0f} % of {which}: see whether it waits for its data."
+
+
+def _advice_on_host(host: HostUse) -> Iterator[str]:
+    memory, cores = host.memory_used_mib, host.cpu_cores
+    much = host.asked_memory and host.memory_mib >= _MUCH_MEMORY_MIB
+    if much and memory is not None and memory < _HALF * host.memory_mib:
+        yield f"It asked for {_size(host.memory_mib)} of memory and used {_size(memory)} at most."
+    if host.asked_cpus and cores is not None and host.cpus >= _MANY_CPUS and cores < _HALF * host.cpus:
+        yield f"It asked for {host.cpus} processors and kept {max(cores, 0.1):.1f} of them busy."
+
+
+def _size(mib: float) -> str:
+    gib = mib / 1024
+    return f"{gib:.0f} GiB" if gib >= 10 else f"{gib:.1f} GiB"
