@@ -276,8 +276,23 @@ _NEVER = {
         JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
         JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         LEFT JOIN tenants_quota quota ON quota.vc_id = vc.id AND quota.gpu_type = gpu.type
-        WHERE claim.released_at IS NULL GROUP BY vc.id, vc.name, gpu.type
+        WHERE claim.released_at IS NULL AND attempt.stage = 'full' GROUP BY vc.id, vc.name, gpu.type
         HAVING count(DISTINCT gpu.id) > coalesce(max(quota.gpus), 0)""",
+    "a job waits or runs in another pool than its own, and is not on trial, or is on trial in its own": """
+        SELECT job.id, job.pool_id, job.stage FROM jobs_job job JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
+        WHERE job.state IN ('queued', 'active') AND (job.pool_id = vc.pool_id) <> (job.stage = 'full')""",
+    "what a job holds lies in another pool than that of its queue, or its attempt is of another stage": """
+        SELECT job.id, node.name, attempt.stage FROM jobs_allocation held
+        JOIN jobs_attempt attempt ON attempt.id = held.attempt_id JOIN jobs_job job ON job.id = attempt.job_id
+        JOIN fleet_node node ON node.id = held.node_id
+        WHERE held.state <> 'released' AND (node.pool_id <> job.pool_id OR attempt.stage <> job.stage)""",
+    "a live trial has not what it takes": """
+        SELECT job.id, count(claim.id) FROM jobs_attempt attempt JOIN jobs_job job ON job.id = attempt.job_id
+        JOIN jobs_allocation held ON held.attempt_id = attempt.id
+        LEFT JOIN jobs_gpuclaim claim ON claim.allocation_id = held.id
+        WHERE attempt.ended_at IS NULL AND attempt.stage = 'screening' GROUP BY job.id
+        HAVING count(claim.id) <> (job.trial->>'nodes')::int * (job.trial->>'gpus')::int
+        OR bool_or(job.trial <> attempt.trial)""",
     "two jobs share a GPU that must not": """
         SELECT claim.gpu_id, count(*) FROM jobs_gpuclaim claim
         JOIN jobs_allocation held ON held.id = claim.allocation_id

@@ -49,6 +49,8 @@ def hold(
     """An attempt of the job that held its GPUs of each node from `begin` to `end`, or holds them."""
     live = end is None
     number = job.attempts.count() + 1
+    if fields.get("stage") == Stage.SCREENING:
+        fields["trial"] = {"nodes": len(nodes), "gpus": job.gpus}
     attempt = Attempt.objects.create(
         job=job,
         number=number,

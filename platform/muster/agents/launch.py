@@ -7,6 +7,7 @@ from django.conf import settings
 from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.attempts import note_progress
+from muster.jobs.demand import demand_of, trial_grace_s
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.jobs.units import parse_size_mib
@@ -14,15 +15,17 @@ from muster.jobs.volumes import told_to_agents
 from muster.outputs.store import MOST_FILES
 from muster.tenants.registries import Access, access_to
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
+from scheduler.lifecycle import Stage
 
 
 def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
     """The launch spec of an allocation that the node has claimed."""
     attempt, job = allocation.attempt, allocation.attempt.job
     owner = User.objects.only("username", "uid", "gids").get(pk=job.owner_id)
-    spec = job.spec
+    spec, demand = job.spec, demand_of(attempt)
+    trial = attempt.stage == Stage.SCREENING
     access = _access(node, allocation)
-    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if job.gpus else ()
+    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if demand.gpus else ()
     return LaunchSpec(
         allocation_id=allocation.pk,
         job_id=job.pk,
@@ -39,17 +42,17 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,
-        time_limit_s=job.time_limit_s,
+        time_limit_s=demand.time_limit_s,
         stop_signal=stop_signal(spec),
-        grace_s=job.grace_s,
+        grace_s=trial_grace_s(job.grace_s) if trial else job.grace_s,
         stop_after_s=attempt.stop_after_s,
-        on_disconnect=OnDisconnect(spec["on_disconnect"]),
+        on_disconnect=OnDisconnect.STOP if trial else OnDisconnect(spec["on_disconnect"]),
         code=CodeRef(sha256=job.code.sha256, size=job.code.size) if job.code else None,
         image=spec.get("image", ""),
         shm_mib=parse_size_mib(spec["shm"]) if spec.get("shm") else 0,
-        nodes=job.nodes,
+        nodes=demand.nodes,
         log_cap_bytes=node.pool.log_max_bytes_per_job,
-        outputs=tuple(spec.get("outputs", ())),
+        outputs=() if trial else tuple(spec.get("outputs", ())),
         outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
         outputs_max_files=MOST_FILES,
         gang_network=node.pool.gang_network,
@@ -83,11 +86,12 @@ def torchrun_defaults(allocation: Allocation) -> dict[str, str]:
 
     It does not look at MASTER_ADDR and the like, so without these each node would train for itself, on loopback.
     """
-    attempt, job = allocation.attempt, allocation.attempt.job
+    attempt = allocation.attempt
+    demand = demand_of(attempt)
     return {
-        "PET_NNODES": str(job.nodes),
+        "PET_NNODES": str(demand.nodes),
         "PET_NODE_RANK": str(allocation.rank),
-        "PET_NPROC_PER_NODE": str(max(1, job.gpus)),
+        "PET_NPROC_PER_NODE": str(max(1, demand.gpus)),
         "PET_MASTER_ADDR": attempt.master_addr,
         "PET_MASTER_PORT": str(attempt.master_port),
     }
@@ -99,8 +103,9 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
     RANK is the rank of the node and WORLD_SIZE the number of nodes: that is how many processes the platform starts.
     """
     attempt, job = allocation.attempt, allocation.attempt.job
+    demand = demand_of(attempt)
     nodes = [node]
-    if job.nodes > 1:
+    if demand.nodes > 1:
         nodes = [one.node for one in attempt.allocations.select_related("node").order_by("rank")]
     addresses = [one.address or one.name for one in nodes]
     names = [one.name for one in nodes]
@@ -109,11 +114,12 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
         "MUSTER_JOB_ID": str(job.pk),
         "MUSTER_JOB_NAME": job.name,
         "MUSTER_ATTEMPT": str(attempt.number),
+        "MUSTER_STAGE": attempt.stage,
         "MUSTER_RANK": rank,
         "MUSTER_NNODES": count,
         "MUSTER_NODE_ADDRS": ",".join(addresses),
         "MUSTER_NODE": node.name,
-        "MUSTER_GPUS": str(job.gpus),
+        "MUSTER_GPUS": str(demand.gpus),
         "MUSTER_CPUS": str(allocation.cpus),
         "MASTER_ADDR": attempt.master_addr,
         "MASTER_PORT": str(attempt.master_port),
@@ -136,7 +142,7 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
             "SLURM_JOB_NODELIST": ",".join(names),
             "SLURM_NODELIST": ",".join(names),
             "SLURMD_NODENAME": node.name,
-            "SLURM_GPUS_ON_NODE": str(job.gpus),
+            "SLURM_GPUS_ON_NODE": str(demand.gpus),
             "SLURM_CPUS_ON_NODE": str(allocation.cpus),
             "SLURM_RESTART_COUNT": str(attempt.number - 1),
         }

@@ -153,7 +153,7 @@ def _apply(
     rows = Job.objects.select_for_update(no_key=True).filter(pk__in={*placed, *stopped, *gaining}).order_by("pk")
     jobs = {job.pk: job for job in rows}
     applied = Applied()
-    wanted = [unit for unit in units if applied.unless(unit, _not_wanted(unit, jobs))]
+    wanted = [unit for unit in units if applied.unless(unit, _not_wanted(pool, unit, jobs))]
     attempts = _locked_attempts([preempt.job_id for unit in wanted for preempt in unit.preempts])
     nodes = _locked_nodes(wanted)
     current = [unit for unit in wanted if applied.unless(unit, _out_of_date(unit, nodes, versions))]
@@ -200,13 +200,15 @@ def _together(units: Iterable[Unit]) -> Plan:
     return Plan(places, (), preempts=tuple(preempt for unit in units for preempt in unit.preempts))
 
 
-def _not_wanted(unit: Unit, jobs: Mapping[int, Job]) -> str | None:
+def _not_wanted(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
     """Why not everybody wants any more what the plan wants for them, or None."""
     stopped = {one.job_id for one in unit.preempts}
     for place in unit.places:
         job = jobs.get(place.job_id)
         if job is None:
             return "the job is gone"
+        if job.pool_id != pool.pk:
+            return "the job is in the queue of another pool now"
         if job.desired != Desired.RUN or (job.state != JobState.QUEUED and job.pk not in stopped):
             return f"the job is {job.state}, and its owner wants it to {job.desired}"
     return None

@@ -13,7 +13,7 @@ from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.transitions import move_jobs
-from scheduler.lifecycle import ATTEMPT_LIVE, JobState
+from scheduler.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.model import SLOTS, AllocationView
 from scheduler.plan import Place
 
@@ -53,6 +53,7 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place]], nodes: Mapping[int, 
                 job=start.job,
                 number=start.job.attempt_count + 1,
                 stage=start.job.stage,
+                trial=start.job.trial,
                 master_addr=start.address,
                 master_port=ports.take(start.address, start.job.pk),
                 stop_after_s=pool.stop_after_s,
@@ -89,6 +90,7 @@ def _tell(starts: Sequence[_Start]) -> None:
     """Move the jobs, and tell of all this: to whoever reads events, and to the nodes' agents."""
     told = {
         start.job.pk: {"attempt": start.job.attempt_count + 1, "nodes": [node.name for node in start.nodes]}
+        | ({"stage": start.job.stage} if start.job.stage == Stage.SCREENING else {})
         for start in starts
     }
     jobs = [start.job for start in starts]

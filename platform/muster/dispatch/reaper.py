@@ -14,7 +14,8 @@ from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.models import Allocation, Attempt
-from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason
+from muster.screening.services import keep_trials
+from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason, Stage
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ def reap(pool: Pool) -> None:
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
     4. Maintenance begins and ends, and nodes that are cleared have those stopped who may go elsewhere.
     5. Warnings of GPUs that nobody repeats are over.
+    6. Trials that have passed are ended, and who waits for one in vain goes on without.
     """
     down = judge_nodes(pool)
     since = answering_since(database_now())
@@ -40,6 +42,7 @@ def reap(pool: Pool) -> None:
     keep_maintenance(pool)
     _clear_nodes(pool)
     let_warnings_end(pool)
+    keep_trials(pool)
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:
@@ -87,7 +90,7 @@ def _let_go_past_fence(pool: Pool) -> None:
             attempt__fence_at__lt=database_now(),
         )
         .exclude(state=AllocationState.RELEASED)
-        .exclude(attempt__job__spec__on_disconnect="keep", claimed_at__isnull=False)
+        .exclude(attempt__stage=Stage.FULL, attempt__job__spec__on_disconnect="keep", claimed_at__isnull=False)
         .select_related("node")
         .order_by("attempt_id", "pk")
     )
@@ -151,7 +154,11 @@ def _clear_nodes(pool: Pool) -> None:
 
 def _stop_overdue(pool: Pool) -> None:
     running = Attempt.objects.filter(
-        job__pool=pool, state=AttemptState.RUNNING, job__time_limit_s__isnull=False, unreachable_since__isnull=True
+        job__pool=pool,
+        state=AttemptState.RUNNING,
+        stage=Stage.FULL,
+        job__time_limit_s__isnull=False,
+        unreachable_since__isnull=True,
     ).select_related("job")
     now = database_now()
     for attempt in running:

@@ -19,6 +19,7 @@ from django.db.models import Case, F, Q, When
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
+from muster.dispatch.trials import on_trial, with_trials
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
@@ -39,6 +40,7 @@ from scheduler.lifecycle import (
     JobState,
     NodeAdmin,
     NodeHealth,
+    Stage,
 )
 
 _JOB_FIELDS = (
@@ -69,6 +71,7 @@ _JOB_FIELDS = (
     "packs",
     "gpu_memory_mib",
     "form",
+    "trial",
 )
 # Every placement asks this, and to put it together by Django took several times as long as the answer.
 # Whoever has a live attempt is active; to say so leads Postgres past all who wait.
@@ -97,10 +100,12 @@ SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s 
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
+# Trials hold nothing of a virtual cluster; what they hold counts where others are to be placed for their trials.
 _WHO_COUNTS = (
-    "job.vc_id = ANY(%s) OR job.id = ANY(%s)"
+    "(job.vc_id = ANY(%s) AND job.trial IS NULL) OR job.id = ANY(%s)"
     " OR attempt.id IN (SELECT attempt_id FROM jobs_allocation WHERE node_id = ANY(%s) AND state <> %s)"
 )
+_TRIALS_COUNT = f"{_WHO_COUNTS} OR (job.pool_id = %s AND job.stage = '{Stage.SCREENING}')"
 
 
 NOTHING_SEEN: Mapping[int, model.Node] = MappingProxyType({})
@@ -127,7 +132,7 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
         rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
         nodes = list(rows.annotate(runtimes=F("inventory__runtimes"), mount_roots=F("inventory__mount_roots")))
         tenants, vcs = _virtual_clusters(Q(pool=pool))
-        return model.Snapshot(
+        snapshot = model.Snapshot(
             now=now,
             seed=seed,
             pool_id=pool.pk,
@@ -138,6 +143,7 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
             tenants=tenants,
             vcs=vcs,
         )
+        return with_trials(pool, snapshot)
 
 
 def locked_snapshot(
@@ -157,7 +163,11 @@ def locked_snapshot(
     """
     node_ids = {node.pk for node in nodes}
     vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], now.timestamp()
-    running = _running(_WHO_COUNTS, [vc_ids, job_ids, sorted(node_ids), AllocationState.RELEASED.value], now=moment)
+    params: list[Any]
+    who, params = _WHO_COUNTS, [vc_ids, job_ids, sorted(node_ids), AllocationState.RELEASED.value]
+    if any(job.stage == Stage.SCREENING for job in jobs):
+        who, params = _TRIALS_COUNT, [*params, pool.pk]
+    running = _running(who, params, now=moment)
     # What they hold may lie on other nodes: the guard counts it by type, which never changes, so these come along.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
     unseen = others - seen.keys()
@@ -165,7 +175,7 @@ def locked_snapshot(
         nodes = [*nodes, *Node.objects.filter(pk__in=unseen)]
     elsewhere = [seen[node_id] for node_id in others - unseen]
     tenants, with_quotas = _with_quotas(vcs)
-    return model.Snapshot(
+    snapshot = model.Snapshot(
         now=moment,
         seed=0,
         pool_id=pool.pk,
@@ -176,6 +186,7 @@ def locked_snapshot(
         tenants=tenants,
         vcs=with_quotas,
     )
+    return with_trials(pool, snapshot)
 
 
 def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
@@ -269,6 +280,9 @@ def _job(row: dict[str, Any], now: float) -> model.Job:
     row["gpu_type"] = row["gpu_type"] or None
     row["klass"] = JobClass(row["klass"])
     row["form"] = Form(row["form"])
+    trial = row.pop("trial")
+    if trial is not None:
+        row |= on_trial(row, _plain(trial))
     row["remaining_s"] = _remaining_s(row)
     row["locality"], relax_after_s = model.Level(row["locality"]), row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.

@@ -23,8 +23,10 @@ from muster.events.services import record, recorded_together, wake_node, wake_po
 from muster.fleet.models import StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
+from muster.jobs.demand import demand_of
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.outcome import derive_job_state, is_told_of_node
+from muster.jobs.screener import TrialEnd, screener
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import move_allocation, move_attempt, move_job
 from muster.jobs.verdicts import failed_so_before, keep_tail, stored, verdict_on
@@ -37,6 +39,7 @@ from scheduler.lifecycle import (
     JobState,
     Observed,
     Reason,
+    Stage,
 )
 
 # Ends that a node is blamed for: no job can bring them about by what it does.
@@ -162,7 +165,11 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
         if end.reason is not Reason.COMPLETED and gang.attempt.state != AttemptState.STOPPING:
             which = f"rank {allocation.rank}: " if len(gang.allocations) > 1 else ""
             detail = f"{which}{end.detail}".removesuffix(": ")
-            _begin_stop(gang, AttemptState.FAILED, end.reason, detail, exit_code=end.exit_code, actor="agent")
+            outcome, reason = AttemptState.FAILED, end.reason
+            if gang.attempt.stage == Stage.SCREENING and reason is Reason.TIME_LIMIT:
+                # The agent was the first to see that the trial's time is up.
+                outcome, reason = AttemptState.CANCELLED, Reason.SCREENING_PASSED
+            _begin_stop(gang, outcome, reason, detail, exit_code=end.exit_code, actor="agent")
             _blame_for_launch(gang, [node_id], end.reason, end.detail)
         _finish_if_released(gang, tail=end.tail)
 
@@ -254,7 +261,7 @@ def _run_if_all_started(gang: _Gang, *, ago_s: float = 0.0) -> None:
     if started and gang.attempt.state == AttemptState.STARTING:
         since = Greatest(DatabaseNow() - timedelta(seconds=ago_s), F("starting_at"))
         move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent", running_at=since)
-        if gang.job.started_at is None:
+        if gang.job.started_at is None and gang.attempt.stage == Stage.FULL:
             Job.objects.filter(pk=gang.job.pk).update(started_at=DatabaseNow() - timedelta(seconds=ago_s))
 
 
@@ -322,6 +329,12 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     if reason is Reason.GPU_FAILED:
         blamed = nodes_of_failed_gpus(attempt.pk)
     held_s = (utc_now() - attempt.placed_at).total_seconds()
+    if attempt.stage == Stage.SCREENING:
+        gpus = demand_of(attempt).gpus_total
+        if job.desired == Desired.RUN:
+            _blame_for_failure(gang, blamed, reason, verdict)
+        screener().ended(TrialEnd(job, attempt, gpus, ended_as, reason, verdict, blamed, held_s))
+        return
     outcome = derive_job_state(
         ended_as=ended_as,
         reason=reason,
@@ -335,15 +348,8 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     )
     if outcome.state is JobState.CANCELLED:
         reason = Reason.CANCELLED_BY_USER
-    elif verdict is not None and is_told_of_node(verdict, reason):
-        blame_for_failure(
-            node_ids=blamed,
-            failure=verdict.failure,
-            owner_id=job.owner_id,
-            job_id=job.pk,
-            attempt_id=attempt.pk,
-            detail=f"{verdict.failure}: {verdict.line}",
-        )
+    else:
+        _blame_for_failure(gang, blamed, reason, verdict)
     fields: dict[str, object] = {
         "attained_gpu_s": job.attained_gpu_s + job.gpus_total * max(held_s, 0.0),
         "ran_s": job.ran_s + max(held_s, 0.0),
@@ -363,3 +369,15 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         told["failure"] = verdict.failure
     move_job(job, outcome.state, actor="platform", data=told, **fields)
     wake_pool(job.pool_id)
+
+
+def _blame_for_failure(gang: _Gang, blamed: list[int], reason: Reason, verdict: Verdict | None) -> None:
+    if verdict is not None and is_told_of_node(verdict, reason):
+        blame_for_failure(
+            node_ids=blamed,
+            failure=verdict.failure,
+            owner_id=gang.job.owner_id,
+            job_id=gang.job.pk,
+            attempt_id=gang.attempt.pk,
+            detail=f"{verdict.failure}: {verdict.line}",
+        )

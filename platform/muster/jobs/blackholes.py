@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 
 from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
@@ -15,7 +15,7 @@ from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
 from muster.jobs.models import Allocation
 from scheduler.blackholes import Judgement, Opinion, Stay, judge
-from scheduler.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason
+from scheduler.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason, Stage
 
 # Ends that may be the node's doing. The others are somebody's wish, or a limit or an image that the spec names.
 _FAILURES = frozenset(
@@ -74,6 +74,9 @@ def _stays(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iter
     of_late = Q(released_at__isnull=True) | Q(released_at__gte=now - _WINDOW)
     rows = (
         allocations.filter(of_late, claimed_at__isnull=False)
+        # Jobs are tried so that those that cannot run fail there: that says nothing against the node.
+        .annotate(caught=Case(When(attempt__stage=Stage.SCREENING, attempt__failure__category="user", then=True)))
+        .filter(caught__isnull=True)
         .order_by("-pk")
         .values_list(
             "attempt__job_id",
@@ -98,7 +101,7 @@ def _stays(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iter
             kind=hashlib.sha256(repr((owner, code, command, image)).encode()).hexdigest(),
             held_s=max(((released_at or now) - (running_at or claimed_at or now)).total_seconds(), 0.0),
             failed=to_blame,
-            succeeded=attempt == AttemptState.SUCCEEDED,
+            succeeded=attempt == AttemptState.SUCCEEDED or why == Reason.SCREENING_PASSED,
         )
 
 

@@ -50,6 +50,7 @@ class Job(models.Model):
     # Of tenant and owner there are indexes with more columns, and each index costs a job's every change.
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     vc = models.ForeignKey(VirtualCluster, on_delete=models.PROTECT, related_name="jobs")
+    # Of its virtual cluster, or the one in which it is tried first: whose queue it is in, or was in last.
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs", db_index=False)
     name = models.CharField(max_length=200)
@@ -61,6 +62,9 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=choices(JobState), default=JobState.QUEUED)
     desired = models.CharField(max_length=4, choices=choices(Desired), default=Desired.RUN)
     stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
+    trial = models.JSONField(
+        null=True, help_text="While it is tried: what that takes (jobs.demand), and until when it waits for it."
+    )
     hold_reason = models.CharField(max_length=20, choices=choices(HoldReason), default="", blank=True)
     hold = models.JSONField(null=True)
 
@@ -108,6 +112,10 @@ class Job(models.Model):
             ),
             models.CheckConstraint(condition=Q(nodes__gte=1), name="job_has_nodes"),
             models.CheckConstraint(
+                condition=Q(stage=Stage.FULL, trial__isnull=True) | Q(stage=Stage.SCREENING, trial__isnull=False),
+                name="job_on_trial_says_of_what",
+            ),
+            models.CheckConstraint(
                 condition=Q(klass=JobClass.GUARANTEED) | Q(preemptible=True), name="job_that_borrows_is_preemptible"
             ),
             models.CheckConstraint(
@@ -124,6 +132,11 @@ class Job(models.Model):
         indexes = [
             models.Index(fields=["pool", "id"], name="job_queued", condition=Q(state=JobState.QUEUED)),
             models.Index(fields=["pool", "id"], name="job_active", condition=Q(state=JobState.ACTIVE)),
+            models.Index(
+                fields=["pool"],
+                name="job_on_trial",
+                condition=Q(stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE]),
+            ),
             models.Index(
                 "vc",
                 F("priority") * -1,
@@ -157,6 +170,7 @@ class Attempt(models.Model):
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=choices(AttemptState), default=AttemptState.PLACED)
     stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
+    trial = models.JSONField(null=True, help_text="What it takes, if it is a trial: jobs.demand.")
     outcome = models.CharField(
         max_length=10, choices=choices(AttemptState), default="", help_text="What it becomes once all is released."
     )
@@ -179,6 +193,10 @@ class Attempt(models.Model):
         constraints = [
             one_of("state", AttemptState, name="attempt_state_known"),
             models.UniqueConstraint(fields=["job", "number"], name="attempt_number"),
+            models.CheckConstraint(
+                condition=Q(stage=Stage.FULL, trial__isnull=True) | Q(stage=Stage.SCREENING, trial__isnull=False),
+                name="attempt_on_trial_says_of_what",
+            ),
             models.UniqueConstraint(
                 fields=["job"], condition=Q(state__in=sorted(ATTEMPT_LIVE)), name="one_live_attempt_a_job"
             ),

@@ -16,12 +16,14 @@ from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.screener import screener
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.volumes import require_volumes
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
-from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason
+from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason, Stage
+from scheduler.screening import Mode
 
 MOST_IN_A_BATCH = 1000
 EDITABLE = ("name", "priority", "time", "tags")
@@ -35,8 +37,13 @@ class BatchResult:
     errors: list[tuple[int, MusterError]]
 
 
-def submit_job(*, user: User, data: object, idempotency_key: str | None = None) -> tuple[Job, bool]:
-    """The stored job and True; with a key that was used before for the same data, that job and False."""
+def submit_job(
+    *, user: User, data: object, idempotency_key: str | None = None, has_place: bool = False
+) -> tuple[Job, bool]:
+    """The stored job and True; with a key that was used before for the same data, that job and False.
+
+    One that `has_place` already is not tried elsewhere first.
+    """
     digest = _check_key(idempotency_key, data)
     if idempotency_key:
         known = _known_key(user, idempotency_key, digest)
@@ -45,7 +52,7 @@ def submit_job(*, user: User, data: object, idempotency_key: str | None = None) 
     job = draft_job(user=user, data=data)
     try:
         with transaction.atomic():
-            _store(job, user)
+            _store(job, user, has_place=has_place)
             if idempotency_key:
                 # A second one of the same owner fails here, and takes its job with it.
                 IdempotencyKey.objects.create(owner=user, key=idempotency_key, body_digest=digest, job_ids=[job.pk])
@@ -108,7 +115,7 @@ def draft_job(*, user: User, data: object) -> Job:
         code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()
         if code is None:
             raise Invalid.field("code.upload", "you have not uploaded an archive with this digest")
-    return Job(
+    job = Job(
         tenant=vc.tenant,
         vc=vc,
         pool=pool,
@@ -134,6 +141,9 @@ def draft_job(*, user: User, data: object) -> Job:
         form=spec.form,
         gpu_memory_mib=spec.gpu_memory_mib,
     )
+    if spec.screening is Mode.ALWAYS:
+        screener().require_pool(job)
+    return job
 
 
 def cancel_job(*, user: User, job: Job) -> Job:
@@ -243,10 +253,15 @@ def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:
     return vc
 
 
-def _store(job: Job, user: User) -> None:
+def _store(job: Job, user: User, *, has_place: bool = False) -> None:
+    tell = None if has_place else screener().submitted(job)
     job.save(force_insert=True)
     data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.nodes}
+    if job.stage == Stage.SCREENING:
+        data["stage"] = job.stage
     record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)
+    if tell is not None:
+        tell()
     wake_pool(job.pool_id)
 
 

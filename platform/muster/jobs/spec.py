@@ -16,6 +16,7 @@ from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from nodeagent.protocol import MOST_MOUNTS
 from scheduler.lifecycle import Form, JobClass, Level
+from scheduler.screening import Mode
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
@@ -140,12 +141,6 @@ def _image(text: str) -> str:
     return text
 
 
-def _screening(value: object) -> object:
-    if value in ("auto", "always"):  # not a set: the value may be a mapping, which has no hash
-        raise ValueError(f"not supported yet: {value}; write never")
-    return value
-
-
 def _share(value: object) -> object:
     if value == "slice":
         raise ValueError("not supported yet: slice; write never or pack")
@@ -263,7 +258,10 @@ class JobSpec(_Strict):
         description="What its owner is told of: [ended, failed] or {mail: [failed]}. Default: their settings.",
     )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
-    screening: Annotated[Literal["never"], BeforeValidator(_screening)] = "never"
+    screening: Annotated[Mode, Field(strict=False)] = Field(
+        default=Mode.AUTO,
+        description="Whether it is first tried on one or two GPUs, where its pool does that: auto: if it is large.",
+    )
 
     @property
     def gpu_type(self) -> str:

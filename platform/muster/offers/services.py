@@ -151,7 +151,7 @@ def _submit(user: User, role: Role, wanted: Wanted, index: int) -> Job:
     if not isinstance(wanted.spec, dict):
         raise Invalid.field(f"jobs.{index}.spec", "a job spec is a mapping of keys to values")
     try:
-        return submit_job(user=user, data=_spec(role, wanted.spec))[0]
+        return submit_job(user=user, data=_spec(role, wanted.spec), has_place=True)[0]
     except MusterError as error:
         errors = tuple(FieldError(f"jobs.{index}.spec.{one.field}".rstrip("."), one.message) for one in error.errors)
         raise type(error)(f"job {index}: {error.detail}", errors=errors) from error

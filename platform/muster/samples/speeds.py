@@ -2,7 +2,8 @@
 
 The number of rank 0 speaks for the gang. A speed is measured over a stretch of time in which nothing changed for the
 attempt: the same jobs beside it on its GPUs, and no step back. It is known once the stretch is long enough. The speed
-of a job that is alone on its GPUs is kept for each type and number of them, whatever becomes of the attempt.
+of a job that is alone on its GPUs is kept for each type and number of them, whatever becomes of the attempt; not that
+of a trial, in which a job is something else than what it asks to be.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from django.db import connection
 
 from muster.samples.families import MOST_PROGRESS
 from muster.samples.models import Speed, SpeedAlone
-from scheduler.lifecycle import AllocationState, AttemptState
+from scheduler.lifecycle import AllocationState, AttemptState, Stage
 
 # A number that grows in steps is told between two of them, so the first few say little.
 LEAST_S, LEAST_STEPS = 60.0, 3
@@ -36,6 +37,7 @@ SELECT attempt.id, attempt.job_id, allocation.id, held.gpu_type, held.gpus, cloc
                AND their_claim.released_at IS NULL AND their_claim.gpu_id = claim.gpu_id
            JOIN jobs_attempt others ON others.id = theirs.attempt_id
            WHERE mine.attempt_id = attempt.id ORDER BY beside) ELSE ARRAY[]::bigint[] END,
+       attempt.stage,
        speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps
 FROM jobs_allocation allocation
 JOIN jobs_attempt attempt ON attempt.id = allocation.attempt_id
@@ -99,7 +101,8 @@ def keep_speeds(counts: Mapping[int, float]) -> None:
     sound = {allocation_id: count for allocation_id, count in counts.items() if 0 <= count <= MOST_PROGRESS}
     if not sound:
         return
-    found = list(_read_on(sound))
+    rows = list(_read_on(sound))
+    found = [row[:4] for row in rows]
     Speed.objects.bulk_create(
         [
             Speed(attempt_id=attempt_id, gpu_type=gpu_type, gpus=gpus, **asdict(stretch))
@@ -111,8 +114,8 @@ def keep_speeds(counts: Mapping[int, float]) -> None:
     )
     alone = [
         SpeedAlone(job_id=job_id, gpu_type=gpu_type, gpus=gpus, at=stretch.at, per_s=stretch.per_s)
-        for _, job_id, (gpu_type, gpus), stretch in found
-        if not stretch.beside and stretch.per_s
+        for _, job_id, (gpu_type, gpus), stretch, stage in rows
+        if stage == Stage.FULL and not stretch.beside and stretch.per_s
     ]
     SpeedAlone.objects.bulk_create(
         alone, update_conflicts=True, unique_fields=["job", "gpu_type", "gpus"], update_fields=["at", "per_s"]
@@ -124,13 +127,13 @@ def stretch_of(at: datetime | None, count: float, beside: list[int], *progress: 
     return None if at is None else Stretch(at, count, tuple(beside), *progress)
 
 
-def _read_on(counts: Mapping[int, float]) -> Iterator[tuple[int, int, tuple[str, int], Stretch]]:
-    """The attempt, the job, what it holds, and its stretch, for each count that speaks for a running attempt."""
+def _read_on(counts: Mapping[int, float]) -> Iterator[tuple[int, int, tuple[str, int], Stretch, str]]:
+    """The attempt, the job, what it holds, its stretch and its stage, for each count of one that runs."""
     running = AttemptState.RUNNING.value
     with connection.cursor() as cursor:
         cursor.execute(_READINGS, [running, AllocationState.RELEASED.value, sorted(counts), running])
         rows = cursor.fetchall()
-    for attempt_id, job_id, allocation_id, gpu_type, gpus, now, beside, at, *stretch in rows:
+    for attempt_id, job_id, allocation_id, gpu_type, gpus, now, beside, stage, at, *stretch in rows:
         before = stretch_of(at, *stretch)
         after = read_on(before, at=now, count=counts[allocation_id], beside=tuple(beside))
-        yield attempt_id, job_id, (gpu_type, gpus), after
+        yield attempt_id, job_id, (gpu_type, gpus), after, stage

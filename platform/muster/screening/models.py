@@ -113,7 +113,7 @@ class Trial(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="trials", db_index=False)
     pool = models.ForeignKey(Pool, on_delete=models.PROTECT, related_name="trials", help_text="Of its gang.")
     attempt = models.OneToOneField(
-        Attempt, on_delete=models.CASCADE, null=True, related_name="trial", help_text="None: it was not tried."
+        Attempt, on_delete=models.CASCADE, null=True, related_name="+", help_text="None: it was not tried."
     )
     verdict = models.CharField(max_length=12, choices=choices(TrialVerdict))
     detail = models.CharField(max_length=500, blank=True, default="", help_text="Why, in words.")

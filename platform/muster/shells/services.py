@@ -16,6 +16,7 @@ from muster.common.errors import Conflict, Forbidden, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record, wake_node
+from muster.jobs.demand import trial_demand
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import require_may_act
 from muster.shells.models import Shell, ShellReason
@@ -201,8 +202,9 @@ def _running_rank(job: Job, rank: int) -> Allocation:
     """The allocation of the job's rank in which a shell can be opened."""
     if job.state != JobState.ACTIVE:
         raise Conflict(f"job {job.pk} is {job.state}: a shell needs one that runs")
-    if rank >= job.nodes:
-        raise Invalid.field("rank", f"job {job.pk} has the ranks 0 to {job.nodes - 1}")
+    nodes = job.nodes if job.trial is None else trial_demand(job.trial).nodes
+    if rank >= nodes:
+        raise Invalid.field("rank", f"job {job.pk} has the ranks 0 to {nodes - 1}")
     allocation = first_of(
         Allocation.objects.filter(attempt__job=job, attempt__state__in=ATTEMPT_LIVE, rank=rank).select_related(
             "attempt", "node"

@@ -40,7 +40,7 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
     list_display = ["name", "weight", "created_at"]
     search_fields = ["name"]
     ordering = ["name"]
-    fields = ["name", "weight"]
+    fields = ["name", "weight", "screening"]
     inlines = [MembershipInline]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

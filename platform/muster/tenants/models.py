@@ -11,6 +11,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
 from nodeagent.protocol import LONGEST_PATH, is_below, source_problem
+from scheduler.screening import Mode
 
 
 class Tenant(models.Model):
@@ -18,11 +19,20 @@ class Tenant(models.Model):
 
     name = models.CharField(max_length=63, unique=True, validators=[SLUG])
     weight = models.FloatField(default=1)
+    screening = models.CharField(
+        max_length=6,
+        choices=choices(Mode),
+        default=Mode.AUTO,
+        help_text="Whether its jobs are first tried on few GPUs, where their pool does that; auto: as each job says.",
+    )
     created_at = models.DateTimeField(db_default=DatabaseNow())
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="tenants")
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_positive")]
+        constraints = [
+            models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_positive"),
+            one_of("screening", Mode, name="tenant_screening_known"),
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -17,7 +17,7 @@ from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import tenants_of
-from scheduler.lifecycle import AllocationState, JobState, NodeAdmin, NodeHealth
+from scheduler.lifecycle import AllocationState, JobState, NodeAdmin, NodeHealth, Stage
 
 _STRIKES_SHOWN, _REPORTS_SHOWN = 20, 20
 _GPU_COLUMNS = (
@@ -245,7 +245,10 @@ def virtual_cluster_list(clusters: QuerySet[VirtualCluster]) -> list[Json]:
     """The virtual clusters with what they may hold, hold and wait for; four queries for all of them."""
     rows = list(clusters.select_related("tenant", "pool").prefetch_related("quotas"))
     holding: Counter[tuple[int, str]] = Counter()
-    claims = GpuClaim.objects.filter(released_at__isnull=True, allocation__attempt__job__vc__in=rows)
+    # What a trial holds is not the virtual cluster's.
+    claims = GpuClaim.objects.filter(
+        released_at__isnull=True, allocation__attempt__job__vc__in=rows, allocation__attempt__stage=Stage.FULL
+    )
     for vc_id, kind, count in (
         claims.values_list("allocation__attempt__job__vc_id", "gpu__type")
         .annotate(count=Count("gpu_id", distinct=True))

@@ -1,0 +1,66 @@
+"""Trials as a decision sees them: small jobs of virtual clusters that no quota knows, each tenant's with a cap.
+
+A job that is tried is in the queue of its screening pool, and in no other. There it asks for what its trial takes, and
+belongs to a virtual cluster that exists in snapshots only, one for each tenant, whose quota is the tenant's cap. So the
+guard, the law and the policies count and bound trials as they do everything, and nothing of them is charged to the
+virtual cluster that the job was submitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from muster.fleet.models import Pool
+from muster.jobs.demand import trial_demand
+from muster.screening.selectors import tenant_cap
+from muster.tenants.models import Tenant
+from scheduler import model
+from scheduler.lifecycle import JobClass, Level
+
+# Above all ids of virtual clusters that are stored.
+FIRST_ID = 1 << 48
+
+
+def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
+    """What of a job's fields is otherwise while it is tried.
+
+    It is guaranteed, for it is short and others wait for what it says, and nobody is to stop it. It has no work to go
+    on with, and it has got nothing yet.
+    """
+    demand = trial_demand(trial)
+    return {
+        "vc_id": FIRST_ID + row["tenant_id"],
+        "nodes": demand.nodes,
+        "gpus": demand.gpus,
+        "cpus": demand.cpus,
+        "memory_mib": demand.memory_mib,
+        "gpu_type": demand.gpu_type or None,
+        "time_limit_s": demand.time_limit_s,
+        "expected_s": demand.time_limit_s,
+        "klass": JobClass.GUARANTEED,
+        "preemptible": False,
+        "checkpoints": False,
+        "attained_gpu_s": 0.0,
+        "ran_s": 0.0,
+        "locality": Level.ANY,
+        "relax_after_s": None,
+        "packs": False,
+        "gpu_memory_mib": None,
+    }
+
+
+def with_trials(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
+    """The snapshot with the virtual clusters of its trials, if there are any."""
+    jobs = [*snapshot.waiting, *(run.job for run in snapshot.running)]
+    tenant_ids = {job.tenant_id for job in jobs if job.vc_id > FIRST_ID}
+    if not tenant_ids:
+        return snapshot
+    cap = tenant_cap(pool)
+    quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
+    rows = Tenant.objects.filter(pk__in=tenant_ids).order_by("pk")
+    known = {tenant.id: tenant for tenant in snapshot.tenants}
+    known |= {row.pk: model.Tenant(row.pk, row.name, row.weight) for row in rows}
+    clusters = tuple(model.VirtualCluster(FIRST_ID + row.pk, row.pk, f"trials of {row.name}", quotas) for row in rows)
+    return replace(snapshot, tenants=tuple(known[pk] for pk in sorted(known)), vcs=(*snapshot.vcs, *clusters))

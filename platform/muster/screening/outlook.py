@@ -1,0 +1,87 @@
+"""Whether a job that is about to be submitted is tried first, and why or why not."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from muster.common.clock import database_now
+from muster.jobs.models import Job
+from muster.screening.models import PoolScreening, Trial
+from muster.screening.room import room_of, trial_of
+from muster.screening.selectors import passed_of_late, screening_of
+from scheduler.screening import Mode, TrialVerdict, combined, identity_of, is_tried
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What screening does with a job: tries it (`trial`), or lets it go on, and in both cases why."""
+
+    why: str
+    screening: PoolScreening | None = None
+    trial: dict[str, Any] | None = None
+    digest: str = ""
+    goes_on: TrialVerdict | None = None
+    """For one that would have been tried: why it is not."""
+    trusted: Trial | None = None
+
+
+def outlook_of(job: Job) -> Outlook:
+    """What screening does with a job that was not stored yet; it is in the pool of its virtual cluster."""
+    mode = combined(of_job=Mode(job.spec.get("screening", Mode.NEVER)), of_tenant=Mode(job.tenant.screening))
+    if mode is Mode.NEVER:
+        who = "its tenant" if job.tenant.screening == Mode.NEVER else "its spec"
+        return Outlook(f"{who} says that it is not tried")
+    if job.gpus_total <= 1:
+        return Outlook("it is no larger than a trial")
+    screening = screening_of(job.pool_id)
+    if screening is None:
+        return Outlook(f"pool {job.pool.name} tries no jobs")
+    if not is_tried(screening.rules, mode, job.gpus_total):
+        return Outlook(f"it asks for no more than {screening.min_gpus} GPUs", screening)
+    return _of_one_that_is_tried(job, mode, screening)
+
+
+def digest_of(job: Job) -> str:
+    """A name for what the job runs."""
+    spec = job.spec
+    identity = identity_of(
+        image=spec.get("image", ""),
+        command=spec["command"],
+        code=job.code_id or "",
+        workdir=spec.get("workdir", ""),
+        env=spec.get("env", {}),
+    )
+    return hashlib.sha256(identity.encode()).hexdigest()
+
+
+def trial_for(job: Job, screening: PoolScreening) -> dict[str, Any] | None:
+    """The trial of the job in the screening pool as that is now; None where nothing can run one."""
+    room = room_of(screening.screening_pool)
+    kind = room.type_for(job.gpu_type)
+    if kind is None:
+        return None
+    world = min(screening.world, screening.tenant_gpus)
+    shape, _ = room.shape_for(job, kind=kind, world=world)
+    if shape is None:
+        return None
+    now = database_now().timestamp()
+    waits = {"world": world, "since": now, "until": now + screening.max_wait_s}
+    return trial_of(job, shape, kind=kind, limit_s=screening.rules.window_s, waits=waits)
+
+
+def _of_one_that_is_tried(job: Job, mode: Mode, screening: PoolScreening) -> Outlook:
+    digest, where = digest_of(job), screening.screening_pool.name
+    trust_days = screening.trust_days if mode is Mode.AUTO else 0.0
+    trusted = passed_of_late(tenant_id=job.tenant_id, digest=digest, trust_days=trust_days)
+    if trusted is not None:
+        why = f"the same passed in job {trusted.job_id} less than {trust_days:g} days ago"
+        return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.TRUSTED, trusted=trusted)
+    trial = trial_for(job, screening)
+    if trial is None:
+        why = f"pool {where} has no healthy GPU"
+        return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.UNTRIED)
+    gpus = trial["nodes"] * trial["gpus"]
+    why = f"on {gpus} GPU{'' if gpus == 1 else 's'} of pool {where}, for {screening.minutes:g} min at most"
+    return Outlook(why, screening, trial=trial, digest=digest)

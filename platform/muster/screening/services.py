@@ -1,0 +1,323 @@
+"""Sending jobs to their trials, ending these, and moving the jobs on."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+
+from muster.common.clock import database_now, utc_now
+from muster.common.errors import Invalid
+from muster.common.models import DatabaseNow
+from muster.events.services import record, wake_pool
+from muster.fleet.models import Pool
+from muster.jobs.attempts import stop_attempt
+from muster.jobs.blackholes import failed_by_node
+from muster.jobs.demand import demand_of, trial_demand
+from muster.jobs.models import Attempt, Job, Reservation
+from muster.jobs.outcome import BACK_OFF_S, Outcome, derive_job_state
+from muster.jobs.screener import TrialEnd
+from muster.jobs.spec import Retry
+from muster.jobs.transitions import forget_reservations, move_job
+from muster.jobs.verdicts import failed_so_before
+from muster.screening.models import Trial
+from muster.screening.outlook import Outlook, digest_of, outlook_of, trial_for
+from muster.screening.room import fitted, room_of, trial_of
+from muster.screening.selectors import screening_of
+from scheduler.failures import Retry as Advice
+from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Reason, Stage
+from scheduler.screening import Judgement, Shape, Then, TrialVerdict, full_gpu_s, judge, spent_gpu_s
+
+log = logging.getLogger(__name__)
+
+# Nothing that comes free would let it run.
+_NEVER_THERE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
+# Nobody has to wait for these to be over.
+_AT_ONCE = frozenset({Reason.PREEMPTED, Reason.REQUEUED_BY_USER, Reason.NODE_LOST, Reason.NODE_REBOOTED})
+
+
+class Screening:
+    """What `muster.jobs` asks of whoever screens."""
+
+    def require_pool(self, job: Job) -> None:
+        """Return if the job's pool tries jobs, and raise `Invalid` if not."""
+        if screening_of(job.pool_id) is None:
+            raise Invalid.field("screening", f"pool {job.pool.name} tries no jobs; write auto or never")
+
+    def submitted(self, job: Job) -> Callable[[], None]:
+        """Send the job to its trial, if it is to have one; the result writes down that it is not, where it would be."""
+        outlook = outlook_of(job)
+        if outlook.trial is not None and outlook.screening is not None:
+            job.stage, job.trial, job.pool = Stage.SCREENING, outlook.trial, outlook.screening.screening_pool
+        return lambda: _tell_skipped(job, outlook)
+
+    def ended(self, end: TrialEnd) -> None:
+        """Move the job on by what its trial said, and write that down."""
+        _move_on(end)
+
+
+def keep_trials(pool: Pool) -> None:
+    """Look after the trials in the pool; most pools have none, and that costs one query.
+
+    1. What has run for its time, or has got to its first step, has passed.
+    2. Who has waited for too long, or would wait in vain, goes on untried.
+    3. The others are tried on what is free: on two GPUs, or on one.
+    """
+    jobs = list(
+        Job.objects.filter(pool=pool, stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE])
+        .select_related("vc")
+        .defer("spec")
+        .order_by("-priority", "submitted_at", "pk")
+    )
+    if not jobs:
+        return
+    _end_what_passed([job for job in jobs if job.state == JobState.ACTIVE])
+    waiting = [job for job in jobs if job.state == JobState.QUEUED and job.desired == Desired.RUN]
+    if waiting:
+        _keep_waiting(pool, waiting)
+
+
+def go_on_untried(*, job_id: int, why: str) -> bool:
+    """Let a job that waits for its trial wait in its own queue instead; False if it does not wait for one any more."""
+    with transaction.atomic():
+        job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("vc").get(pk=job_id)
+        waits = job.state == JobState.QUEUED and job.stage == Stage.SCREENING and job.desired == Desired.RUN
+        if not waits or job.trial is None:
+            return False
+        waited_s = max(0.0, database_now().timestamp() - job.trial["since"])
+        forget_reservations([job.pk])
+        Job.objects.filter(pk=job.pk).update(**_in_its_own_queue(job), hold=None, hold_reason="")
+        _write(job, TrialVerdict.UNTRIED, why, _Figures(waited_s=waited_s))
+        wake_pool(job.vc.pool_id)
+    return True
+
+
+def _tell_skipped(job: Job, outlook: Outlook) -> None:
+    if outlook.goes_on is not None:
+        _write(job, outlook.goes_on, outlook.why, _Figures(), digest=outlook.digest)
+
+
+def _end_what_passed(jobs: Sequence[Job]) -> None:
+    if not jobs:
+        return
+    running = Attempt.objects.filter(
+        job__in=jobs, trial__isnull=False, state=AttemptState.RUNNING, unreachable_since__isnull=True
+    ).select_related("job", "speed")
+    now = database_now()
+    for attempt in running.order_by("pk"):
+        ran_s = (now - (attempt.running_at or now)).total_seconds()
+        speed = getattr(attempt, "speed", None)
+        if speed is not None and speed.since is not None:
+            detail = f"it got to its first step after {max(ran_s, 0.0):.0f} s"
+        elif ran_s >= (demand_of(attempt).time_limit_s or 0.0):
+            detail = f"it ran for {ran_s:.0f} s"
+        else:
+            continue
+        stop_attempt(
+            attempt_id=attempt.pk,
+            outcome=AttemptState.CANCELLED,
+            reason=Reason.SCREENING_PASSED,
+            detail=detail,
+            actor="platform",
+        )
+
+
+def _keep_waiting(pool: Pool, jobs: Sequence[Job]) -> None:
+    room, now = room_of(pool), database_now().timestamp()
+    screened = set(pool.screens.values_list("pool_id", flat=True))
+    stay, smaller = [], {}
+    for job in jobs:
+        why = _why_in_vain(job, room_is_there=bool(room.usable), now=now)
+        if job.vc.pool_id not in screened:
+            why = f"jobs of its pool are not tried in {pool.name} any more"
+        if why:
+            go_on_untried(job_id=job.pk, why=why)
+        elif job.hold_reason in _NEVER_THERE:
+            smaller[job.pk] = _on_one(job)
+        else:
+            stay.append(job)
+    # What is kept for a job is kept in the shape that it has.
+    kept = set(Reservation.objects.filter(job__in=stay).values_list("pk", flat=True))
+    changed = smaller | fitted([job for job in stay if job.pk not in kept], room)
+    before = {job.pk: job.trial for job in jobs}
+    for job_id, trial in changed.items():
+        rows = Job.objects.filter(pk=job_id, state=JobState.QUEUED, stage=Stage.SCREENING, trial=before[job_id])
+        if rows.update(trial=trial, hold=None, hold_reason=""):
+            wake_pool(pool.pk)
+
+
+def _why_in_vain(job: Job, *, room_is_there: bool, now: float) -> str:
+    trial = job.trial or {}
+    if not room_is_there:
+        return "the screening pool has no healthy GPU"
+    if now >= trial["until"]:
+        return f"it waited for its trial for {now - trial['since']:.0f} s"
+    demand = trial_demand(trial)
+    if job.hold_reason in _NEVER_THERE and demand.gpus_total == 1:
+        return f"the screening pool cannot run it: {(job.hold or {}).get('detail', job.hold_reason)}"[:500]
+    return ""
+
+
+def _on_one(job: Job) -> dict[str, Any]:
+    trial = job.trial or {}
+    before = trial_demand(trial)
+    waits = {"world": 1, "since": trial["since"], "until": trial["until"]}
+    return trial_of(job, Shape(1, 1), kind=before.gpu_type, limit_s=before.time_limit_s or 0.0, waits=waits)
+
+
+def _move_on(end: TrialEnd) -> None:
+    job, attempt = end.job, end.attempt
+    pools = {job.pool_id, job.vc.pool_id}
+    own_fault = end.verdict is not None and end.verdict.retry is Advice.NO
+    by_node = (
+        end.ended_as is AttemptState.FAILED
+        and not own_fault
+        and failed_by_node(end.nodes, reason=end.reason, held_s=end.held_s)
+    )
+    found = judge(
+        ended_as=end.ended_as,
+        reason=end.reason,
+        failure=end.verdict,
+        tries=Attempt.objects.filter(job=job, stage=Stage.SCREENING).count(),
+        by_node=by_node,
+    )
+    told = {"reason": end.reason, "attempt": attempt.number, "stage": Stage.SCREENING}
+    if end.verdict is not None:
+        told["failure"] = end.verdict.failure
+    if job.desired == Desired.STOP:
+        found = Judgement(TrialVerdict.INTERRUPTED, Then.FAIL, "it was cancelled")
+        told["reason"] = Reason.CANCELLED_BY_USER
+        move_job(job, JobState.CANCELLED, actor="platform", data=told, **_as_it_ended(end, Reason.CANCELLED_BY_USER))
+    elif found.then is Then.GO_ON:
+        move_job(job, JobState.QUEUED, actor="platform", data=told, **_in_its_own_queue(job))
+    elif found.then is Then.AGAIN:
+        pause_s = 0.0 if end.reason in _AT_ONCE else BACK_OFF_S
+        _try_again(end, told, Outcome(JobState.QUEUED, back_off_s=pause_s, avoid_nodes=end.reason not in _AT_ONCE))
+    else:
+        _fail(end, told)
+    _write(job, found.verdict, found.why or attempt.reason_detail, _figures(end), end=end)
+    for pool_id in pools:
+        wake_pool(pool_id)
+
+
+def _fail(end: TrialEnd, told: dict[str, Any]) -> None:
+    """End the job, unless its owner wants even such failures tried again: then that is done here, too."""
+    job = end.job
+    outcome = derive_job_state(
+        ended_as=end.ended_as,
+        reason=end.reason,
+        desired=Desired.RUN,
+        retry=Retry.model_validate(job.spec["retry"]),
+        retries_used=job.retries_used,
+        verdict=end.verdict,
+        failed_so_before=failed_so_before(end.attempt, end.verdict, end.reason),
+        chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)
+    )
+    if outcome.state is JobState.QUEUED:
+        _try_again(end, told, outcome)
+        return
+    move_job(job, JobState.FAILED, actor="platform", data=told, **_as_it_ended(end, end.reason))
+
+
+def _try_again(end: TrialEnd, told: dict[str, Any], outcome: Outcome) -> None:
+    """Back into the queue of the screening pool, as that is now; where nothing can run a trial, into its own."""
+    job = end.job
+    screening = screening_of(job.vc.pool_id)
+    trial = None if screening is None else trial_for(job, screening)
+    fields: dict[str, Any] = _in_its_own_queue(job)
+    if screening is not None and trial is not None:
+        fields = {"trial": trial, "pool": screening.screening_pool, "memo": {}}
+        fields |= {"avoid_nodes": list(end.nodes)} if outcome.avoid_nodes else {}
+    if outcome.back_off_s:
+        fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
+    move_job(
+        job,
+        JobState.QUEUED,
+        actor="platform",
+        data=told,
+        retries_used=job.retries_used + outcome.uses_retry,
+        **fields,
+    )
+
+
+def _in_its_own_queue(job: Job) -> dict[str, Any]:
+    """The fields of a job that is done with trials. Its times stay, and by them its place; nothing that the screening
+    pool has found out of it is of use elsewhere."""
+    return {"stage": Stage.FULL, "trial": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
+
+
+def _as_it_ended(end: TrialEnd, reason: Reason) -> dict[str, Any]:
+    attempt = end.attempt
+    found_on = f"found in its trial on {end.gpus} of {end.job.gpus_total} GPUs"
+    detail = f"{attempt.reason_detail[:400]} ({found_on})" if attempt.reason_detail else found_on
+    return {
+        "exit_code": attempt.exit_code,
+        "reason": reason,
+        "reason_detail": detail if reason is not Reason.CANCELLED_BY_USER else attempt.reason_detail,
+        "failure": attempt.failure,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    waited_s: float = 0.0
+    ran_s: float = 0.0
+    gpus: int = 0
+    held_s: float = 0.0
+
+
+def _figures(end: TrialEnd) -> _Figures:
+    attempt, trial = end.attempt, end.attempt.trial or {}
+    ran_s = (utc_now() - attempt.running_at).total_seconds() if attempt.running_at else 0.0
+    waited_s = attempt.placed_at.timestamp() - trial.get("since", attempt.placed_at.timestamp())
+    return _Figures(waited_s=max(waited_s, 0.0), ran_s=max(ran_s, 0.0), gpus=end.gpus, held_s=end.held_s)
+
+
+_KINDS = {TrialVerdict.UNTRIED: "skipped", TrialVerdict.TRUSTED: "skipped"}
+
+
+def _write(
+    job: Job,
+    verdict: TrialVerdict,
+    detail: str,
+    figures: _Figures,
+    *,
+    digest: str = "",
+    end: TrialEnd | None = None,
+) -> None:
+    """The row of a trial, or of there being none, and the event that tells of it."""
+    attempt = end.attempt if end is not None else None
+    told = (attempt.failure or {}) if attempt is not None else {}
+    failed = verdict is TrialVerdict.FAILED or (verdict is TrialVerdict.INCONCLUSIVE and bool(told))
+    full = full_gpu_s(gpus_asked=job.gpus_total, failed_after_s=figures.ran_s) if failed else 0.0
+    Trial.objects.create(
+        job=job,
+        tenant_id=job.tenant_id,
+        pool_id=job.vc.pool_id,
+        attempt=attempt,
+        verdict=verdict,
+        detail=detail[:500],
+        failure=told.get("class", "")[:60],
+        line=told.get("line", "")[:400],
+        hint=told.get("hint", ""),
+        digest=digest or digest_of(job),
+        gpus_asked=job.gpus_total,
+        gpus=figures.gpus,
+        waited_s=figures.waited_s,
+        ran_s=figures.ran_s,
+        spent_gpu_s=spent_gpu_s(gpus=figures.gpus, held_s=figures.held_s),
+        full_gpu_s=full,
+        saved_gpu_s=full if verdict is TrialVerdict.FAILED else 0.0,
+    )
+    data: dict[str, Any] = {"verdict": verdict, "detail": detail[:500], "gpus": figures.gpus, "of": job.gpus_total}
+    if attempt is not None:
+        data["attempt"] = attempt.number
+    if told:
+        data["failure"] = told["class"]
+    kind = f"job.screening_{_KINDS.get(verdict, verdict)}"
+    record(kind, actor="platform", tenant_id=job.tenant_id, job_id=job.pk, data=data)
