@@ -68,7 +68,15 @@ def _tables_are_emptied() -> Iterator[None]:
 _NEVER_EMPTY = "events_auditentry"
 
 
-_ON_THE_CLUSTER = {f"tests/e2e/test_{name}.py" for name in ("history", "lifecycle", "preemption", "sharing", "strikes")}
+_ON_THE_CLUSTER = {
+    f"tests/e2e/test_{name}.py" for name in ("history", "lifecycle", "preemption", "sharing", "shell", "strikes")
+}
+# What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
+# gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
+_FIRST = (
+    *("the cluster", "tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py", "tests/contract/"),
+    *("tests/e2e/", "tests/db/test_links_ssh.py", "tests/agent/"),
+)
 
 
 class _FilesAndOneCluster(LoadFileScheduling):
@@ -78,11 +86,24 @@ class _FilesAndOneCluster(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        scope = super()._split_scope(nodeid)
-        engine = re.search(r"\[(docker|podman)\b", nodeid)
-        if engine:
-            return f"{scope} {engine[1]}"
-        return "the cluster" if scope.startswith("tests/faults/") or scope in _ON_THE_CLUSTER else scope
+        return _scope(nodeid)
+
+
+def _scope(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    engine = re.search(r"\[(docker|podman)\b", nodeid)
+    if engine:
+        return f"{file} {engine[1]}"
+    return "the cluster" if file.startswith("tests/faults/") or file in _ON_THE_CLUSTER else file
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with what takes longest; everything else keeps the order that pytest-django gives it."""
+    places = dict(enumerate(_FIRST))
+    items.sort(
+        key=lambda item: next((at for at, word in places.items() if _scope(item.nodeid).startswith(word)), len(places))
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
