@@ -11,9 +11,10 @@ from zlib import crc32
 
 import pytest
 
-from muster.common.errors import Unavailable
+from muster.common.errors import NoRoom
+from muster.events import room
 from muster.events.models import Event, Outbox
-from muster.logs import room, store
+from muster.logs import store
 from muster.logs.store import Chunk, append
 from tests.db.stories import World, ranks, start
 
@@ -37,7 +38,7 @@ def test_a_full_disk_is_told_once_and_so_is_that_there_is_room_again(
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: SimpleNamespace(free=free["bytes"]))
     chunk = Chunk(0, b"line\n", crc32(b"line\n"))
     for _ in range(3):
-        with pytest.raises(Unavailable, match="no room"):
+        with pytest.raises(NoRoom, match="the log store has no room"):
             append(allocation, chunk)
     # A little room is taken, and is no news.
     free["bytes"] = 4096

@@ -334,12 +334,25 @@ class TestRoom:
         assert slots(agent, again, ("new", 60))[0].wanted
         assert not slots(agent, rank, ("old", 60))[0].wanted
 
-    def test_a_disk_that_is_nearly_full_is_left_to_the_platform(
+    def test_a_disk_that_is_nearly_full_is_left_to_the_platform_until_it_has_room(
         self, agent: Agent, http: httpx.Client, rank: Allocation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=1000, free=60))
-        assert [slot.wanted for slot in slots(agent, rank, ("a", 10), ("b", 11))] == [True, False]
-        assert states(http, rank) == {"a": "arriving", "b": "no_space"}
+        monkeypatch.setattr(settings, "OUTPUTS_MAX_BYTES", 10_000)
+        disk = SimpleNamespace(total=1000, free=60)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _path: disk)
+        first, second, never = slots(agent, rank, ("a", 10), ("b", 11), ("c", 951))
+        assert (first.wanted, second.wanted, never.wanted) == (True, True, False)
+        assert states(http, rank) == {"a": "arriving", "b": "arriving", "c": "no_space"}
+        # All that is left of the file must fit, not just what came.
+        refused = send(agent, rank, second.id, 0, b"x")
+        assert (refused.status_code, refused.json()["status"], refused.headers["retry-after"]) == (507, 507, "1")
+        assert send(agent, rank, first.id, 0, b"x").status_code == 202
+        assert send(agent, rank, second.id, 0, b"x").status_code == 507
+        kinds = Event.objects.filter(kind__startswith="outputs.").order_by("pk").values_list("kind", flat=True)
+        assert list(kinds) == ["outputs.full"]  # the smaller file is no news
+        disk.free = 61
+        assert send(agent, rank, second.id, 0, b"x").status_code == 202
+        assert list(kinds.all()) == ["outputs.full", "outputs.room"]
 
     def retried(self, rank: Allocation, world: World) -> Allocation:
         """The rank of the attempt that follows when this one has failed."""

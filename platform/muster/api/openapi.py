@@ -223,7 +223,7 @@ def _upload_code() -> Json:
         "jobs",
         "Store a folder of code, packed as tar.gz: 201, or 200 if it is known already.",
         answers={"200": stored, "201": stored},
-        problems=(413, 415, 422, 429),
+        problems=(413, 415, 422, 429, 507),
         parameters=({"name": "X-Content-SHA256", "in": "header", "required": True, "schema": digest},),
     )
     operation["requestBody"] = {

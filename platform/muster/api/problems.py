@@ -33,6 +33,7 @@ _TITLES: Mapping[int, tuple[str, str]] = {
     429: ("too-many", "Too many requests"),
     500: ("internal", "Something broke on our side"),
     503: ("unavailable", "Temporarily unavailable"),
+    507: ("no-room", "The platform has no room for this"),
 }
 
 

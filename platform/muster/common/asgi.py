@@ -66,7 +66,7 @@ def problem(error: MusterError) -> Response:
         "errors": [{"field": one.field, "message": one.message} for one in error.errors],
     }
     headers = {}
-    if error.status == 503:
+    if isinstance(error, Unavailable):
         headers["Retry-After"] = "1"
     return JSONResponse(body, status_code=error.status, media_type="application/problem+json", headers=headers)
 

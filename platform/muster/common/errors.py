@@ -89,3 +89,11 @@ class Unavailable(MusterError):
     status = 503
     code = "unavailable"
     title = "Temporarily unavailable"
+
+
+class NoRoom(Unavailable):
+    """A disk of the platform is full. Nothing was stored, and the same call can be sent again once there is room."""
+
+    status = 507
+    code = "no-room"
+    title = "The platform has no room for this"

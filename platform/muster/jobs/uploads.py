@@ -14,10 +14,16 @@ from django.conf import settings
 from django.db import transaction
 
 from muster.accounts.models import User
-from muster.common.errors import Invalid, NotFound, TooLarge
+from muster.common.errors import Invalid, NoRoom, NotFound, TooLarge
+from muster.events.room import Room
 from muster.jobs.models import CodeArchive
 
 LARGEST_ARCHIVE = 100 << 20
+ROOM = Room(
+    "uploads",
+    what="the store of uploaded code",
+    so="Jobs with code that is new here cannot be submitted; all others can.",
+)
 LARGEST_UNPACKED = 1 << 30
 MOST_FILES = 50_000
 
@@ -25,7 +31,8 @@ MOST_FILES = 50_000
 def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bool]:
     """Keep an uploaded file as an archive of the user's; returns it and whether its bytes are new here.
 
-    The file is checked whole before anything is stored, and moved into its place by a rename.
+    The file is checked whole before anything is stored, and moved into its place by a rename. `NoRoom` if the disk is
+    full.
     """
     size = draft.stat().st_size
     if size > LARGEST_ARCHIVE:
@@ -35,11 +42,12 @@ def store_code(*, user: User, draft: Path, sha256: str) -> tuple[CodeArchive, bo
         raise Invalid.field("X-Content-SHA256", f"the body has the digest {actual}")
     check_archive(draft)
     place = code_path(actual)
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The file must be durable before a row says that it is there.
-    with draft.open("rb") as handle:
-        os.fsync(handle.fileno())
-    draft.replace(place)
+    with ROOM.needed(Path(settings.STATE_FOLDER)):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The file must be durable before a row says that it is there.
+        with draft.open("rb") as handle:
+            os.fsync(handle.fileno())
+        draft.replace(place)
     with transaction.atomic():
         archive, created = CodeArchive.objects.get_or_create(sha256=actual, defaults={"size": size})
         archive.owners.add(user)
@@ -67,10 +75,16 @@ def code_path(sha256: str) -> Path:
 def new_draft() -> Path:
     """An empty file on the same file system as the archives, for an upload to be written to."""
     folder = Path(settings.STATE_FOLDER) / "code" / "incoming"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder)
+    with ROOM.needed(Path(settings.STATE_FOLDER)):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder)
     os.close(handle)
     return Path(name)
+
+
+def no_room(error: OSError) -> NoRoom | None:
+    """What a full disk's error is to who uploads; None for any other error."""
+    return ROOM.refusal(Path(settings.STATE_FOLDER), error)
 
 
 def check_archive(path: Path) -> None:

@@ -22,12 +22,17 @@ from django.db import connection, transaction
 from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
 from muster.events.redis import log_channel, publish
+from muster.events.room import Room
 from muster.jobs.models import Allocation
 from muster.logs.models import LogChunk, LogFile
-from muster.logs.room import needing_room
 
 LARGEST_SEGMENT_BYTES = 4 << 20
 SMALLEST_SEGMENT_BYTES = 4 << 10
+ROOM = Room(
+    "logs",
+    what="the log store",
+    so="Jobs go on; what they print waits on their nodes, as far as the spools there reach, and is lost beyond that.",
+)
 
 # `position` of the head is where the next chunk of any rank begins.
 _INDEX = """
@@ -64,7 +69,7 @@ class Gap(Exception):
 
 
 def append(allocation: Allocation, chunk: Chunk) -> int:
-    """Store the chunk and return the log's size; `Unavailable` while the disk is full.
+    """Store the chunk and return the log's size; `NoRoom` while the disk is full.
 
     1. Bytes that are stored already must be the same bytes: a resend is fine, a rewrite is a `Conflict`.
     2. A chunk behind the end is a `Gap`, unless the bytes between were given up.
@@ -72,7 +77,7 @@ def append(allocation: Allocation, chunk: Chunk) -> int:
     4. A job that prints more than its pool allows loses what is oldest behind the first eighth. So a rank never has
        more stored than its part of what is allowed and the chunk that just came.
     """
-    with needing_room(_root()):
+    with ROOM.needed(_root()):
         return _append(allocation, chunk)
 
 

@@ -22,6 +22,7 @@ from django.db.models import Count, Sum
 
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
+from muster.events.room import Room
 from muster.events.services import record
 from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
@@ -33,6 +34,11 @@ MOST_ROWS = 2 * MOST_FILES
 LONGEST_PATH = 1024
 LEFT_FREE = 0.05
 """The part of the disk that files of jobs leave to the rest of the platform."""
+ROOM = Room(
+    "outputs",
+    what="the store of the files that jobs leave",
+    so="Files wait on their nodes until there is room, and take up the disks there meanwhile.",
+)
 
 _TOLD_BY_AGENTS = {
     FileState.TOO_LARGE,
@@ -90,11 +96,13 @@ def name_files(allocation: Allocation, files: Sequence[Named]) -> list[Slot]:
     1. A file that was named before, with the same size, has the slot that it had.
     2. A new one is wanted if it fits into what the job may keep; files of earlier attempts make room, oldest first.
     3. Why one is not wanted is kept in its row.
+
+    What could never fit on the disk is not wanted; what only does not fit now is, and waits when it comes.
     """
     for position, file in enumerate(files):
         _require_path(f"files[{position}].path", file.path)
         _require_size(f"files[{position}].size", file.size)
-    with transaction.atomic():
+    with ROOM.needed(Path(settings.STATE_FOLDER)), transaction.atomic():
         job = _locked_job(allocation)
         collection, _ = Collection.objects.get_or_create(allocation=allocation)
         known = {row.path: row for row in OutputFile.objects.filter(allocation=allocation)}
@@ -123,9 +131,10 @@ def append(allocation: Allocation, file_id: int, *, offset: int, body: bytes, sh
     """Store a chunk and return how much of the file is here; the last chunk comes with the digest of the whole.
 
     Bytes that are here already may come again: what counts in the end is the digest, of all that is stored. A file
-    that nobody wants any more is as good as whole, so that its agent goes on to the next.
+    that nobody wants any more is as good as whole, so that its agent goes on to the next. `NoRoom` while there is none
+    for the rest of the file: the agent sends the chunk again later.
     """
-    with transaction.atomic():
+    with ROOM.needed(Path(settings.STATE_FOLDER)), transaction.atomic():
         row = OutputFile.objects.select_for_update(no_key=True).filter(pk=file_id, allocation=allocation).first()
         if row is None:
             raise NotFound("this rank has no such file")
@@ -138,6 +147,7 @@ def append(allocation: Allocation, file_id: int, *, offset: int, body: bytes, sh
             raise Invalid.field("Content-Range", f"the file has {row.size} bytes")
         if (sha256 is not None) != (end == row.size):
             raise Invalid.field("X-Muster-Sha256", "send it with the last chunk, and with no other")
+        ROOM.require(Path(settings.STATE_FOLDER), row.size - offset, left_free=LEFT_FREE)
         _write(place_of(row), offset, body)
         found = OutputFile.objects.filter(pk=row.pk)
         if sha256 is None:
@@ -227,8 +237,7 @@ def _state_for(size: int, job: Job, allocation: Allocation, use: _Use) -> FileSt
         rows = list(earlier.filter(allocation__attempt_id=oldest))
         _let_go(rows, use)
         OutputFile.objects.filter(pk__in=[row.pk for row in rows]).update(state=FileState.MADE_ROOM)
-    disk = shutil.disk_usage(settings.STATE_FOLDER)
-    if disk.free - size < disk.total * LEFT_FREE:
+    if size > shutil.disk_usage(settings.STATE_FOLDER).total * (1 - LEFT_FREE):
         return FileState.NO_SPACE
     return FileState.ARRIVING
 

@@ -137,6 +137,18 @@ def test_the_code_folder_of_the_spec_is_sent_once(server: FakeServer, run: Run, 
     assert json.loads(server.sent("POST /jobs")[1].content)["code"] == {"upload": digest}
 
 
+def test_code_that_finds_no_room_is_said_and_nothing_is_submitted(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    path = spec_file(tmp_path / "code", "command: python train.py\ncode: .\n")
+    detail = "the store of uploaded code has no room; nothing was stored, and it can be sent again later"
+    server.on("POST /uploads", problem(507, "The platform has no room for this", detail=detail))
+    result = run("submit", path)
+    assert result.exit_code == 1
+    assert detail in result.stderr
+    assert len(server.sent("POST /uploads")) == 1
+    assert server.sent("POST /jobs") == []
+
+
 def test_a_link_out_of_the_code_folder_stops_the_submission(server: FakeServer, run: Run, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "leak").symlink_to("/etc/passwd")

@@ -16,7 +16,7 @@ const WHY: Record<OutputFile["state"], string> = {
   arriving: "on its way",
   too_large: "larger than all that a job may keep",
   over_limit: "more than a job may keep",
-  no_space: "no space left for files of jobs",
+  no_space: "larger than the platform's disk",
   changed: "it changed while it was read",
   vanished: "it vanished before it was read",
   bad_name: "its name cannot be kept",

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from muster.api.streams.callers import caller
 from muster.common.asgi import in_thread
 from muster.common.errors import Invalid, NotFound, TooLarge
-from muster.jobs.uploads import LARGEST_ARCHIVE, has_code, new_draft, store_code
+from muster.jobs.uploads import LARGEST_ARCHIVE, has_code, new_draft, no_room, store_code
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -24,12 +24,20 @@ async def upload(request: Request) -> Response:
     draft = await in_thread(new_draft)
     try:
         size = 0
-        with draft.open("wb") as handle:
-            async for part in request.stream():
-                size += len(part)
-                if size > LARGEST_ARCHIVE:
-                    raise TooLarge(f"a code archive may have {LARGEST_ARCHIVE >> 20} MiB at most")
-                handle.write(part)
+        try:
+            with draft.open("wb") as handle:
+                async for part in request.stream():
+                    size += len(part)
+                    if size > LARGEST_ARCHIVE:
+                        raise TooLarge(f"a code archive may have {LARGEST_ARCHIVE >> 20} MiB at most")
+                    handle.write(part)
+        except OSError as error:
+            # The half that is there goes first: the news that there is no room needs some.
+            draft.unlink(missing_ok=True)
+            refusal = await in_thread(no_room, error)
+            if refusal is None:
+                raise
+            raise refusal from error
         archive, created = await in_thread(store_code, user=user, draft=draft, sha256=sha256)
     finally:
         draft.unlink(missing_ok=True)
