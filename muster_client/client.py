@@ -29,6 +29,7 @@ from muster_client.shapes import (
     JobSpec,
     JsonObject,
     Launch,
+    Maintenance,
     Me,
     NewWebhook,
     Node,
@@ -137,6 +138,30 @@ class Client:
     def revoke_token(self, token_id: int) -> None:
         """End a token for good."""
         self._http.request("DELETE", f"/tokens/{token_id}")
+
+    def maintenance(self) -> list[Maintenance]:
+        """Return the times in which nodes are to be free of jobs, the next one first."""
+        return cast(list[Maintenance], self._all("/maintenance"))
+
+    def plan_maintenance(
+        self,
+        *,
+        ends_at: str,
+        reason: str,
+        node: str | None = None,
+        pool: str | None = None,
+        begins_at: str | None = None,
+        clearing: str = "wait",
+    ) -> Maintenance:
+        """Return a new time in which a node, or every node of a pool, is to be free of jobs. For operators."""
+        given = {"node": node, "pool": pool, "begins_at": begins_at}
+        body = {name: value for name, value in given.items() if value is not None}
+        body |= {"ends_at": ends_at, "clearing": clearing, "reason": reason}
+        return cast(Maintenance, self._http.document("POST", "/maintenance", json_body=body))
+
+    def call_off_maintenance(self, maintenance_id: int) -> None:
+        """End it now, or call it off before it begins. For operators."""
+        self._http.request("DELETE", f"/maintenance/{maintenance_id}")
 
     def volumes(self) -> list[Volume]:
         """Return the volumes that the user's jobs may mount."""

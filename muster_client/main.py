@@ -13,6 +13,7 @@ from muster_client.commands import (
     explain,
     files,
     jobs,
+    maintenance,
     registry,
     shell,
     simulate,
@@ -63,7 +64,7 @@ def options(
     session.url = url
 
 
-for module in (account, registry, webhook, submit, jobs, shell, files, cluster, usage, simulate, explain):
+for module in (account, registry, webhook, submit, jobs, shell, files, cluster, maintenance, usage, simulate, explain):
     module.register(app)
 
 

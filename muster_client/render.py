@@ -21,6 +21,7 @@ from muster_client.shapes import (
     Gpu,
     Hold,
     Job,
+    Maintenance,
     Me,
     Node,
     OutputFile,
@@ -336,6 +337,24 @@ def registries_table(registries: Sequence[Registry], now: datetime) -> Renderabl
     return table
 
 
+def maintenance_table(rows: Sequence[Maintenance]) -> RenderableType:
+    """Return a table with one line per time in which nodes are to be free of jobs."""
+    if not rows:
+        return Text("No maintenance is planned.")
+    table = make_table("ID", "NODES", "BEGINS", "ENDS", "STATE", "JOBS", "REASON")
+    for one in rows:
+        table.add_row(
+            str(one["id"]),
+            _text(f"node {one['node']}" if one["node"] else f"pool {one['pool']}"),
+            moment_text(one["begins_at"]),
+            moment_text(one["ends_at"]),
+            "under way" if one["begun_at"] else "planned",
+            {"wait": "are waited for", "move": "go elsewhere"}.get(one["clearing"], _text(one["clearing"])),
+            _text(one["reason"], _NAME_CHARS),
+        )
+    return table
+
+
 def volumes_table(volumes: Sequence[Volume]) -> RenderableType:
     """Return a table with one line per volume."""
     if not volumes:
@@ -357,6 +376,12 @@ def webhooks_table(webhooks: Sequence[Webhook], now: datetime) -> RenderableType
             str(one["id"]), _text(one["url"]), _text(one["state"]), ago(one["last_try_at"], now), _text(result)
         )
     return table
+
+
+def moment_text(at: str) -> str:
+    """Return a moment as people read it, in UTC."""
+    moment = _moment(at)
+    return clean(at) if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def ago(at: str | None, now: datetime) -> str:

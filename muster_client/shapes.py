@@ -283,6 +283,20 @@ class Registry(TypedDict):
     changed_by: str
 
 
+class Maintenance(TypedDict):
+    """A time in which a node, or every node of a pool where `node` is None, is to be free of jobs."""
+
+    id: int
+    pool: str
+    node: str | None
+    begins_at: str
+    ends_at: str
+    clearing: str
+    reason: str
+    begun_at: str | None
+    created_by: str
+
+
 class Volume(TypedDict):
     """A volume that jobs of a tenant may mount; `vc` is None where every one of the tenant's may."""
 
