@@ -431,6 +431,10 @@ class Client:
         """Return one node."""
         return cast(Node, self._http.document("GET", f"/nodes/{quote(name, safe='')}"))
 
+    def check_node(self, name: str) -> Node:
+        """Have the node's GPUs checked that no job has, and return the node; for operators."""
+        return cast(Node, self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
+
     def gpus(self) -> list[Gpu]:
         """Return every GPU."""
         return cast(list[Gpu], self._all("/gpus"))

@@ -235,6 +235,29 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
     return table
 
 
+def checks_part(node: Node) -> list[RenderableType]:
+    """Return a table of the newest check of each GPU; nothing where none was checked."""
+    checks = node.get("gpu_checks") or []
+    if not checks:
+        return []
+    table = make_table("GPU", "CHECK", "WHEN", "TFLOP/S", "GB/S", "IN A ROW", "DETAIL")
+    for one in checks:
+        table.add_row(
+            str(one["gpu"]),
+            _text("under way" if one["wanted"] else one["result"] or "-"),
+            ago(one["at"], utc_now()),
+            _figure(one["tflops"]),
+            _figure(one["gb_s"]),
+            str(abs(one["streak"])),
+            _text(one["detail"] or ""),
+        )
+    return ["", table]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
 def _gpus_in_use(gpus: Sequence[Gpu]) -> Text:
     """Return how many GPUs are in use of how many, and how many are not well."""
     count = f"{sum(1 for gpu in gpus if gpu['busy'])}/{len(gpus)}"

@@ -204,6 +204,21 @@ class Gpu(TypedDict):
     busy: bool
 
 
+class GpuCheck(TypedDict):
+    """The newest check of a GPU between jobs."""
+
+    gpu: int
+    wanted: bool
+    at: str | None
+    result: str | None
+    how: str
+    detail: str | None
+    duration_s: float
+    tflops: float | None
+    gb_s: float | None
+    streak: int
+
+
 class Node(TypedDict):
     """A node with its GPUs."""
 
@@ -221,6 +236,8 @@ class Node(TypedDict):
     labels: dict[str, str]
     last_seen_at: str | None
     gpus: list[Gpu]
+    gpu_checks: NotRequired[list[GpuCheck]]
+    """Of one node that is shown alone."""
 
 
 class Quota(TypedDict):

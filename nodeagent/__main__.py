@@ -95,6 +95,9 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--address", default="", help="the address by which other nodes reach this one")
     run.add_argument("--hostname", default="", help="the host name to report")
     run.add_argument("--ca-file", help="certificates that sign the platform's, for https")
+    run.add_argument(
+        "--check-python", default="auto", help="the Python whose PyTorch gives idle GPUs work: a path, auto or none"
+    )
     run.add_argument("--job-user", help="as root: run jobs as this user if their spec names none")
     run.add_argument("--log-spool-mib", type=_positive, default=64, help="disk for each job's log (default: 64)")
     run.add_argument(
@@ -147,6 +150,7 @@ def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Option
         address=options.address,
         hostname=options.hostname,
         ca_file=options.ca_file,
+        check_python=options.check_python,
         runtime=_runtime_options(options),
     )
 

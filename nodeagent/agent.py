@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from nodeagent import __version__, inventory
+from nodeagent.checks import Checks, Work, no_work
 from nodeagent.client import Client
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.port import GpuDriver
+from nodeagent.gpu.trial import Program
 from nodeagent.identity import Identity
 from nodeagent.inbox import Happened, LogDone, Message, OutputsDone, Quit
 from nodeagent.journal import Journal
@@ -55,6 +57,8 @@ class Options:
     address: str = ""
     hostname: str = ""
     ca_file: Optional[str] = None
+    check_python: str = "auto"
+    """Whose PyTorch gives GPUs work between jobs: the path of a Python, `auto` or `none`."""
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
 
 
@@ -114,6 +118,7 @@ def run(options: Options) -> int:
             sampler=Sampler(gpus, runtime),
             inbox=inbox,
             stopping=stopping,
+            work=_work_for(gpus, options.check_python),
         )
     finally:
         stopping.set()
@@ -122,6 +127,13 @@ def run(options: Options) -> int:
         gpus.close()
         journal.close()
         identity.close()
+
+
+def _work_for(gpus: GpuDriver, python: str) -> Work:
+    """How GPUs are given work: by their driver, or by a program where that can give none."""
+    if gpus.name != "nvml":
+        return lambda uuid, stopper: gpus.work(uuid, stopper.wait)
+    return Program(python).run
 
 
 def _serve(
@@ -133,6 +145,7 @@ def _serve(
     sampler: Sampler,
     inbox: "queue.SimpleQueue[Message]",
     stopping: threading.Event,
+    work: Work = no_work,
 ) -> int:
     def renewed(sent_at: float, timers: Timers) -> None:
         runtime.renew(sent_at, timers.stop_after_s)
@@ -146,6 +159,7 @@ def _serve(
     fetches = WorkPool("fetch", _FETCH_THREADS, failed)
     ends = WorkPool("end", _END_THREADS, failed)
     cleaning = WorkPool("clean", 1, failed)
+    checking = WorkPool("check", 1, failed)
     logs = WorkPool("log", _LOG_THREADS, failed)
     outputs = WorkPool("output", _OUTPUT_THREADS, failed)  # apart, so that no log waits for large files
     shipper = LogShipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
@@ -154,6 +168,8 @@ def _serve(
     def pause(seconds: float) -> None:
         shipper.pause(seconds)
         collector.pause(seconds)
+
+    checks = Checks(sampler=sampler, work=work, pool=checking, report_soon=something_runs.set)
 
     def report_now() -> None:
         exchange.sync("", 0.0)
@@ -171,6 +187,7 @@ def _serve(
         wait=stopping.wait,
         report_soon=something_runs.set,
         report_now=report_now,
+        make_way=checks.make_way,
     )
     loop = Loop(
         client=client,
@@ -197,13 +214,16 @@ def _serve(
         asked=something_runs,
     )
     polls = Polls(client=client, session=session, post=inbox.put, stopping=stopping, exchange=exchange)
-    beats = Beats(client=client, session=session, post=inbox.put, stopping=stopping, renewed=renewed)
+    beats = Beats(
+        client=client, session=session, post=inbox.put, stopping=stopping, renewed=renewed, wanted=checks.want
+    )
     loop.recover()
     for conversation in (beats, polls, reporter):
         conversation.start()
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)
     stopping.set()
-    for pool in (launches, fetches, ends, logs, outputs):
+    checks.make_way()
+    for pool in (launches, fetches, ends, checking, logs, outputs):
         pool.close(_FINISH_S)
     return quit_message.status

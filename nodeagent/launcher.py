@@ -65,6 +65,7 @@ class Launcher:
         wait: Callable[[float], bool],
         report_soon: Callable[[], None],
         report_now: Callable[[], None],
+        make_way: Callable[[], None],
     ) -> None:
         self._client = client
         self._journal = journal
@@ -78,6 +79,7 @@ class Launcher:
         self._wait = wait
         self._report_soon = report_soon
         self._report_now = report_now
+        self._make_way = make_way
         self._abandoned: Set[int] = set()
 
     def claim(self, allocation_id: int, fence: int) -> None:
@@ -128,6 +130,7 @@ class Launcher:
         if not self._session.may_start(clock.boottime()):
             self._launches.submit(lambda: self._claim(allocation_id, fence, backoff), _LEASE_LOOK_EVERY_S)
             return
+        self._make_way()
         request = ClaimRequest(fence, self._session.boot_id, self._session.epoch)
         try:
             spec = self._client.claim(allocation_id, request)
@@ -156,6 +159,7 @@ class Launcher:
             self._post(Exited(spec.allocation_id, ExitStatus(EndReason.LAUNCH_FAILED, detail=detail, started=False)))
             return
         self._post(Starting(spec))
+        self._make_way()
         try:
             folder = self._runtime.prepare(spec)
             if spec.code is not None:

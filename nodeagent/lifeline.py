@@ -20,6 +20,7 @@ from nodeagent.protocol import (
     SyncRequest,
     SyncResponse,
     Timers,
+    WantedCheck,
 )
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
@@ -100,9 +101,11 @@ class Beats(Conversation):
         post: Post,
         stopping: threading.Event,
         renewed: Callable[[float, Timers], None],
+        wanted: Callable[[Tuple[WantedCheck, ...]], None],
     ) -> None:
         super().__init__(client=client, session=session, post=post, stopping=stopping)
         self._renewed = renewed
+        self._wanted = wanted
         self._last_sent = time.monotonic()
 
     def turn(self) -> None:
@@ -117,6 +120,7 @@ class Beats(Conversation):
         self._session.timers = answer.timers
         self._renewed(sent_at, answer.timers)
         self._session.renewed_at = sent_at
+        self._wanted(answer.checks)
 
 
 class Exchange:
@@ -147,6 +151,7 @@ class Exchange:
             health=news.health,
             notes=news.notes,
             usage=news.usage,
+            checks=news.checks,
         )
         try:
             answer = self._client.sync(request)

@@ -11,7 +11,16 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Typ
 from nodeagent.gpu.fatal import is_fatal
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.host import HostMeter
-from nodeagent.protocol import MAX_HEALTH_EVENTS, GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
+from nodeagent.protocol import (
+    MAX_CHECKS,
+    MAX_HEALTH_EVENTS,
+    CheckResult,
+    GpuSample,
+    HealthEvent,
+    HostSample,
+    ProgressNote,
+    UsageSample,
+)
 from nodeagent.runtime.port import Runtime, Usage
 
 SAMPLE_EVERY_S = 5.0
@@ -32,6 +41,7 @@ class News:
     health: Tuple[HealthEvent, ...] = ()
     notes: Tuple[ProgressNote, ...] = ()
     usage: Tuple[UsageSample, ...] = ()
+    checks: Tuple[CheckResult, ...] = ()
 
 
 # What a runtime counts up, by the name of the rate that is told of it.
@@ -59,6 +69,7 @@ class Sampler:
         self._due_at = 0.0
         self._unsaid: List[HealthEvent] = []
         self._notes: List[ProgressNote] = []
+        self._checked: List[CheckResult] = []
         self._gpus_of: Dict[int, Tuple[str, ...]] = {}
         self._before: Dict[int, Tuple[float, Usage]] = {}
         self._taken_at: Dict[Optional[str], float] = {}
@@ -79,21 +90,23 @@ class Sampler:
         with self._mutex:
             now = time.monotonic()
             notes, self._notes = tuple(self._notes), []
+            checks, self._checked = tuple(self._checked[:MAX_CHECKS]), self._checked[MAX_CHECKS:]
             if now < self._due_at:
-                return News(health=self._some_health(), notes=notes)
+                return News(health=self._some_health(), notes=notes, checks=checks)
             self._due_at = now + SAMPLE_EVERY_S
             has_jobs = bool(self._gpus_of or fences)
         usage = self._runtime.usage() if has_jobs else {}
         samples = self._readings(usage)
         with self._mutex:
             used = self._usage_samples(usage, fences, now)
-            return News(samples, self._meter.sample(), self._some_health(), notes, used)
+            return News(samples, self._meter.sample(), self._some_health(), notes, used, checks)
 
     def give_back(self, news: News) -> None:
         """These health events and notes did not reach the platform."""
         with self._mutex:
             self._unsaid = [*news.health, *self._unsaid][:_MOST_UNSAID]
             self._notes = [*news.notes, *self._notes]
+            self._checked = [*news.checks, *self._checked]
 
     def report(self, event: HealthEvent) -> None:
         """Tell the platform with the next sync."""
@@ -105,11 +118,21 @@ class Sampler:
         with self._mutex:
             self._notes.append(note)
 
+    def checked(self, result: CheckResult) -> None:
+        """Tell the platform with the next sync what came of a check."""
+        with self._mutex:
+            self._checked.append(result)
+
+    def holds(self, uuid: str) -> bool:
+        """Whether an allocation has this GPU."""
+        with self._mutex:
+            return any(uuid in theirs for theirs in self._gpus_of.values())
+
     def has_news(self) -> bool:
-        """Whether a note waits to be told, or something of the GPUs' health: the driver is asked."""
+        """Whether a note or a result waits to be told, or something of the GPUs' health: the driver is asked."""
         self._look()
         with self._mutex:
-            return bool(self._notes or self._unsaid)
+            return bool(self._notes or self._unsaid or self._checked)
 
     def last_words(self, uuids: Sequence[str]) -> Tuple[bool, float]:
         """Whether something of these GPUs' health waits to be told, and how many seconds ago such a thing was taken."""

@@ -35,6 +35,19 @@ class Action(StrEnum):
     """The whole machine must be restarted, so nothing new starts there."""
 
 
+class Heals(StrEnum):
+    """By what a GPU can come back by itself, the lightest first."""
+
+    AT_ONCE = "at_once"
+    """One check that passes."""
+    BY_CHECKS = "by_checks"
+    """Checks that pass, as many in a row as its pool asks for."""
+    BY_RESTART = "by_restart"
+    """The same, once its machine was restarted."""
+    NEVER = "never"
+    """Only an operator gives it back."""
+
+
 class Kind(StrEnum):
     """What agents report. A kind that is not known is kept, and means nothing."""
 
@@ -119,6 +132,15 @@ KINDS: Mapping[Kind, Meaning] = {
 }
 UNKNOWN = Meaning(_OK, Action.NONE, "not known")
 
+_HEALS: Mapping[Action, Heals] = {
+    Action.NONE: Heals.BY_CHECKS,
+    Action.RESTART_JOB: Heals.BY_CHECKS,
+    Action.CHECK_GPU: Heals.AT_ONCE,
+    Action.RESET_GPU: Heals.BY_RESTART,
+    Action.DRAIN_NODE: Heals.BY_RESTART,
+    Action.DRAIN_GPU: Heals.NEVER,
+}
+
 _WORSE = {Level.OK: 0, Level.WARNING: 1, Level.FAILURE: 2}
 # "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": what is between the last brackets.
 _NAMED = re.compile(r"\bto 0x[0-9a-f]{1,8} \(([a-z0-9 ]{1,40}?)(?: required)?\)", re.IGNORECASE)
@@ -146,6 +168,17 @@ def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meanin
     if kind in set(KINDS):
         return KINDS[Kind(kind)]
     return UNKNOWN
+
+
+def heals_of(meaning: Meaning, kind: str) -> Heals:
+    """By what a GPU can come back of which this was reported. Memory that is held may be let go: a check sees it."""
+    return Heals.BY_CHECKS if kind == Kind.MEMORY_HELD else _HEALS[meaning.action]
+
+
+def hardest(one: Heals | None, other: Heals) -> Heals:
+    """What it takes to come back from both."""
+    order = list(Heals)
+    return other if one is None or order.index(other) > order.index(one) else one
 
 
 def number_of(xid: int | None, detail: str) -> int | None:

@@ -6,7 +6,8 @@ its clock follow the utilisation. Faults are injected from outside by appending 
 After `gpu_lost` a GPU gives no readings any more, after `throttle` its clock is half of what it would be, and each
 `ecc` counts one error that was not corrected. Without an event errors are counted that were corrected,
 `{"gpu": 0, "kind": "ecc_corrected", "count": 12}`, and memory is left behind, of which only a check tells:
-`{"gpu": 0, "kind": "memory_left", "mib": 9216}`; with 0 it is gone again.
+`{"gpu": 0, "kind": "memory_left", "mib": 9216}`; with 0 it is gone again. `work_wrong` makes the next `count` pieces of
+work wrong, and `work_hangs` has them never end.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ import json
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Collection, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Outcome
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
 _CONTEXT_MIB = 400
 _IDLE_TEMPERATURE_C, _TEMPERATURE_RANGE_C = 30.0, 45.0
 _IDLE_CLOCK_MHZ = 210
+_HANGS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class EmulatedGpus:
         self._lost: Set[str] = set()
         self._throttled: Set[str] = set()
         self._left_mib: Dict[str, int] = {}
+        self._spoilt: Counter[Tuple[str, str]] = Counter()
         self._errors: Counter[Tuple[str, str]] = Counter()
         self._unsaid: List[HealthEvent] = []
 
@@ -115,6 +118,27 @@ class EmulatedGpus:
         self._read_faults()
         found = [(uuid, self._fault(uuid, uuid in alone)) for uuid in uuids]
         return tuple((uuid, why) for uuid, why in found if why)
+
+    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
+        """Right, as fast as its model would be, unless something else was injected."""
+        if self._take(uuid, "work_hangs") and wait(_HANGS_S):
+            return None
+        model = next(gpu.model for gpu in self._gpus if gpu.uuid == uuid)
+        clocks = _MODELS.get(model, _DEFAULT_MODEL)
+        return Outcome(
+            is_right=not self._take(uuid, "work_wrong"),
+            detail="",
+            tflops=round(clocks.sm_clock_mhz / 100, 1),
+            gb_s=float(clocks.memory_clock_mhz),
+            how="emulated",
+        )
+
+    def _take(self, uuid: str, kind: str) -> bool:
+        """Whether such a fault was injected; it is used up."""
+        if not self._spoilt[uuid, kind]:
+            return False
+        self._spoilt[uuid, kind] -= 1
+        return True
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -164,6 +188,9 @@ class EmulatedGpus:
         """What a fault does to the readings, and the event that tells of it."""
         if kind == "memory_left":
             self._left_mib[uuid] = fault.get("mib", 0)
+            return
+        if kind in ("work_wrong", "work_hangs"):
+            self._spoilt[uuid, kind] += fault.get("count", 1)
             return
         self._errors[uuid, kind] += fault.get("count", 1)
         if kind == "ecc_corrected":

@@ -12,7 +12,7 @@ from typing import Any, Callable, Collection, List, Mapping, Optional, Sequence,
 
 from nodeagent.gpu.conditions import condition_of, fault_of
 from nodeagent.gpu.kernellog import KernelLog, address
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Outcome
 from nodeagent.gpu.watch import LOOK_EVERY_S, Watch
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
@@ -145,6 +145,10 @@ class NvmlGpus:
             for uuid in uuids
         ]
         return tuple((uuid, why) for uuid, why in found if why)
+
+    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
+        """NVML watches GPUs; it gives them no work."""
+        return None
 
     def close(self) -> None:
         """Let go of NVML and of the kernel's log."""

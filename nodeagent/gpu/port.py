@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Collection, Mapping, Protocol, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Callable, Collection, Mapping, Optional, Protocol, Sequence, Tuple
 
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
@@ -14,8 +15,19 @@ class GpuUnavailable(Exception):
     """The driver cannot be used on this machine; the message says why."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """How a GPU did some work; `how` names the work."""
+
+    is_right: bool
+    detail: str = ""
+    tflops: Optional[float] = None
+    gb_s: Optional[float] = None
+    how: str = ""
+
+
 class GpuDriver(Protocol):
-    """The GPUs of one node. All calls come from one thread at a time."""
+    """The GPUs of one node. All calls but `work` come from one thread at a time."""
 
     name: str
 
@@ -39,6 +51,12 @@ class GpuDriver(Protocol):
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """Which of these GPUs are not fit for a start now, and why; nobody else is to be on those `alone`."""
+
+    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
+        """How a GPU does work whose result is known, or None from a driver that cannot give it any.
+
+        It takes seconds, beside other calls, and ends soon after `wait`, which waits for a stop, has returned true.
+        """
 
     def close(self) -> None:
         """Let go of the driver."""
@@ -76,6 +94,10 @@ class NoGpus:
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """It has none of them."""
         return tuple((uuid, NO_SUCH_GPU) for uuid in uuids)
+
+    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
+        """None can be given."""
+        return None
 
     def close(self) -> None:
         """Nothing to let go of."""

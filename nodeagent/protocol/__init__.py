@@ -51,7 +51,15 @@ from nodeagent.protocol.ending import (
 )
 from nodeagent.protocol.inventory import MAX_NVLINKS, PCIE_LEVELS, GpuInfo, Inventory, nvlinks
 from nodeagent.protocol.launch import ClaimRequest, CodeRef, LaunchSpec, RegistryLogin
-from nodeagent.protocol.readings import AllocationReport, GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
+from nodeagent.protocol.readings import (
+    AllocationReport,
+    CheckResult,
+    GpuSample,
+    HealthEvent,
+    HostSample,
+    ProgressNote,
+    UsageSample,
+)
 from nodeagent.protocol.session import (
     BeatRequest,
     BeatResponse,
@@ -61,12 +69,14 @@ from nodeagent.protocol.session import (
     RegisterRequest,
     RegisterResponse,
     Timers,
+    WantedCheck,
 )
 from nodeagent.protocol.sync import DesiredAllocation, SyncRequest, SyncResponse
 from nodeagent.protocol.terms import (
     EXIT_REFUSED,
     EXIT_SUPERSEDED,
     EXIT_UNAUTHORIZED,
+    MAX_CHECKS,
     MAX_CHUNK_BYTES,
     MAX_HEALTH_EVENTS,
     MAX_OUTPUT_PATH_BYTES,
@@ -75,6 +85,7 @@ from nodeagent.protocol.terms import (
     PROTOCOL_VERSION,
     STALE_NONCE,
     Action,
+    CheckOutcome,
     EndReason,
     Observed,
     OnDisconnect,
@@ -95,6 +106,7 @@ __all__ = [
     "EXIT_SUPERSEDED",
     "EXIT_UNAUTHORIZED",
     "LONGEST_PATH",
+    "MAX_CHECKS",
     "MAX_CHUNK_BYTES",
     "MAX_HEALTH_EVENTS",
     "MAX_NVLINKS",
@@ -109,6 +121,8 @@ __all__ = [
     "AllocationReport",
     "BeatRequest",
     "BeatResponse",
+    "CheckOutcome",
+    "CheckResult",
     "ClaimRequest",
     "CodeRef",
     "DesiredAllocation",
@@ -144,6 +158,7 @@ __all__ = [
     "Timers",
     "UsageSample",
     "VolumeMount",
+    "WantedCheck",
     "is_below",
     "nvlinks",
     "overlap",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from nodeagent.protocol.terms import Observed
+from nodeagent.protocol.terms import CheckOutcome, Observed
 from nodeagent.wire import Message
 
 
@@ -83,6 +83,20 @@ class HealthEvent(Message):
     gpu_uuid: Optional[str] = None
     detail: str = ""
     xid: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class CheckResult(Message):
+    """What came of a wanted check. `how` says what was done: `nvml` where the GPU was only looked at."""
+
+    number: int
+    gpu_uuid: str
+    outcome: CheckOutcome
+    how: str = ""
+    detail: str = ""
+    duration_s: float = 0.0
+    tflops: Optional[float] = None
+    gb_s: Optional[float] = None
 
 
 @dataclass(frozen=True)

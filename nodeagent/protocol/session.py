@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Tuple
 
 from nodeagent.protocol.inventory import Inventory
 from nodeagent.wire import Message
@@ -73,10 +74,19 @@ class BeatRequest(Message):
 
 
 @dataclass(frozen=True)
+class WantedCheck(Message):
+    """A GPU that is to be checked while nothing runs there; the number grows with each check of a GPU."""
+
+    number: int
+    gpu_uuid: str
+
+
+@dataclass(frozen=True)
 class BeatResponse(Message):
-    """The lease is renewed."""
+    """The lease is renewed; `checks` are all that are wanted and of which no result has come."""
 
     timers: Timers
+    checks: Tuple[WantedCheck, ...] = ()
 
 
 @dataclass(frozen=True)

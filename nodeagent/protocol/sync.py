@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from nodeagent.protocol.readings import AllocationReport, GpuSample, HealthEvent, HostSample, ProgressNote, UsageSample
+from nodeagent.protocol.readings import (
+    AllocationReport,
+    CheckResult,
+    GpuSample,
+    HealthEvent,
+    HostSample,
+    ProgressNote,
+    UsageSample,
+)
 from nodeagent.protocol.session import Timers
 from nodeagent.protocol.terms import Action
 from nodeagent.shellwire import WantedShell
@@ -31,6 +39,7 @@ class SyncRequest(Message):
     health: Tuple[HealthEvent, ...] = ()
     notes: Tuple[ProgressNote, ...] = ()
     usage: Tuple[UsageSample, ...] = ()
+    checks: Tuple[CheckResult, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ MAX_OUTPUT_PATH_BYTES = 1024
 MAX_HEALTH_EVENTS = 64
 """The most health events that one SyncRequest carries; a receiver leaves out what is beyond."""
 
+MAX_CHECKS = 64
+"""The most checks of GPUs that one answer asks for, and the most results that one SyncRequest carries."""
+
 STALE_NONCE = 412
 """The answer to a registration whose nonce is not, or no longer, the newest: say hello again."""
 
@@ -52,6 +55,15 @@ class OnDisconnect(str, Enum):
 
     STOP = "stop"
     KEEP = "keep"
+
+
+class CheckOutcome(str, Enum):
+    """What came of a check of a GPU."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """A job came first: nothing is known."""
 
 
 class EndReason(str, Enum):

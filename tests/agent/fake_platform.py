@@ -36,6 +36,7 @@ from nodeagent.protocol import (
     SyncRequest,
     SyncResponse,
     Timers,
+    WantedCheck,
 )
 
 TIMERS = Timers(beat_s=0.2, suspect_s=1.0, unreachable_s=2.0, stop_after_s=60.0, sync_wait_s=5.0, orphan_grace_s=1.0)
@@ -115,6 +116,7 @@ class FakePlatform:
         self.beats: list[BeatRequest] = []
         self.syncs: list[SyncRequest] = []
         self.log_pause_s = 0.0
+        self.checks: tuple[WantedCheck, ...] = ()
         self._generation = 1
         self._next_id = 100
         self._connections: set[socket.socket] = set()
@@ -232,7 +234,7 @@ class FakePlatform:
             if request.epoch != self.epoch:
                 return 409, Problem("superseded", f"epoch {request.epoch} is old", 409)
             self.beats.append(request)
-            return 200, BeatResponse(self.timers)
+            return 200, BeatResponse(self.timers, self.checks)
 
     def sync(self, body: bytes) -> tuple[int, Any]:
         request = SyncRequest.from_json(body)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
-from nodeagent.protocol import EndReason
+import pytest
+
+from nodeagent.checks import QUIET_S, Checks
+from nodeagent.gpu.emulated import EmulatedGpus
+from nodeagent.protocol import CheckOutcome, CheckResult, EndReason, WantedCheck
+from nodeagent.sampler import Sampler
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.waiting import eventually
@@ -74,3 +81,112 @@ def test_what_a_gpu_suffered_is_told_before_the_end_of_its_job(platform: FakePla
 
     eventually(look, "the end")
     assert told_at_end == [1]
+
+
+def checked(platform: FakePlatform) -> list[CheckResult]:
+    return [result for sync in platform.syncs for result in sync.checks]
+
+
+def want(platform: FakePlatform, *wanted: tuple[int, str]) -> None:
+    platform.checks = tuple(WantedCheck(number, uuid) for number, uuid in wanted)
+
+
+def test_gpus_are_checked_once_as_they_are_wanted(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    first, second, _ = uuids(platform)
+    inject(agent, gpu=1, kind="work_wrong")
+    want(platform, (1, first), (4, second))
+    eventually(lambda: len(checked(platform)) == 2, "both results")
+    beats = len(platform.beats)
+    eventually(lambda: len(platform.beats) > beats + 2, "beats that ask for the same")
+    one, other = checked(platform)
+    assert (one.number, one.gpu_uuid, one.outcome, one.how) == (1, first, CheckOutcome.PASSED, "emulated")
+    assert (one.tflops, one.gb_s, one.detail) == (14.1, 1593.0, "")
+    assert (other.number, other.outcome, other.detail) == (4, CheckOutcome.FAILED, "its work is wrong")
+    want(platform, (2, first), (4, second))
+    eventually(lambda: len(checked(platform)) == 3, "the next check")
+    assert (checked(platform)[2].number, checked(platform)[2].gpu_uuid) == (2, first)
+
+
+def test_a_result_is_told_until_the_platform_has_it(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    first = uuids(platform)[0]
+    platform.fault("POST /agent/v1/sync", "cut", times=4)
+    want(platform, (1, first))
+    eventually(lambda: checked(platform), "the result")
+
+
+def test_a_check_is_stopped_when_a_job_comes_and_delays_it_by_nothing(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    first = uuids(platform)[0]
+    inject(agent, gpu=0, kind="work_hangs")
+    want(platform, (1, first))
+    # What hangs is in the hands of the thread once the fault is used up; the agent's log says so only in the end.
+    eventually(lambda: len(platform.beats) > 3, "beats that ask")
+    number = platform.place("echo ran", gpu_uuids=(first,), check_gpus=True)
+    end = eventually(lambda: platform.allocations[number].end, "the end of the job", 20)
+    assert end.reason is EndReason.COMPLETED
+    (result,) = eventually(lambda: checked(platform), "the result", 30)
+    assert (result.outcome, result.detail) == (CheckOutcome.STOPPED, "a job came first")
+
+
+class Tasks:
+    """A pool whose tasks are run by the test."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def submit(self, task: Callable[[], None], delay_s: float = 0.0) -> None:
+        self.waiting.append((delay_s, task))
+
+    def run(self) -> float:
+        """Run the next one, and return how long it was to wait."""
+        delay_s, task = self.waiting.pop(0)
+        task()
+        return delay_s
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> tuple[Checks, Sampler, Tasks, list[float]]:
+    """Checks of two GPUs that nobody uses, and the time, in its only item."""
+    now = [1000.0]
+    monkeypatch.setattr("nodeagent.checks.time.monotonic", lambda: now[0])
+    driver, tasks, runtime = EmulatedGpus(("A100", "A100"), "here"), Tasks(), SimpleNamespace(usage=dict)
+    sampler = Sampler(driver, cast(Any, runtime))
+    checks = Checks(
+        sampler=sampler,
+        work=lambda uuid, stopper: driver.work(uuid, stopper.wait),
+        pool=cast(Any, tasks),
+        report_soon=lambda: None,
+    )
+    return checks, sampler, tasks, now
+
+
+def test_a_gpu_that_a_job_has_is_not_checked(idle: tuple[Checks, Sampler, Tasks, list[float]]) -> None:
+    checks, sampler, tasks, _ = idle
+    first, second = (gpu.uuid for gpu in EmulatedGpus(("A100", "A100"), "here").inventory())
+    sampler.assign(7, (first,))
+    checks.want((WantedCheck(1, first), WantedCheck(1, second)))
+    assert [tasks.run(), tasks.run()] == [0.0, 0.0]
+    assert [(one.outcome, one.detail) for one in sampler.take({}).checks] == [
+        (CheckOutcome.STOPPED, "a job has it"),
+        (CheckOutcome.PASSED, ""),
+    ]
+
+
+def test_nothing_is_begun_while_nobody_knows_which_gpu_a_claim_is_for(
+    idle: tuple[Checks, Sampler, Tasks, list[float]],
+) -> None:
+    checks, sampler, tasks, now = idle
+    first = EmulatedGpus(("A100",), "here").inventory()[0].uuid
+    checks.make_way()
+    checks.want((WantedCheck(1, first),))
+    tasks.run()
+    now[0] += QUIET_S
+    assert sampler.take({}).checks == ()
+    assert tasks.run() == QUIET_S
+    now[0] += 5.0
+    (result,) = sampler.take({}).checks or sampler.take({}).checks
+    assert result.outcome is CheckOutcome.PASSED

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.events.models import AuditEntry
-from muster.fleet.models import Gpu, GpuReading, HealthReport, Node, Strike
+from muster.fleet.models import Gpu, GpuCheck, GpuReading, HealthReport, Node, Strike
 from muster.links.models import LinkState, Server
 from muster.tenants.models import Volume
 from scheduler.lifecycle import NodeAdmin, NodeHealth
@@ -279,3 +279,59 @@ def test_volumes_are_listed_for_those_whose_jobs_may_mount_them(world: World, ap
     assert [one["name"] for one in api(world.stranger).get("/api/v1/volumes").json()["results"]] == ["audio"]
     assert len(api(world.operator).get("/api/v1/volumes").json()["results"]) == 3
     assert b"secret-place" not in answer.content
+
+
+@pytest.mark.parametrize(("role", "detail"), [("operator", "a product of matrices is wrong"), ("owner", None)])
+def test_a_node_tells_what_came_of_checks_and_operators_the_detail(
+    role: str, detail: str | None, world: World, api: Api
+) -> None:
+    first, second, *_ = Gpu.objects.filter(node=world.node).order_by("index")
+    GpuCheck.objects.create(
+        gpu=second,
+        at=timezone.now(),
+        result="failed",
+        how="matmul",
+        detail="a product of matrices is wrong",
+        duration_s=8.5,
+        tflops=312.5,
+        gb_s=1900.5,
+        streak=-1,
+    )
+    GpuCheck.objects.create(gpu=first)  # never checked, and nobody asks
+    answer = api(world.user(role)).get(NODE)
+    require_described("GET", NODE, answer)
+    (told,) = answer.json()["gpu_checks"]
+    assert told["at"] is not None
+    assert {name: told[name] for name in ("gpu", "wanted", "result", "detail", "tflops", "streak")} == {
+        "gpu": second.index,
+        "wanted": False,
+        "result": "failed",
+        "detail": detail,
+        "tflops": 312.5,
+        "streak": -1,
+    }
+
+
+def test_an_operator_has_the_gpus_checked_that_no_job_has(world: World, api: Api) -> None:
+    answer = send(api(world.operator), "POST", f"{NODE}:check", {})
+    require_described("POST", f"{NODE}:check", answer)
+    assert answer.status_code == 202
+    assert [(one["gpu"], one["wanted"]) for one in answer.json()["gpu_checks"]] == [(2, True), (3, True)]
+    assert AuditEntry.objects.get(action="check").object_id == "gpu01"
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "status"),
+    [("owner", NODE, 403), ("stranger", NODE, 403), ("operator", "/api/v1/nodes/none", 404), (None, NODE, 401)],
+)
+def test_nobody_else_has_nodes_checked(role: str | None, path: str, status: int, world: World, api: Api) -> None:
+    answer = send(api(world.user(role) if role else None), "POST", f"{path}:check", {})
+    assert answer.status_code == status
+    require_described("POST", f"{NODE}:check", answer)
+    assert not GpuCheck.objects.exists()
+
+
+def test_a_node_that_is_away_is_not_checked(world: World, api: Api) -> None:
+    Node.objects.filter(pk=world.node.pk).update(health=NodeHealth.DOWN)
+    answer = send(api(world.operator), "POST", f"{NODE}:check", {})
+    assert (answer.status_code, answer.json()["detail"]) == (409, "node gpu01 is down")

@@ -31,6 +31,8 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "RegistryLogin",
     "UsageSample",
     "VolumeMount",
+    "CheckResult",
+    "WantedCheck",
     "WantedShell",
 }
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
@@ -114,6 +116,12 @@ def test_of_a_platform_of_before_nothing_is_mounted() -> None:
 def test_an_agent_of_before_mounts_nothing() -> None:
     older = protocol.RegisterRequest.from_dict(json.loads((OLDER / "RegisterRequest.json").read_text()))
     assert older.inventory.mount_roots == ()
+
+
+def test_a_platform_of_before_wants_no_checks_and_an_agent_of_before_tells_of_none() -> None:
+    answer = protocol.BeatResponse.from_dict(json.loads((OLDER / "BeatResponse.json").read_text()))
+    report = protocol.SyncRequest.from_dict(json.loads((OLDER / "SyncRequest.json").read_text()))
+    assert answer.checks == report.checks == ()
 
 
 def test_a_password_is_in_no_text_of_a_spec() -> None:

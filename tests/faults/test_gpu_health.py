@@ -78,6 +78,28 @@ def test_a_broken_gpu_of_a_node_without_jobs_is_heard_of_soon(breaking: Cluster)
     assert time.monotonic() - began < WITHIN_S
 
 
+def test_memory_left_behind_is_found_before_a_job_starts_and_the_gpu_comes_back_when_it_is_gone(
+    breaking: Cluster,
+) -> None:
+    cluster = breaking
+    for name in NODES:
+        cluster.inject(name, 0, kind="memory_left", mib=9216)
+    job = cluster.submit("echo ran", retry={"max": 0, "on": []})
+    assert cluster.wait(job, within_s=60)["state"] == "succeeded"
+    attempts = cluster.attempts(job)
+    assert attempts[0] == ("failed", "gpu_check_failed"), cluster.story(job)
+    assert attempts[-1] == ("succeeded", "completed")
+    assert cluster.whole_log(job) == b"ran\n"  # it was never begun where it could not have run
+    found = [gpu["health_why"] for name in NODES for gpu in node(cluster, name)["gpus"] if not gpu["healthy"]]
+    assert set(found) == {"a check has failed"}
+    for name in NODES:
+        cluster.inject(name, 0, kind="memory_left", mib=0)
+    until(lambda: all(gpu["healthy"] for name in NODES for gpu in node(cluster, name)["gpus"]), "they are back", 90)
+    reasons = cluster.sql("SELECT data->>'reason' FROM events_event WHERE kind = 'gpu.given_back'")
+    assert reasons
+    assert set(reasons) == {("it has passed a check (emulated)",)}
+
+
 def node(cluster: Cluster, name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", cluster.client().node(name))
 

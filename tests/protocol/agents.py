@@ -19,7 +19,7 @@ from nodeagent.client import Client
 from nodeagent.inbox import Happened
 from nodeagent.journal import Journal
 from nodeagent.lifeline import Conversation
-from nodeagent.protocol import HealthEvent, Inventory, ProgressNote
+from nodeagent.protocol import CheckResult, HealthEvent, Inventory, ProgressNote
 from nodeagent.runtime.port import EventKind
 from nodeagent.sampler import News
 from nodeagent.session import Rejected, register
@@ -57,6 +57,12 @@ class Sampler:
 
     def last_words(self, uuids: Sequence[str]) -> tuple[bool, float]:
         return False, float("inf")
+
+    def holds(self, uuid: str) -> bool:
+        return False
+
+    def checked(self, result: CheckResult) -> None:
+        """Nobody reads."""
 
     def has_news(self) -> bool:
         return False

@@ -152,6 +152,10 @@ export function changeNode(name: string, action: NodeAction, reason: string): Pr
   return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { action, reason } }));
 }
 
+export function checkNode(name: string): Promise<NodeDetail> {
+  return read(http.POST("/api/v1/nodes/{name}:check", { params: { path: { name } } }));
+}
+
 export const getMe = (): Promise<Me> => read(http.GET("/api/v1/me"));
 
 /** Starts a session; the GET before it makes the server hand out the CSRF cookie. */

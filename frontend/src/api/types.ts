@@ -20,6 +20,7 @@ export type Pool = Schemas["Pool"];
 export type Gpu = Schemas["Gpu"];
 export type Node = Schemas["Node"];
 export type NodeDetail = Schemas["NodeDetail"];
+export type GpuCheck = Schemas["GpuCheck"];
 export type HealthReport = Schemas["HealthReport"];
 export type NodeStrike = Schemas["NodeStrike"];
 export type JobMetrics = Schemas["JobMetrics"];

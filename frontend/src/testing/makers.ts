@@ -105,6 +105,7 @@ export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
     links: [],
     last_strikes: [],
     health_reports: [],
+    gpu_checks: [],
     maintenance: [],
     ...changes,
   };

@@ -7,12 +7,14 @@ from itertools import islice
 
 from django.db import transaction
 
+from muster.fleet.checks import Told, take_results
 from muster.fleet.health import take_report
+from muster.fleet.models import CheckResult as KnownResult
 from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import GpuClaim
-from nodeagent.protocol import MAX_HEALTH_EVENTS, HealthEvent
+from nodeagent.protocol import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
 from scheduler.health import Kind, Meaning, number_of
 from scheduler.lifecycle import AttemptState, Reason
 
@@ -36,6 +38,25 @@ def take_health_events(node: Node, events: Iterable[HealthEvent]) -> None:
         )
         if gpu is not None:
             _take_from_jobs(node, gpu, event, meaning)
+
+
+def take_check_results(node: Node, results: Iterable[CheckResult]) -> None:
+    """Take over what came of checks; a GPU that failed its own is as one of which that was reported."""
+    told = [
+        Told(
+            number=one.number,
+            uuid=one.gpu_uuid,
+            result=KnownResult(one.outcome.value),
+            how=one.how,
+            detail=one.detail,
+            duration_s=one.duration_s,
+            tflops=one.tflops,
+            gb_s=one.gb_s,
+        )
+        for one in islice(results, MAX_CHECKS)
+    ]
+    failed = take_results(node=node, told=told)
+    take_health_events(node, [HealthEvent(Kind.CHECK_FAILED.value, uuid, detail) for uuid, detail in failed])
 
 
 def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning) -> None:

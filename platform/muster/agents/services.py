@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import transaction
 
 from muster.agents.desired import DesiredSet
-from muster.agents.health import take_health_events
+from muster.agents.health import take_check_results, take_health_events
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, Invalid, NotFound
@@ -18,6 +18,7 @@ from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_all
 from muster.jobs.models import Allocation
 from muster.outputs.store import Named, finish, name_files
 from nodeagent.protocol import (
+    MAX_CHECKS,
     MAX_OUTPUTS_AT_ONCE,
     MAX_TAIL_BYTES,
     PROTOCOL_VERSION,
@@ -39,6 +40,7 @@ from nodeagent.protocol import (
     SyncRequest,
     SyncResponse,
     Timers,
+    WantedCheck,
 )
 from scheduler.lifecycle import AllocationState, Reason
 from scheduler.lifecycle import Observed as KnownObserved
@@ -87,12 +89,13 @@ def beat(node: Node, request: BeatRequest) -> BeatResponse:
 
 def beat_answer(node: Node) -> BeatResponse:
     """The answer to a beat that has renewed the lease."""
-    return BeatResponse(timers=timers_of(node.pool))
+    checks = tuple(WantedCheck(number, uuid) for number, uuid in node.checks[:MAX_CHECKS])
+    return BeatResponse(timers=timers_of(node.pool), checks=checks)
 
 
 def brings_news(request: SyncRequest, desired: DesiredSet) -> bool:
     """Whether the agent tells more than readings: most of its reports do not."""
-    return bool(request.health or request.notes or _have_started(request, desired))
+    return bool(request.health or request.notes or request.checks or _have_started(request, desired))
 
 
 def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
@@ -100,6 +103,7 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
     for report in _have_started(request, desired):
         report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
     take_health_events(node, request.health)
+    take_check_results(node, request.checks)
     for note in request.notes:
         note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
 

@@ -32,7 +32,7 @@ _AGENTS = [
     "black_hole_jobs",
     "black_hole_s",
 ]
-_CHECKS = ["check_gpus"]
+_CHECKS = ["check_gpus", "check_every_s", "check_s_per_day", "check_release"]
 
 
 @admin.register(Pool)

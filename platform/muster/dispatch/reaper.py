@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from muster.common.clock import database_now
+from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
 from muster.fleet.leases import answering_since, judge_nodes
 from muster.fleet.maintenance import keep_maintenance
@@ -32,6 +33,7 @@ def reap(pool: Pool) -> None:
     4. Maintenance begins and ends, and nodes that are cleared have those stopped who may go elsewhere.
     5. Warnings of GPUs that nobody repeats are over.
     6. Trials that have passed are ended, and who waits for one in vain goes on without.
+    7. Checks of GPUs are asked for when they are due.
     """
     down = judge_nodes(pool)
     since = answering_since(database_now())
@@ -43,6 +45,7 @@ def reap(pool: Pool) -> None:
     _clear_nodes(pool)
     let_warnings_end(pool)
     keep_trials(pool)
+    ask_due_checks(pool)
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:

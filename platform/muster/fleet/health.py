@@ -15,9 +15,21 @@ from django.db.models import Exists, F, OuterRef
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.events.services import mail_operators, record, wake_pool
+from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, HealthReport, Node, Pool
 from muster.fleet.services import drain_node, mend_gpus
-from scheduler.health import Action, Kind, Level, Meaning, is_worse, meaning_of, number_of
+from scheduler.health import (
+    Action,
+    Heals,
+    Kind,
+    Level,
+    Meaning,
+    hardest,
+    heals_of,
+    is_worse,
+    meaning_of,
+    number_of,
+)
 from scheduler.lifecycle import NodeAdmin
 
 log = logging.getLogger(__name__)
@@ -55,6 +67,8 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
             _keep(node, gpu, kind=kind, uuid=uuid, xid=number, detail=detail, meaning=meaning)
         if gpu is not None:
             _worsen(node, gpu, meaning, number)
+            if meaning.level is not Level.OK:
+                _note_cure(node, gpu, heals_of(meaning, kind))
             if meaning.action is Action.DRAIN_NODE and node.admin == NodeAdmin.ACTIVE:
                 reason = f"GPU {gpu.index} has failed ({meaning.words}): restart the machine"
                 drain_node(node=node, reason=reason, actor="platform")
@@ -138,6 +152,15 @@ def _worsen(node: Node, gpu: Gpu, meaning: Meaning, xid: int | None) -> None:
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         _tell_operators(node, gpu, why, meaning)
     wake_pool(node.pool_id)
+
+
+def _note_cure(node: Node, gpu: Gpu, heals: Heals) -> None:
+    """Note what it takes for the GPU to come back by itself: the hardest of all that was reported since it was well."""
+    known = Gpu.objects.values_list("heals", flat=True).get(pk=gpu.pk)
+    needs = hardest(Heals(known) if known else None, heals)
+    # What was reported now has not been healed by any restart before.
+    Gpu.objects.filter(pk=gpu.pk).update(heals=needs, failed_boot=node.boot_id)
+    check_soon([gpu.pk])
 
 
 _TODO = {

@@ -15,6 +15,7 @@ from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.events.services import mail_operators, record, wake_pool
+from muster.fleet.checks import begin_checks
 from muster.fleet.inventory import Reported, store_inventory
 from muster.fleet.models import Node, NodeLease, Pool, Tick
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth, require_move
@@ -118,6 +119,7 @@ def register(
         data = {"node": node.name, "epoch": epoch, "rebooted": rebooted, "inventory_changed": changed}
         record("node.registered", actor=f"agent of {node.name}", node_id=node.pk, data=data)
         set_health(node, NodeHealth.READY)
+        begin_checks(node, restarted=rebooted)
         wake_pool(node.pool_id)
     return Registration(node, epoch, rebooted)
 

@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from nodeagent.protocol import source_problem
-from scheduler.health import Action, Level
+from scheduler.health import Action, Heals, Level
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
@@ -27,6 +27,18 @@ class StrikeReason(StrEnum):
     GPU_ECC = "gpu_ecc"
     GPU_FAILED = "gpu_failed"
     TOLD_BY_JOBS = "told_by_jobs"
+
+
+class CheckResult(StrEnum):
+    """What came of the last check of a GPU."""
+
+    NONE = ""
+    PASSED = "passed"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """A job came first."""
+    UNANSWERED = "unanswered"
+    """Its agent has said nothing, as one does that knows of no checks."""
 
 
 LONGEST_HALF_LIFE_S = 365 * 86_400
@@ -89,6 +101,17 @@ class Pool(models.Model):
     check_gpus = models.BooleanField(
         default=True, help_text="Whether agents look at GPUs before they start a job there."
     )
+    check_every_s = models.FloatField(
+        default=6 * 3600, help_text="How often a GPU is checked while nobody has it; 0 turns these checks off."
+    )
+    check_s_per_day = models.FloatField(
+        default=600, help_text="How many seconds of a day a GPU is checked at most; an operator may ask for more."
+    )
+    check_release = models.PositiveSmallIntegerField(
+        default=0,
+        help_text="After so many checks passed in a row a GPU whose trouble can heal, or a node that failed whatever "
+        "came to it, takes jobs again by itself; 0: an operator decides. One that only failed a check needs one.",
+    )
 
     shells = models.BooleanField(
         default=False, help_text="Whether who may act on a job may open a shell in it while it runs."
@@ -119,6 +142,10 @@ class Pool(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(offer_lease_s__gt=0), name="pool_offer_lease_positive"),
             models.CheckConstraint(condition=Q(black_hole_s__gt=0), name="pool_black_hole_s_positive"),
+            models.CheckConstraint(
+                condition=Q(check_every_s=0) | Q(check_every_s__gte=60), name="pool_check_every_a_minute_at_most"
+            ),
+            models.CheckConstraint(condition=Q(check_s_per_day__gte=0), name="pool_check_s_per_day_not_negative"),
             models.CheckConstraint(
                 condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=LONGEST_HALF_LIFE_S),
                 name="pool_strike_half_life_up_to_a_year",
@@ -182,6 +209,12 @@ class Node(models.Model):
     )
     black_hole_at = models.DateTimeField(
         null=True, blank=True, help_text="Since when it is known to fail whatever comes to it."
+    )
+    given_back_at = models.DateTimeField(
+        null=True, editable=False, help_text="When checks that passed last gave it back to the scheduler."
+    )
+    checks = models.JSONField(
+        default=list, editable=False, help_text="The checks that its agent is to do: fleet.checks."
     )
     created_at = models.DateTimeField(db_default=DatabaseNow())
 
@@ -264,6 +297,12 @@ class Gpu(models.Model):
     health = models.CharField(max_length=10, choices=choices(Level), default=Level.OK)
     health_at = models.DateTimeField(null=True, help_text="Since when it is so; null for one that always was well.")
     health_why = models.CharField(max_length=200, blank=True, default="", help_text="Why it is not well.")
+    heals = models.CharField(
+        max_length=10, choices=choices(Heals), blank=True, default="", help_text="By what it can come back by itself."
+    )
+    failed_boot = models.CharField(
+        max_length=64, blank=True, default="", help_text="The boot of its node in which it failed so last."
+    )
     healthy = models.GeneratedField(
         expression=~Q(health=Level.FAILURE.value),  # type: ignore[arg-type]  # the stubs know of no Q
         output_field=models.BooleanField(),
@@ -340,6 +379,38 @@ class HealthReport(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} on node {self.node_id}"
+
+
+class GpuCheck(models.Model):
+    """The checks of one GPU: what came of the last one, and when the next is due. See `muster.fleet.checks`."""
+
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="check_row")
+    number = models.BigIntegerField(default=0, help_text="How many were asked for; the newest has this number.")
+    asked_at = models.DateTimeField(null=True, help_text="Since when one is wanted.")
+    asked_by = models.CharField(max_length=150, blank=True, default="")
+    due_at = models.DateTimeField(null=True, help_text="When the next one is to be asked for.")
+    in_doubt = models.BooleanField(default=False, help_text="Whether something speaks against the GPU or its node.")
+    at = models.DateTimeField(null=True, help_text="When the newest result came.")
+    result = models.CharField(max_length=10, choices=choices(CheckResult), blank=True, default="")
+    how = models.CharField(max_length=20, blank=True, default="")
+    detail = models.CharField(max_length=500, blank=True, default="")
+    duration_s = models.FloatField(default=0)
+    tflops = models.FloatField(null=True)
+    gb_s = models.FloatField(null=True)
+    streak = models.IntegerField(default=0, help_text="How many passed in a row; below 0, how many failed.")
+    day = models.DateField(null=True)
+    used_s = models.FloatField(default=0, help_text="What checks took of that day.")
+    given_back_at = models.DateTimeField(null=True, help_text="When checks that passed last gave it back.")
+
+    class Meta:
+        constraints = [one_of("result", CheckResult, name="gpu_check_result_known")]
+        indexes = [
+            models.Index(fields=["due_at"], condition=Q(asked_at=None), name="gpu_check_due"),
+            models.Index(fields=["asked_at"], condition=Q(asked_at__isnull=False), name="gpu_check_asked"),
+        ]
+
+    def __str__(self) -> str:
+        return f"checks of GPU {self.pk}"
 
 
 class GpuReading(models.Model):

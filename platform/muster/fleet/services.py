@@ -13,7 +13,7 @@ from muster.common.models import DatabaseNow
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import require_valid
 from muster.events.services import audit, record, wake_pool
-from muster.fleet.models import Gpu, HealthReport, Node, NodeLease, Pool
+from muster.fleet.models import Gpu, GpuCheck, HealthReport, Node, NodeLease, Pool
 from scheduler.health import Level
 from scheduler.lifecycle import NodeAdmin, TransitionError, require_move
 
@@ -91,7 +91,7 @@ def resume_node(*, node: Node, reason: str, actor: str) -> None:
         if Node.objects.filter(pk=node.pk, admin=NodeAdmin.DRAINING).exists():
             _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
         _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
-        Node.objects.filter(pk=node.pk).update(resumed_at=DatabaseNow(), black_hole_at=None)
+        Node.objects.filter(pk=node.pk).update(resumed_at=DatabaseNow(), black_hole_at=None, given_back_at=None)
 
 
 def retire_node(*, node: Node, reason: str, actor: str) -> None:
@@ -113,6 +113,7 @@ def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
         if not broken:
             raise Conflict(f"node {node.name} has no unhealthy GPU that its agent reports")
         mend_gpus(broken)
+        GpuCheck.objects.filter(gpu__in=broken).update(in_doubt=False, given_back_at=None)
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         uuids = [gpu.uuid for gpu in broken]
         record("node.repaired", actor=actor, node_id=node.pk, data={"node": node.name, "gpus": uuids, "reason": reason})
@@ -129,7 +130,9 @@ def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
 
 def mend_gpus(gpus: list[Gpu]) -> None:
     """Let GPUs be well again, and what was reported of them no longer count; under the lock of their node."""
-    Gpu.objects.filter(pk__in=[gpu.pk for gpu in gpus]).update(health=Level.OK, health_at=DatabaseNow(), health_why="")
+    Gpu.objects.filter(pk__in=[gpu.pk for gpu in gpus]).update(
+        health=Level.OK, health_at=DatabaseNow(), health_why="", heals="", failed_boot=""
+    )
     HealthReport.objects.filter(gpu__in=gpus, over_at__isnull=True).update(over_at=DatabaseNow())
 
 

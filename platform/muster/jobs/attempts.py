@@ -20,7 +20,8 @@ from muster.common.errors import Conflict, NotFound
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.events.services import record, recorded_together, wake_node, wake_pool
-from muster.fleet.models import StrikeReason
+from muster.fleet.checks import check_soon
+from muster.fleet.models import Gpu, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.demand import demand_of
@@ -368,6 +369,10 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     if verdict is not None:
         told["failure"] = verdict.failure
     move_job(job, outcome.state, actor="platform", data=told, **fields)
+    if outcome.avoid_nodes:
+        # Last, for whoever takes results of checks has a node's lock first.
+        on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=blamed)
+        check_soon(set(on_blamed.values_list("pk", flat=True)))
     wake_pool(job.pool_id)
 
 

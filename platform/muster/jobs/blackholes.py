@@ -11,6 +11,7 @@ from django.db.models import Case, Q, QuerySet, When
 from muster.common.clock import database_now
 from muster.common.models import DatabaseNow
 from muster.events.services import mail_operators, record
+from muster.fleet.checks import check_soon
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
 from muster.jobs.models import Allocation
@@ -113,6 +114,7 @@ def _cordon(node: Node, found: Judgement) -> None:
     )
     cordon_node(node=node, reason=reason, actor="platform")
     Node.objects.filter(pk=node.pk).update(black_hole_at=DatabaseNow())
+    check_soon(node.gpus.filter(present=True).values_list("pk", flat=True))
     evidence = {
         "node": node.name,
         "jobs": list(found.jobs),

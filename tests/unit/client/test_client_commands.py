@@ -441,6 +441,67 @@ def test_volumes_say_whose_they_are_and_what_jobs_may_do(server: FakeServer, run
     assert all(word in run("volumes").stdout for word in ("data", "vision", "all", "ro"))
 
 
+NODE = {
+    "name": "gpu01",
+    "pool": "main",
+    "admin": "active",
+    "health": "ready",
+    "reason": None,
+    "address": "",
+    "rack": "",
+    "cpus": 64,
+    "cpus_used": 0,
+    "memory_mib": 1024,
+    "memory_used_mib": 0,
+    "labels": {},
+    "last_seen_at": None,
+    "gpus": [],
+    "gpu_checks": [
+        {
+            "gpu": 0,
+            "wanted": False,
+            "at": None,
+            "result": "failed",
+            "how": "matmul",
+            "detail": "a product is wrong",
+            "duration_s": 8.0,
+            "tflops": 312.46,
+            "gb_s": None,
+            "streak": -2,
+        },
+        {
+            "gpu": 1,
+            "wanted": True,
+            "at": None,
+            "result": None,
+            "how": "",
+            "detail": None,
+            "duration_s": 0.0,
+            "tflops": None,
+            "gb_s": None,
+            "streak": 0,
+        },
+    ],
+}
+
+
+def test_a_node_is_checked_and_shows_what_came_of_it(server: FakeServer, run: Run) -> None:
+    server.on("POST /nodes/gpu01:check", httpx.Response(202, json=NODE))
+    server.on("GET /nodes/gpu01", httpx.Response(200, json=NODE))
+    assert run("nodes", "check", "gpu01").stdout == "1 GPU is being checked.\n"
+    assert json.loads(run("nodes", "check", "gpu01", "--json").stdout) == NODE
+    shown = run("nodes", "gpu01").stdout
+    assert "312.5" in shown
+    assert "a product is wrong" in shown
+    assert "under way" in shown
+
+
+def test_two_names_are_one_too_many(run: Run) -> None:
+    result = run("nodes", "gpu01", "gpu02")
+    assert result.exit_code == 2
+    assert "check gpu02" in result.stderr
+
+
 def test_no_command_leaves_temporary_files(
     server: FakeServer, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,3 +186,45 @@ test("an operator is led to where a GPU that is not well is repaired", async () 
   const link = await screen.findByRole("link", { name: "Repair them in the admin" });
   expect(link.getAttribute("href")).toBe("/admin/fleet/node/?q=n1");
 });
+
+const CHECK = {
+  gpu: 1,
+  wanted: false,
+  at: "2026-03-01T12:00:00Z",
+  result: "passed",
+  how: "matmul",
+  detail: "",
+  duration_s: 8.25,
+  tflops: 312.46,
+  gb_s: 1900.04,
+  streak: 3,
+} as const;
+
+test("what came of checks is told of each GPU", async () => {
+  const failed = {
+    ...CHECK,
+    gpu: 2,
+    wanted: true,
+    result: "failed",
+    tflops: null,
+    gb_s: null,
+    streak: -1,
+    detail: "a product of matrices is wrong",
+  } as const;
+  open(makeNodeDetail({ gpus: [makeGpu()], gpu_checks: [CHECK, failed] }));
+  const section = await screen.findByRole("region", { name: "Checks of GPUs" });
+  const items = within(section).getAllByRole("listitem");
+  expect(nth(items, 0).textContent).toContain("GPU 1 passed");
+  expect(nth(items, 0).textContent).toContain("did work · 312.5 TFLOP/s · 1900 GB/s · 8.3 s · 3 in a row");
+  expect(nth(items, 1).textContent).toContain("GPU 2 failed, another is under way");
+  expect(nth(items, 1).textContent).toContain("a product of matrices is wrong");
+  expect(within(section).queryByRole("button")).toBeNull();
+});
+
+test("an operator asks for checks of a node", async () => {
+  const node = makeNodeDetail({ name: "n1", gpus: [makeGpu()] });
+  vi.mocked(api.checkNode).mockResolvedValue({ ...node, gpu_checks: [{ ...CHECK, wanted: true }] });
+  open(node, { operator: true });
+  (await screen.findByRole("button", { name: "Check GPUs" })).click();
+  await vi.waitFor(() => expect(api.checkNode).toHaveBeenCalledWith("n1"));
+});

@@ -15,6 +15,7 @@ import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Ago } from "../../components/Time";
 import { toast } from "../../components/toast";
 import { mebibytes } from "../../format/amount";
+import { GpuChecks } from "./GpuChecks";
 import { HealthReports } from "./HealthReports";
 import { LinkMatrix } from "./LinkMatrix";
 import { gpuWords, NodeChips } from "./NodeCard";
@@ -124,6 +125,7 @@ function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean })
       <LinkMatrix node={data} />
       <Maintenance node={data} />
       <HealthReports node={data} isOperator={isOperator} />
+      <GpuChecks node={data} isOperator={isOperator} />
       <Strikes node={data} isOperator={isOperator} />
     </>
   );

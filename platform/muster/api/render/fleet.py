@@ -12,7 +12,7 @@ from muster.accounts.models import User
 from muster.api.render.jobs import Json, moment
 from muster.common.clock import utc_now
 from muster.fleet.maintenance import planned_of
-from muster.fleet.models import Gpu, Maintenance, Node, Pool
+from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, Pool
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
@@ -119,7 +119,11 @@ def node_document(user: User, node: Node) -> Json:
     (document,) = node_list(user, Node.objects.filter(pk=node.pk))
     versions = {name: node.inventory.get(name) or None for name in ("driver_version", "toolkit_version")}
     coming = [maintenance(row) for row in planned_of(node)]
-    told = {"last_strikes": _last_strikes(user, node), "health_reports": _health_reports(user, node)}
+    told = {
+        "last_strikes": _last_strikes(user, node),
+        "health_reports": _health_reports(user, node),
+        "gpu_checks": _gpu_checks(user, node),
+    }
     return document | versions | told | {"links": node.links, "maintenance": coming}
 
 
@@ -176,6 +180,27 @@ def _health_reports(user: User, node: Node) -> list[Json]:
             "over_at": moment(row.over_at),
         }
         for row in rows
+    ]
+
+
+def _gpu_checks(user: User, node: Node) -> list[Json]:
+    """The newest check of each GPU that was ever checked, or is to be now."""
+    rows = GpuCheck.objects.filter(gpu__node=node, gpu__present=True).select_related("gpu").order_by("gpu__index")
+    return [
+        {
+            "gpu": row.gpu.index,
+            "wanted": row.asked_at is not None,
+            "at": moment(row.at),
+            "result": row.result or None,
+            "how": row.how,
+            "detail": row.detail if user.is_operator else None,
+            "duration_s": row.duration_s,
+            "tflops": row.tflops,
+            "gb_s": row.gb_s,
+            "streak": row.streak,
+        }
+        for row in rows
+        if row.at is not None or row.asked_at is not None
     ]
 
 

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
 from muster.fleet.maintenance import LONGEST_REASON
-from muster.fleet.models import Clearing, StrikeReason
+from muster.fleet.models import CheckResult, Clearing, StrikeReason
 from muster.links.models import LinkState
 from scheduler.health import Action, Level
 from scheduler.lifecycle import NodeAdmin, NodeHealth
@@ -147,6 +147,21 @@ class HealthReport(Shape):
     over_at = Moment(allow_null=True, help_text="Since when it no longer counts.")
 
 
+class GpuCheck(Shape):
+    """The newest check of a GPU between jobs; `detail` is null for who is no operator."""
+
+    gpu = Integer(help_text="The index of the GPU.")
+    wanted = Flag(help_text="Whether one is asked for, and no result has come.")
+    at = Moment(allow_null=True, help_text="Null if no check of it is over yet.")
+    result = Choice(choices=[one for one in values(CheckResult) if one[0]], allow_null=True)
+    how = Text(allow_blank=True, help_text="matmul: it did work whose result is known; nvml: it was looked at only.")
+    detail = Text(allow_null=True, allow_blank=True)
+    duration_s = Number()
+    tflops = Number(allow_null=True, help_text="Of products of matrices in 32 bits, or TF32.")
+    gb_s = Number(allow_null=True, help_text="Of copies in its memory, each byte read and written.")
+    streak = Integer(help_text="How many were passed in a row; below 0, how many failed.")
+
+
 class NodeDetail(Node):
     """A server with its drivers, how its GPUs are linked and what it was last blamed for."""
 
@@ -162,6 +177,7 @@ class NodeDetail(Node):
     )
     last_strikes = NodeStrike(many=True, help_text="The newest first.")
     health_reports = HealthReport(many=True, help_text="What was reported last, the newest first.")
+    gpu_checks = GpuCheck(many=True, help_text="By GPU; those that were checked, or are to be.")
     maintenance = Maintenance(many=True, help_text="Planned or under way, the next one first.")
 
 

@@ -12,6 +12,7 @@ from muster.api.render.jobs import Json
 from muster.api.shapes import fleet as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.common.errors import Forbidden, NotFound
+from muster.fleet.checks import ask_for_checks
 from muster.fleet.maintenance import call_off, plan_maintenance, planned
 from muster.fleet.models import Clearing, Gpu, Node, Pool
 from muster.fleet.selectors import with_worst_gpu
@@ -89,6 +90,20 @@ class OneNode(ApiView):
 
     def _answer(self, request: Request, name: str) -> Response:
         return Response(render.node_document(caller(request), _node(name)))
+
+
+class NodeCheck(ApiView):
+    """Checks of a node's GPUs."""
+
+    @describe("check_node", tag="cluster", answers={202: shapes.NodeDetail}, problems=(403, 404, 409), request=None)
+    def post(self, request: Request, name: str) -> Response:
+        """Have the GPUs checked that no job has. What comes of it is in `gpu_checks` of the node. For operators."""
+        user = caller(request)
+        node = _node(name)
+        if not user.is_operator:
+            raise Forbidden("only operators may have nodes checked")
+        ask_for_checks(node=node, actor=user.username)
+        return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
 
 
 class MaintenanceTimes(ApiView):
