@@ -16,7 +16,7 @@ from scheduler.board import Board
 from scheduler.guard import Guard, Usage
 from scheduler.holdings import CPUS, MEMORY_MIB, Vector
 from scheduler.lifecycle import JobClass
-from scheduler.model import AllocationView, Job, Reservation, View
+from scheduler.model import AllocationView, Job, Node, Reservation, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import FreeNode
 from scheduler.policies.shared import dominant
@@ -65,12 +65,16 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who may be offered something, what is offered already, and what nobody need be asked again."""
+    """Who may be offered something, what is offered already, and what nobody need be asked again.
+
+    An offer stands for `lease_s`.
+    """
 
     roles: Sequence[Role]
     frameworks: Sequence[Framework]
     standing: Sequence[Offer] = ()
     filters: Sequence[Filter] = ()
+    lease_s: float = 0.0
 
 
 def reservation_of(offer_id: int, share: AllocationView, until: float) -> Reservation:
@@ -83,9 +87,9 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
 
     1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
        frameworks, the one with the smallest dominant share. Standing offers count as held.
-    2. It is offered all that one node has free: the node with the most free GPUs that it does not filter. Where its
-       virtual cluster may not have that many more GPUs of a type, it is offered as many as it may have, with their
-       share of the CPUs and the memory.
+    2. It is offered all that one node has free: the node with the most free GPUs that it does not filter, and that
+       stays open for as long as the offer stands. Where its virtual cluster may not have that many more GPUs of a type,
+       it is offered as many as it may have, with their share of the CPUs and the memory.
     3. Until no role would take anything of what is left.
     """
     board = Board(view)
@@ -93,7 +97,8 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
     frameworks = sorted((one for one in request.frameworks if one.role_id in roles), key=lambda one: one.id)
     books = _Books(view, board.capacity, roles, request)
     room = _Room(view, guard, board.usage, roles, request)
-    nodes = list(board.free.by_room(None))
+    until = view.now + request.lease_s
+    nodes = [node for node in board.free.by_room(None) if not _is_closed_by(view.node_by_id[node.id], until)]
     refused = {(one.framework_id, one.node_id) for one in request.filters if one.until > view.now}
     taken: set[int] = set()
     turns: dict[int, list[_Turn]] = {}
@@ -114,6 +119,11 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
         room.charge(roles[role_id], offer)
         heapq.heappush(heap, (books.of_role(role_id), role_id))
     return tuple(made)
+
+
+def _is_closed_by(node: Node, moment: float) -> bool:
+    """Whether maintenance of the node has begun by then: what is launched in the last moment could not stay."""
+    return node.closes_at is not None and node.closes_at <= moment
 
 
 @dataclass(slots=True)

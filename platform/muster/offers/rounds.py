@@ -85,6 +85,7 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
         ],
         standing=[two_level.Offer(row.framework_id, share_of(row)) for row in standing],
         filters=[two_level.Filter(row.framework_id, row.node_id, row.until.timestamp()) for row in filters],
+        lease_s=pool.offer_lease_s,
     )
     return two_level.offers(snapshot, compose(config_of(pool)).guard, request, most=MOST_OFFERS)
 

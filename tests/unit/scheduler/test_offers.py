@@ -126,6 +126,16 @@ def test_an_offer_has_all_that_its_node_has_free() -> None:
     assert made.share == AllocationView(1, 0, tuple(range(102, 108)), 50, 512 * 1024 - 1000)
 
 
+@pytest.mark.parametrize(("closes_in_s", "offered"), [(None, True), (31, True), (30, False), (0, False), (-1, False)])
+def test_a_node_that_closes_before_the_offers_time_is_up_is_not_offered(
+    closes_in_s: float | None, offered: bool
+) -> None:
+    closes_at = None if closes_in_s is None else NOW + closes_in_s
+    world = make_snapshot(nodes=(make_node(1, closes_at=closes_at), make_node(2, gpus=2)), vcs=vcs())
+    made = offers(world, GUARD, Request((ONE,), (framework(1),), lease_s=30))
+    assert [offer.share.node_id for offer in made] == ([1, 2] if offered else [2])
+
+
 def test_a_part_of_the_gpus_comes_with_its_part_of_the_rest() -> None:
     world = make_snapshot(vcs=vcs(one=2))
     (made,) = offers(world, GUARD, Request((ONE,), (framework(1),)))
