@@ -13,7 +13,7 @@ from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
-from muster.fleet.models import Node
+from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job, requeue_job
@@ -21,7 +21,7 @@ from muster.samples.models import Speed, SpeedAlone
 from muster.samples.speeds import keep_speeds
 from muster.screening.models import PoolScreening, Trial
 from muster.screening.services import go_on_untried, keep_trials
-from muster.tenants.models import Tenant, VirtualCluster
+from muster.tenants.models import Tenant, VirtualCluster, Volume
 from scheduler.lifecycle import AttemptState, Reason
 from tests.db.stories import (
     claim,
@@ -118,6 +118,15 @@ class TestWhoIsTried:
         assert where(pools.submit(nodes=1, gpus=2, screening="always"))[1] == "screening"
         assert where(pools.submit(nodes=1, gpus=1, screening="always")) == full
         assert not Trial.objects.exists()
+
+    def test_nobody_is_tried_where_their_volumes_are_not(self, pools: Screened) -> None:
+        Pool.objects.filter(pk=pools.main.pool.pk).update(mount_roots="/data")
+        vc = VirtualCluster.objects.get(pool=pools.main.pool)
+        Volume.objects.create(tenant=vc.tenant, name="data", path="/data/seg")
+        spec = {"image": "busybox", "mounts": ["data:/data"]}
+        assert where(pools.submit(**spec)) == ("queued", "full", pools.main.pool.pk)
+        Pool.objects.filter(pk=pools.small.pool.pk).update(mount_roots="/data")
+        assert where(pools.submit(**spec))[1] == "screening"
 
     def test_the_tenants_word_counts_before_the_jobs(self, pools: Screened) -> None:
         Tenant.objects.update(screening="always")

@@ -58,7 +58,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         gang_network=node.pool.gang_network,
         infiniband=node.pool.infiniband,
         check_gpus=node.pool.check_gpus,
-        mounts=told_to_agents(spec.get("mounts", []), job.vc),
+        mounts=told_to_agents(spec.get("mounts", []), job.vc, node.pool),
         mount_roots=node.pool.roots,
         ask_registry=access.ask,
         registry_login=_login(access),

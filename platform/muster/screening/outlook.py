@@ -8,6 +8,7 @@ from typing import Any
 
 from muster.common.clock import database_now
 from muster.jobs.models import Job
+from muster.jobs.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, Trial
 from muster.screening.room import room_of, trial_of
 from muster.screening.selectors import passed_of_late, screening_of
@@ -78,6 +79,9 @@ def _of_one_that_is_tried(job: Job, mode: Mode, screening: PoolScreening) -> Out
     if trusted is not None:
         why = f"the same passed in job {trusted.job_id} less than {trust_days:g} days ago"
         return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.TRUSTED, trusted=trusted)
+    if not are_mounted_in(screening.screening_pool, job.spec.get("mounts", []), job.vc):
+        why = f"pool {where} does not mount its volumes"
+        return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.UNTRIED)
     trial = trial_for(job, screening)
     if trial is None:
         why = f"pool {where} has no healthy GPU"

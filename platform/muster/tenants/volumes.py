@@ -7,6 +7,7 @@ from collections.abc import Collection
 from django.db.models import Q, QuerySet
 
 from muster.accounts.models import User
+from muster.fleet.models import Pool
 from muster.tenants.models import VirtualCluster, Volume
 from muster.tenants.selectors import tenants_of
 from nodeagent.protocol import is_below
@@ -24,8 +25,8 @@ def volumes_of(user: User) -> QuerySet[Volume]:
     return rows.select_related("tenant", "vc").order_by("tenant__name", "name")
 
 
-def why_not(volume: Volume | None, vc: VirtualCluster, *, name: str, read_only: bool) -> str:
-    """Why jobs of the virtual cluster cannot mount the volume so, empty for nothing.
+def why_not(volume: Volume | None, vc: VirtualCluster, pool: Pool, *, name: str, read_only: bool) -> str:
+    """Why jobs of the virtual cluster cannot mount the volume so in a pool, empty for nothing.
 
     One that is another tenant's reads like one that does not exist, and where a volume lies is for operators to know.
     """
@@ -33,6 +34,6 @@ def why_not(volume: Volume | None, vc: VirtualCluster, *, name: str, read_only: 
         return f"there is no volume {name!r} that jobs of {vc.name} may mount"
     if not read_only and not volume.writable:
         return f"volume {name} is read-only: write ro in the place of rw"
-    if not is_below(volume.path, vc.pool.roots):
-        return f"volume {name} is not on the nodes of pool {vc.pool.name}"
+    if not is_below(volume.path, pool.roots):
+        return f"volume {name} is not on the nodes of pool {pool.name}"
     return ""
