@@ -29,6 +29,7 @@ from muster_client.shapes import (
     Problem,
     Registry,
     Token,
+    Trial,
     Vc,
     Volume,
     Webhook,
@@ -78,7 +79,7 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
         table.add_row(
             str(job["id"]),
             _text(job["name"], _NAME_CHARS),
-            _state(job["state"]),
+            _job_state(job),
             _text(job["vc"]),
             _text(job["owner"]),
             str(job["gpus_total"]),
@@ -96,7 +97,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     spec = job.get("spec", {})
     rows: list[tuple[str, RenderableType]] = [
         ("Job", Text(f"{job['id']}  {clean(job['name'])}", style="bold")),
-        ("State", _state(job["state"])),
+        ("State", _job_state(job)),
         ("Owner", _text(f"{job['owner']} ({job['tenant']})")),
         ("Virtual cluster", _text(job["vc"])),
         ("GPUs", _text(f"{job['gpus_total']} in all, priority {job['priority']}")),
@@ -124,9 +125,38 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         if failure["hint"] and failure["hint"] != job["reason_detail"]:
             rows.append(("Hint", _text(failure["hint"])))
     rows += _efficiency_rows(job.get("efficiency"))
+    rows += [("Trial", _text(_trial_words(trial))) for trial in job.get("trials", ())]
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
     return _sheet(rows)
+
+
+def _job_state(job: Job) -> Text:
+    """Return the state, and whether it is that of the job's trial on a few GPUs."""
+    text = _state(job["state"])
+    if job["stage"] == "screening" and job["state"] != "cancelled":
+        text.append(" in its trial" if job["state"] != "queued" else " for its trial")
+    return text
+
+
+_VERDICTS = {
+    "passed": "passed",
+    "failed": "failed by itself",
+    "inconclusive": "said nothing, so it went on",
+    "interrupted": "was interrupted",
+    "untried": "not tried",
+    "trusted": "not tried, for it is trusted",
+}
+
+
+def _trial_words(trial: Trial) -> str:
+    """Return what a trial said, in one line."""
+    verdict = _VERDICTS.get(trial["verdict"], trial["verdict"])
+    if trial["attempt"] is not None:
+        gpus = f"{trial['gpus']} of {trial['gpus_asked']} GPUs"
+        verdict = f"attempt {trial['attempt']} on {gpus}, {trial['ran_s']:.0f} s: {verdict}"
+    told = [text for text in (trial["failure"], trial["line"] or trial["detail"], trial["hint"]) if text]
+    return ": ".join([verdict, ", ".join(told)]) if told else verdict
 
 
 def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType:
@@ -211,6 +241,9 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
     ]
     if result["position"] is not None:
         rows.append(("Position", Text(str(result["position"]))))
+    outlook = result.get("screening")
+    if outlook is not None:
+        rows.append(("Tried first", _text(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
     return _sheet(rows + _hold_rows(result["hold"]))
 
 

@@ -70,6 +70,27 @@ class Efficiency(TypedDict):
     advice: list[str]
 
 
+class Trial(TypedDict):
+    """What a job's trial on a few GPUs said, or why there was none."""
+
+    verdict: str
+    detail: str
+    attempt: int | None
+    failure: str
+    line: str
+    hint: str
+    gpus_asked: int
+    gpus: int
+    ran_s: float
+
+
+class Outlook(TypedDict):
+    """Whether a job would first be tried on a few GPUs."""
+
+    tried: bool
+    why: str
+
+
 class Job(TypedDict):
     """A job as the server tells it; `spec` is left out of lists."""
 
@@ -85,6 +106,7 @@ class Job(TypedDict):
     priority: str
     spec: NotRequired[JobSpec]
     efficiency: NotRequired[Efficiency | None]
+    trials: NotRequired[list[Trial]]
     gpus_total: int
     submitted_at: str
     started_at: str | None
@@ -167,6 +189,7 @@ class DryRun(TypedDict):
     hold: Hold | None
     position: int | None
     gpus_total: int
+    screening: NotRequired[Outlook]
 
 
 class Upload(TypedDict):

@@ -32,7 +32,7 @@ class TestSettings:
         client = api(world.owner)
         before = ask(client, "GET", SETTINGS).json()
         assert before["mail"] == ["failed"]
-        assert before["webhook"] == ["started", "ended", "failed", "preempted", "requeued"]
+        assert before["webhook"] == ["started", "ended", "failed", "preempted", "requeued", "screening"]
         assert before["weekly_digest"] is False
         assert "MUSTER_SMTP_HOST" in before["no_mail_because"]
         after = ask(client, "PATCH", SETTINGS, {"mail": ["failed", "ended"], "weekly_digest": True}).json()

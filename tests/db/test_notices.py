@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,14 +25,30 @@ from muster.notices.reading import read_events
 from muster.notices.tasks import read_events as read_all
 from muster.notices.webhooks import add_webhook
 from muster.notices.wording import Story
+from muster.screening.models import PoolScreening
 from scheduler.lifecycle import AttemptState, JobState, Reason
 from tests.db.receivers import Hook, MailServer, hook_server, mail_server
-from tests.db.stories import Other, World, cycle, end, let_pass, make_world, now_of, ranks, start, submit, until_settled
-from tests.factories import make_job, make_user
+from tests.db.stories import (
+    Other,
+    World,
+    claim,
+    cycle,
+    end,
+    let_pass,
+    live_attempt,
+    make_world,
+    now_of,
+    ranks,
+    run,
+    start,
+    submit,
+    until_settled,
+)
+from tests.factories import make_job, make_node, make_pool, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-EVERY_KIND = ["started", "ended", "failed", "preempted", "requeued"]
+EVERY_KIND = ["started", "ended", "failed", "preempted", "requeued", "screening"]
 
 
 @pytest.fixture
@@ -87,6 +104,25 @@ class TestKinds:
         assert ended["data"]["job"]["state"] == "succeeded"
         assert ended["data"]["job"]["url"].endswith(f"/jobs/{attempt.job_id}")
         assert (ended["data"]["attempt"], ended["data"]["exit_code"], ended["data"]["failure"]) == (1, 0, None)
+
+    def test_a_trial_is_no_start_and_what_it_said_is_told(self, world: World, hook: Hook) -> None:
+        add_webhook(user=world.user, url=hook.url)
+        small = make_pool()
+        make_node(small, gpus=2)
+        PoolScreening.objects.create(pool=world.pool, screening_pool=small)
+        job = submit(world, gpus=4, name="train")
+        cycle(replace(world, pool=small))
+        for allocation in ranks(live_attempt(job)):
+            run(claim(allocation))
+        end(ranks(live_attempt(job))[0], Reason.TIME_LIMIT)
+        deliver()
+        assert kinds_posted(hook) == ["screening"]
+        (told,) = hook.documents
+        assert (told["type"], told["data"]["job"]["state"], told["data"]["reason"]) == (
+            "job.screening",
+            "queued",
+            "passed",
+        )
 
     def test_a_failure_is_told_by_mail_though_nobody_chose_anything(self, world: World, mail: MailServer) -> None:
         attempt = start(world, name="train")

@@ -60,12 +60,28 @@ export function Chip({
   );
 }
 
+/** Of a job that is tried on a few GPUs before it gets its own. */
+const ON_TRIAL: Partial<Record<JobState, string>> = {
+  queued: "Waits for its trial",
+  active: "In its trial",
+  failed: "Failed in its trial",
+};
+
 /** What a job is doing now; a running job that shall stop says so. */
-export function JobStateChip({ state, desired }: { state: JobState; desired?: "run" | "stop" }) {
+export function JobStateChip({
+  state,
+  desired,
+  stage = "full",
+}: {
+  state: JobState;
+  desired?: "run" | "stop";
+  stage?: "screening" | "full";
+}) {
   const stopping = state === "active" && desired === "stop";
+  const label = (stage === "screening" ? ON_TRIAL[state] : undefined) ?? LABELS[state];
   return (
     <Chip tone={stopping ? "queued" : toneOf(state)} pulse={state === "active"}>
-      {stopping ? "Stopping" : LABELS[state]}
+      {stopping ? "Stopping" : label}
     </Chip>
   );
 }

@@ -15,6 +15,16 @@ const HOLDS: Record<string, string> = {
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",
   refused: "Placement refused",
+  screening: "Tried on a few GPUs first",
+};
+
+const VERDICTS: Record<string, string> = {
+  passed: "Passed its trial",
+  failed: "Failed in its trial",
+  inconclusive: "Its trial said nothing",
+  interrupted: "Its trial was interrupted",
+  untried: "Went on without a trial",
+  trusted: "Trusted, and not tried",
 };
 
 const REASONS: Record<string, string> = {
@@ -73,4 +83,5 @@ export function humanize(name: string): string {
 }
 
 export const holdWords = (reason: string): string => HOLDS[reason] ?? humanize(reason);
+export const verdictWords = (verdict: string): string => VERDICTS[verdict] ?? humanize(verdict);
 export const reasonWords = (reason: string): string => REASONS[reason] ?? humanize(reason);

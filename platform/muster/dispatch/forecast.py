@@ -12,6 +12,7 @@ from muster.dispatch.holds import hold_as_data
 from muster.dispatch.settings import config_of, plainer
 from muster.dispatch.snapshot import job_view, pool_snapshot
 from muster.jobs.services import draft_job
+from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
 from scheduler.cycle import CycleConfig, Forecast, forecast
 
@@ -20,7 +21,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The answer to a dry run; `position` is the place the job would get in its virtual cluster's queue."""
+    """The answer to a dry run; `position` is the place the job would get in its virtual cluster's queue, and `outlook`
+    whether it is tried elsewhere first: then it waits for that, too."""
 
     spec: dict[str, Any]
     gpus_total: int
@@ -29,6 +31,7 @@ class DryRun:
     starts_now: bool
     hold: dict[str, Any] | None
     position: int | None
+    outlook: Outlook
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
@@ -40,14 +43,16 @@ def dry_run(*, user: User, data: object) -> DryRun:
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
     hypothetical = job_view(job, job_id=newest + 1, now=snapshot.now)
     answer = _forecast(snapshot, config_of(job.pool), hypothetical)
+    outlook = outlook_of(job)
     return DryRun(
         spec=job.spec,
         gpus_total=job.gpus_total,
         feasible=answer.feasible,
         fits_quota=answer.fits_quota,
-        starts_now=answer.starts_now,
+        starts_now=answer.starts_now and outlook.trial is None,
         hold=hold_as_data(answer.hold) if answer.hold else None,
         position=answer.hold.position if answer.hold else None,
+        outlook=outlook,
     )
 
 

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     FAILED = "failed"
     PREEMPTED = "preempted"
     REQUEUED = "requeued"
+    SCREENING = "screening"
 
 
 def read_kinds(value: object) -> list[str]:

@@ -24,7 +24,8 @@ from muster.notices.models import Reader, Webhook
 from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
 from muster.notices.webhooks import outbox_row
 from muster.notices.wording import Story, document_of
-from scheduler.lifecycle import JobState, Reason
+from scheduler.lifecycle import JobState, Reason, Stage
+from scheduler.screening import TrialVerdict
 
 BATCH = 500
 
@@ -33,9 +34,9 @@ _ENDS = {
     "job.cancelled": (Kind.ENDED, JobState.CANCELLED),
     "job.failed": (Kind.FAILED, JobState.FAILED),
 }
-_KINDS_OF_EVENTS = ["attempt.running", "job.queued", *_ENDS]
-# The end of a job is told to those who asked for ends, too, whatever it was.
-_ALSO = {Kind.FAILED: {Kind.ENDED}}
+# Of a trial that failed the end of its job tells.
+_VERDICTS = {f"job.screening_{verdict}": verdict for verdict in (TrialVerdict.PASSED, TrialVerdict.INCONCLUSIVE)}
+_KINDS_OF_EVENTS = ["attempt.running", "job.queued", *_ENDS, *_VERDICTS]
 
 
 def read_events(*, most: int = BATCH) -> int:
@@ -66,12 +67,25 @@ def kind_of(event: Event) -> Kind | None:
         return Kind.STARTED
     if event.kind in _ENDS:
         return _ENDS[event.kind][0]
-    if event.kind != "job.queued" or event.data.get("from") != JobState.ACTIVE:
+    if event.kind in _VERDICTS:
+        return Kind.SCREENING
+    if event.kind != "job.queued" or event.data.get("from") != JobState.ACTIVE or _of_trial(event):
         return None
     reason = event.data.get("reason")
     if reason == Reason.REQUEUED_BY_USER:
         return None
     return Kind.PREEMPTED if reason == Reason.PREEMPTED else Kind.REQUEUED
+
+
+def _names_of(event: Event, kind: Kind) -> set[Kind]:
+    """By which kinds people may have asked for it: failures are ends, too, and may be what a trial has found."""
+    if kind is not Kind.FAILED:
+        return {kind}
+    return {kind, Kind.ENDED, Kind.SCREENING} if _of_trial(event) else {kind, Kind.ENDED}
+
+
+def _of_trial(event: Event) -> bool:
+    return bool(event.data.get("stage") == Stage.SCREENING)
 
 
 def _tell(events: Sequence[Event]) -> None:
@@ -91,9 +105,11 @@ def _tell(events: Sequence[Event]) -> None:
         job = jobs.get(event.job_id or 0)
         if job is None or not job.owner.is_active:
             continue
+        attempt = attempts.get((job.pk, _attempt_number(event)))
+        if kind is Kind.STARTED and attempt is not None and attempt.stage == Stage.SCREENING:
+            continue  # the job has not: it is tried
         wanted = choice_in_spec(choices.get(job.owner_id, DEFAULT), job.spec.get("notify"))
-        story = _story(event, kind, job, attempts.get((job.pk, _attempt_number(event))))
-        names = {kind, *_ALSO.get(kind, set())}
+        story, names = _story(event, kind, job, attempt), _names_of(event, kind)
         if names & wanted.of(Channel.MAIL) and can_have_mail(job.owner):
             by_mail.append(Told(job.owner, story))
         if names & wanted.of(Channel.WEBHOOK):
@@ -129,8 +145,19 @@ def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story
         tenant=job.tenant.name,
         state=JobState.ACTIVE if kind is Kind.STARTED else state,
         attempt=attempt.number if attempt else None,
-        reason=str(event.data.get("reason") or "") if kind is not Kind.STARTED else "",
-        detail=attempt.reason_detail if attempt else "",
+        reason=_reason(event) if kind is not Kind.STARTED else "",
+        detail=_detail(event, attempt),
         exit_code=attempt.exit_code if attempt and kind is not Kind.STARTED else None,
         failure=verdict if isinstance(verdict, dict) else None,
     )
+
+
+def _reason(event: Event) -> str:
+    return str(_VERDICTS.get(event.kind) or event.data.get("reason") or "")
+
+
+def _detail(event: Event, attempt: Attempt | None) -> str:
+    if event.kind in _VERDICTS:
+        return str(event.data.get("detail") or "")
+    detail = attempt.reason_detail if attempt else ""
+    return f"found in its trial. {detail}".strip() if _of_trial(event) and event.kind == "job.failed" else detail

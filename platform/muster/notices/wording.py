@@ -14,6 +14,7 @@ from typing import Any
 
 from muster.jobs.notify import Kind
 from scheduler.lifecycle import Reason
+from scheduler.screening import TrialVerdict
 
 NO_SIGNATURE = "no_signature"
 """The class of what no rule knows: it says less than the platform's own reason."""
@@ -63,6 +64,7 @@ _SAID = {
     Kind.FAILED: "failed",
     Kind.PREEMPTED: "was stopped and waits again",
     Kind.REQUEUED: "failed and is tried again",
+    Kind.SCREENING: "goes on: its trial said nothing",
 }
 
 
@@ -76,6 +78,8 @@ def one_line(text: str, longest: int) -> str:
 def subject_of(story: Story) -> str:
     """Which job, and what became of it."""
     said = f"was {story.state}" if story.kind is Kind.ENDED and story.state == "cancelled" else _SAID[story.kind]
+    if story.kind is Kind.SCREENING and story.reason == TrialVerdict.PASSED:
+        said = "has passed its trial"
     if story.kind is Kind.ENDED and story.state == "succeeded":
         said = "succeeded"
     cause = f" ({story.cause})" if story.kind in {Kind.FAILED, Kind.REQUEUED} and story.cause else ""

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from django.db.models import Count, F, Max, Q, Sum
+from django.db.models import Count, F, Max, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncMonth, TruncWeek
 
 from muster.common.clock import database_now
 from muster.common.rows import first_of
 from muster.fleet.models import Pool
+from muster.jobs.models import Job
 from muster.screening.models import PoolScreening, Trial
 from scheduler.screening import TrialVerdict
 
@@ -111,3 +112,8 @@ def passed_of_late(*, tenant_id: int, digest: str, trust_days: float) -> Trial |
     since = database_now() - timedelta(days=trust_days)
     trials = Trial.objects.filter(tenant_id=tenant_id, digest=digest, verdict=TrialVerdict.PASSED, at__gte=since)
     return first_of(trials.order_by("-at"))
+
+
+def trials_of(job: Job) -> QuerySet[Trial]:
+    """What the trials of the job said, the oldest first, and why there was none if it was to be tried."""
+    return Trial.objects.filter(job=job).select_related("attempt").order_by("pk")

@@ -5,7 +5,7 @@ import { Link } from "@tanstack/react-router";
 
 import type { Allocation, Attempt, Page } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
-import { AttemptStateChip } from "../../components/StateChip";
+import { AttemptStateChip, Label } from "../../components/StateChip";
 import { Ago, Elapsed } from "../../components/Time";
 import { bytes } from "../../format/amount";
 import { humanize, reasonWords } from "../../format/words";
@@ -67,6 +67,7 @@ function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
       <header className={classes.head}>
         <h2 className={classes.title}>Attempt {attempt.number}</h2>
         <AttemptStateChip state={attempt.state} />
+        {attempt.stage === "screening" ? <Label>Trial on a few GPUs</Label> : null}
         <span className={classes.facts}>
           <span>
             placed <Ago at={attempt.placed_at} />

@@ -32,7 +32,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
       <div className={classes.header}>
         <div className={classes.titleRow}>
           <h1 className={classes.title}>{job.name}</h1>
-          <JobStateChip state={job.state} desired={job.desired} />
+          <JobStateChip state={job.state} desired={job.desired} stage={job.stage} />
           {cause === null ? null : (
             <Chip tone={job.state === "failed" ? "failed" : "cancelled"}>{cause}</Chip>
           )}

@@ -17,6 +17,7 @@ import { JobHeader } from "./JobHeader";
 import classes from "./JobPage.module.css";
 import { LogView } from "./logs/LogView";
 import { TimelineCard } from "./TimelineCard";
+import { TrialCard } from "./TrialCard";
 import { WhyCard } from "./WhyCard";
 
 const route = getRouteApi("/app/jobs/$jobId");
@@ -86,8 +87,11 @@ function JobBody({ job }: { job: JobWithSpec }) {
       <JobHeader job={job} />
       <div className={classes.cards}>
         <TimelineCard job={job} attempts={tries} />
-        {job.state === "queued" ? <WhyCard job={job} /> : null}
+        {job.state === "queued" || (job.state === "active" && job.stage === "screening") ? (
+          <WhyCard job={job} />
+        ) : null}
         {job.state === "failed" ? <FailureCard job={job} /> : null}
+        <TrialCard job={job} />
       </div>
       <Tabs value={tab} onChange={openTab} keepMounted={false}>
         <Tabs.List className={classes.tabs}>

@@ -12,7 +12,7 @@ import { holdWords } from "../../format/words";
 import { quotaOf, readings } from "./evidence";
 import classes from "./WhyCard.module.css";
 
-/** Why a queued job waits: one reason, what it was seen by, and what would help. */
+/** Why a queued job waits, or one that is tried is not at its work yet: one reason, what it was seen by, and what would help. */
 export function WhyCard({ job }: { job: Job }) {
   const query = useQuery({ ...whyQuery(job.id), refetchInterval: useFallbackInterval() });
   const why = query.data;
@@ -27,15 +27,16 @@ export function WhyCard({ job }: { job: Job }) {
   const quota = quotaOf(why.evidence);
   const facts = readings(why.evidence);
   const position = why.position ?? job.position;
+  const question = job.state === "active" ? "What is it doing?" : "Why is it waiting?";
   return (
-    <section className={`card ${classes.card}`} aria-label="Why is it waiting?">
+    <section className={`card ${classes.card}`} aria-label={question}>
       <div className={classes.head}>
         <span className={classes.icon} aria-hidden="true">
           <IconHourglassHigh size={18} stroke={1.8} />
         </span>
         <div className={classes.words}>
           <h2 className={classes.title}>
-            <span className={classes.question}>Why is it waiting?</span>{" "}
+            <span className={classes.question}>{question}</span>{" "}
             {why.reason === null ? "It was not looked at yet" : holdWords(why.reason)}
           </h2>
           <p className={classes.detail}>

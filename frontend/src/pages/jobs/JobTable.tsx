@@ -155,7 +155,7 @@ function JobRow({ job, height, offset, selected, onToggle }: RowProps) {
         ) : null}
       </span>
       <span role="cell" className={classes.state}>
-        <JobStateChip state={job.state} desired={job.desired} />
+        <JobStateChip state={job.state} desired={job.desired} stage={job.stage} />
       </span>
       <span role="cell" className={classes.name}>
         <Link to="/jobs/$jobId" params={{ jobId: String(job.id) }} className={`${classes.link} truncate`}>

@@ -17,6 +17,7 @@ const KINDS: { kind: NoticeKind; label: string }[] = [
   { kind: "failed", label: "A job failed" },
   { kind: "preempted", label: "A job was stopped for another" },
   { kind: "requeued", label: "A job failed and is tried again" },
+  { kind: "screening", label: "A job's trial on a few GPUs is over" },
 ];
 const CHANNELS = [
   { channel: "mail", label: "E-mail" },

@@ -45,8 +45,13 @@ function Verdict({ result }: { result: DryRun }) {
         <Line mood={result.fits_quota ? "yes" : "no"}>
           {result.fits_quota ? "It fits the quota" : "It does not fit the quota now"}
         </Line>
+        {result.screening.tried ? (
+          <Line mood="wait">It would be tried first: {result.screening.why}</Line>
+        ) : null}
         {result.starts_now ? (
           <Line mood="yes">It would start now</Line>
+        ) : result.screening.tried && hold === null ? (
+          <Line mood="yes">It would start after that</Line>
         ) : !result.feasible ? (
           <Line mood="no">It would wait and never start</Line>
         ) : (

@@ -32,6 +32,7 @@ const FITS = {
   starts_now: true,
   hold: null,
   position: null,
+  screening: { tried: false, why: "it is no larger than a trial" },
 };
 
 beforeEach(() => {

@@ -15,6 +15,8 @@ from muster.jobs.outcome import blamed_for
 from muster.jobs.selectors import positions
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
+from muster.screening.models import Trial
+from muster.screening.selectors import trials_of
 from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
 from scheduler.failures.rules import NO_SIGNATURE
@@ -45,8 +47,9 @@ def job_list(jobs: Iterable[Job]) -> list[Json]:
 
 
 def job_document(job: Job) -> Json:
-    """The job with its spec."""
+    """The job with its spec, and with what its trials said; of one GPU there are none."""
     document = _job(job, positions([job]).get(job.pk))
+    document["trials"] = [_trial(row) for row in trials_of(job)] if job.gpus_total > 1 else []
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     found = efficiency_of(job)
@@ -108,6 +111,13 @@ def _job(job: Job, position: int | None) -> Json:
             "page": f"/jobs/{job.pk}",
         },
     }
+
+
+def _trial(row: Trial) -> Json:
+    names = ("verdict", "detail", "failure", "line", "hint", "gpus_asked", "gpus")
+    seconds = ("waited_s", "ran_s", "spent_gpu_s", "saved_gpu_s")
+    told = {name: getattr(row, name) for name in names} | {name: round(getattr(row, name), 1) for name in seconds}
+    return told | {"attempt": row.attempt.number if row.attempt else None, "at": moment(row.at)}
 
 
 def moment(at: datetime | None) -> str | None:

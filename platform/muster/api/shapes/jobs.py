@@ -9,6 +9,7 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Prob
 from muster.jobs.spec import PRIORITIES
 from scheduler.efficiency import Grade, Silence
 from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
+from scheduler.screening import TrialVerdict
 
 SPEC = {"$ref": "#/components/schemas/JobSpec"}
 ANY_VALUES = {"type": "object", "additionalProperties": {}}
@@ -137,10 +138,29 @@ class Efficiency(Shape):
     advice = serializers.ListField(child=Text(), help_text="At most two sentences.")
 
 
+class Trial(Shape):
+    """What a job's trial on a few GPUs said, or why there was none."""
+
+    verdict = Choice(choices=values(TrialVerdict))
+    detail = Text()
+    attempt = Integer(allow_null=True, help_text="Its number; null: the job was not tried.")
+    failure = Text(help_text="The class of its failure; empty if it did not fail.")
+    line = Text(help_text="Of the log, that says so.")
+    hint = Text()
+    gpus_asked = Integer()
+    gpus = Integer(help_text="Of the trial.")
+    waited_s = serializers.FloatField()
+    ran_s = serializers.FloatField()
+    spent_gpu_s = serializers.FloatField(help_text="That it held of the screening pool.")
+    saved_gpu_s = serializers.FloatField(help_text="That its gang would have computed until it failed so.")
+    at = Moment()
+
+
 class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
     spec = SpecField()
+    trials = Trial(many=True, help_text="Oldest first.")
     cloned_from = Integer(allow_null=True)
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 
@@ -181,6 +201,13 @@ class BatchAnswer(Shape):
     errors = BatchError(many=True)  # type: ignore[assignment]
 
 
+class Outlook(Shape):
+    """Whether a job would first be tried on a few GPUs."""
+
+    tried = Flag()
+    why = Text(help_text="Where, on how much and for how long, or why not.")
+
+
 class DryRun(Shape):
     """What would become of a job if it was submitted now."""
 
@@ -192,6 +219,7 @@ class DryRun(Shape):
     starts_now = Flag()
     hold = Hold(allow_null=True)
     position = Integer(allow_null=True)
+    screening = Outlook()
 
 
 class Why(Shape):

@@ -47,6 +47,7 @@ class JobDryRun(ApiView):
                 "starts_now": result.starts_now,
                 "hold": _hold(result.hold),
                 "position": result.position,
+                "screening": {"tried": result.outlook.trial is not None, "why": result.outlook.why},
             }
         )
 

@@ -1,0 +1,57 @@
+import { IconFilter } from "@tabler/icons-react";
+import { Link } from "@tanstack/react-router";
+
+import type { JobWithSpec } from "../../api/types";
+import { Ago } from "../../components/Time";
+import { reasonWords, verdictWords } from "../../format/words";
+import classes from "./TrialCard.module.css";
+
+type Trial = JobWithSpec["trials"][number];
+
+function TrialRow({ jobId, trial }: { jobId: number; trial: Trial }) {
+  const failure = trial.failure === "" ? null : trial.failure;
+  return (
+    <li className={classes.row} data-bad={trial.verdict === "failed" || undefined}>
+      <h3 className={classes.title}>
+        {verdictWords(trial.verdict)}
+        {failure === null ? "" : `: ${reasonWords(failure)}`}
+      </h3>
+      <p className={classes.small}>
+        {trial.attempt === null ? null : (
+          <>
+            <Link
+              to="/jobs/$jobId"
+              params={{ jobId: String(jobId) }}
+              search={{ tab: "logs", attempt: String(trial.attempt) }}
+              className="link"
+            >
+              Attempt {trial.attempt}
+            </Link>{" "}
+            on {trial.gpus} of {trial.gpus_asked} GPUs, {Math.round(trial.ran_s)} s ·{" "}
+          </>
+        )}
+        <Ago at={trial.at} />
+      </p>
+      {trial.detail === "" ? null : <p className={classes.small}>{trial.detail}</p>}
+      {trial.line === "" ? null : <pre className={classes.line}>{trial.line}</pre>}
+      {trial.hint === "" ? null : <p className={classes.small}>{trial.hint}</p>}
+    </li>
+  );
+}
+
+/** What came of trying the job on a few GPUs before it got its own. */
+export function TrialCard({ job }: { job: JobWithSpec }) {
+  if (job.trials.length === 0) return null;
+  return (
+    <section className={`card ${classes.card}`} aria-label="Trial on a few GPUs">
+      <span className={classes.icon} aria-hidden="true">
+        <IconFilter size={18} stroke={1.8} />
+      </span>
+      <ul className={classes.list}>
+        {job.trials.map((trial) => (
+          <TrialRow key={trial.at} jobId={job.id} trial={trial} />
+        ))}
+      </ul>
+    </section>
+  );
+}
