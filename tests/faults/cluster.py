@@ -264,7 +264,8 @@ class Cluster:
             faults = self._faults_of(name)
             if faults.exists():  # an agent knows how far it has read, so the length must stay
                 faults.write_bytes(b"\n" * faults.stat().st_size)
-        self.sql("UPDATE fleet_gpu SET health = 'ok', health_why = ''")
+        self.sql("UPDATE fleet_gpu SET health = 'ok', health_why = '', heals = '', failed_boot = ''")
+        self.sql("UPDATE fleet_gpucheck SET in_doubt = false, streak = 0, given_back_at = NULL")
         self.sql("UPDATE fleet_node SET admin = 'active', reason = '', version = version + 1")
         self.sql("DELETE FROM fleet_healthreport")
         self.sql("DELETE FROM fleet_strike")
