@@ -1,17 +1,25 @@
-"""The Python SDK of Muster and its command line; needs neither Django nor the platform."""
+"""The Python SDK of Muster and its command line; needs neither Django nor the platform.
 
-from muster_client.client import Client
-from muster_client.errors import (
-    ApiError,
-    MusterError,
-    NotLoggedInError,
-    PackError,
-    SpecError,
-    UnreachableError,
-)
-from muster_client.logs import LogEnd, LogEvent, LogState, LogText
-from muster_client.pack import Archive, pack_folder
-from muster_client.spec import load_spec
+What a name needs is imported when it is first used: a training script that only reports pays for nothing else.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muster_client.client import Client
+    from muster_client.errors import (
+        ApiError,
+        MusterError,
+        NotLoggedInError,
+        PackError,
+        SpecError,
+        UnreachableError,
+    )
+    from muster_client.logs import LogEnd, LogEvent, LogState, LogText
+    from muster_client.pack import Archive, pack_folder
+    from muster_client.spec import load_spec
+    from muster_client.training import checkpoint, report
 
 __all__ = [
     "ApiError",
@@ -26,6 +34,28 @@ __all__ = [
     "PackError",
     "SpecError",
     "UnreachableError",
+    "checkpoint",
     "load_spec",
     "pack_folder",
+    "report",
 ]
+
+_HOMES = {
+    "client": ("Client",),
+    "errors": ("ApiError", "MusterError", "NotLoggedInError", "PackError", "SpecError", "UnreachableError"),
+    "logs": ("LogEnd", "LogEvent", "LogState", "LogText"),
+    "pack": ("Archive", "pack_folder"),
+    "spec": ("load_spec",),
+    "training": ("checkpoint", "report"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, from the module that has it."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -40,6 +40,7 @@ from muster_client.shapes import (
     OutputsSummary,
     Registry,
     Token,
+    Training,
     Upload,
     Usage,
     Vc,
@@ -263,6 +264,10 @@ class Client:
     def why(self, job_id: int) -> Why:
         """Return why a job is in the state it is in."""
         return cast(Why, self._http.document("GET", f"/jobs/{job_id}/why"))
+
+    def training(self, job_id: int) -> Training:
+        """Return the newest figures that a job told of itself, and what there is to say of them."""
+        return cast(Training, self._http.document("GET", f"/jobs/{job_id}/training"))
 
     def attempts(self, job_id: int) -> list[Attempt]:
         """Return the attempts at running a job."""

@@ -165,6 +165,60 @@ class JobEvent(TypedDict):
     data: JsonObject
 
 
+class NewestFigure(TypedDict):
+    """The newest value of a figure that a job told of itself; None where it is no finite number."""
+
+    name: str
+    step: float | None
+    value: float | None
+    at: str
+
+
+class AdviceGiven(TypedDict):
+    """What the owner was told of the job's loss."""
+
+    kind: str
+    text: str
+    step: float
+    attempt: int
+    at: str
+
+
+class CheckpointInterval(TypedDict):
+    """How often the job should save, in seconds, and what that follows from."""
+
+    daly_s: float
+    young_s: float
+    cost_s: float
+    measured: str
+    measurements: int
+    mtbf_s: float
+    failures: int
+    node_hours: float
+    lost_share: float
+
+
+class RuleMatched(TypedDict):
+    """A rule of the operators that a line of the job's log has matched."""
+
+    rule: str
+    line: str
+    actions: list[str]
+    attempt: int
+    rank: int
+    node: str
+    at: str
+
+
+class Training(TypedDict):
+    """How the training of a job goes."""
+
+    newest: list[NewestFigure]
+    advice: list[AdviceGiven]
+    checkpoint: CheckpointInterval | None
+    rules: list[RuleMatched]
+
+
 class Why(TypedDict):
     """The dominant reason for a job's state, and what would help."""
 

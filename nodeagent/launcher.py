@@ -114,7 +114,7 @@ class Launcher:
 
         def end() -> None:
             if not self._tell_health_first(allocation_id, suspects, again=end):
-                self._end(allocation_id, self._with_tail(allocation_id, request), backoff, held, until)
+                self._end(allocation_id, self._with_last_words(allocation_id, request), backoff, held, until)
 
         self._ends.submit(end)
 
@@ -252,8 +252,10 @@ class Launcher:
             return True
         return False
 
-    def _with_tail(self, allocation_id: int, request: EndRequest) -> EndRequest:
-        """The end with the newest part of the log, unless there is nothing to explain."""
+    def _with_last_words(self, allocation_id: int, request: EndRequest) -> EndRequest:
+        """The end with what the job reported last, and with the newest of its log if there is something to explain."""
+        if request.started:
+            request = replace(request, points=self._sampler.last_points(allocation_id))
         if request.reason is EndReason.COMPLETED or not request.started:
             return request
         try:

@@ -152,6 +152,7 @@ class Exchange:
             notes=news.notes,
             usage=news.usage,
             checks=news.checks,
+            reported=news.reported,
         )
         try:
             answer = self._client.sync(request)

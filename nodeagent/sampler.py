@@ -14,11 +14,15 @@ from nodeagent.host import HostMeter
 from nodeagent.protocol import (
     MAX_CHECKS,
     MAX_HEALTH_EVENTS,
+    MAX_REPORTED_AT_ONCE,
+    MAX_REPORTED_POINTS,
     CheckResult,
     GpuSample,
     HealthEvent,
     HostSample,
+    MetricPoint,
     ProgressNote,
+    ReportedMetrics,
     UsageSample,
 )
 from nodeagent.runtime.port import Runtime, Usage
@@ -42,6 +46,7 @@ class News:
     notes: Tuple[ProgressNote, ...] = ()
     usage: Tuple[UsageSample, ...] = ()
     checks: Tuple[CheckResult, ...] = ()
+    reported: Tuple[ReportedMetrics, ...] = ()
 
 
 # What a runtime counts up, by the name of the rate that is told of it.
@@ -73,6 +78,7 @@ class Sampler:
         self._gpus_of: Dict[int, Tuple[str, ...]] = {}
         self._before: Dict[int, Tuple[float, Usage]] = {}
         self._taken_at: Dict[Optional[str], float] = {}
+        self._points: Dict[int, Tuple[MetricPoint, ...]] = {}
 
     def assign(self, allocation_id: int, uuids: Tuple[str, ...]) -> None:
         """An allocation uses these GPUs from now on; none = no longer."""
@@ -99,7 +105,8 @@ class Sampler:
         samples = self._readings(usage)
         with self._mutex:
             used = self._usage_samples(usage, fences, now)
-            return News(samples, self._meter.sample(), self._some_health(), notes, used, checks)
+            points = self._some_points(fences)
+            return News(samples, self._meter.sample(), self._some_health(), notes, used, checks, points)
 
     def give_back(self, news: News) -> None:
         """These health events and notes did not reach the platform."""
@@ -107,6 +114,13 @@ class Sampler:
             self._unsaid = [*news.health, *self._unsaid][:_MOST_UNSAID]
             self._notes = [*news.notes, *self._notes]
             self._checked = [*news.checks, *self._checked]
+            for one in news.reported:
+                self._keep_points(one.id, (*one.points, *self._points.get(one.id, ())))
+
+    def last_points(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
+        """What a job that is over has reported and nobody was told of; its end tells it."""
+        with self._mutex:
+            return (*self._points.pop(allocation_id, ()), *self._runtime.reported(allocation_id))[-MAX_REPORTED_POINTS:]
 
     def report(self, event: HealthEvent) -> None:
         """Tell the platform with the next sync."""
@@ -205,6 +219,28 @@ class Sampler:
         samples = self._drive(lambda: self._gpus.samples(used), nothing)
         self._look()
         return samples
+
+    def _some_points(self, fences: Mapping[int, int]) -> Tuple[ReportedMetrics, ...]:
+        """What jobs have reported, as much as one sync carries; the rest waits."""
+        for allocation_id in fences:
+            self._keep_points(
+                allocation_id, (*self._points.get(allocation_id, ()), *self._runtime.reported(allocation_id))
+            )
+        told: List[ReportedMetrics] = []
+        left = MAX_REPORTED_AT_ONCE
+        for allocation_id in sorted(self._points):
+            fence = fences.get(allocation_id)
+            if fence is None:
+                del self._points[allocation_id]
+            elif len(self._points[allocation_id]) <= left:
+                points = self._points.pop(allocation_id)
+                left -= len(points)
+                told.append(ReportedMetrics(allocation_id, fence, points))
+        return tuple(told)
+
+    def _keep_points(self, allocation_id: int, points: Tuple[MetricPoint, ...]) -> None:
+        if points:
+            self._points[allocation_id] = points[-MAX_REPORTED_POINTS:]
 
     def _some_health(self) -> Tuple[HealthEvent, ...]:
         """The oldest of the health events that were not told yet, as many as one sync carries."""

@@ -154,6 +154,8 @@ class Reason(StrEnum):
     AGENT_STOPPED = "agent_stopped"
     UNKNOWN = "unknown"
     INFEASIBLE = "infeasible"
+    LOSS_DIVERGED = "loss_diverged"
+    LOG_RULE = "log_rule"
 
 
 class HoldReason(StrEnum):

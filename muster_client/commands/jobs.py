@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from muster_client.client import Client
 from muster_client.commands.options import Attempt, JobId, JobIds, JsonFlag, Rank
-from muster_client.errors import EXIT_ERROR, ApiError
+from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError
 from muster_client.follow import exit_status_of, show_logs, tell_end, tell_that_it_goes_on
 from muster_client.output import Output
 from muster_client.render import attempts_table, job_sheet, jobs_table, utc_now, why_sheet
 from muster_client.session import begin
 from muster_client.shapes import Job, JsonObject
 from muster_client.terminal import clean
+from muster_client.trainingsheet import training_lines
 
 
 def ls_command(
@@ -62,8 +64,21 @@ def show_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -
     with session.client() as client:
         job = client.job(job_id)
         attempts = client.attempts(job_id) if not as_json and job["attempts"] else []
+        training = _training(client, job_id) if attempts else []
     now = utc_now()
-    session.output.answer(job, job_sheet(job, now), *(["", attempts_table(attempts, now)] if attempts else []))
+    said: list[Text | str] = ["", *training] if training else []
+    tries = ["", attempts_table(attempts, now)] if attempts else []
+    session.output.answer(job, job_sheet(job, now), *said, *tries)
+
+
+def _training(client: Client, job_id: int) -> list[Text]:
+    """What is known of its training; nothing of a server that does not know of it yet."""
+    try:
+        return training_lines(client.training(job_id))
+    except ApiError as error:
+        if error.exit_status != EXIT_NOT_FOUND:
+            raise
+        return []
 
 
 def why_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:

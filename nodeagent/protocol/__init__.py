@@ -32,6 +32,8 @@ What the wire format leaves open is settled here:
 - 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go.
 - The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why
   the job failed, and does not wait for a log that is still on its way. It is empty for a rank that succeeded.
+- Points in `reported` are new since the last sync that was answered, and those of the end are in its `points`. A step
+  that falls says that the job does again what came after it, so a message that is sent twice changes nothing.
 - A report with `observed: exited` and the `end` of the same allocation may arrive in either order.
 - Files that a job leaves are shipped after its log, and so after its `end`. The agent names them with their sizes, gets
   a slot for each, and sends what is wanted in chunks from the slot's size on; the last chunk carries the SHA-256 of the
@@ -57,7 +59,9 @@ from nodeagent.protocol.readings import (
     GpuSample,
     HealthEvent,
     HostSample,
+    MetricPoint,
     ProgressNote,
+    ReportedMetrics,
     UsageSample,
 )
 from nodeagent.protocol.session import (
@@ -81,6 +85,9 @@ from nodeagent.protocol.terms import (
     MAX_HEALTH_EVENTS,
     MAX_OUTPUT_PATH_BYTES,
     MAX_OUTPUTS_AT_ONCE,
+    MAX_REPORTED_AT_ONCE,
+    MAX_REPORTED_NAMES,
+    MAX_REPORTED_POINTS,
     MAX_TAIL_BYTES,
     PROTOCOL_VERSION,
     STALE_NONCE,
@@ -112,6 +119,9 @@ __all__ = [
     "MAX_NVLINKS",
     "MAX_OUTPUTS_AT_ONCE",
     "MAX_OUTPUT_PATH_BYTES",
+    "MAX_REPORTED_AT_ONCE",
+    "MAX_REPORTED_NAMES",
+    "MAX_REPORTED_POINTS",
     "MAX_TAIL_BYTES",
     "MOST_MOUNTS",
     "PCIE_LEVELS",
@@ -140,6 +150,7 @@ __all__ = [
     "LogAccepted",
     "LogFinishRequest",
     "Message",
+    "MetricPoint",
     "Observed",
     "OnDisconnect",
     "OutputFile",
@@ -153,6 +164,7 @@ __all__ = [
     "RegisterRequest",
     "RegisterResponse",
     "RegistryLogin",
+    "ReportedMetrics",
     "SyncRequest",
     "SyncResponse",
     "Timers",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from nodeagent.protocol.readings import MetricPoint
 from nodeagent.protocol.terms import EndReason
 from nodeagent.wire import Message
 
@@ -32,6 +33,7 @@ class EndRequest(Message):
     log_size: int = 0
     seq: int = 0
     tail: str = ""
+    points: Tuple[MetricPoint, ...] = ()
 
 
 @dataclass(frozen=True)

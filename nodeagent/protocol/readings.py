@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Tuple
 
 from nodeagent.protocol.terms import CheckOutcome, Observed
 from nodeagent.wire import Message
@@ -69,6 +69,29 @@ class UsageSample(Message):
     net_transmit_bytes_s: Optional[float] = None
     progress: Optional[float] = None
     progress_s: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class MetricPoint(Message):
+    """A figure that a job reported, such as its loss, at a step of its own count, if it said one.
+
+    A `value` that is not finite is null, and `odd` says which: nan, inf or -inf. A number beyond 9e18 counts as
+    infinite.
+    """
+
+    name: str
+    value: Optional[float] = None
+    step: Optional[float] = None
+    odd: str = ""
+
+
+@dataclass(frozen=True)
+class ReportedMetrics(Message):
+    """What one allocation reported since the last sync, in its order."""
+
+    id: int
+    fence: int
+    points: Tuple[MetricPoint, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from nodeagent.protocol.readings import (
     HealthEvent,
     HostSample,
     ProgressNote,
+    ReportedMetrics,
     UsageSample,
 )
 from nodeagent.protocol.session import Timers
@@ -40,6 +41,7 @@ class SyncRequest(Message):
     notes: Tuple[ProgressNote, ...] = ()
     usage: Tuple[UsageSample, ...] = ()
     checks: Tuple[CheckResult, ...] = ()
+    reported: Tuple[ReportedMetrics, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ MAX_OUTPUTS_AT_ONCE = 200
 MAX_OUTPUT_PATH_BYTES = 1024
 """The longest path of a file that is kept, as UTF-8."""
 
+MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MAX_REPORTED_AT_ONCE = 32, 500, 4000
+"""Of what one job reports, so many names count, and so many points in one message; that has so many of all jobs."""
 MAX_HEALTH_EVENTS = 64
 """The most health events that one SyncRequest carries; a receiver leaves out what is beyond."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Callable, Mapping, Optional, Protocol, Tuple
 
-from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
+from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, RegistryLogin
 
 
 class LaunchError(Exception):
@@ -226,6 +226,9 @@ class Runtime(Protocol):
 
     def usage(self) -> Mapping[int, Usage]:
         """What each live allocation uses."""
+
+    def reported(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
+        """What a job, live or over, has reported of itself since the last look. Calls come one at a time."""
 
     def log(self, allocation_id: int) -> LogSource:
         """A new reader of the allocation's log."""

@@ -9,7 +9,14 @@ import pytest
 
 from nodeagent import sampler
 from nodeagent.gpu.emulated import EmulatedGpus
-from nodeagent.protocol import HealthEvent, UsageSample
+from nodeagent.protocol import (
+    MAX_REPORTED_AT_ONCE,
+    MAX_REPORTED_POINTS,
+    HealthEvent,
+    MetricPoint,
+    ReportedMetrics,
+    UsageSample,
+)
 from nodeagent.runtime.port import Usage
 from nodeagent.sampler import Sampler
 
@@ -21,9 +28,14 @@ class _Runtime:
 
     def __init__(self, *answers: dict[int, Usage]) -> None:
         self.answers: list[dict[int, Usage]] = list(answers)
+        self.points: dict[int, list[tuple[MetricPoint, ...]]] = {}
 
     def usage(self) -> dict[int, Usage]:
         return self.answers.pop(0)
+
+    def reported(self, allocation_id: int) -> tuple[MetricPoint, ...]:
+        waiting = self.points.get(allocation_id)
+        return waiting.pop(0) if waiting else ()
 
 
 @pytest.fixture
@@ -166,3 +178,40 @@ def test_what_waits_to_be_told_of_gpus_is_known_and_when_it_was_taken(clock: lis
     taker.take({})
     clock[0] += 3.0
     assert taker.last_words([one]) == (False, 3.0)
+
+
+def test_what_a_job_reports_is_told_once_and_again_if_it_did_not_arrive(clock: list[float]) -> None:
+    taker = sampler_of({}, {}, {})
+    runtime: Any = taker._runtime
+    runtime.points = {7: [(MetricPoint("loss", 2.0, 1.0),), (MetricPoint("loss", 1.0, 2.0),)]}
+    news = taker.take({7: 4})
+    assert news.reported == (ReportedMetrics(7, 4, (MetricPoint("loss", 2.0, 1.0),)),)
+    taker.give_back(news)
+    clock[0] += 10.0
+    both = (MetricPoint("loss", 2.0, 1.0), MetricPoint("loss", 1.0, 2.0))
+    assert taker.take({7: 4}).reported == (ReportedMetrics(7, 4, both),)
+    clock[0] += 10.0
+    assert taker.take({7: 4}).reported == ()
+
+
+def test_a_sync_carries_so_many_points_and_the_others_come_with_the_next(clock: list[float]) -> None:
+    taker = sampler_of({}, {})
+    runtime: Any = taker._runtime
+    each = tuple(MetricPoint("loss", 1.0, float(step)) for step in range(MAX_REPORTED_POINTS))
+    jobs = range(1, MAX_REPORTED_AT_ONCE // MAX_REPORTED_POINTS + 2)
+    runtime.points = {job: [each] for job in jobs}
+    fences = dict.fromkeys(jobs, 4)
+    first = taker.take(fences)
+    assert sum(len(one.points) for one in first.reported) == MAX_REPORTED_AT_ONCE
+    clock[0] += 10.0
+    assert [one.id for one in taker.take(fences).reported] == [jobs[-1]]
+
+
+def test_the_end_of_a_job_tells_what_is_left(clock: list[float]) -> None:
+    taker = sampler_of({})
+    runtime: Any = taker._runtime
+    runtime.points = {7: [(MetricPoint("loss", 2.0, 1.0),), (MetricPoint("loss", 1.0, 2.0),)]}
+    news = taker.take({7: 4})
+    taker.give_back(news)
+    assert taker.last_points(7) == (MetricPoint("loss", 2.0, 1.0), MetricPoint("loss", 1.0, 2.0))
+    assert taker.last_points(7) == ()

@@ -24,7 +24,9 @@ MESSAGES: dict[str, type[Message]] = {
     if isinstance(item, type) and issubclass(item, Message) and dataclasses.is_dataclass(item)
 }
 PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSample", "HealthEvent", "HostSample"} | {
+    "MetricPoint",
     "ProgressNote",
+    "ReportedMetrics",
     "OutputFile",
     "OutputSlot",
     "LeftOut",
@@ -86,6 +88,12 @@ def test_an_xid_of_an_agent_of_before_has_its_number_in_its_sentence_only() -> N
 def test_an_agent_that_knows_of_no_progress_tells_none() -> None:
     sample = protocol.UsageSample.from_dict({"id": 812, "fence": 4, "processes": 9})
     assert (sample.progress, sample.progress_s) == (None, None)
+
+
+def test_an_agent_that_knows_of_no_reports_tells_none() -> None:
+    older = protocol.SyncRequest.from_dict(json.loads((OLDER / "SyncRequest.json").read_text()))
+    end = protocol.EndRequest.from_dict(json.loads((OLDER / "EndRequest.json").read_text()))
+    assert (older.reported, end.points) == ((), ())
 
 
 def test_an_agent_of_before_registers_without_a_nonce() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,8 @@ from muster.notices.tasks import read_events as read_all
 from muster.notices.webhooks import add_webhook
 from muster.notices.wording import Story
 from muster.screening.models import PoolScreening
+from muster.training.services import look_at_losses
+from muster.training.store import keep_points
 from scheduler.lifecycle import AttemptState, JobState, Reason
 from tests.db.receivers import Hook, MailServer, hook_server, mail_server
 from tests.db.stories import (
@@ -519,3 +522,19 @@ def test_a_job_of_a_gang_that_runs_is_told_to_have_started_once(world: World, ho
     cycle(big)
     deliver()
     assert [one["data"]["job"]["id"] for one in hook.documents] == [attempt.job_id]
+
+
+class TestAdvice:
+    def test_of_a_loss_that_is_no_number_the_owner_is_told_while_the_job_runs(self, world: World, hook: Hook) -> None:
+        webhook, _ = add_webhook(user=world.user, url=hook.url)
+        attempt = start(world)
+        keep_points({attempt.pk: [("loss", float(step), math.nan) for step in range(1, 4)]})
+        look_at_losses()
+        until_settled()
+        read_events()
+        rows = Outbox.objects.filter(topic="webhook", payload__webhook=webhook.pk).order_by("pk")
+        documents = [row.payload["document"] for row in rows]
+        (told,) = [one for one in documents if one["type"] == "job.advice"]
+        assert (told["data"]["reason"], told["data"]["job"]["state"]) == ("nan", "active")
+        assert told["data"]["detail"].startswith("the last 3 losses are not finite")
+        assert told["data"]["failure"] is None

@@ -215,6 +215,8 @@ def test_the_other_examples_run(rack: Cluster, python: str) -> None:
     for job in (finetune, prepare):
         assert rack.wait(job, within_s=90)["state"] == "succeeded", rack.story(job)
     assert re.search(r"^result: {.accuracy.: 0\.[89]", rack.whole_log(finetune).decode(), re.MULTILINE)
+    told = {figure["name"]: figure for figure in client.training(finetune["id"])["newest"]}
+    assert (told["loss"]["step"], told["total"]["value"]) == (3, 3), "what it reported last came with its end"
 
     def kept() -> dict[str, OutputFile]:
         return {file["path"]: file for file in client.files(prepare["id"])["results"] if file["state"] == "kept"}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, OnDisconnect
+from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, MetricPoint, OnDisconnect
 from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Observation, Phase, Usage
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from tests.protocol.kernel import Kernel
@@ -221,6 +221,9 @@ class Machine:
 
     def usage(self) -> Mapping[int, Usage]:
         return {}
+
+    def reported(self, allocation_id: int) -> tuple[MetricPoint, ...]:
+        return ()
 
     def log(self, allocation_id: int) -> Spool:
         return Spool(self, allocation_id)

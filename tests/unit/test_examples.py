@@ -15,6 +15,7 @@ import pytest
 
 from muster.jobs.spec import parse_spec
 from muster_client.spec import read_spec
+from nodeagent import jobside
 from tests.pytorch import python_with_torch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -112,6 +113,7 @@ def test_fine_tuning_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path)
     env = {"EPOCHS": "6", "MUSTER_JOB_ID": "7", "OMP_NUM_THREADS": "1"}
     whole = run("finetune", python=python, **env)
     env |= {"CHECKPOINTS": str(tmp_path), "MUSTER_PROGRESS": str(tmp_path / "progress")}
+    env |= {"MUSTER_METRICS": str(tmp_path / "metrics"), "PYTHONPATH": str(Path(jobside.__file__).parent)}
     with run("finetune", python=python, **env, EPOCH_SECONDS="60") as job:
         assert job.stdout is not None
         before = [job.stdout.readline() for _ in range(2)]
@@ -120,5 +122,9 @@ def test_fine_tuning_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path)
     assert (job.returncode, err, rest) == (143, "", "stopped after epoch 1\n")
     after = output(run("finetune", python=python, **env)).splitlines()
     assert re.fullmatch(r"resumed after epoch 1, best accuracy 0\.\d+", after[1])
-    assert (tmp_path / "progress").read_text().split() == ["1", "2", "3", "4", "5", "6"]
+    assert (tmp_path / "progress").read_text().split() == ["6"]
+    told = [json.loads(line) for line in (tmp_path / "metrics").read_text().splitlines()]
+    assert [line["step"] for line in told if "loss" in line] == [1, 2, 3, 4, 5, 6]
+    assert {line["total"] for line in told if "loss" in line} == {6}
+    assert sum("checkpoint_s" in line for line in told) == 6
     assert output(whole).splitlines() == [*"".join(before).splitlines(), *after[2:]]

@@ -10,6 +10,7 @@ import type {
   Job,
   JobEvent,
   JobMetrics,
+  JobTraining,
   JobState,
   JobWithSpec,
   Me,
@@ -90,6 +91,10 @@ export function listFiles(id: number, cursor?: string): Promise<OutputFilePage> 
 export const fileUrl = (id: number, file: number): string => `/api/v1/jobs/${id}/files/${file}`;
 
 /** What an attempt used, from `from` on or from its start. */
+export function getJobTraining(id: number): Promise<JobTraining> {
+  return read(http.GET("/api/v1/jobs/{job_id}/training", { params: { path: { job_id: String(id) } } }));
+}
+
 export function getJobMetrics(
   id: number,
   attempt: number | undefined,

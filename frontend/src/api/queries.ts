@@ -77,6 +77,10 @@ export const jobMetricsQuery = (id: number, attempt: number, lastS: number) =>
     placeholderData: keepPreviousData,
   });
 
+/** What a job's training says; asked for again as its metrics are. */
+export const jobTrainingQuery = (id: number) =>
+  queryOptions({ queryKey: ["job", id, "training"], queryFn: () => api.getJobTraining(id) });
+
 export const jobEventsQuery = (id: number) =>
   infiniteQueryOptions({
     queryKey: ["job", id, "events"],

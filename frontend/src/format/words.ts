@@ -55,6 +55,8 @@ const REASONS: Record<string, string> = {
   gpu_ecc: "GPU memory error",
   unknown: "Unknown",
   infeasible: "Fits no node",
+  loss_diverged: "The loss diverged",
+  log_rule: "Stopped by a rule of the operators",
   no_signature: "Failed without a known cause",
 };
 
@@ -82,6 +84,13 @@ export function humanize(name: string): string {
   return spelt.charAt(0).toUpperCase() + spelt.slice(1);
 }
 
+const ADVICE: Record<string, string> = {
+  nan: "The loss is no number any more",
+  rising: "The loss rises",
+  plateau: "The loss has reached a plateau",
+};
+
+export const adviceWords = (kind: string): string => ADVICE[kind] ?? humanize(kind);
 export const holdWords = (reason: string): string => HOLDS[reason] ?? humanize(reason);
 export const verdictWords = (verdict: string): string => VERDICTS[verdict] ?? humanize(verdict);
 export const reasonWords = (reason: string): string => REASONS[reason] ?? humanize(reason);

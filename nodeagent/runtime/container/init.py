@@ -3,6 +3,7 @@
 1. It notes the signals of a stop and lives on: the first process of a container that ends takes all others with it.
 2. It opens the FIFO through which all output goes, in one order, to the shim. No engine stands between.
 3. It runs the command in the foreground, so that the command's signals have their defaults.
+   The image's PYTHONPATH is known only here, and what jobs may import is added to it.
 4. When the command has ended it ends with its status. After a stop it first waits for the other processes, which may
    use their grace. 128 + N is the status of a command that signal N has ended, as every shell has it.
 """
@@ -16,6 +17,7 @@ exec 3>/muster/out >/dev/null 2>&1
 shell=/bin/sh
 [ -x /bin/bash ] && shell=/bin/bash
 [ "$stop" ] && exit 143
+[ "$MUSTER_MODULES" ] && export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$MUSTER_MODULES"
 "$shell" -c "$1" >&3 2>&3 3>&-
 status=$?
 while [ "$stop" ]; do

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
+from nodeagent import jobside
 from nodeagent.protocol import MOST_MOUNTS, EndReason, LaunchSpec, VolumeMount, overlap, target_problem
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
 from nodeagent.runtime.container.volumes import Volumes
 from nodeagent.runtime.port import LaunchError
-from nodeagent.runtime.shim import progress
+from nodeagent.runtime.shim import progress, reported
 from nodeagent.runtime.shim.folders import owned_environment, parts_below_work
 from nodeagent.runtime.shim.gang import gang_environment
 from nodeagent.runtime.shim.layout import AllocationFolder
@@ -24,6 +25,7 @@ OWN = "/muster"
 NOBODY = 65534
 _WORK = "/workspace"
 _HOME = OWN + "/home"
+_MODULES = "{}/{}".format(_HOME, jobside.FOLDER)
 _NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path inside the container
 _NOT_IN_A_PATH = frozenset(',:"\\')  # what has a meaning where engines are told of a mount in one line
 _DEFAULT_SHM_MIB = 64
@@ -247,5 +249,7 @@ def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]
         "MUSTER_WORKDIR": cwd,
         "MUSTER_ALLOCATION_DIR": OWN,
         "MUSTER_PROGRESS": "{}/{}".format(_HOME, progress.NAME),
+        "MUSTER_METRICS": "{}/{}".format(_HOME, reported.NAME),
+        "MUSTER_MODULES": _MODULES,
         **owned_environment(spec.gpu_uuids),
     }

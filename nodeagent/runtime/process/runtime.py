@@ -63,9 +63,8 @@ class ProcessRuntime(FolderRuntime):
     ) -> Dict[str, Any]:
         shell = next((path for path in _SHELLS if os.path.exists(path)), "/bin/sh")
         cwd = os.path.join(folder.work, *parts_below_work(spec.workdir))
-        return Command(
-            argv=(shell, "-c", spec.command), env=job_environment(spec, folder, cwd), cwd=cwd, uid=uid, gids=gids
-        ).to_dict()
+        environment = job_environment(spec, folder, cwd)
+        return Command(argv=(shell, "-c", spec.command), env=environment, cwd=cwd, uid=uid, gids=gids).to_dict()
 
     def _sweep(self, folder: AllocationFolder) -> None:
         """Kill whatever carries the allocation's mark, until nothing does any more."""
@@ -92,6 +91,12 @@ def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dic
         **gang_environment(spec),
     }
     environment.update(spec.env)
-    own = {"MUSTER_WORKDIR": cwd, _MARK: folder.root, "MUSTER_PROGRESS": folder.progress}
+    own = {
+        "MUSTER_WORKDIR": cwd,
+        _MARK: folder.root,
+        "MUSTER_PROGRESS": folder.progress,
+        "MUSTER_METRICS": folder.metrics,
+        "PYTHONPATH": ":".join(filter(None, (spec.env.get("PYTHONPATH"), folder.modules))),
+    }
     environment.update({**own, **owned_environment(spec.gpu_uuids)})
     return environment

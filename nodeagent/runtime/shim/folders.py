@@ -17,9 +17,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from nodeagent import archive, clock
+from nodeagent import archive, clock, jobside
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
-from nodeagent.protocol import EndReason, LaunchSpec, ProtocolError, RegistryLogin
+from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, ProtocolError, RegistryLogin
 from nodeagent.runtime.port import (
     ExitStatus,
     LaunchError,
@@ -38,6 +38,7 @@ from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit
 from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.progress import read_progress
+from nodeagent.runtime.shim.reported import ReportReader
 from nodeagent.runtime.shim.spool import SpoolReader
 
 _log = logging.getLogger("nodeagent.runtime")
@@ -82,6 +83,7 @@ class FolderRuntime:
         self._boot_id = clock.boot_id()
         self._controls: Dict[int, Dict[str, Any]] = {}
         self._cpu: Dict[int, Tuple[float, float]] = {}
+        self._reports = ReportReader()
         # Jobs of other users pass through these folders to their own; they can list neither.
         for folder in (state, self._root):
             os.makedirs(folder, exist_ok=True)
@@ -105,6 +107,7 @@ class FolderRuntime:
             os.chmod(folder.root, _PASSABLE)
             for own in (folder.log, folder.work, folder.home, folder.tmp):
                 os.mkdir(own, 0o700)
+            jobside.unpack(folder.modules)
             os.mkfifo(folder.wake, 0o600)
             write_in_place(folder.control, {}, _CONTROL_BYTES)
         except OSError as error:
@@ -186,6 +189,7 @@ class FolderRuntime:
         """Continue from the newest wish that the earlier agent left for the shim."""
         control = read_json(self._folder(allocation_id).control) or {}
         self._controls[allocation_id] = control
+        self._reports.skip(allocation_id, self._folder(allocation_id).home)
         stop = control.get("stop")
         return (str(stop["signal"]), float(stop["grace_s"])) if stop else None
 
@@ -250,6 +254,10 @@ class FolderRuntime:
             net_transmit_bytes=sent,
         )
 
+    def reported(self, allocation_id: int) -> Tuple[MetricPoint, ...]:
+        """What is new in the job's own file."""
+        return self._reports.read(allocation_id, self._folder(allocation_id).home)
+
     def log(self, allocation_id: int) -> SpoolReader:
         """A new reader of the allocation's spool."""
         return SpoolReader(self._folder(allocation_id).log)
@@ -273,6 +281,7 @@ class FolderRuntime:
     def remove(self, allocation_id: int) -> None:
         """Remove the allocation's folder; what cannot be removed now is found again by the next run of the agent."""
         self._controls.pop(allocation_id, None)
+        self._reports.forget(allocation_id)
         folder = self._folder(allocation_id).root
         try:
             os.rename(folder, folder + _GONE)  # at once no allocation any more, however long the rest takes

@@ -10,7 +10,8 @@
     shim.err      shim    what the shim says when it breaks
     out           agent   a FIFO: the output of a container
     shells        shim    a socket: the agent asks for shells by it, while the job runs (see shells.py)
-    work, home, tmp       the job's own; in its home it may say how far it is (see progress.py)
+    work, home, tmp       the job's own; in its home it may say how far it is (see progress.py) and how it goes
+                          (see reported.py), and there lie modules that it may import (see nodeagent.jobside)
 
 Beside the allocations: `lease.json` (agent: until when jobs may live without it) and `events` (a FIFO that the agent
 reads; shims write a line for it when something happens, and nothing depends on the line's arrival).
@@ -22,10 +23,11 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional
 
+from nodeagent import jobside
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, OnDisconnect
 from nodeagent.runtime.port import ExitStatus
-from nodeagent.runtime.shim import progress
+from nodeagent.runtime.shim import progress, reported
 
 
 class AllocationFolder:
@@ -47,6 +49,8 @@ class AllocationFolder:
         self.home = os.path.join(root, "home")
         self.tmp = os.path.join(root, "tmp")
         self.progress = os.path.join(self.home, progress.NAME)
+        self.metrics = os.path.join(self.home, reported.NAME)
+        self.modules = os.path.join(self.home, jobside.FOLDER)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from muster.jobs.models import Allocation, GpuClaim
 from muster.samples.families import GPU, HOST, RANK
 from muster.samples.speeds import keep_speeds
 from muster.samples.store import Values, add, sound
-from nodeagent.protocol import GpuSample, HostSample, SyncRequest, UsageSample
+from muster.training.store import keep_points, told_points
+from nodeagent.protocol import GpuSample, HostSample, ReportedMetrics, SyncRequest, UsageSample
 from scheduler.lifecycle import AllocationState
 
 _READING = ("utilization", "memory_used_mib", "power_w", "temperature_c")
@@ -40,6 +41,7 @@ def store_samples(reports: Mapping[Node, SyncRequest]) -> dict[Node, None]:
     """Store what messages of several nodes brought, and return the nodes."""
     _store_gpus({node: report.gpus for node, report in reports.items() if report.gpus})
     _store_usage({node: report.usage for node, report in reports.items() if report.usage})
+    _store_reports({node: report.reported for node, report in reports.items() if report.reported})
     _store_hosts({node: report.host for node, report in reports.items() if report.host is not None})
     return dict.fromkeys(reports)
 
@@ -96,6 +98,22 @@ def _store_usage(told: Mapping[Node, tuple[UsageSample, ...]]) -> None:
     ]
     add(RANK, {(sample.id,): sound(RANK, vars(sample), where=where) for where, sample in own})
     keep_speeds({sample.id: sample.progress for _, sample in own if sample.progress is not None})
+
+
+def _store_reports(told: Mapping[Node, tuple[ReportedMetrics, ...]]) -> None:
+    """Keep what the first ranks of jobs reported; the others speak for themselves only."""
+    if not told:
+        return
+    first = Allocation.objects.filter(node__in=list(told), rank=0).exclude(state=AllocationState.RELEASED)
+    fences = {(node_id, pk): fence for node_id, pk, fence in first.values_list("node_id", "pk", "attempt_id")}
+    keep_points(
+        {
+            one.fence: told_points(one.points)
+            for node, reports in told.items()
+            for one in reports
+            if fences.get((node.pk, one.id)) == one.fence
+        }
+    )
 
 
 def _store_hosts(told: Mapping[Node, HostSample]) -> None:

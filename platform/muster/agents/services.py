@@ -17,6 +17,7 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
 from muster.jobs.models import Allocation
 from muster.outputs.store import Named, finish, name_files
+from muster.training.store import keep_points, told_points
 from nodeagent.protocol import (
     MAX_CHECKS,
     MAX_OUTPUTS_AT_ONCE,
@@ -110,7 +111,7 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
 
 def brings_samples(request: SyncRequest) -> bool:
     """Whether there is anything for `store_samples`."""
-    return bool(request.gpus or request.usage or request.host is not None)
+    return bool(request.gpus or request.usage or request.reported or request.host is not None)
 
 
 def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
@@ -152,6 +153,8 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
             tail=request.tail[-MAX_TAIL_BYTES:],
         ),
     )
+    if request.points and Allocation.objects.filter(pk=allocation_id, rank=0).exists():
+        keep_points({request.fence: told_points(request.points)})
 
 
 def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:

@@ -90,6 +90,7 @@ v1 = [
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),
     _to("jobs/<id:job_id>/shells", shells.JobShells),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
+    _to("jobs/<id:job_id>/training", metrics.TrainingOfJob),
     _to("frameworks", offers.Frameworks),
     _to("frameworks/<id:framework_id>", offers.OneFramework),
     _to("offers", offers.Offers),

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     PREEMPTED = "preempted"
     REQUEUED = "requeued"
     SCREENING = "screening"
+    ADVICE = "advice"
 
 
 def read_kinds(value: object) -> list[str]:

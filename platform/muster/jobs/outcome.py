@@ -59,6 +59,10 @@ FREE_CHECKS = 8
 _PAST = frozenset({Reason.NODE_LOST, Reason.NODE_REBOOTED, Reason.GPU_FAILED, Reason.GPU_CHECK_FAILED})
 
 
+# The job was stopped for good: by its own spec, or by a rule of the operators.
+_FINAL = frozenset({Reason.LOSS_DIVERGED, Reason.LOG_RULE})
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The job's next state, and for one that is queued again: after how long, and whether it used up a retry."""
@@ -94,7 +98,7 @@ def derive_job_state(
     """The job's next state after its attempt ended.
 
     1. Success is success, even if a cancellation was on its way.
-    2. What the owner wants stopped is cancelled.
+    2. What the owner wants stopped is cancelled, and what was stopped for good has failed, whatever its spec says.
     3. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
        what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
        So does one of which nothing was started because a GPU was not fit, but it goes elsewhere (`FREE_CHECKS`).
@@ -110,6 +114,8 @@ def derive_job_state(
         return Outcome(JobState.SUCCEEDED)
     if desired is Desired.STOP:
         return Outcome(JobState.CANCELLED)
+    if reason in _FINAL:
+        return Outcome(JobState.FAILED)
     if reason in _FREE_OF_CHARGE:
         return Outcome(JobState.QUEUED)
     if reason is Reason.GPU_CHECK_FAILED and failed_so_before < FREE_CHECKS:

@@ -257,6 +257,9 @@ class JobSpec(_Strict):
         default=None,
         description="What its owner is told of: [ended, failed] or {mail: [failed]}. Default: their settings.",
     )
+    stop_on: list[Literal["nan", "rising"]] = Field(
+        default=[], max_length=2, description="What of its loss ends the job; else its owner is only told."
+    )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Mode, Field(strict=False)] = Field(
         default=Mode.AUTO,

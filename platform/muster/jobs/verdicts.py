@@ -28,6 +28,7 @@ _KNOWN = frozenset(
         Reason.NEVER_STARTED,
         Reason.AGENT_STOPPED,
         Reason.INFEASIBLE,
+        Reason.LOG_RULE,
     }
 )
 _XID = re.compile(r"\bXid\b[^0-9]{0,20}(?:\([^)]{0,40}\)[^0-9]{0,4})?(\d{1,3})\b")

@@ -36,7 +36,9 @@ _ENDS = {
 }
 # Of a trial that failed the end of its job tells.
 _VERDICTS = {f"job.screening_{verdict}": verdict for verdict in (TrialVerdict.PASSED, TrialVerdict.INCONCLUSIVE)}
-_KINDS_OF_EVENTS = ["attempt.running", "job.queued", *_ENDS, *_VERDICTS]
+# A job that runs, and of which its owner should know something.
+_ADVICE = {"job.advice", "job.log_rule"}
+_KINDS_OF_EVENTS = ["attempt.running", "job.queued", *_ENDS, *_VERDICTS, *_ADVICE]
 
 
 def read_events(*, most: int = BATCH) -> int:
@@ -69,6 +71,8 @@ def kind_of(event: Event) -> Kind | None:
         return _ENDS[event.kind][0]
     if event.kind in _VERDICTS:
         return Kind.SCREENING
+    if event.kind in _ADVICE:
+        return Kind.ADVICE if event.data.get("tells_owner", True) else None
     if event.kind != "job.queued" or event.data.get("from") != JobState.ACTIVE or _of_trial(event):
         return None
     reason = event.data.get("reason")
@@ -136,6 +140,15 @@ def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story
     """What the event tells. The job itself may have moved on since, so what is said of it is that of its attempt."""
     verdict: Any = getattr(attempt, "failure", None)
     state = _ENDS[event.kind][1] if event.kind in _ENDS else JobState.QUEUED
+    about: dict[str, Any] = {
+        "reason": _reason(event) if kind is not Kind.STARTED else "",
+        "detail": _detail(event, attempt),
+        "exit_code": attempt.exit_code if attempt and kind is not Kind.STARTED else None,
+        "failure": verdict if isinstance(verdict, dict) else None,
+    }
+    if kind is Kind.ADVICE:
+        what = event.data.get("advice") or event.data.get("rule")
+        about = {"reason": str(what or ""), "detail": str(event.data.get("detail") or "")}
     return Story(
         kind=kind,
         at=event.at,
@@ -143,12 +156,9 @@ def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story
         job_name=job.name,
         vc=job.vc.name,
         tenant=job.tenant.name,
-        state=JobState.ACTIVE if kind is Kind.STARTED else state,
+        state=JobState.ACTIVE if kind in {Kind.STARTED, Kind.ADVICE} else state,
         attempt=attempt.number if attempt else None,
-        reason=_reason(event) if kind is not Kind.STARTED else "",
-        detail=_detail(event, attempt),
-        exit_code=attempt.exit_code if attempt and kind is not Kind.STARTED else None,
-        failure=verdict if isinstance(verdict, dict) else None,
+        **about,
     )
 
 

@@ -65,6 +65,7 @@ _SAID = {
     Kind.PREEMPTED: "was stopped and waits again",
     Kind.REQUEUED: "failed and is tried again",
     Kind.SCREENING: "goes on: its trial said nothing",
+    Kind.ADVICE: "should be looked at",
 }
 
 
@@ -82,7 +83,7 @@ def subject_of(story: Story) -> str:
         said = "has passed its trial"
     if story.kind is Kind.ENDED and story.state == "succeeded":
         said = "succeeded"
-    cause = f" ({story.cause})" if story.kind in {Kind.FAILED, Kind.REQUEUED} and story.cause else ""
+    cause = f" ({story.cause})" if story.kind in {Kind.FAILED, Kind.REQUEUED, Kind.ADVICE} and story.cause else ""
     return one_line(f"Job {story.job_id} {one_line(story.job_name, LONGEST_NAME)} {said}{cause}", LONGEST_SUBJECT)
 
 
@@ -129,6 +130,7 @@ def document_of(story: Story, *, url: str) -> dict[str, Any]:
             },
             "attempt": story.attempt,
             "reason": story.reason or None,
+            **({"detail": one_line(story.detail, LONGEST_LINE)} if story.kind is Kind.ADVICE else {}),
             "exit_code": story.exit_code,
             "failure": None
             if failure is None or story.kind not in {Kind.FAILED, Kind.REQUEUED}

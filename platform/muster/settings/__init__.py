@@ -38,6 +38,7 @@ INSTALLED_APPS = [
     "muster.outputs",
     "muster.failures",
     "muster.screening",
+    "muster.training",
     "muster.shells",
     "muster.notices",
     "muster.samples",
@@ -150,6 +151,13 @@ CELERY_BEAT_SCHEDULE = {
     "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
     "grades": {"task": "usage.grade", "schedule": timedelta(seconds=10), "options": {"expires": 10}},
     "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
+    "training": {"task": "training.look", "schedule": timedelta(seconds=20), "options": {"expires": 20}},
+    "failure_rates": {
+        "task": "training.count_failures",
+        "schedule": timedelta(minutes=10),
+        "options": {"expires": 600},
+    },
+    "old_series": {"task": "training.forget", "schedule": timedelta(minutes=10)},
     "old_outputs": {"task": "outputs.forget", "schedule": timedelta(minutes=10)},
     "old_offers": {"task": "offers.forget_old_offers", "schedule": timedelta(minutes=10)},
 }

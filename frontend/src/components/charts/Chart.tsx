@@ -31,6 +31,7 @@ const fineClock = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23",
 });
 const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const stepWords = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 const moment = new Intl.DateTimeFormat(undefined, {
   day: "numeric",
   month: "short",
@@ -127,7 +128,7 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
     padding: [10, 22, 0, 0],
     legend: { show: false },
     cursor: {
-      sync: { key: "metrics" },
+      ...(chart.steps === undefined && { sync: { key: "metrics" } }),
       drag: { x: false, y: false },
       points: { size: 7, width: 0, fill: (plot, index) => seriesColour(plot, index, colour, crowd) },
     },
@@ -138,9 +139,16 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
       ] satisfies uPlot.Band[],
     }),
     scales: {
-      x: { time: true, range: () => span(latest().times, latest().stepS) },
+      x: {
+        time: chart.steps === undefined,
+        range: () =>
+          chart.steps === undefined ? span(latest().times, latest().stepS) : spanOfSteps(latest().times),
+      },
       y: {
-        range: (_plot, _least, most) => [0, Math.max(latest().chart.ceiling ?? 0, (most || 0) * 1.08, 1e-3)],
+        range: (_plot, least, most) =>
+          chart.steps === undefined
+            ? [0, Math.max(latest().chart.ceiling ?? 0, (most || 0) * 1.08, 1e-3)]
+            : around(least, most),
       },
     },
     axes: [
@@ -150,10 +158,13 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
         size: 24,
         gap: 4,
         space: 62,
-        incrs: TIME_STEPS_S,
+        ...(chart.steps === undefined && { incrs: TIME_STEPS_S }),
         grid: { show: false },
         ticks: { show: false },
-        values: (_plot, at) => at.map((value) => timeLabel(value, latest().times)),
+        values: (_plot, at) =>
+          at.map((value) =>
+            chart.steps === undefined ? timeLabel(value, latest().times) : stepLabel(value),
+          ),
       },
       {
         stroke: () => colour("--text-3"),
@@ -172,7 +183,8 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
 }
 
 /** How far apart two readings are at least between which the line breaks. */
-const gapOf = (latest: Latest): number => Math.max(SMALLEST_GAP_S, 3 * latest().stepS);
+const gapOf = (latest: Latest): number =>
+  latest().chart.steps === undefined ? Math.max(SMALLEST_GAP_S, 3 * latest().stepS) : Infinity;
 
 /** The readings that no line leads to or from: without a dot they would not be seen. */
 function alones(plot: uPlot, series: number, gapS: number): number[] {
@@ -194,6 +206,20 @@ function span(times: readonly number[], stepS: number): [number, number] {
   const first = times[0] ?? 0;
   return [first, Math.max((times.at(-1) ?? first) + stepS, first + 60)];
 }
+
+function spanOfSteps(steps: readonly number[]): [number, number] {
+  const first = steps[0] ?? 0;
+  return [first, Math.max(steps.at(-1) ?? first, first + 1)];
+}
+
+/** A loss may lie anywhere, and what it wins late is small: the scale holds its values and no more. */
+function around(least: number | null, most: number | null): [number, number] {
+  const [from, to] = [least ?? 0, most ?? 1];
+  const room = (to - from || Math.abs(to) || 1) * 0.06;
+  return [from - room, to + room];
+}
+
+const stepLabel = (step: number): string => stepWords.format(step);
 
 function timeLabel(at: number, times: readonly number[]): string {
   const [from, to] = [times[0] ?? at, times.at(-1) ?? at];
@@ -228,7 +254,11 @@ function showTip(
   if (tip.hidden || at === undefined) return;
   const rows = crowd ? crowdRows(known.map((each) => each.value)) : known;
   tip.replaceChildren(
-    text("div", classes.when ?? "", moment.format(new Date(at * 1000))),
+    text(
+      "div",
+      classes.when ?? "",
+      chart.steps === undefined ? moment.format(new Date(at * 1000)) : `Step ${at}`,
+    ),
     ...rows.map((row) => {
       const item = text("div", classes.row ?? "", "");
       const dot = text("span", classes.dot ?? "", "");

@@ -99,7 +99,7 @@ function GroupSection({
               </figcaption>
               <div className={classes.canvas}>
                 <Suspense fallback={null}>
-                  <Chart chart={chart} times={times} stepS={stepS} />
+                  <Chart chart={chart} times={chart.steps ?? times} stepS={stepS} />
                 </Suspense>
               </div>
             </figure>

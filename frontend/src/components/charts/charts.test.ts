@@ -27,6 +27,7 @@ const job = (gpus: Gpu[], ranks: JobMetrics["ranks"] = []): JobMetrics => ({
   attempt: 1,
   gpus,
   ranks,
+  reported: [],
 });
 
 const line = (mean: (number | null)[], max = mean) => ({ label: "GPU 0", mean, max });
@@ -38,6 +39,28 @@ describe("the charts of a job", () => {
     expect(group?.charts.map((chart) => [chart.title, chart.lines.map((each) => each.label)])).toEqual([
       ["GPU utilisation", ["GPU 0", "GPU 1"]],
       ["Power", ["GPU 1"]],
+    ]);
+  });
+
+  it("begin with what the job told, the loss first, over its own steps", () => {
+    const series = (name: string, values: (number | null)[], from_log = false) => ({
+      name,
+      from_log,
+      steps: values.map((_, index) => index * 10),
+      values,
+      step: 10,
+      value: null,
+    });
+    const told = [
+      series("acc", [0.5, 0.75]),
+      series("val_loss", [1.23456, null], true),
+      series("total", [100]),
+    ];
+    const [group] = groupsOfJob({ ...job([gpu(0, "n1", figure("power_w", [1, 2, 3]))]), reported: told });
+    expect(group?.title).toBe("Training");
+    expect(group?.charts.map((chart) => [chart.title, chart.steps, newestOf(chart)])).toEqual([
+      ["val_loss (from the log)", [0, 10], "1.235"],
+      ["acc", [0, 10], "0.75"],
     ]);
   });
 

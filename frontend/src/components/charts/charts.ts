@@ -1,5 +1,5 @@
 /** From the answer about metrics to charts: which there are, their lines, and what is to be said of them in words. */
-import type { FigureOverTime, GpuOverTime, JobMetrics, NodeMetrics } from "../../api/types";
+import type { FigureOverTime, GpuOverTime, JobMetrics, NodeMetrics, ReportedSeries } from "../../api/types";
 import { bytes, mebibytes } from "../../format/amount";
 
 export type Values = readonly (number | null)[];
@@ -19,6 +19,8 @@ export interface ChartData {
   format: (value: number) => string;
   /** True where the scale is marked at powers of two. */
   binary: boolean;
+  /** The steps of its values, where these are the job's own and not times. */
+  steps?: readonly number[];
 }
 
 /** The sum of a line over its time, for who reads and does not look. */
@@ -99,6 +101,7 @@ export function groupsOfJob(metrics: JobMetrics): Group[] {
   const label = (gpu: GpuOverTime) => (manyNodes ? `${gpu.node} · GPU ${gpu.index}` : `GPU ${gpu.index}`);
   const memory = Math.max(0, ...metrics.gpus.map((gpu) => gpu.memory_mib));
   return filled([
+    reported(metrics.reported),
     group(
       "GPUs",
       GPU,
@@ -130,6 +133,33 @@ export function groupsOfNode(metrics: NodeMetrics): Group[] {
     }),
   ]);
 }
+
+/** Where the steps end is no figure of a training. */
+const NO_FIGURE = new Set(["total"]);
+
+/** What the job told of itself, the loss first; its steps are its own. */
+function reported(series: readonly ReportedSeries[]): Group {
+  const first = (name: string) => (/loss/i.test(name) ? 0 : 1);
+  const charts = series
+    .filter((each) => !NO_FIGURE.has(each.name) && each.values.some((value) => value !== null))
+    .toSorted((one, other) => first(one.name) - first(other.name))
+    .map((each) => ({
+      name: `reported ${each.name}`,
+      title: each.from_log ? `${each.name} (from the log)` : each.name,
+      lines: [{ label: each.name, mean: each.values, max: each.values }],
+      ceiling: null,
+      format: figure,
+      binary: false,
+      steps: each.steps,
+    }));
+  return { title: "Training", charts, all: charts };
+}
+
+/** A figure of any size, with the digits that one reads. */
+export const figure = (value: number): string =>
+  value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)
+    ? value.toExponential(2)
+    : String(Number(value.toPrecision(4)));
 
 /** What is known of a line; nothing if it has no value. */
 export function summaryOf(line: Line): Summary | null {

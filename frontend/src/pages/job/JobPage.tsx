@@ -17,6 +17,7 @@ import { JobHeader } from "./JobHeader";
 import classes from "./JobPage.module.css";
 import { LogView } from "./logs/LogView";
 import { TimelineCard } from "./TimelineCard";
+import { TrainingCard } from "./TrainingCard";
 import { TrialCard } from "./TrialCard";
 import { WhyCard } from "./WhyCard";
 
@@ -91,6 +92,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
           <WhyCard job={job} />
         ) : null}
         {job.state === "failed" ? <FailureCard job={job} /> : null}
+        {job.attempts === 0 ? null : <TrainingCard job={job} />}
         <TrialCard job={job} />
       </div>
       <Tabs value={tab} onChange={openTab} keepMounted={false}>

@@ -18,6 +18,7 @@ const KINDS: { kind: NoticeKind; label: string }[] = [
   { kind: "preempted", label: "A job was stopped for another" },
   { kind: "requeued", label: "A job failed and is tried again" },
   { kind: "screening", label: "A job's trial on a few GPUs is over" },
+  { kind: "advice", label: "A job should be looked at" },
 ];
 const CHANNELS = [
   { channel: "mail", label: "E-mail" },

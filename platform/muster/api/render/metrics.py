@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from muster.api.render.jobs import Json, moment
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.samples.families import GPU, HOST, RANK, Family
 from muster.samples.selectors import Lines, Window, read
+from muster.training.models import Series
+from muster.training.selectors import series_of
+from muster.training.store import curve_of
 
 _NOTHING = Lines()
 
@@ -40,6 +45,7 @@ def job_metrics(attempt: Attempt | None, window: Window) -> Json:
             }
             for allocation in ranks
         ],
+        "reported": [_series(row) for row in series_of(attempt)] if attempt else [],
     }
 
 
@@ -57,6 +63,23 @@ def node_metrics(node: Node, window: Window) -> Json:
             "figures": _figures(HOST, by_node.get(node.pk, _NOTHING)),
         },
     }
+
+
+def _series(row: Series) -> Json:
+    points = curve_of(row).points()
+    return {
+        "name": row.name,
+        "from_log": row.from_log,
+        "steps": [step for step, _ in points],
+        "values": [finite(value) for _, value in points],
+        "step": row.last_step,
+        "value": finite(row.last_value),
+    }
+
+
+def finite(value: float | None) -> float | None:
+    """The number as JSON can have it."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _window(window: Window) -> Json:

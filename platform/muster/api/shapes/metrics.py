@@ -63,12 +63,24 @@ class Metrics(Shape):
         return {"from": Moment(), **super().get_fields()}
 
 
+class ReportedSeries(Shape):
+    """A figure that the job told of itself, over its own steps: each point is the mean of what lies before it."""
+
+    name = Text()
+    from_log = serializers.BooleanField(help_text="Read from lines of its log; else the job reported it.")
+    steps = serializers.ListField(child=Number())
+    values = serializers.ListField(child=Number(allow_null=True), help_text="Null where it was no finite number.")
+    step = Number(allow_null=True, help_text="The newest one.")
+    value = Number(allow_null=True, help_text="The newest one; null where it is no finite number.")
+
+
 class JobMetrics(Metrics):
     """What an attempt used. On a GPU that jobs share, the figures are those of the whole GPU."""
 
     attempt = Integer(allow_null=True, help_text="Null: the job has none yet.")
     gpus = GpuOverTime(many=True)
     ranks = RankOverTime(many=True)
+    reported = ReportedSeries(many=True)
 
 
 class NodeMetrics(Metrics):

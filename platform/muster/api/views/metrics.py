@@ -9,7 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.api.render import metrics as render
+from muster.api.render import training as training_render
 from muster.api.shapes.metrics import JobMetrics, JobMetricsFilter, MetricsFilter, NodeMetrics
+from muster.api.shapes.training import JobTraining
 from muster.api.views.base import ApiView, caller, describe, query_of
 from muster.common.clock import utc_now
 from muster.common.errors import NotFound
@@ -40,6 +42,15 @@ class MetricsOfJob(ApiView):
         start = max(min(start, now - _A_STEP), now - GPU.levels[-1].kept_for)
         window = _window(query, start=start, end=max(end, start + _A_STEP), now=now)
         return Response(render.job_metrics(attempt, window))
+
+
+class TrainingOfJob(ApiView):
+    """How the training of a job goes."""
+
+    @describe("get_job_training", tag="jobs", answers={200: JobTraining}, problems=(404,))
+    def get(self, request: Request, job_id: int) -> Response:
+        """Its newest figures, what its owner was told of its loss, and how often it should save."""
+        return Response(training_render.job_training(get_job(caller(request), job_id)))
 
 
 class MetricsOfNode(ApiView):

@@ -1,0 +1,24 @@
+"""What a node gives to jobs: modules that they may import, and nothing that the agent does."""
+
+from __future__ import annotations
+
+import importlib.resources
+import os
+from functools import lru_cache
+
+FOLDER = ".muster-modules"
+"""The folder's name, in the home of the job; it ends the job's PYTHONPATH."""
+MODULE = "muster_report.py"
+
+
+def unpack(folder: str) -> None:
+    """Write the modules to a new folder."""
+    os.mkdir(folder, 0o700)
+    with open(os.path.join(folder, MODULE), "wb") as file:
+        file.write(source())
+
+
+@lru_cache(maxsize=1)
+def source() -> bytes:
+    """The module `muster_report`; the agent may be a zipapp, so that it is no file that a job could read."""
+    return importlib.resources.files(__name__).joinpath(MODULE).read_bytes()

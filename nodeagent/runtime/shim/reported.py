@@ -1,0 +1,142 @@
+"""What a job reports of itself: lines of JSON in a file of its own, each with figures and perhaps the step they are of.
+
+    {"step": 120, "loss": 0.31, "total": 1000}
+
+The job writes the file, so anything may lie there: see progress.py, whose rules hold here too. Of what is new since the
+last look the newest part is read; a line that is too long, or is no object of numbers, says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
+
+NAME = ".muster-metrics"
+"""The file's name, in the home of the job."""
+MOST_BYTES = 128 << 10
+LONGEST_LINE = 4096
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/@-]{0,63}")
+_MOST_STEP = float(1 << 53)
+# What a message takes; a loss beyond it has no bounds.
+_MOST_VALUE = 9e18
+
+
+@dataclass
+class _Place:
+    """How far a job's file is read, and the names that count."""
+
+    offset: int
+    names: Set[str] = field(default_factory=set)
+
+
+class ReportReader:
+    """Reads on in the files of several allocations, each of which has one reader at a time."""
+
+    def __init__(self) -> None:
+        self._places: Dict[int, _Place] = {}
+
+    def read(self, allocation_id: int, home: str) -> Tuple[MetricPoint, ...]:
+        """What is new since the last look, in order, and no more than one message takes."""
+        place = self._places.setdefault(allocation_id, _Place(0))
+        data = _new_lines(home, place)
+        found: List[MetricPoint] = []
+        for line in data.split(b"\n"):
+            if 2 <= len(line) <= LONGEST_LINE:
+                found += _points(line, place.names)
+        return tuple(found[-MAX_REPORTED_POINTS:])
+
+    def skip(self, allocation_id: int, home: str) -> None:
+        """Read only what comes from now on: an earlier run of the agent has told of what is there."""
+        descriptor = _open(home)
+        if descriptor is not None:
+            with os.fdopen(descriptor, "rb") as file:
+                self._places[allocation_id] = _Place(os.fstat(file.fileno()).st_size)
+
+    def forget(self, allocation_id: int) -> None:
+        """The allocation is gone."""
+        self._places.pop(allocation_id, None)
+
+
+def _new_lines(home: str, place: _Place) -> bytes:
+    """The bytes up to the last line end, from where the last look ended or from where the newest part begins."""
+    descriptor = _open(home)
+    if descriptor is None:
+        return b""
+    try:
+        size = os.fstat(descriptor).st_size
+        if size < place.offset:  # it began anew
+            place.offset = 0
+        begin = max(place.offset, size - MOST_BYTES)
+        data = os.pread(descriptor, MOST_BYTES, begin)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+    skipped = begin > place.offset
+    end = data.rfind(b"\n") + 1
+    # Half of a line waits for its other half, unless no line is so long.
+    place.offset = begin + (end if len(data) - end <= LONGEST_LINE else len(data))
+    data = data[:end]
+    return data.partition(b"\n")[2] if skipped else data
+
+
+def _open(home: str) -> Optional[int]:
+    """The file, if it is a plain one of the job's own."""
+    try:
+        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        return None
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _points(line: bytes, names: Set[str]) -> Iterator[MetricPoint]:
+    try:
+        told = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(told, dict):
+        return
+    step = _number(told.pop("step", None))
+    if step is not None and not 0 <= step <= _MOST_STEP:
+        step = None
+    for name, value in told.items():
+        number = _number(value)
+        if number is None or not _NAME.fullmatch(name):
+            continue
+        if name not in names:
+            if len(names) >= MAX_REPORTED_NAMES:
+                continue
+            names.add(name)
+        yield _point(name, number, step)
+
+
+def _point(name: str, value: float, step: Optional[float]) -> MetricPoint:
+    if math.isnan(value):
+        return MetricPoint(name, None, step, "nan")
+    if abs(value) > _MOST_VALUE:
+        return MetricPoint(name, None, step, "inf" if value > 0 else "-inf")
+    return MetricPoint(name, value, step)
+
+
+def _number(value: Any) -> Optional[float]:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,117 @@
+"""Losses and steps from the lines of a log, as the usual frameworks print them.
+
+Three forms of a pair are known: `loss: 0.123` or `loss=1.2e-3` or `loss 0.5`, `'loss': 0.5` as in a printed dictionary,
+and `train_loss 0.5`. Steps are `step 100/1000`, `iter 7`, `Epoch 3/10`, and what a progress bar counts: `| 45/100 [`.
+RE2 reads all of them in time proportional to the text. A line without a loss tells nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import re2
+
+MOST_LINES = 200
+"""Of one piece of a log so many losses are taken, evenly."""
+_LONGEST_LINE = 1000
+
+_NUMBER = r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?|nan|NaN|NAN|[+-]?inf|[+-]?Inf|[+-]?INF)"
+_SEPARATOR = r"['\"]?[ \t]{0,4}[:=]?[ \t]{0,4}(?:tensor\()?"
+
+
+def _pattern(text: str) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    return re2.compile(text.encode(), options)
+
+
+# `val_loss` and `loss_scale` are other figures; so is the loss of a part, such as `cls_loss`.
+_LOSS = _pattern(
+    r"(?:^|[^A-Za-z0-9_./-])(?i:(?:train(?:ing)?[_ /.-])?(?:total[_ ])?loss)"
+    + _SEPARATOR
+    + _NUMBER
+    + r"(?:[^0-9A-Za-z_.]|\.?$|\.[^0-9])"
+)
+_STEP = _pattern(
+    r"(?:^|[^A-Za-z0-9])(?i:global[_ ]step|steps?|iter(?:ation)?s?|it|batch)" + _SEPARATOR + r"#?\[? *"
+    r"([0-9]{1,12})(?: *(?:/|of) *([0-9]{1,12}))?"
+)
+_EPOCH = _pattern(
+    rf"(?:^|[^A-Za-z0-9])(?i:epochs?){_SEPARATOR}#?\[? *"
+    r"([0-9]{1,6}(?:\.[0-9]{1,12})?)(?: *(?:/|of) *([0-9]{1,6}))?"
+)
+_BAR = _pattern(r"\| *([0-9]{1,12})/([0-9]{1,12}) \[")
+_SIEVE = _pattern(r"(?i:loss)")
+
+
+@dataclass(frozen=True, slots=True)
+class LossLine:
+    """A loss, and what its line says of the place: the step or the epoch, and how many there will be."""
+
+    loss: float
+    step: float | None = None
+    steps: float | None = None
+    epoch: float | None = None
+    epochs: float | None = None
+
+
+def losses_in(data: bytes) -> list[LossLine]:
+    """The losses of whole lines, in their order; a carriage return ends a line too."""
+    if _SIEVE.search(data) is None:
+        return []
+    lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if b"oss" in line or b"OSS" in line]
+    return [one for line in _evenly(lines) if (one := loss_in(line)) is not None]
+
+
+def loss_in(line: bytes) -> LossLine | None:
+    """The loss that the line tells, None if it tells none."""
+    line = line[:_LONGEST_LINE]
+    hit = _LOSS.search(line)
+    if hit is None:
+        return None
+    loss = _float(hit.group(1))
+    epoch, epochs = _pair(_EPOCH.search(line))
+    step, steps = _pair(_BAR.search(line) or _STEP.search(line))
+    return LossLine(loss, step, steps, epoch, epochs)
+
+
+@dataclass(slots=True)
+class Place:
+    """Makes one count of steps out of lines: one that begins anew with each epoch goes on where the last one ended."""
+
+    base: float = 0.0
+    last: float | None = None
+
+    def of(self, line: LossLine) -> tuple[float | None, float | None]:
+        """The step of a line in the count of the whole job, and where that ends, as far as they are known."""
+        if line.step is None:
+            # Where steps are counted too, an epoch is no place among them.
+            return (line.epoch, line.epochs) if self.last is None else (None, None)
+        if self.last is not None and line.step < self.last:
+            self.base += self.last
+        self.last = line.step
+        if line.epochs and line.steps:
+            return self.base + line.step, line.epochs * line.steps
+        return self.base + line.step, line.steps if self.base == 0 else None
+
+
+def _evenly(lines: list[bytes]) -> list[bytes]:
+    if len(lines) <= MOST_LINES:
+        return lines
+    return [lines[(place + 1) * len(lines) // MOST_LINES - 1] for place in range(MOST_LINES)]
+
+
+def _pair(hit: Any) -> tuple[float | None, float | None]:
+    if hit is None:
+        return None, None
+    here, end = float(hit.group(1)), hit.group(2)
+    last = float(end) if end is not None else None
+    return here, last if last and here <= last else None
+
+
+def _float(text: bytes) -> float:
+    value = float(text)
+    return math.copysign(math.inf, value) if abs(value) > 1e300 else value
