@@ -35,7 +35,7 @@ from muster.fleet.leases import (
 )
 from muster.fleet.models import Node
 from muster.jobs.uploads import open_code
-from muster.logs.store import Chunk, Gap, append, finish
+from muster.logs.store import Chunk, Gap
 from muster.outputs import store as outputs_store
 from nodeagent.calls import CONTENT_RANGE_HEADER, CRC32_HEADER, DROPPED_HEADER, FENCE_HEADER, SHA256_HEADER, crc32_hex
 from nodeagent.protocol import (
@@ -140,7 +140,7 @@ async def log(request: Request) -> Response:
     chunk = _chunk(request, body)
     fence = _number(request, FENCE_HEADER)
     try:
-        size = await in_thread(lambda: append(services.allocation_of(secret, allocation_id, fence), chunk))
+        size = await in_thread(lambda: services.store_log(secret, allocation_id, fence, chunk))
     except Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
     return JSONResponse({"size": size}, status_code=202)
@@ -150,14 +150,7 @@ async def log_finish(request: Request) -> Response:
     """Close a log and compare it with what the agent spooled."""
     message = await read_message(request, LogFinishRequest)
     secret, allocation_id = secret_of(request), _id(request)
-    await in_thread(
-        lambda: finish(
-            services.allocation_of(secret, allocation_id, message.fence),
-            size=message.size,
-            sha256=message.sha256,
-            holes=[(start, last + 1) for start, last in message.holes],
-        )
-    )
+    await in_thread(services.finish_log, secret, allocation_id, message)
     return JSONResponse({})
 
 

@@ -16,6 +16,9 @@ from muster.fleet.leases import greet, hold_epoch, node_of_credential, register,
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
 from muster.jobs.models import Allocation
+from muster.logrules.watch import look_at, look_at_the_end
+from muster.logs.store import Chunk, append
+from muster.logs.store import finish as close_log
 from muster.outputs.store import Named, finish, name_files
 from muster.training.store import keep_points, told_points
 from nodeagent.protocol import (
@@ -31,6 +34,7 @@ from nodeagent.protocol import (
     HelloRequest,
     HelloResponse,
     LaunchSpec,
+    LogFinishRequest,
     Observed,
     OutputsAnswer,
     OutputsFinishRequest,
@@ -177,6 +181,26 @@ def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
     if allocation.attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
     return allocation
+
+
+def store_log(secret: str, allocation_id: int, fence: int, chunk: Chunk) -> int:
+    """Store a chunk of a log, and look at it by the operators' rules; a chunk that is sent again is looked at again."""
+    allocation = allocation_of(secret, allocation_id, fence)
+    size = append(allocation, chunk)
+    look_at(allocation, start=chunk.offset, end=chunk.end)
+    return size
+
+
+def finish_log(secret: str, allocation_id: int, request: LogFinishRequest) -> None:
+    """A log, closed; what it ends with is a line too."""
+    allocation = allocation_of(secret, allocation_id, request.fence)
+    close_log(
+        allocation,
+        size=request.size,
+        sha256=request.sha256,
+        holes=[(start, last + 1) for start, last in request.holes],
+    )
+    look_at_the_end(allocation)
 
 
 def name_outputs(secret: str, allocation_id: int, request: OutputsRequest) -> OutputsAnswer:

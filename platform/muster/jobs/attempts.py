@@ -25,7 +25,7 @@ from muster.fleet.models import Gpu, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.demand import demand_of
-from muster.jobs.models import Allocation, Attempt, Job
+from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
 from muster.jobs.outcome import derive_job_state, is_told_of_node
 from muster.jobs.screener import TrialEnd, screener
 from muster.jobs.spec import Retry
@@ -364,7 +364,8 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
         fields["retries_used"] = job.retries_used + outcome.uses_retry
         if outcome.avoid_nodes:
-            fields["avoid_nodes"] = blamed
+            excluded = ExcludedNode.objects.filter(job=job).values_list("node_id", flat=True)
+            fields["avoid_nodes"] = sorted({*blamed, *excluded})
     told = {"reason": reason, "attempt": attempt.number, "exit_code": attempt.exit_code}
     if verdict is not None:
         told["failure"] = verdict.failure

@@ -324,6 +324,21 @@ class ReservedGpu(models.Model):
         return f"GPU {self.gpu_id} is kept for job {self.reservation_id}"
 
 
+class ExcludedNode(models.Model):
+    """A node that further tries of a job avoid whatever becomes of them, since a rule on its log said so."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="excluded_nodes", db_index=False)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["job", "node"], name="node_excluded_once")]
+
+    def __str__(self) -> str:
+        return f"node {self.node_id} for job {self.job_id}"
+
+
 class IdempotencyKey(models.Model):
     """A key that a client sent with a submission, so that sending it again answers the same and stores nothing."""
 

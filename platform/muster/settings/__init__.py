@@ -39,6 +39,7 @@ INSTALLED_APPS = [
     "muster.failures",
     "muster.screening",
     "muster.training",
+    "muster.logrules",
     "muster.shells",
     "muster.notices",
     "muster.samples",

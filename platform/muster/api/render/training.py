@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.api.render.jobs import Json, moment
 from muster.api.render.metrics import finite
 from muster.jobs.models import Job
+from muster.logrules.selectors import matches_of
 from muster.training.selectors import CheckpointAdvice, advice_of, checkpoint_advice, newest_of
 
 
@@ -27,7 +28,18 @@ def job_training(job: Job) -> Json:
             for one in advice_of(job)
         ],
         "checkpoint": None if interval is None else _checkpoint(interval),
-        "rules": [],
+        "rules": [
+            {
+                "rule": one.rule,
+                "line": one.line,
+                "actions": one.actions,
+                "attempt": one.allocation.attempt.number,
+                "rank": one.allocation.rank,
+                "node": one.allocation.node.name,
+                "at": moment(one.at),
+            }
+            for one in matches_of(job)
+        ],
     }
 
 

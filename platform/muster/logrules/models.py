@@ -1,0 +1,54 @@
+"""The operators' rules on what jobs print, and which jobs they have met."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from muster.common.models import DatabaseNow
+from muster.jobs.models import Allocation, Job
+
+
+class LogRuleBook(models.Model):
+    """One version of all rules, as the operators wrote it; the one that was last put into force counts."""
+
+    id = models.BigAutoField(primary_key=True)
+    text = models.TextField(
+        blank=True,
+        max_length=200_000,
+        help_text="YAML: a name, and under it match, line, actions and more; docs/failures.md. Empty: no rules.",
+    )
+    note = models.CharField(max_length=200, blank=True, default="", help_text="What is new in it.")
+    trial = models.JSONField(default=dict, editable=False, help_text="Which past failures it would have met.")
+    author = models.CharField(max_length=200, editable=False)
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    in_force_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        verbose_name = "version of the rules for logs"
+        verbose_name_plural = "rules for logs"
+        indexes = [
+            models.Index(fields=["-in_force_at"], name="log_rules_in_force", condition=Q(in_force_at__isnull=False))
+        ]
+
+    def __str__(self) -> str:
+        return f"version {self.pk}"
+
+
+class LogMatch(models.Model):
+    """A line of a job that a rule matched; the first of a job and rule, and no other."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="log_matches", db_index=False)
+    rule = models.CharField(max_length=60)
+    allocation = models.ForeignKey(Allocation, on_delete=models.CASCADE, related_name="+")
+    actions = models.JSONField()
+    line = models.CharField(max_length=400)
+    at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        verbose_name_plural = "log matches"
+        constraints = [models.UniqueConstraint(fields=["job", "rule"], name="log_match_once")]
+
+    def __str__(self) -> str:
+        return f"{self.rule} of job {self.job_id}"

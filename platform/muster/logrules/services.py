@@ -1,0 +1,73 @@
+"""Writing rules for logs, trying them on what has failed, and putting them into force."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from muster.common.errors import Conflict, Invalid
+from muster.common.models import DatabaseNow
+from muster.events.services import audit
+from muster.failures.selectors import past_failures
+from muster.fleet.models import Pool
+from muster.logrules.models import LogRuleBook
+from muster.logrules.selectors import forget_rules
+from muster.tenants.models import Tenant
+from scheduler.failures.rules import RuleError
+from scheduler.logrules import LogRules, read_log_rules
+
+TRIED = 100
+_MOST_TOLD = 50
+
+
+def draft_log_rules(*, text: str, note: str, actor: str) -> LogRuleBook:
+    """A version that is tried on past failures and not yet in force; `Invalid` names what is wrong."""
+    trial = _trial(checked_log_rules(text))
+    with transaction.atomic():
+        book = LogRuleBook.objects.create(text=text, note=note, author=actor, trial=trial)
+        audit("create", actor=actor, object_type="log_rules", object_id=book.pk, after={"text": text, "note": note})
+    return book
+
+
+def put_log_rules_into_force(*, book: LogRuleBook, actor: str) -> None:
+    """Look for these rules in what jobs print from now on; an older version may be put into force again."""
+    with transaction.atomic():
+        newest = LogRuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at").first()
+        if newest is not None and newest.pk == book.pk:
+            raise Conflict(f"version {book.pk} is in force already")
+        LogRuleBook.objects.filter(pk=book.pk).update(in_force_at=DatabaseNow())
+        audit(
+            "put_into_force",
+            actor=actor,
+            object_type="log_rules",
+            object_id=book.pk,
+            before={"version": newest.pk if newest else None},
+            after={"version": book.pk},
+        )
+        transaction.on_commit(forget_rules)
+
+
+def checked_log_rules(text: str) -> LogRules:
+    """The rules of the text, whose pools and tenants there are, or `Invalid`."""
+    try:
+        rules = read_log_rules(text)
+    except RuleError as error:
+        raise Invalid.field("text", str(error)) from error
+    pools = set(Pool.objects.values_list("name", flat=True))
+    tenants = set(Tenant.objects.values_list("name", flat=True))
+    for rule in rules.rules:
+        for name, what, known in ((rule.pool, "pool", pools), (rule.tenant, "tenant", tenants)):
+            if name and name not in known:
+                raise Invalid.field("text", f"rule {rule.name!r}: {what}: there is no {what} {name!r}")
+    return rules
+
+
+def _trial(rules: LogRules) -> dict[str, object]:
+    """Which of the newest failures the rules would have met, by the ends of their logs; scopes are left out."""
+    tried, met = 0, []
+    for failure in past_failures(TRIED):
+        tried += 1
+        met += [
+            {"job": failure.job_id, "rule": rule.name, "line": line, "called": failure.failure["class"]}
+            for rule, line in rules.matches(failure.tail)
+        ]
+    return {"tried": tried, "met": len(met), "matches": met[:_MOST_TOLD]}

@@ -1,0 +1,137 @@
+"""Looking at what jobs print as it is stored, and doing what the operators' rules say.
+
+Whole lines are looked at: what a chunk ends with waits for the chunk that ends it, which reads it back from the store;
+so no process need remember anything, and a chunk that is sent again is looked at again. That a job and a rule meet once
+is a constraint of the database.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from django.db import IntegrityError, transaction
+
+from muster.events.services import mail_operators, record, wake_pool
+from muster.fleet.strikes import blame_for_failure
+from muster.jobs.ending import end_for_good
+from muster.jobs.models import Allocation, ExcludedNode, Job
+from muster.logrules.models import LogMatch
+from muster.logrules.selectors import rules_in_force
+from muster.logs.models import LogFile
+from muster.logs.store import read
+from scheduler.lifecycle import Reason
+from scheduler.logrules import LONGEST_LINE, Action, LogRule
+
+_MOST_REMEMBERED = 10_000
+# Of the jobs that printed last, the rules that have met them: a job may print the same line a million times.
+_met: OrderedDict[int, frozenset[str]] = OrderedDict()
+
+
+def look_at(allocation: Allocation, *, start: int, end: int, over: bool = False) -> None:
+    """Look at the bytes [start, end) that were just stored, with the beginning of their first line.
+
+    `over`: nothing comes after them, so what they end with is a line too.
+    """
+    rules = rules_in_force()
+    if not rules.rules or end <= start:
+        return
+    before = max(0, start - LONGEST_LINE)
+    data = read(allocation, start=before, end=end)
+    text = _whole_lines(data, max(0, len(data) - (end - start)), over=over)
+    job_id = allocation.attempt.job_id
+    found = rules.matches(text, without=_met.get(job_id, frozenset()))
+    if not found:
+        return
+    job = Job.objects.select_related("pool", "tenant").get(pk=job_id)
+    for rule, line in found:
+        if rule.pool in {"", job.pool.name} and rule.tenant in {"", job.tenant.name}:
+            _meet(job, allocation, rule, line)
+    # Those of another pool or tenant never will.
+    _remember(job_id, frozenset(rule.name for rule, _ in found))
+
+
+def look_at_the_end(allocation: Allocation) -> None:
+    """Look at what a log that is closed ends with, if it is no whole line."""
+    if rules_in_force().rules:
+        log = LogFile.objects.filter(pk=allocation.pk).first()
+        if log is not None and log.size:
+            allocation.log_file = log
+            look_at(allocation, start=max(0, log.size - LONGEST_LINE), end=log.size, over=True)
+
+
+def forget_meetings() -> None:
+    """Forget what this process remembers; the database does not."""
+    _met.clear()
+
+
+def _whole_lines(data: bytes, new: int, *, over: bool) -> bytes:
+    """The lines that end at or behind `new`; one that is longer than is waited for counts as it is."""
+    begin = max(data.rfind(b"\n", 0, new), data.rfind(b"\r", 0, new)) + 1
+    end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+    if over or len(data) - end > LONGEST_LINE // 2:
+        end = len(data)
+    return data[begin:end]
+
+
+def _remember(job_id: int, names: frozenset[str]) -> None:
+    _met[job_id] = _met.get(job_id, frozenset()) | names
+    _met.move_to_end(job_id)
+    while len(_met) > _MOST_REMEMBERED:
+        _met.popitem(last=False)
+
+
+def _meet(job: Job, allocation: Allocation, rule: LogRule, line: str) -> None:
+    """Note the first meeting of a job and a rule, and do what the rule says."""
+    actions = [action.value for action in rule.actions]
+    try:
+        with transaction.atomic():
+            Job.objects.select_for_update(no_key=True).only("pk").get(pk=job.pk)
+            LogMatch.objects.create(job=job, rule=rule.name, allocation=allocation, actions=actions, line=line)
+            record(
+                "job.log_rule",
+                actor=f"rule {rule.name}",
+                tenant_id=job.tenant_id,
+                job_id=job.pk,
+                data={
+                    "attempt": allocation.attempt.number,
+                    "rank": allocation.rank,
+                    "node": allocation.node.name,
+                    "rule": rule.name,
+                    "actions": actions,
+                    "detail": line,
+                    "tells_owner": Action.NOTIFY_OWNER in rule.actions,
+                },
+            )
+            _act(job, allocation, rule, line)
+    except IntegrityError:
+        # Another process was faster, or it was before this process began.
+        return
+
+
+def _act(job: Job, allocation: Allocation, rule: LogRule, line: str) -> None:
+    if Action.NOTIFY_OPERATORS in rule.actions:
+        body = f"Job {job.pk} {job.name} on {allocation.node.name} printed what rule {rule.name} looks for:\n\n{line}\n"
+        mail_operators(subject=f"Rule {rule.name} met job {job.pk}", body=body)
+    if Action.STRIKE in rule.actions:
+        blame_for_failure(
+            node_ids=[allocation.node_id],
+            failure=f"rule {rule.name}",
+            owner_id=job.owner_id,
+            job_id=job.pk,
+            attempt_id=allocation.attempt_id,
+            detail=f"rule {rule.name}: {line}",
+        )
+    if Action.EXCLUDE_NODE in rule.actions:
+        _exclude(job, allocation)
+    if Action.CANCEL in rule.actions:
+        detail = f"rule {rule.name}: {line}"
+        end_for_good(job_id=job.pk, reason=Reason.LOG_RULE, detail=detail, actor=f"rule {rule.name}")
+
+
+def _exclude(job: Job, allocation: Allocation) -> None:
+    """Let further tries of the job avoid the node."""
+    ExcludedNode.objects.get_or_create(job=job, node_id=allocation.node_id)
+    avoided = Job.objects.values_list("avoid_nodes", flat=True).get(pk=job.pk)
+    if allocation.node_id not in avoided:
+        Job.objects.filter(pk=job.pk).update(avoid_nodes=[*avoided, allocation.node_id])
+        wake_pool(job.pool_id)
