@@ -48,6 +48,8 @@ def hold(
 ) -> Attempt:
     """An attempt of the job that held its GPUs of each node from `begin` to `end`, or holds them."""
     live = end is None
+    if fields.get("stage") is Stage.SCREENING:
+        fields["trial"] = {}
     number = job.attempts.count() + 1
     if fields.get("stage") == Stage.SCREENING:
         fields["trial"] = {"nodes": len(nodes), "gpus": job.gpus}

@@ -16,7 +16,7 @@ from tests.e2e.demo import ROOT, Demo, new_demo, running
 # The one without windows takes half of the processor for the same page.
 _CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, _CHROMIUMS)), None)
-PATHS = ("/", "/jobs", "/submit", "/cluster", "/settings")
+PATHS = ("/", "/jobs", "/submit", "/cluster", "/insights", "/settings")
 PATIENCE_MS = 30_000
 
 NEEDS = [

@@ -13,6 +13,7 @@ import type {
   JobTraining,
   JobState,
   JobWithSpec,
+  LeastEfficientList,
   Me,
   NewToken,
   Node,
@@ -28,7 +29,9 @@ import type {
   Spec,
   Token,
   Upload,
+  Usage,
   Vc,
+  Waste,
   Why,
 } from "./types";
 
@@ -142,6 +145,23 @@ export function logUrl(id: number, address: LogAddress): string {
 }
 
 export const streamUrl = (topics: readonly string[]): string => `/api/v1/stream?topics=${topics.join(",")}`;
+
+/** GPU-hours of the time since then, such as `7d`, by what the comma-separated list says. */
+export async function getUsage(by: string, since: string): Promise<Usage> {
+  // It may also be a table, for those who ask for one.
+  return (await read<Usage | string>(
+    http.GET("/api/v1/usage", { params: { query: { by, since } } }),
+  )) as Usage;
+}
+
+export const usageCsvUrl = (by: string, since: string): string =>
+  `/api/v1/usage?by=${by}&since=${since}&format=csv`;
+
+export const getWaste = (since: string): Promise<Waste> =>
+  read(http.GET("/api/v1/usage/waste", { params: { query: { since } } }));
+
+export const listLeastEfficient = (since: string): Promise<LeastEfficientList> =>
+  read(http.GET("/api/v1/usage/least-efficient", { params: { query: { since, limit: 8 } } }));
 
 export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
 export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));

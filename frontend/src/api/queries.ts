@@ -112,6 +112,30 @@ export const nodeMetricsQuery = (name: string, lastS: number) =>
     placeholderData: keepPreviousData,
   });
 
+/** What was used changes slowly, and summing it up is work for the database. */
+const USAGE_STALE_MS = 60_000;
+
+export const usageQuery = (by: string, since: string) =>
+  queryOptions({
+    queryKey: ["usage", "by", by, since],
+    queryFn: () => api.getUsage(by, since),
+    staleTime: USAGE_STALE_MS,
+  });
+
+export const wasteQuery = (since: string) =>
+  queryOptions({
+    queryKey: ["usage", "waste", since],
+    queryFn: () => api.getWaste(since),
+    staleTime: USAGE_STALE_MS,
+  });
+
+export const leastEfficientQuery = (since: string) =>
+  queryOptions({
+    queryKey: ["usage", "least-efficient", since],
+    queryFn: () => api.listLeastEfficient(since),
+    staleTime: USAGE_STALE_MS,
+  });
+
 export const notificationsQuery = queryOptions({
   queryKey: ["notifications"],
   queryFn: api.getNotifications,

@@ -5,6 +5,12 @@ type Schemas = components["schemas"];
 
 export type JobState = Schemas["JobState"];
 export type Job = Schemas["JobInList"];
+export type Efficiency = Schemas["Efficiency"];
+export type Usage = Schemas["Usage"];
+export type UsageRow = Schemas["UsageRow"];
+export type Outcome = Schemas["OutcomeUsage"]["outcome"];
+export type Waste = Schemas["Waste"];
+export type LeastEfficientList = Schemas["LeastEfficientList"];
 export type JobWithSpec = Schemas["Job"];
 export type Hold = Schemas["Hold"];
 export type Why = Schemas["Why"];

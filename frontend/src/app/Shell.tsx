@@ -1,5 +1,6 @@
 import {
   IconAdjustmentsHorizontal,
+  IconChartHistogram,
   IconCirclePlus,
   IconGridDots,
   IconLayoutDashboard,
@@ -22,6 +23,7 @@ const PAGES = [
   { to: "/jobs", label: "Jobs", icon: IconListDetails },
   { to: "/submit", label: "Submit", icon: IconCirclePlus },
   { to: "/cluster", label: "Cluster", icon: IconGridDots },
+  { to: "/insights", label: "Insights", icon: IconChartHistogram },
   { to: "/settings", label: "Settings", icon: IconAdjustmentsHorizontal },
 ] as const;
 

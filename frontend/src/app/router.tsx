@@ -90,13 +90,23 @@ const cluster = createRoute({
   component: lazyRouteComponent(() => import("../pages/cluster/ClusterPage"), "ClusterPage"),
 });
 
+const insights = createRoute({
+  getParentRoute: () => app,
+  path: "/insights",
+  validateSearch: (search) => pick(search, "since"),
+  component: lazyRouteComponent(() => import("../pages/insights/InsightsPage"), "InsightsPage"),
+});
+
 const settings = createRoute({
   getParentRoute: () => app,
   path: "/settings",
   component: lazyRouteComponent(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
 });
 
-const tree = root.addChildren([signIn, app.addChildren([overview, jobs, job, submit, cluster, settings])]);
+const tree = root.addChildren([
+  signIn,
+  app.addChildren([overview, jobs, job, submit, cluster, insights, settings]),
+]);
 
 export function makeRouter(client: QueryClient) {
   return createRouter({

@@ -33,3 +33,10 @@ export function ordinal(value: number): string {
   if (tail >= 11 && tail <= 13) return `${value}th`;
   return `${value}${["th", "st", "nd", "rd"][value % 10] ?? "th"}`;
 }
+
+/** GPU-hours with as many digits as one wants to know: `0.42`, `12.5`, `1,234`; what is not nothing is not 0. */
+export function gpuHours(value: number): string {
+  if (value > 0 && value < 0.01) return "<0.01";
+  if (value >= 100) return count(Math.round(value));
+  return value.toFixed(value >= 10 ? 1 : 2);
+}

@@ -1,4 +1,5 @@
 /** Words for the names that the scheduler and the life cycle use. */
+import type { Efficiency, Outcome } from "../api/types";
 
 const HOLDS: Record<string, string> = {
   quota: "Quota in use",
@@ -60,6 +61,32 @@ const REASONS: Record<string, string> = {
   no_signature: "Failed without a known cause",
 };
 
+const OUTCOMES: Record<string, string> = {
+  running: "Still running",
+  succeeded: "Succeeded",
+  failed: "Failed",
+  cancelled: "Cancelled",
+  requeued: "Requeued by the owner",
+  preempted: "Preempted, goes on from its checkpoint",
+  work_lost: "Preempted, begins anew",
+  node_lost: "Node lost",
+  screening: "Screening",
+} satisfies Record<Outcome, string>;
+
+const CATEGORIES: Record<string, string> = {
+  user: "The job itself",
+  ai_engine: "The libraries that the job uses",
+  infrastructure: "The infrastructure",
+  platform: "The platform",
+};
+
+const GRADES: Record<string, string> = {
+  good: "Used its GPUs well",
+  fair: "Used its GPUs in part",
+  poor: "Used little of its GPUs",
+  idle: "Did not use its GPUs",
+} satisfies Record<NonNullable<Efficiency["grade"]>, string>;
+
 const ACRONYMS: Record<string, string> = {
   cpu: "CPU",
   cpus: "CPUs",
@@ -94,3 +121,6 @@ export const adviceWords = (kind: string): string => ADVICE[kind] ?? humanize(ki
 export const holdWords = (reason: string): string => HOLDS[reason] ?? humanize(reason);
 export const verdictWords = (verdict: string): string => VERDICTS[verdict] ?? humanize(verdict);
 export const reasonWords = (reason: string): string => REASONS[reason] ?? humanize(reason);
+export const outcomeWords = (outcome: string): string => OUTCOMES[outcome] ?? humanize(outcome);
+export const categoryWords = (category: string): string => CATEGORIES[category] ?? humanize(category);
+export const gradeWords = (grade: string): string => GRADES[grade] ?? humanize(grade);

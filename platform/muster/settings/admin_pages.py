@@ -27,6 +27,7 @@ UNFOLD: dict[str, Any] = {
             {
                 "items": [
                     {"title": "Back to the jobs", "icon": "arrow_back", "link": "/"},
+                    {"title": "Insights", "icon": "insights", "link": "/insights"},
                     {"title": "Start", "icon": "home", "link": reverse_lazy("admin:index")},
                 ]
             },

@@ -1,15 +1,8 @@
 import { IconAlertOctagon } from "@tabler/icons-react";
 
 import type { Job } from "../../api/types";
-import { humanize, reasonWords } from "../../format/words";
+import { categoryWords, reasonWords } from "../../format/words";
 import classes from "./FailureCard.module.css";
-
-const BLAME: Record<string, string> = {
-  user: "The job itself",
-  ai_engine: "The libraries that the job uses",
-  infrastructure: "The infrastructure",
-  platform: "The platform",
-};
 
 const ADVICE: Record<string, string> = {
   no: "another try would fail in the same way",
@@ -40,7 +33,7 @@ export function FailureCard({ job }: { job: Job }) {
         {line === null || line === "" ? null : <pre className={classes.line}>{line}</pre>}
         {failure === null ? null : (
           <p className={classes.small}>
-            Caused by: {BLAME[failure.category] ?? humanize(failure.category)}
+            Caused by: {categoryWords(failure.category)}
             {failure.retry === null || ADVICE[failure.retry] === undefined
               ? ""
               : ` · ${ADVICE[failure.retry]}`}

@@ -10,6 +10,7 @@ import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Empty, Failed } from "../../components/Notice";
 import { Page } from "../../components/Page";
 import { AttemptsTab } from "./AttemptsTab";
+import { EfficiencyCard } from "./EfficiencyCard";
 import { EventsTab } from "./EventsTab";
 import { FailureCard } from "./FailureCard";
 import { FilesTab } from "./FilesTab";
@@ -94,6 +95,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
         {job.state === "failed" ? <FailureCard job={job} /> : null}
         {job.attempts === 0 ? null : <TrainingCard job={job} />}
         <TrialCard job={job} />
+        {job.efficiency === null ? null : <EfficiencyCard efficiency={job.efficiency} />}
       </div>
       <Tabs value={tab} onChange={openTab} keepMounted={false}>
         <Tabs.List className={classes.tabs}>

@@ -1,0 +1,66 @@
+import { Skeleton } from "@mantine/core";
+import { IconMoodCheck } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
+
+import { wasteQuery } from "../../api/queries";
+import { Meter } from "../../components/Meter";
+import { Empty, Failed } from "../../components/Notice";
+import { SectionHead } from "../../components/Page";
+import { gpuHours, percent, plural } from "../../format/amount";
+import { categoryWords, reasonWords } from "../../format/words";
+import type { Period } from "./insights";
+import classes from "./InsightsPage.module.css";
+
+const MOST = 8;
+
+/** Of what jobs failed, by the GPU time that it took. */
+export function FailuresCard({ period }: { period: Period }) {
+  const query = useQuery(wasteQuery(period.since));
+  const rows = query.data?.failures ?? [];
+  const all = query.data?.total.gpu_hours ?? 0;
+  const rest = rows.slice(MOST);
+  return (
+    <section className={`card ${classes.card}`} aria-label="Failures">
+      <SectionHead title="What failed, and of what">
+        <span>Share of all GPU time</span>
+      </SectionHead>
+      {query.isPending ? (
+        <Skeleton height={150} mt={12} />
+      ) : query.data === undefined ? (
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      ) : rows.length === 0 ? (
+        <Empty icon={<IconMoodCheck size={20} />} title="Nothing failed">
+          No attempt that held GPUs in this time has failed.
+        </Empty>
+      ) : (
+        <ul className={classes.list}>
+          {rows.slice(0, MOST).map((row) => (
+            <li key={`${row.failure} ${row.category} ${row.outcome}`}>
+              <Meter
+                label={reasonWords(row.failure)}
+                name={`${reasonWords(row.failure)}: share of all GPU time`}
+                used={row.gpu_hours}
+                total={all}
+                thin
+                figures={
+                  <>
+                    <strong>{gpuHours(row.gpu_hours)}</strong> GPU-hours · {percent(row.gpu_hours, all)} %
+                  </>
+                }
+              />
+              <span className={classes.faint}>
+                {categoryWords(row.category)} · {plural(row.attempts, "attempt")}
+              </span>
+            </li>
+          ))}
+          {rest.length > 0 ? (
+            <li className={classes.faint}>
+              {gpuHours(rest.reduce((sum, row) => sum + row.gpu_hours, 0))} GPU-hours of {rest.length} other
+              classes
+            </li>
+          ) : null}
+        </ul>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,94 @@
+import { Skeleton } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+
+import { wasteQuery } from "../../api/queries";
+import type { Waste } from "../../api/types";
+import { Failed } from "../../components/Notice";
+import { SectionHead } from "../../components/Page";
+import { count, gpuHours, percent } from "../../format/amount";
+import { outcomeWords } from "../../format/words";
+import type { Period } from "./insights";
+import classes from "./InsightsPage.module.css";
+
+/** What became of all GPU time, what retries took, and what screening saved and cost. */
+export function SavingsCard({ period }: { period: Period }) {
+  const query = useQuery(wasteQuery(period.since));
+  return (
+    <section className={`card ${classes.card}`} aria-label="What it was for">
+      {query.isPending ? (
+        <>
+          <SectionHead title="What it was for" />
+          <Skeleton height={150} mt={12} />
+        </>
+      ) : query.data === undefined ? (
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      ) : (
+        <Rows waste={query.data} />
+      )}
+    </section>
+  );
+}
+
+function Row({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Rows({ waste }: { waste: Waste }) {
+  const { retries, screening } = waste;
+  const all = waste.total.gpu_hours;
+  return (
+    <>
+      <SectionHead title="What it was for">
+        <span>GPU-hours</span>
+      </SectionHead>
+      {waste.outcomes.length === 0 ? <p className={classes.faint}>No GPU was used.</p> : null}
+      <dl className={classes.rows}>
+        {waste.outcomes.map((row) => (
+          <Row key={row.outcome} name={outcomeWords(row.outcome)}>
+            <strong>{gpuHours(row.gpu_hours)}</strong> · {percent(row.gpu_hours, all)} %
+          </Row>
+        ))}
+      </dl>
+      <h3 className={classes.sub}>Retries</h3>
+      {retries.attempts === 0 ? (
+        <p className={classes.faint}>Nothing was tried again after it had failed.</p>
+      ) : (
+        <dl className={classes.rows}>
+          <Row name={`Taken by ${count(retries.attempts)} tries after a failure`}>
+            <strong>{gpuHours(retries.gpu_hours)}</strong> · {percent(retries.gpu_hours, all)} %
+          </Row>
+          <Row name="Of these, came to nothing again">
+            <strong>{gpuHours(retries.wasted_gpu_hours)}</strong>
+          </Row>
+        </dl>
+      )}
+      {screening === null ? null : (
+        <>
+          <h3 className={classes.sub}>Screening</h3>
+          {screening.tried + screening.untried + screening.trusted === 0 ? (
+            <p className={classes.faint}>No job was tried in a screening pool.</p>
+          ) : (
+            <dl className={classes.rows}>
+              <Row name="Saved by failures found there (an estimate)">
+                <strong>{gpuHours(screening.saved_gpu_hours)}</strong>
+              </Row>
+              <Row name={`Spent by ${count(screening.tried)} trials`}>
+                <strong>{gpuHours(screening.spent_gpu_hours)}</strong>
+              </Row>
+              <Row name="Failed there · passed · went on untried or trusted">
+                <strong>{count(screening.failed)}</strong> · {count(screening.passed)} ·{" "}
+                {count(screening.untried + screening.trusted)}
+              </Row>
+            </dl>
+          )}
+        </>
+      )}
+    </>
+  );
+}
