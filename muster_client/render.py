@@ -14,10 +14,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from muster_client.marks import Efficiency, Idle, Kept
 from muster_client.shapes import (
     Attempt,
     DryRun,
-    Efficiency,
     Gpu,
     Hold,
     Job,
@@ -113,6 +113,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     if job["position"] is not None:
         rows.append(("Position", Text(str(job["position"]))))
     rows += _hold_rows(job["hold"])
+    rows += _kept_rows(job.get("kept"), job["id"], now)
+    rows += _idle_rows(job.get("idle"), now)
     if job["reason"]:
         detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
         rows.append(("Reason", _text(f"{job['reason']}{detail}")))
@@ -124,6 +126,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
             rows.append(("Line", _text(failure["line"])))
         if failure["hint"] and failure["hint"] != job["reason_detail"]:
             rows.append(("Hint", _text(failure["hint"])))
+        if failure.get("last_words"):
+            rows.append(("Printed last", _text(f"{failure['last_words']}  (nothing says that this is why it failed)")))
     rows += _efficiency_rows(job.get("efficiency"))
     rows += [("Trial", _text(_trial_words(trial))) for trial in job.get("trials", ())]
     if spec.get("command"):
@@ -482,6 +486,10 @@ def _moment(at: str | None) -> datetime | None:
 def _short_reason(job: Job) -> str:
     if job["hold"]:
         return job["hold"]["reason"]
+    if job.get("kept"):
+        return "failed, kept"
+    if job.get("idle"):
+        return "idle"
     return job["reason"] or "" if job["state"] in {"failed", "cancelled"} else ""
 
 
@@ -504,6 +512,24 @@ def _efficiency_rows(found: Efficiency | None) -> list[tuple[str, RenderableType
 
 
 _GRADES = defaultdict(str, {"good": "green", "poor": "yellow", "idle": "red"})
+
+
+def _kept_rows(kept: Kept | None, job_id: int, now: datetime) -> list[tuple[str, RenderableType]]:
+    if kept is None:
+        return []
+    left_s = (moment - now).total_seconds() if (moment := _moment(kept["until"])) else 0.0
+    how = kept["reason"] + ("" if kept["exit_code"] is None else f", exit code {kept['exit_code']}")
+    text = f"{how}; kept until {kept['until']} ({duration(left_s)} more). Look at it with: muster shell {job_id}"
+    return [("Has failed", Text(clean(text), style="yellow"))]
+
+
+def _idle_rows(idle: Idle | None, now: datetime) -> list[tuple[str, RenderableType]]:
+    if idle is None:
+        return []
+    text = f"its GPUs do nothing since {idle['since']} ({ago(idle['since'], now)})"
+    if idle["stop_at"]:
+        text += f"; it is stopped at {idle['stop_at']} if that goes on"
+    return [("Idle", Text(clean(text), style="yellow"))]
 
 
 def _helps_rows(helps: Iterable[str]) -> list[tuple[str, RenderableType]]:

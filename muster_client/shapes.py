@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from muster_client.marks import Efficiency, Idle, Kept
+
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]
 JobState = Literal["queued", "active", "succeeded", "failed", "cancelled"]
@@ -48,26 +50,9 @@ Failure = TypedDict(
         "line": str | None,
         "hint": str | None,
         "reaction": str | None,
+        "last_words": NotRequired[str | None],
     },
 )
-
-
-class Efficiency(TypedDict):
-    """What a job used of what it had: a grade, or why there is none."""
-
-    attempt: int
-    grade: str | None
-    silence: str | None
-    utilization: float | None
-    idle_gpus: int
-    gpu_hours: float
-    idle_gpu_hours: float
-    gpus: list[JsonObject]
-    cpus: int
-    cpu_cores: float | None
-    memory_mib: int
-    memory_used_mib: float | None
-    advice: list[str]
 
 
 class Trial(TypedDict):
@@ -117,6 +102,8 @@ class Job(TypedDict):
     reason_detail: str | None
     attempts: int
     position: int | None
+    idle: NotRequired[Idle | None]
+    kept: NotRequired[Kept | None]
     links: dict[str, str]
 
 

@@ -32,8 +32,8 @@ from nodeagent.journal import Journal
 from nodeagent.launcher import Launcher
 from nodeagent.logstream import LogStream
 from nodeagent.outputs import OutputStream
-from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, LaunchSpec, Observed
-from nodeagent.runtime.port import EventKind, ExitStatus, Phase, Runtime
+from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, KeptReport, LaunchSpec, Observed
+from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, Runtime
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.shells import Shells
@@ -84,9 +84,10 @@ class Loop:
         self._specs: Dict[int, LaunchSpec] = {}
         self._statuses: Dict[int, ExitStatus] = {}
         self._launched_at: Dict[int, float] = {}
+        self._kept: Dict[int, Kept] = {}
         self._settling: Set[int] = set()
         self._logged: Set[int] = set()
-        self._published: Tuple[Tuple[Held, Optional[ExitStatus]], ...] = ()
+        self._published: Tuple[Tuple[Held, Optional[ExitStatus], Optional[Kept]], ...] = ()
 
     def recover(self) -> None:
         """Take up what earlier runs of the agent left."""
@@ -146,13 +147,16 @@ class Loop:
                 observed=_OBSERVED[held.stage],
                 exit_code=None if status is None else status.exit_code,
                 log_size=(self._shipper.size(held.id) or 0) if status is None else status.log_size,
+                kept=None if kept is None or status is not None else _report_of(kept, clock.boottime()),
             )
-            for held, status in self._published
+            for held, status, kept in self._published
         )
 
     def _publish(self) -> None:
         self._published = tuple(
-            (held, self._statuses.get(held.id)) for held in self._held.values() if held.stage in _OBSERVED
+            (held, self._statuses.get(held.id), self._kept.get(held.id))
+            for held in self._held.values()
+            if held.stage in _OBSERVED
         )
 
     def _take(self, message: Message) -> None:
@@ -233,6 +237,10 @@ class Loop:
             self._exited(allocation_id, seen.exit)
         elif seen.phase is Phase.RUNNING:
             self._running(held)
+            if seen.kept is not None and allocation_id not in self._kept:
+                _log.info("allocation %d: failed, and is kept: %s", allocation_id, seen.kept.detail)
+                self._kept[allocation_id] = seen.kept
+                self._report_soon()
         elif seen.phase is Phase.GONE:
             self._settle(allocation_id, EndReason.UNKNOWN, "its processes are gone and left no exit status")
         elif seen.phase is Phase.ABSENT and self._is_overdue(allocation_id):
@@ -345,6 +353,7 @@ class Loop:
 
     def _forget(self, allocation_id: int) -> None:
         known: Tuple[Mapping[int, object], ...] = (self._specs, self._statuses, self._launched_at)
+        self._kept.pop(allocation_id, None)
         self._shipper.drop(allocation_id)
         self._collector.drop(allocation_id)
         self._logged.discard(allocation_id)
@@ -363,6 +372,16 @@ class Loop:
 
     def _put(self, held: Held) -> None:
         self._held[held.id] = held
+
+
+def _report_of(kept: Kept, now: float) -> KeptReport:
+    return KeptReport(
+        left_s=round(max(0.0, kept.until - now), 1),
+        reason=kept.reason,
+        exit_code=kept.exit_code,
+        signal=kept.signal,
+        detail=kept.detail[:500],
+    )
 
 
 def quit_for(error: BaseException) -> Quit:

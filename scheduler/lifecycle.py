@@ -78,6 +78,8 @@ class Observed(StrEnum):
     NONE = "none"
     STARTING = "starting"
     RUNNING = "running"
+    KEPT = "kept"
+    """Its command has failed, and what it ran in is kept for people to look at."""
     EXITED = "exited"
 
 
@@ -151,6 +153,7 @@ class Reason(StrEnum):
     GPU_FAILED = "gpu_failed"
     SCREENING_PASSED = "screening_passed"
     GPU_CHECK_FAILED = "gpu_check_failed"
+    IDLE = "idle"
     AGENT_STOPPED = "agent_stopped"
     UNKNOWN = "unknown"
     INFEASIBLE = "infeasible"

@@ -35,6 +35,8 @@ What the wire format leaves open is settled here:
 - Points in `reported` are new since the last sync that was answered, and those of the end are in its `points`. A step
   that falls says that the job does again what came after it, so a message that is sent twice changes nothing.
 - A report with `observed: exited` and the `end` of the same allocation may arrive in either order.
+- An allocation whose command has failed and whose surroundings are kept is reported as running, with `kept`; its end
+  comes when that is over. A stop ends it at once, and the end tells how the command failed, whatever the stop was for.
 - Files that a job leaves are shipped after its log, and so after its `end`. The agent names them with their sizes, gets
   a slot for each, and sends what is wanted in chunks from the slot's size on; the last chunk carries the SHA-256 of the
   whole file. 416 says where to go on. To name them again changes nothing, and tells how far each is.
@@ -59,6 +61,7 @@ from nodeagent.protocol.readings import (
     GpuSample,
     HealthEvent,
     HostSample,
+    KeptReport,
     MetricPoint,
     ProgressNote,
     ReportedMetrics,
@@ -145,6 +148,7 @@ __all__ = [
     "HelloResponse",
     "HostSample",
     "Inventory",
+    "KeptReport",
     "LaunchSpec",
     "LeftOut",
     "LogAccepted",

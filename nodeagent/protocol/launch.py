@@ -50,7 +50,8 @@ class LaunchSpec(Message):
     `refuse`; empty: as the node does), and `infiniband` whether containers may have the node's InfiniBand devices and
     lock memory for them. `mounts` are volumes in its container, each of which must lie below one of `mount_roots`: what
     the pool allows. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts anything
-    there, and ends with `gpu_check_failed` where one is not fit.
+    there, and ends with `gpu_check_failed` where one is not fit. `keep_failed_s` above 0: when the command fails, what
+    it ran in stays for so long, with its files, its GPUs and its limits, so that somebody can look at it by a shell.
     """
 
     allocation_id: int
@@ -88,3 +89,4 @@ class LaunchSpec(Message):
     check_gpus: bool = False
     mounts: Tuple[VolumeMount, ...] = ()
     mount_roots: Tuple[str, ...] = ()
+    keep_failed_s: float = 0.0

@@ -5,19 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from nodeagent.protocol.terms import CheckOutcome, Observed
+from nodeagent.protocol.terms import CheckOutcome, EndReason, Observed
 from nodeagent.wire import Message
 
 
 @dataclass(frozen=True)
+class KeptReport(Message):
+    """How the command of an allocation failed whose surroundings are kept for `left_s` more seconds."""
+
+    left_s: float
+    reason: EndReason
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class AllocationReport(Message):
-    """What the agent sees of one allocation; `log_size` counts every byte that the job has written."""
+    """What the agent sees of one allocation; `log_size` counts every byte that the job has written.
+
+    What is `kept` is still `running` in the eyes of whoever knows nothing of that: its end follows.
+    """
 
     id: int
     fence: int
     observed: Observed
     exit_code: Optional[int] = None
     log_size: int = 0
+    kept: Optional[KeptReport] = None
 
 
 @dataclass(frozen=True)

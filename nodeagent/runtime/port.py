@@ -53,11 +53,23 @@ class ExitStatus:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A command that has failed, and what it ran in, which stays until then (CLOCK_BOOTTIME)."""
+
+    until: float
+    reason: EndReason
+    exit_code: Optional[int] = None
+    signal: Optional[int] = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Observation:
-    """One look at an allocation; `exit` is there exactly when the phase is EXITED."""
+    """One look at an allocation; `exit` is there exactly when the phase is EXITED, `kept` only while it is RUNNING."""
 
     phase: Phase
     exit: Optional[ExitStatus] = None
+    kept: Optional[Kept] = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,7 @@ class EventKind(str, Enum):
     """What a runtime tells of an allocation while the agent looks elsewhere."""
 
     RUNNING = "run"
+    KEPT = "kept"
     LOG = "log"
     EXITED = "exit"
 

@@ -62,6 +62,7 @@ class Allocation:
     time_left_s: float | None = None
     claimed_by: str = ""
     observed: list[str] = field(default_factory=list)
+    kept_reports: list[protocol.KeptReport] = field(default_factory=list)
     log: bytearray = field(default_factory=bytearray)
     holes: list[tuple[int, int]] = field(default_factory=list)
     end: EndRequest | None = None
@@ -244,6 +245,8 @@ class FakePlatform:
             self.syncs.append(request)
             for report in request.allocations:
                 allocation = self.allocations.get(report.id)
+                if allocation is not None and report.kept is not None:
+                    allocation.kept_reports.append(report.kept)
                 if allocation is not None and report.observed.value not in allocation.observed[-1:]:
                     allocation.observed.append(report.observed.value)
             until = time.monotonic() + request.wait_s

@@ -169,6 +169,29 @@ def test_a_killed_agent_comes_back_adopts_and_the_log_is_exact(platform: FakePla
     assert (allocation.finish.holes, bool(allocation.finish.sha256)) == ((), True)
 
 
+def test_what_failed_and_is_kept_is_told_by_each_agent_until_it_is_stopped(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    number = platform.place("echo hello; exit 3", keep_failed_s=600.0)
+    reports = platform.allocations[number].kept_reports
+    eventually(lambda: bool(reports), "the failure")
+    agent.kill()
+    reports.clear()
+    agent.start()
+    eventually(lambda: bool(reports), "the failure, as the next agent tells it")
+    told = reports[-1]
+    assert (told.reason, told.exit_code, told.detail) == (EndReason.EXIT_NONZERO, 3, "exit status 3")
+    assert 0 < told.left_s <= 600
+    assert platform.allocations[number].observed[-1] == "running"
+    assert platform.allocations[number].end is None
+    platform.stop(number, grace_s=600.0)
+    allocation = finished(platform, number)
+    assert allocation.end is not None
+    assert (allocation.end.exit_code, allocation.end.reason) == (3, EndReason.EXIT_NONZERO)
+    assert allocation.text == "hello\n"
+
+
 def test_an_end_while_no_agent_ran_is_told_later(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
     number = platform.place("echo ready; sleep 0.3; exit 7")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from muster.accounts.models import User
-from muster.jobs.models import Job
+from muster.idle.models import IdleWatch
+from muster.jobs.models import Attempt, Job
 from scheduler.lifecycle import HoldReason, JobState, Reason
 from tests.api.asking import fields_of, require_described
 from tests.api.conftest import World
@@ -162,7 +164,30 @@ def test_a_failed_job_says_what_failed(
         "hint": "as the agent put it",
         "retry": None,
         "reaction": expected[1],
+        "last_words": None,
     }
+
+
+def test_last_words_are_told_apart_from_what_tells_why_it_failed(world: World, api: Api) -> None:
+    verdict = {"class": "no_signature", "category": "user", "retry": "maybe", "line": "Segment 7 is odd", "hint": ""}
+    job = make_job(
+        world.vc, world.owner, state=JobState.FAILED, reason=Reason.EXIT_NONZERO, failure=verdict, exit_code=1
+    )
+    failure = api(world.owner).get(f"/api/v1/jobs/{job.pk}").json()["failure"]
+    assert (failure["class"], failure["line"], failure["last_words"]) == ("exit_nonzero", None, "Segment 7 is odd")
+
+
+def test_an_idle_job_says_since_when_and_when_it_is_stopped(world: World, api: Api) -> None:
+    attempt = Attempt.objects.get(job=world.running)
+    since = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+    IdleWatch.objects.create(attempt=attempt, warned_at=since, since=since, stop_at=since + timedelta(minutes=30))
+    client = api(world.owner)
+    answer = client.get(f"/api/v1/jobs/{world.running.pk}")
+    require_described("GET", f"/api/v1/jobs/{world.running.pk}", answer)
+    told = {"since": "2026-05-01T12:00:00Z", "stop_at": "2026-05-01T12:30:00Z"}
+    assert answer.json()["idle"] == told
+    listed = {job["name"]: job["idle"] for job in client.get("/api/v1/jobs").json()["results"]}
+    assert listed == {"running": told, "waiting": None}
 
 
 def test_a_failed_job_says_what_its_log_was_found_to_say(world: World, api: Api) -> None:
@@ -181,7 +206,7 @@ def test_a_failed_job_says_what_its_log_was_found_to_say(world: World, api: Api)
     answer = api(world.owner).get(f"/api/v1/jobs/{job.pk}")
     require_described("GET", f"/api/v1/jobs/{job.pk}", answer)
     told = {key: verdict[key] for key in ("class", "category", "retry", "line", "hint")}
-    assert answer.json()["failure"] == {**told, "reaction": "none"}
+    assert answer.json()["failure"] == {**told, "reaction": "none", "last_words": None}
 
 
 def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World, api: Api) -> None:

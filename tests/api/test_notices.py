@@ -31,8 +31,18 @@ class TestSettings:
     def test_they_are_read_and_changed_in_part(self, world: World, api: Api) -> None:
         client = api(world.owner)
         before = ask(client, "GET", SETTINGS).json()
-        assert before["mail"] == ["failed", "advice"]
-        assert before["webhook"] == ["started", "ended", "failed", "preempted", "requeued", "screening", "advice"]
+        assert before["mail"] == ["failed", "advice", "idle", "kept"]
+        assert before["webhook"] == [
+            "started",
+            "ended",
+            "failed",
+            "preempted",
+            "requeued",
+            "screening",
+            "advice",
+            "idle",
+            "kept",
+        ]
         assert before["weekly_digest"] is False
         assert "MUSTER_SMTP_HOST" in before["no_mail_because"]
         after = ask(client, "PATCH", SETTINGS, {"mail": ["failed", "ended"], "weekly_digest": True}).json()
@@ -41,7 +51,7 @@ class TestSettings:
 
     def test_each_has_their_own(self, world: World, api: Api) -> None:
         ask(api(world.owner), "PATCH", SETTINGS, {"mail": []})
-        assert ask(api(world.peer), "GET", SETTINGS).json()["mail"] == ["failed", "advice"]
+        assert ask(api(world.peer), "GET", SETTINGS).json()["mail"] == ["failed", "advice", "idle", "kept"]
 
     @pytest.mark.parametrize(
         ("body", "field"),

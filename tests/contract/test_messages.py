@@ -36,6 +36,7 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "CheckResult",
     "WantedCheck",
     "WantedShell",
+    "KeptReport",
 }
 WHOLE = sorted(set(MESSAGES) - PARTS - {"Inventory", "Timers"})
 

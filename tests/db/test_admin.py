@@ -231,10 +231,27 @@ def test_a_webhook_is_shown_without_its_path_and_can_be_disabled_and_enabled(bro
     }
 
 
+# What the form of a tenant has beside its name and weight.
+TENANT = {"screening": "auto", "idle_action": "warn", "idle_below": "5", "idle_for_s": "3600"}
+
+
+def test_a_tenants_rule_for_idle_jobs_is_set_and_bounded(browser: Client) -> None:
+    tenant = make_tenant("vision", weight=1)
+    page = reverse("admin:tenants_tenant_change", args=[tenant.pk])
+    rows = formset("memberships", [])
+    refused = browser.post(page, {"weight": "1", **TENANT, "idle_for_s": "60", **rows})
+    assert refused.status_code == 200
+    stored = {"weight": "1", **TENANT, "idle_action": "stop", "idle_for_s": "7200", "idle_binding": "on", **rows}
+    assert browser.post(page, stored).status_code == 302
+    tenant.refresh_from_db()
+    assert (tenant.idle_action, tenant.idle_for_s, tenant.idle_binding) == ("stop", 7200, True)
+    assert last_audit("tenant").after == {"idle_action": "stop", "idle_for_s": 7200, "idle_binding": True}
+
+
 def test_a_tenant_is_stored_with_its_members_and_audited(browser: Client) -> None:
     ada = make_user("ada")
     rows = formset("memberships", [{"user": ada.pk, "role": "manager"}])
-    answer = browser.post(reverse("admin:tenants_tenant_add"), {"name": "vision", "weight": "2", **rows})
+    answer = browser.post(reverse("admin:tenants_tenant_add"), {"name": "vision", "weight": "2", **TENANT, **rows})
     assert answer.status_code == 302
     assert Membership.objects.get(tenant__name="vision", user=ada).role == Role.MANAGER
     entry = last_audit("tenant")
@@ -249,7 +266,7 @@ def test_a_tenant_is_stored_with_its_members_and_audited(browser: Client) -> Non
 
 def test_an_edit_is_audited_with_what_it_was_before(browser: Client) -> None:
     tenant = make_tenant("vision", weight=1)
-    data = {"name": "ignored", "weight": "3", **formset("memberships", [])}
+    data = {"name": "ignored", "weight": "3", **TENANT, **formset("memberships", [])}
     assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
     tenant.refresh_from_db()
     assert (tenant.name, tenant.weight) == ("vision", 3)
@@ -273,7 +290,7 @@ def test_a_membership_that_is_removed_is_audited(browser: Client) -> None:
     tenant = make_tenant("vision")
     ada = make_user("ada", tenant=tenant)
     row = {"id": Membership.objects.get().pk, "tenant": tenant.pk, "user": ada.pk, "role": "member", "DELETE": "on"}
-    data = {"weight": "1", **formset("memberships", [row], stored=1)}
+    data = {"weight": "1", **TENANT, **formset("memberships", [row], stored=1)}
     assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
     assert not Membership.objects.exists()
     assert last_audit("membership").action == "delete"

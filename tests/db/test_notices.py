@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.db import transaction
@@ -15,6 +15,7 @@ from django.utils import timezone
 from muster.common.errors import Invalid
 from muster.events.delivery import deliver_due, waiting
 from muster.events.models import Outbox
+from muster.events.services import record
 from muster.jobs.models import Attempt, Job
 from muster.jobs.services import cancel_job
 from muster.notices import digest, mails
@@ -51,7 +52,7 @@ from tests.factories import make_job, make_node, make_pool, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-EVERY_KIND = ["started", "ended", "failed", "preempted", "requeued", "screening"]
+EVERY_KIND = ["started", "ended", "failed", "preempted", "requeued", "screening", "idle", "kept"]
 
 
 @pytest.fixture
@@ -91,6 +92,33 @@ def fail(attempt: Attempt, detail: str = "exit status 1") -> None:
 
 def kinds_posted(hook: Hook) -> list[str]:
     return sorted(document["data"]["kind"] for document in hook.documents)
+
+
+class TestIdle:
+    TOLD: ClassVar[dict[str, Any]] = {
+        "attempt": 1,
+        "since": "2026-05-01T12:03:00Z",
+        "stop_at": "2026-05-01T12:33:00Z",
+        "below": 5.0,
+        "by": "job",
+        "gpus": 1,
+    }
+
+    def test_the_owner_of_an_idle_job_has_mail_and_webhook_that_say_when_it_is_stopped(
+        self, world: World, mail: MailServer, hook: Hook
+    ) -> None:
+        add_webhook(user=world.user, url=hook.url)
+        choose(user=world.user, changes={"webhook": ["idle"]})
+        attempt = start(world, name="train")
+        record("attempt.idle", actor="platform", tenant_id=world.tenant.pk, job_id=attempt.job_id, data=dict(self.TOLD))
+        deliver()
+        (came,) = mail.mails
+        assert came["Subject"] == f"[Muster] Job {attempt.job_id} train does not use its GPUs"
+        assert "it is stopped at 2026-05-01 12:33 UTC if that goes on" in " ".join(came.get_content().split())
+        (document,) = hook.documents
+        assert (document["type"], document["data"]["job"]["state"]) == ("job.idle", "active")
+        assert document["data"]["until"] == "2026-05-01T12:33:00Z"
+        assert document["data"]["reason"] is None
 
 
 class TestKinds:

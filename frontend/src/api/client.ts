@@ -16,6 +16,7 @@ import type {
   LeastEfficientList,
   Me,
   NewToken,
+  NewWebhook,
   Node,
   NodeAction,
   NodeDetail,
@@ -32,6 +33,7 @@ import type {
   Usage,
   Vc,
   Waste,
+  Webhook,
   Why,
 } from "./types";
 
@@ -201,6 +203,23 @@ export function createToken(name: string, expiresIn: string): Promise<NewToken> 
 
 export async function revokeToken(id: number): Promise<void> {
   await read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
+}
+
+export const listWebhooks = (): Promise<Page<Webhook>> => read(http.GET("/api/v1/webhooks"));
+
+export function createWebhook(url: string): Promise<NewWebhook> {
+  return read(http.POST("/api/v1/webhooks", { body: { url } }));
+}
+
+const webhook = (id: number) => ({ params: { path: { webhook_id: String(id) } } });
+
+/** Has a ping sent, which arrives a moment later. */
+export function testWebhook(id: number): Promise<Webhook> {
+  return read(http.POST("/api/v1/webhooks/{webhook_id}:test", webhook(id)));
+}
+
+export async function removeWebhook(id: number): Promise<void> {
+  await read(http.DELETE("/api/v1/webhooks/{webhook_id}", webhook(id)));
 }
 
 export const getNotifications = (): Promise<Notifications> => read(http.GET("/api/v1/me/notifications"));

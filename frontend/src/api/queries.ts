@@ -141,6 +141,8 @@ export const notificationsQuery = queryOptions({
   queryFn: api.getNotifications,
 });
 
+export const webhooksQuery = queryOptions({ queryKey: ["webhooks"], queryFn: () => api.listWebhooks() });
+
 export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: api.listTokens });
 
 export const specSchemaQuery = queryOptions({

@@ -42,6 +42,8 @@ export type NoticeKind = Notifications["mail"][number];
 export type NotificationChanges = Partial<Pick<Notifications, "mail" | "webhook" | "weekly_digest">>;
 export type Token = Schemas["Token"];
 export type NewToken = Schemas["TokenWithSecret"];
+export type Webhook = Schemas["Webhook"];
+export type NewWebhook = Schemas["WebhookWithSecret"];
 export type Upload = Schemas["Upload"];
 export type ServerSpec = Schemas["JobSpec"];
 

@@ -9,6 +9,10 @@ export function causeOf(job: Job): string | null {
     if (job.reason !== null) return reasonWords(job.reason);
     return job.exit_code === null ? null : `Exit ${job.exit_code}`;
   }
+  if (job.state === "active") {
+    if (job.kept !== null) return "Failed, kept";
+    return job.idle === null ? null : "Idle GPUs";
+  }
   return null;
 }
 

@@ -51,6 +51,7 @@ const REASONS: Record<string, string> = {
   gpu_failed: "GPU failed",
   screening_passed: "Passed its trial",
   gpu_check_failed: "GPU failed its check",
+  idle: "GPUs stood idle",
   agent_stopped: "Agent stopped",
   gpu_lost: "GPU left the bus",
   gpu_ecc: "GPU memory error",

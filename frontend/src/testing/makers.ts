@@ -30,6 +30,8 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     reason_detail: null,
     attempts: 0,
     position: null,
+    idle: null,
+    kept: null,
     links: { self: "", logs: "", events: "", attempts: "", why: "", page: "" },
     ...changes,
   };

@@ -4,7 +4,9 @@
 2. It opens the FIFO through which all output goes, in one order, to the shim. No engine stands between.
 3. It runs the command in the foreground, so that the command's signals have their defaults.
    The image's PYTHONPATH is known only here, and what jobs may import is added to it.
-4. When the command has ended it ends with its status. After a stop it first waits for the other processes, which may
+4. If the command fails by itself and what failed is kept (there is a second argument), it tells the shim the status by
+   a FIFO and lives on until it is stopped: with it the whole container stays. Without `sleep` it cannot.
+5. When the command has ended it ends with its status. After a stop it first waits for the other processes, which may
    use their grace. 128 + N is the status of a command that signal N has ended, as every shell has it.
 """
 
@@ -20,6 +22,10 @@ shell=/bin/sh
 [ "$MUSTER_MODULES" ] && export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}$MUSTER_MODULES"
 "$shell" -c "$1" >&3 2>&3 3>&-
 status=$?
+if [ "${2-}" ] && [ $status -ne 0 ] && [ ! "$stop" ]; then
+  echo $status >/muster/status
+  while [ ! "$stop" ]; do sleep 0.2 || sleep 1 || exit $status; done
+fi
 while [ "$stop" ]; do
   set -- /proc/[0-9]*
   [ $# -gt 1 ] || break

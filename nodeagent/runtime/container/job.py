@@ -30,11 +30,13 @@ from nodeagent.runtime.container.volumes import Staged, VolumeRefused, missing, 
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
+from nodeagent.runtime.shim.layout import AllocationFolder
 from nodeagent.runtime.shim.shells import INTERACTIVE, shell_environment
 
 _INIT_WAIT_S = 5.0
 _ENGINE_WAIT_S = 60.0
 _LOOK_EVERY_S = 0.01
+_STATUS_BYTES = 64
 _SIGNALS = range(1, 65)
 _PR_SET_PDEATHSIG = 1
 # Without the shell, engines have three different statuses for a command that does not exist.
@@ -50,21 +52,24 @@ class ContainerJob:
 
     shells_linger_s = 2.0
 
-    def __init__(self, plan: Plan, output: str, engine: Engine) -> None:
+    def __init__(self, plan: Plan, folder: AllocationFolder, engine: Engine) -> None:
         self._plan = plan
-        self._output = output
+        self._folder = folder
         self._engine = engine
         self._pid = 0
         self._pidfd = -1
         self._leash = -1
         self._oom_counter: Optional[int] = None
         self._oom_kills = 0
+        self._status = -1
+        self._told: Optional[Ending] = None
         self.gone = False
 
     def start(self) -> int:
         """Make and start the container; where that fails, it is removed."""
         # Open for writing too, so that it never ends, whoever comes and goes at the other side.
-        output = os.open(self._output, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        output = os.open(self._folder.out, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._status = os.open(self._folder.status, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too
             fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
         try:
@@ -90,22 +95,27 @@ class ContainerJob:
         return tree.identity(self._pid) if self._pid else None
 
     def descriptors(self) -> Tuple[int, ...]:
-        """The pidfd of the container's first process."""
-        return (self._pidfd,) if self._pidfd >= 0 else ()
+        """The pidfd of the container's first process, and by what that tells how the command failed."""
+        return (self._pidfd, self._status) if self._pidfd >= 0 else (self._status,)
 
     def look(self) -> None:
         """See whether the first process, and with it every other one, has ended."""
         if not self.gone:
+            self._hear()
             poller = select.poll()
             poller.register(self._pidfd, select.POLLIN)
             self.gone = bool(poller.poll(0))
             if self.gone:  # at once: the engine is about to remove the control group
                 self._oom_kills = oom_kills(self._oom_counter)
 
+    def failed(self) -> Optional[Ending]:
+        """What the first process told, as long as it is there, and with it the container."""
+        return None if self.gone else self._told
+
     @property
     def over(self) -> bool:
-        """A container's command and its processes end together."""
-        return self.gone
+        """A container's command and its processes end together, unless the first process has told otherwise."""
+        return self.gone or self._told is not None
 
     def members(self) -> List[int]:
         """Every process of the container's PID namespace; the first one is asked to stop only once it understands."""
@@ -147,9 +157,21 @@ class ContainerJob:
         except EngineError as problem:
             # No process is left, so the end can be told; the agent removes what the engine still has of it.
             return Ending(reason=EndReason.UNKNOWN, detail="how it ended is not known: {}".format(problem))
+        if self._told is not None:
+            return self._told  # it was killed in the end, which says nothing of the command
         if state is None or state.exit_code is None:
             return Ending(reason=EndReason.UNKNOWN, detail="its container was removed by somebody else")
         return ending_of(state.exit_code, state.oom_killed or self._oom_kills > 0, self._plan.memory_mib)
+
+    def _hear(self) -> None:
+        """Take the status of the command that the first process tells. The job can write it, too: of itself only."""
+        try:
+            word = os.read(self._status, _STATUS_BYTES).split(b"\n")[0]
+        except BlockingIOError:
+            return
+        if self._told is None and word.isdigit() and 0 < int(word) < 256:
+            self._oom_kills = oom_kills(self._oom_counter)
+            self._told = ending_of(int(word), self._oom_kills > 0, self._plan.memory_mib)
 
     def _hold(self, state: Optional[State]) -> None:
         """Take hold of the container's first process, unless it has ended already."""

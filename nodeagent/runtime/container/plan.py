@@ -142,7 +142,7 @@ def plan_of(
         name=container_name(agent, spec.allocation_id, spec.fence),
         image=image,
         entrypoint="/bin/sh",
-        arguments=("-c", SCRIPT, "muster", spec.command),
+        arguments=("-c", SCRIPT, "muster", spec.command, *(["keep"] if spec.keep_failed_s > 0 else [])),
         env=_environment(spec, cwd, options),
         labels={
             "muster.agent": agent,
@@ -159,6 +159,7 @@ def plan_of(
             Mount(folder.home, _HOME),
             Mount(folder.tmp, "/tmp"),  # noqa: S108 - inside the container, a folder of the allocation
             Mount(folder.out, OWN + "/out"),
+            *([Mount(folder.status, OWN + "/status")] if spec.keep_failed_s > 0 else []),
         ),
         workdir=cwd,
         cpus=spec.cpus,

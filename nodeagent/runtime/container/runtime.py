@@ -82,12 +82,14 @@ class ContainerRuntime(FolderRuntime):
         return self._options.mount_roots
 
     def prepare(self, spec: LaunchSpec) -> str:
-        """Make the folder, with the FIFO that becomes the output of the container."""
+        """Make the folder, with the FIFOs for the output of the container and for how its command failed."""
         image_of(spec, self._options)
         volumes_of(spec, self._options)
         work = super().prepare(spec)
         try:
-            os.mkfifo(self._folder(spec.allocation_id).out, 0o600)
+            folder = self._folder(spec.allocation_id)
+            os.mkfifo(folder.out, 0o600)
+            os.mkfifo(folder.status, 0o600)
         except OSError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return work
@@ -168,6 +170,7 @@ class ContainerRuntime(FolderRuntime):
             keep_out=(os.path.abspath(self._state), *self._engine_sockets()),
         )
         os.chown(folder.out, plan.uid, plan.gids[0])
+        os.chown(folder.status, plan.uid, plan.gids[0])
         return {"plan": plan.to_dict(), "engine": self._engine_address()}
 
     def _user(self, spec: LaunchSpec) -> Tuple[Optional[int], Tuple[int, ...]]:

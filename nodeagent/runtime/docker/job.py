@@ -10,4 +10,4 @@ from nodeagent.runtime.shim.layout import AllocationFolder, Task
 
 def make(folder: AllocationFolder, task: Task) -> ContainerJob:
     """The job of a task of this runtime."""
-    return ContainerJob(Plan.from_dict(task.job["plan"]), folder.out, DockerEngine(task.job["engine"]["socket"]))
+    return ContainerJob(Plan.from_dict(task.job["plan"]), folder, DockerEngine(task.job["engine"]["socket"]))

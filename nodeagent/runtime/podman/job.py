@@ -10,4 +10,4 @@ from nodeagent.runtime.shim.layout import AllocationFolder, Task
 
 def make(folder: AllocationFolder, task: Task) -> ContainerJob:
     """The job of a task of this runtime."""
-    return ContainerJob(Plan.from_dict(task.job["plan"]), folder.out, PodmanEngine(task.job["engine"]["environment"]))
+    return ContainerJob(Plan.from_dict(task.job["plan"]), folder, PodmanEngine(task.job["engine"]["environment"]))

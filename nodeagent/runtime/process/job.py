@@ -97,8 +97,9 @@ class ProcessJob:
                 self.gone = True
                 return
             if pid == 0:
+                self.gone = False  # a shell may have come since, where what failed is kept
                 return
-            if pid == self._pid:
+            if pid == self._pid and self._status is None:
                 self._status = status
             elif pid in self._kept:
                 self._kept[pid] = status
@@ -117,6 +118,10 @@ class ProcessJob:
     def over(self) -> bool:
         """Whether the command has ended."""
         return self._status is not None
+
+    def failed(self) -> Optional[Ending]:
+        """How the command failed: its folder and its user are still there, whatever has ended."""
+        return self.ending() if self._status else None
 
     def members(self) -> List[int]:
         """Every descendant of the shim."""

@@ -35,7 +35,7 @@ from nodeagent.runtime.port import (
 from nodeagent.runtime.shim import meters, tree
 from nodeagent.runtime.shim.events import EventPipe
 from nodeagent.runtime.shim.forker import Forker
-from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit
+from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit, read_kept
 from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.reported import ReportReader
@@ -44,6 +44,7 @@ from nodeagent.runtime.shim.spool import SpoolReader
 _log = logging.getLogger("nodeagent.runtime")
 
 _GONE = ".gone"
+_STARTING = Observation(Phase.STARTING)
 _PASSABLE = 0o711
 _LEASE_BYTES, _CONTROL_BYTES = 128, 256
 
@@ -166,7 +167,7 @@ class FolderRuntime:
             started = marker is not None and marker.get("root") is not None
             with self._lock(folder) as taken:
                 if not taken:
-                    return Observation(Phase.RUNNING if started else Phase.STARTING)
+                    return Observation(Phase.RUNNING, kept=read_kept(folder.kept)) if started else _STARTING
             status = read_exit(folder.exit)
             if status is None:
                 return Observation(Phase.GONE if os.path.exists(folder.shim) else Phase.ABSENT)
@@ -373,6 +374,7 @@ class FolderRuntime:
             lease_path=self._lease,
             events_path=self._events.path,
             boot_id=self._boot_id,
+            keep_failed_s=spec.keep_failed_s,
         )
 
 

@@ -53,6 +53,9 @@ class Job(Protocol):
     def over(self) -> bool:
         """Whether the command has ended, though what it started may go on."""
 
+    def failed(self) -> Optional[Ending]:
+        """How the command failed, as long as somebody can look at what it ran in; None else."""
+
     @property
     def gone(self) -> bool:
         """Whether no process of the job is left."""

@@ -6,9 +6,11 @@
     control.json  agent   stop and time limit, the newest wish only
     wake          agent   a FIFO; one byte makes the shim read control.json again
     log/          shim    the spool of the job's output
+    kept          shim    how the command failed, and until when what it ran in is kept
     exit          shim    how it ended; with this file there, no process of the job is left
     shim.err      shim    what the shim says when it breaks
     out           agent   a FIFO: the output of a container
+    status        agent   a FIFO: by it a container tells how its command failed, if what failed is kept
     shells        shim    a socket: the agent asks for shells by it, while the job runs (see shells.py)
     work, home, tmp       the job's own; in its home it may say how far it is (see progress.py) and how it goes
                           (see reported.py), and there lie modules that it may import (see nodeagent.jobside)
@@ -26,7 +28,7 @@ from typing import Any, Dict, Mapping, Optional
 from nodeagent import jobside
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, OnDisconnect
-from nodeagent.runtime.port import ExitStatus
+from nodeagent.runtime.port import ExitStatus, Kept
 from nodeagent.runtime.shim import progress, reported
 
 
@@ -41,6 +43,8 @@ class AllocationFolder:
         self.control = os.path.join(root, "control.json")
         self.wake = os.path.join(root, "wake")
         self.log = os.path.join(root, "log")
+        self.kept = os.path.join(root, "kept")
+        self.status = os.path.join(root, "status")
         self.shells = os.path.join(root, "shells")
         self.out = os.path.join(root, "out")
         self.exit = os.path.join(root, "exit")
@@ -69,6 +73,7 @@ class Task:
     lease_path: str
     events_path: str
     boot_id: str
+    keep_failed_s: float = 0.0
 
     def to_dict(self) -> Dict[str, Any]:
         """The task in plain JSON types."""
@@ -88,6 +93,17 @@ class Task:
 def exit_to_dict(status: ExitStatus) -> Dict[str, Any]:
     """The content of the file `exit`."""
     return dict(status.__dict__, reason=status.reason.value)
+
+
+def kept_to_dict(kept: Kept) -> Dict[str, Any]:
+    """The content of the file `kept`."""
+    return dict(kept.__dict__, reason=kept.reason.value)
+
+
+def read_kept(path: str) -> Optional[Kept]:
+    """What the file `kept` says, None while there is none."""
+    data = read_json(path)
+    return None if data is None else Kept(**dict(data, reason=EndReason(data["reason"])))
 
 
 def read_exit(path: str) -> Optional[ExitStatus]:

@@ -3,7 +3,8 @@
 1. It takes the lock of the allocation's folder, or leaves. Whoever holds the lock answers for the job.
 2. It starts the job with a pipe as its output, and moves what comes out of it to the spool; it never makes it wait.
 3. It keeps the deadlines: the agent's stop, the time limit, the lease.
-4. When no process is left, and not before, it writes the exit status and goes.
+4. If the command fails by itself, what it ran in may be kept for a time, for people to look at.
+5. When no process is left, and not before, it writes the exit status and goes.
 
 What the job is (`job.py`) is the runtime's: a child of the shim, or a container.
 """
@@ -26,11 +27,11 @@ from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 from nodeagent.clock import boottime
 from nodeagent.files import read_json, write_json
 from nodeagent.protocol import EndReason
-from nodeagent.runtime.port import EventKind, ExitStatus
+from nodeagent.runtime.port import EventKind, ExitStatus, Kept
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from nodeagent.runtime.shim.job import PIPE_BYTES, Ending, Job, StartFailed
-from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict
+from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, kept_to_dict
 from nodeagent.runtime.shim.shells import Shells
 from nodeagent.runtime.shim.spool import SpoolWriter
 
@@ -87,6 +88,8 @@ class Shim:
         self._log_untold = False
         self._started_at: Optional[float] = None
         self._shells: Optional[Shells] = None
+        self._kept: Optional[Kept] = None
+        self._over_seen = False
 
     def live(self) -> None:
         """Start the job, watch it, and leave its exit status."""
@@ -163,7 +166,8 @@ class Shim:
             poller.register(descriptor, select.POLLIN)
         while True:
             self._job.look()
-            if self._job.gone:
+            self._note_end()
+            if self._job.gone and not self._keeps():
                 return
             self._act()
             look_in_s = None if shells is None else shells.look(boottime())
@@ -186,6 +190,8 @@ class Shim:
     def _wait_ms(self) -> int:
         now = boottime()
         until = min(self._deadlines.next_at(), now + _LONGEST_WAIT_S)
+        if self._kept is not None:
+            until = min(until, self._kept.until)
         if self._killing:
             until = now + self._kill_again_s
             self._kill_again_s = min(1.0, self._kill_again_s * 2)  # a process may be stuck in the kernel for long
@@ -199,7 +205,7 @@ class Shim:
         if now >= self._deadlines.lease_until:
             self._deadlines.lease_until = self._lease_end()
         due = self._deadlines.due(now)
-        if self._job.over and not self._deadlines.stopping:
+        if self._job.over and not self._keeps() and (self._kept is not None or not self._deadlines.stopping):
             self._killing = True  # the command is over: what it left behind goes with it, as in a container
         if self._shells is not None and (due is not None or self._killing):
             self._shells.end_all("the job is being stopped" if self._deadlines.stopping else "the job has ended")
@@ -210,6 +216,31 @@ class Shim:
         if self._killing or (due is not None and due.kill):
             self._killing = True
             self._job.kill()
+
+    def _note_end(self) -> None:
+        """See that the command has ended; one that has failed by itself may be kept, and the agent is told."""
+        if self._over_seen or not self._job.over:
+            return
+        self._over_seen = True
+        failed = self._job.failed()
+        if failed is None or self._task.keep_failed_s <= 0 or self._deadlines.stopping or self._killing:
+            return
+        reason, detail = self._why(failed)
+        until = boottime() + self._task.keep_failed_s
+        self._kept = Kept(until, reason, failed.exit_code, failed.signal, detail)
+        try:
+            write_json(self._folder.kept, kept_to_dict(self._kept))
+        except OSError as error:  # nobody would learn that it is kept
+            sys.stderr.write("not kept: {}\n".format(error))
+            self._kept = None
+            return
+        self._tell(EventKind.KEPT)
+
+    def _keeps(self) -> bool:
+        """Whether what a failed command ran in is being kept, until its time is over or something else ends it."""
+        if self._kept is None or self._killing or self._deadlines.stopping or boottime() >= self._kept.until:
+            return False
+        return self._job.failed() is not None
 
     def _lease_end(self) -> float:
         """When the newest lease runs out."""
@@ -275,7 +306,11 @@ class Shim:
             os.close(descriptor)
 
     def _status(self, ending: Ending) -> ExitStatus:
-        reason, detail = self._why(ending)
+        if self._kept is not None:
+            ending = Ending(self._kept.exit_code, self._kept.signal, self._kept.reason, self._kept.detail)
+            reason, detail = self._kept.reason, self._kept.detail
+        else:
+            reason, detail = self._why(ending)
         return ExitStatus(
             reason=reason,
             exit_code=ending.exit_code,

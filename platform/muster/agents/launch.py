@@ -10,7 +10,7 @@ from muster.jobs.attempts import note_progress
 from muster.jobs.demand import demand_of, trial_grace_s
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
-from muster.jobs.units import parse_size_mib
+from muster.jobs.units import parse_duration_s, parse_size_mib
 from muster.jobs.volumes import told_to_agents
 from muster.outputs.store import MOST_FILES
 from muster.tenants.registries import Access, access_to
@@ -60,9 +60,18 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         check_gpus=node.pool.check_gpus,
         mounts=told_to_agents(spec.get("mounts", []), job.vc, node.pool),
         mount_roots=node.pool.roots,
+        keep_failed_s=_keep_failed_s(node, allocation),
         ask_registry=access.ask,
         registry_login=_login(access),
     )
+
+
+def _keep_failed_s(node: Node, allocation: Allocation) -> float:
+    """For how long what the job runs in is kept if it fails: a screening is a trial, and nobody waits for it."""
+    asked = allocation.attempt.job.spec.get("keep_failed")
+    if not asked or allocation.attempt.stage != Stage.FULL:
+        return 0.0
+    return min(parse_duration_s(asked), node.pool.keep_failed_max_s)
 
 
 def _login(access: Access) -> RegistryLogin | None:

@@ -14,7 +14,15 @@ from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Node, Pool
-from muster.jobs.attempts import End, claim_allocation, end_allocation, lose_allocations, note_progress, report_running
+from muster.jobs.attempts import (
+    End,
+    claim_allocation,
+    end_allocation,
+    lose_allocations,
+    note_progress,
+    report_kept,
+    report_running,
+)
 from muster.jobs.models import Allocation
 from muster.logrules.watch import look_at, look_at_the_end
 from muster.logs.store import Chunk, append
@@ -33,6 +41,7 @@ from nodeagent.protocol import (
     EndRequest,
     HelloRequest,
     HelloResponse,
+    KeptReport,
     LaunchSpec,
     LogFinishRequest,
     Observed,
@@ -100,13 +109,22 @@ def beat_answer(node: Node) -> BeatResponse:
 
 def brings_news(request: SyncRequest, desired: DesiredSet) -> bool:
     """Whether the agent tells more than readings: most of its reports do not."""
-    return bool(request.health or request.notes or request.checks or _have_started(request, desired))
+    started, failed = _have_started(request, desired), _have_failed(request, desired)
+    return bool(request.health or request.notes or request.checks or started or failed)
 
 
 def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
     """Take over what the agent reports, but for its readings, which `store_samples` takes."""
     for report in _have_started(request, desired):
         report_running(node_id=node.pk, allocation_id=report.id, fence=report.fence)
+    for report, kept in _have_failed(request, desired):
+        report_kept(
+            node_id=node.pk,
+            allocation_id=report.id,
+            fence=report.fence,
+            end=End(reason=Reason(kept.reason.value), exit_code=_status_of(kept), detail=kept.detail),
+            left_s=kept.left_s,
+        )
     take_health_events(node, request.health)
     take_check_results(node, request.checks)
     for note in request.notes:
@@ -150,7 +168,7 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
         boot_id=request.boot_id,
         end=End(
             reason=Reason(request.reason.value),
-            exit_code=request.exit_code if request.signal is None else 128 + request.signal,
+            exit_code=_status_of(request),
             detail=request.detail,
             started=request.started,
             ran_s=(request.ended_at or 0.0) - (request.started_at or request.ended_at or 0.0),
@@ -250,6 +268,20 @@ def _have_started(request: SyncRequest, desired: DesiredSet) -> list[AllocationR
         for report in request.allocations
         if report.observed == Observed.RUNNING and desired.observed.get(report.id) == KnownObserved.STARTING
     ]
+
+
+def _have_failed(request: SyncRequest, desired: DesiredSet) -> list[tuple[AllocationReport, KeptReport]]:
+    """What is kept and was not known to be."""
+    return [
+        (report, report.kept)
+        for report in request.allocations
+        if report.kept is not None
+        and desired.observed.get(report.id) in {KnownObserved.STARTING, KnownObserved.RUNNING}
+    ]
+
+
+def _status_of(told: EndRequest | KeptReport) -> int | None:
+    return told.exit_code if told.signal is None else 128 + told.signal
 
 
 def _let_go_of_other_boots(node: Node, boot_id: str) -> None:

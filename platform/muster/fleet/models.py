@@ -117,6 +117,12 @@ class Pool(models.Model):
         default=False, help_text="Whether who may act on a job may open a shell in it while it runs."
     )
 
+    keep_failed_max_s = models.FloatField(
+        default=0,
+        help_text="For how many seconds at most what a failed job ran in may be kept, with its GPUs, for its owner to "
+        "look at (`keep_failed` of its spec); 0: not at all.",
+    )
+
     gang_network = models.CharField(
         max_length=64,
         blank=True,
@@ -146,6 +152,10 @@ class Pool(models.Model):
                 condition=Q(check_every_s=0) | Q(check_every_s__gte=60), name="pool_check_every_a_minute_at_most"
             ),
             models.CheckConstraint(condition=Q(check_s_per_day__gte=0), name="pool_check_s_per_day_not_negative"),
+            models.CheckConstraint(
+                condition=Q(keep_failed_max_s__gte=0, keep_failed_max_s__lte=7 * 86_400),
+                name="pool_keep_failed_up_to_a_week",
+            ),
             models.CheckConstraint(
                 condition=Q(strike_half_life_s__gt=0, strike_half_life_s__lte=LONGEST_HALF_LIFE_S),
                 name="pool_strike_half_life_up_to_a_year",

@@ -21,7 +21,7 @@ from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.events.services import record, recorded_together, wake_node, wake_pool
 from muster.fleet.checks import check_soon
-from muster.fleet.models import Gpu, StrikeReason
+from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.demand import demand_of
@@ -50,6 +50,9 @@ _BAD_LAUNCHES = {
     Reason.NOT_CLAIMED: StrikeReason.NOT_CLAIMED,
 }
 _DEPARTURES = {Reason.NODE_LOST: StrikeReason.NODE_LOST, Reason.NODE_REBOOTED: StrikeReason.NODE_REBOOTED}
+
+_ENDS_AS_IT_FAILED = frozenset({AttemptState.FAILED, AttemptState.CANCELLED, AttemptState.PREEMPTED})
+_LONGEST_KEPT_S = 7 * 86_400.0
 
 _CLAIMABLE = frozenset({AttemptState.PLACED, AttemptState.STARTING, AttemptState.RUNNING})
 
@@ -111,6 +114,45 @@ def report_running(*, node_id: int, allocation_id: int, fence: int) -> None:
             return
         _set_observed(allocation, Observed.RUNNING)
         _run_if_all_started(gang)
+
+
+def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_s: float) -> None:
+    """Note that the rank's command has failed, and that what it ran in is kept for a time; its end follows.
+
+    The others of a gang are left as they are: what waits for the failed one can be looked at, too. Of several ranks the
+    first that failed says how long the attempt is kept, and how it has failed.
+    """
+    with transaction.atomic(), recorded_together():
+        gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
+        if allocation.state != AllocationState.ACTIVE or allocation.observed == Observed.KEPT:
+            return
+        how = {"exit_code": end.exit_code, "end_reason": end.reason, "end_detail": end.detail[:500]}
+        Allocation.objects.filter(pk=allocation.pk).update(observed=Observed.KEPT, **how)
+        allocation.observed = Observed.KEPT
+        _run_if_all_started(gang)
+        until = utc_now() + timedelta(seconds=min(max(left_s, 0.0), _LONGEST_KEPT_S))
+        attempt = gang.attempt
+        if attempt.kept_until is None and attempt.state in {AttemptState.STARTING, AttemptState.RUNNING}:
+            which = f"rank {allocation.rank}: " if len(gang.allocations) > 1 else ""
+            attempt.kept_until, attempt.reason = until, end.reason
+            attempt.reason_detail, attempt.exit_code = f"{which}{end.detail}"[:500], end.exit_code
+            attempt.save(update_fields=["kept_until", "reason", "reason_detail", "exit_code"])
+        node = Node.objects.only("name").get(pk=node_id).name
+        told = {"reason": end.reason, "exit_code": end.exit_code, "detail": end.detail[:500]}
+        record(
+            "attempt.kept",
+            actor=f"agent of {node}",
+            tenant_id=gang.job.tenant_id,
+            job_id=gang.job.pk,
+            data={
+                "attempt": attempt.number,
+                "rank": allocation.rank,
+                "ranks": len(gang.allocations),
+                "node": node,
+                "until": until.isoformat(timespec="seconds").replace("+00:00", "Z"),
+                **told,
+            },
+        )
 
 
 def note_progress(*, node_id: int, allocation_id: int, fence: int, text: str) -> None:
@@ -258,7 +300,8 @@ def _set_observed(allocation: Allocation, observed: Observed) -> None:
 
 def _run_if_all_started(gang: _Gang, *, ago_s: float = 0.0) -> None:
     """Let the attempt run once every rank does, or did; `ago_s` ago, but not before the first rank was claimed."""
-    started = all(one.observed in {Observed.RUNNING, Observed.EXITED} for one in gang.allocations)
+    begun = {Observed.RUNNING, Observed.KEPT, Observed.EXITED}
+    started = all(one.observed in begun for one in gang.allocations)
     if started and gang.attempt.state == AttemptState.STARTING:
         since = Greatest(DatabaseNow() - timedelta(seconds=ago_s), F("starting_at"))
         move_attempt(gang.attempt, AttemptState.RUNNING, job=gang.job, actor="agent", running_at=since)
@@ -269,7 +312,13 @@ def _run_if_all_started(gang: _Gang, *, ago_s: float = 0.0) -> None:
 def _begin_stop(
     gang: _Gang, outcome: AttemptState, reason: Reason, detail: str, *, exit_code: int | None, actor: str
 ) -> None:
-    """Move to stopping: what nobody claimed is free at once, and the agents of the rest are told."""
+    """Move to stopping: what nobody claimed is free at once, and the agents of the rest are told.
+
+    An attempt that has failed and is kept ends as it has failed, whatever ends that: there is nothing left to save.
+    """
+    if gang.attempt.kept_until is not None and outcome in _ENDS_AS_IT_FAILED and reason is not Reason.REQUEUED_BY_USER:
+        outcome, reason = AttemptState.FAILED, Reason(gang.attempt.reason)
+        detail, exit_code = gang.attempt.reason_detail, gang.attempt.exit_code
     data = {"outcome": outcome, "reason": reason, "detail": detail[:500]}
     move_attempt(
         gang.attempt,

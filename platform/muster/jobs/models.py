@@ -187,6 +187,10 @@ class Attempt(models.Model):
     stopping_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
     unreachable_since = models.DateTimeField(null=True)
+    kept_until = models.DateTimeField(
+        null=True,
+        help_text="Until when what its first failed rank ran in is kept; reason and exit code are that one's.",
+    )
     fence_at = models.DateTimeField(null=True, help_text="When its processes must be gone, if a node stays away.")
 
     class Meta:

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     REQUEUED = "requeued"
     SCREENING = "screening"
     ADVICE = "advice"
+    IDLE = "idle"
+    KEPT = "kept"
 
 
 def read_kinds(value: object) -> list[str]:

@@ -102,9 +102,10 @@ def derive_job_state(
     3. A preempted or requeued job goes back without charge, whatever its spec says of retries: nothing failed, and
        what the platform or the owner did is not the job's to pay for. Who wants no preemption says so in the spec.
        So does one of which nothing was started because a GPU was not fit, but it goes elsewhere (`FREE_CHECKS`).
-    4. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
+    4. What stood idle is not tried again, whatever its spec says: it would stand idle again.
+    5. Anything else is queued again if its spec names the category and has tries left, after a growing pause. What
        a node has done that fails whatever comes to it (`by_node`) is infrastructure's.
-    5. A `verdict` on its log counts more than an exit status. What another try may heal is infrastructure's; where that
+    6. A `verdict` on its log counts more than an exit status. What another try may heal is infrastructure's; where that
        must be another place it is looked for, until it has failed so on several (`failed_so_before`: attempts of the
        same class, or the same reason where there is no log). What no retry can help is not tried again.
 
@@ -120,6 +121,8 @@ def derive_job_state(
         return Outcome(JobState.QUEUED)
     if reason is Reason.GPU_CHECK_FAILED and failed_so_before < FREE_CHECKS:
         return Outcome(JobState.QUEUED, avoid_nodes=True)
+    if reason is Reason.IDLE:
+        return Outcome(JobState.FAILED)
     told = verdict if reason in _TOLD_BY_THE_LOG else None
     category = RetryOn.INFRASTRUCTURE if by_node else _category(reason, told)
     if RetryOn.ANYTHING not in retry.on and (category is None or category not in retry.on):

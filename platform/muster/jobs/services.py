@@ -107,6 +107,9 @@ def draft_job(*, user: User, data: object) -> Job:
     gpus, pool = spec.gpus_per_node, vc.pool
     if spec.grace_s > pool.max_grace_s:
         raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
+    if spec.keep_failed_s > pool.keep_failed_max_s:
+        most = f"for at most {pool.keep_failed_max_s:g}s" if pool.keep_failed_max_s else "not at all"
+        raise Invalid.field("keep_failed", f"pool {pool.name} keeps what failed {most}")
     _require_priority(user, spec, vc.tenant)
     require_volumes(spec.mounts, vc)
     require_runtime(spec, pool)

@@ -15,13 +15,14 @@ from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from nodeagent.protocol import MOST_MOUNTS
+from scheduler.idle import Rule
 from scheduler.lifecycle import Form, JobClass, Level
 from scheduler.screening import Mode
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
     {"resources", "secrets", "params", "kind", "elastic"}
-    | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain", "idle"}
+    | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain"}
     | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
 )
 
@@ -77,6 +78,13 @@ def _gpus(value: object) -> str:
 def _duration(text: str) -> str:
     if parse_duration_s(text) <= 0:
         raise ValueError("the duration must be longer than nothing")
+    return text
+
+
+def _idle_time(text: str) -> str:
+    # Utilisation is judged minute by minute; minutes are kept for longer than a week by hardly anybody.
+    if not 120 <= parse_duration_s(text) <= 7 * 86_400:
+        raise ValueError("write a time from 2m to 7d")
     return text
 
 
@@ -195,6 +203,21 @@ class Notify(_Strict):
     webhook: list[Annotated[Kind, Field(strict=False)]]
 
 
+class Idle(_Strict):
+    """What becomes of the job when all of its GPUs stand idle."""
+
+    below: float = Field(default=5, gt=0, le=100, description="Per cent of utilisation, of its busiest GPU.")
+    for_: Annotated[Duration, AfterValidator(_idle_time)] = Field(
+        default="30m", alias="for", description="For so long, from 2m to 7d."
+    )
+    action: Literal["warn", "stop"] = "warn"
+
+    @property
+    def rule(self) -> Rule:
+        """What is measured."""
+        return Rule(self.below, parse_duration_s(self.for_), self.action == "stop")
+
+
 class Locality(_Strict):
     """How close together the ranks must lie, and for how long to wait for that."""
 
@@ -260,6 +283,13 @@ class JobSpec(_Strict):
     stop_on: list[Literal["nan", "rising"]] = Field(
         default=[], max_length=2, description="What of its loss ends the job; else its owner is only told."
     )
+    idle: Idle | None = Field(
+        default=None, description="What becomes of the job when all of its GPUs stand idle. Default: the tenant's."
+    )
+    keep_failed: Duration | None = Field(
+        default=None,
+        description="If it fails, what it ran in stays for so long, with its GPUs, for `muster shell`.",
+    )
     slurm_env: bool = Field(default=False, description="Also set SLURM_* variables.")
     screening: Annotated[Mode, Field(strict=False)] = Field(
         default=Mode.AUTO,
@@ -299,6 +329,11 @@ class JobSpec(_Strict):
     def checkpoints(self) -> bool:
         """Whether the job goes on where it was stopped: that is what naming a signal or a grace says."""
         return self.checkpoint is not None
+
+    @property
+    def keep_failed_s(self) -> float:
+        """For how long what it ran in is kept if it fails."""
+        return parse_duration_s(self.keep_failed) if self.keep_failed else 0.0
 
     @property
     def relax_after_s(self) -> float | None:
@@ -363,6 +398,8 @@ def _require_sense(spec: JobSpec) -> None:
     if spec.locality and spec.locality.within is Level.NODE and spec.nodes > 1:
         raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
     require_apart(spec.mounts, spec.workdir)
+    if spec.idle is not None and not spec.gpus_per_node:
+        raise Invalid.field("idle", "a job without GPUs has none that could be idle")
     _require_sense_of_sharing(spec)
 
 
@@ -395,7 +432,13 @@ def _field_error(detail: ErrorDetails) -> FieldError:
 def _unknown_key(path: list[str]) -> str:
     if ".".join(path) in NOT_SUPPORTED_YET:
         return "not supported yet"
-    parts: dict[str, type[BaseModel]] = {"retry": Retry, "checkpoint": Checkpoint, "code": Code, "locality": Locality}
+    parts: dict[str, type[BaseModel]] = {
+        "retry": Retry,
+        "checkpoint": Checkpoint,
+        "code": Code,
+        "locality": Locality,
+        "idle": Idle,
+    }
     model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec
     known = [field.alias or name for name, field in model.model_fields.items()]
     nearest = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)

@@ -27,6 +27,7 @@ _KNOWN = frozenset(
         Reason.GPU_CHECK_FAILED,
         Reason.NEVER_STARTED,
         Reason.AGENT_STOPPED,
+        Reason.IDLE,
         Reason.INFEASIBLE,
         Reason.LOG_RULE,
     }

@@ -30,7 +30,7 @@ class Choice:
 
 
 # Who makes a webhook wants to hear of jobs; mail that nobody asked for should be worth it.
-DEFAULT = Choice(mail=frozenset({Kind.FAILED, Kind.ADVICE}), webhook=frozenset(Kind))
+DEFAULT = Choice(mail=frozenset({Kind.FAILED, Kind.ADVICE, Kind.IDLE, Kind.KEPT}), webhook=frozenset(Kind))
 
 
 def choice_of(user: User) -> Choice:

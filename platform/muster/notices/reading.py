@@ -7,6 +7,7 @@ that jobs do knows of notices, and a worker that dies in the middle has neither 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -23,7 +24,7 @@ from muster.notices.mails import Told, can_have_mail
 from muster.notices.models import Reader, Webhook
 from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
 from muster.notices.webhooks import outbox_row
-from muster.notices.wording import Story, document_of
+from muster.notices.wording import Story, document_of, idle_words, kept_words
 from scheduler.lifecycle import JobState, Reason, Stage
 from scheduler.screening import TrialVerdict
 
@@ -38,7 +39,8 @@ _ENDS = {
 _VERDICTS = {f"job.screening_{verdict}": verdict for verdict in (TrialVerdict.PASSED, TrialVerdict.INCONCLUSIVE)}
 # A job that runs, and of which its owner should know something.
 _ADVICE = {"job.advice", "job.log_rule"}
-_KINDS_OF_EVENTS = ["attempt.running", "job.queued", *_ENDS, *_VERDICTS, *_ADVICE]
+_WHILE_IT_RUNS = {"attempt.running": Kind.STARTED, "attempt.idle": Kind.IDLE, "attempt.kept": Kind.KEPT}
+_KINDS_OF_EVENTS = ["job.queued", *_WHILE_IT_RUNS, *_ENDS, *_VERDICTS, *_ADVICE]
 
 
 def read_events(*, most: int = BATCH) -> int:
@@ -65,8 +67,8 @@ def read_events(*, most: int = BATCH) -> int:
 
 def kind_of(event: Event) -> Kind | None:
     """What of the kinds that people are told the event is; None for none."""
-    if event.kind == "attempt.running":
-        return Kind.STARTED
+    if event.kind in _WHILE_IT_RUNS:
+        return _WHILE_IT_RUNS[event.kind]
     if event.kind in _ENDS:
         return _ENDS[event.kind][0]
     if event.kind in _VERDICTS:
@@ -95,7 +97,7 @@ def _of_trial(event: Event) -> bool:
 def _tell(events: Sequence[Event]) -> None:
     """Write the outbox rows, and the notices of those whose mail has to wait."""
     found = [(event, kind) for event in events if (kind := kind_of(event)) is not None]
-    jobs = Job.objects.select_related("owner", "vc", "tenant").in_bulk([event.job_id for event, _ in found])
+    jobs = Job.objects.select_related("owner", "vc", "tenant", "pool").in_bulk([event.job_id for event, _ in found])
     attempts = _attempts(found)
     owners = {job.owner_id for job in jobs.values()}
     choices = choices_of(owners)
@@ -131,6 +133,17 @@ def _attempts(found: Sequence[tuple[Event, Kind]]) -> dict[tuple[int, int], Atte
     return {(row.job_id, row.number): row for row in Attempt.objects.filter(wanted)} if named else {}
 
 
+def _exit_code_of(event: Event, attempt: Attempt | None, *, runs: bool) -> int | None:
+    told = event.data.get("exit_code")
+    if runs:
+        return told if isinstance(told, int) else None
+    return attempt.exit_code if attempt else None
+
+
+def _moment(text: object) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
 def _attempt_number(event: Event) -> int:
     number = event.data.get("attempt")
     return number if isinstance(number, int) else 0
@@ -140,11 +153,12 @@ def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story
     """What the event tells. The job itself may have moved on since, so what is said of it is that of its attempt."""
     verdict: Any = getattr(attempt, "failure", None)
     state = _ENDS[event.kind][1] if event.kind in _ENDS else JobState.QUEUED
+    runs = event.kind in _WHILE_IT_RUNS
     about: dict[str, Any] = {
         "reason": _reason(event) if kind is not Kind.STARTED else "",
-        "detail": _detail(event, attempt),
-        "exit_code": attempt.exit_code if attempt and kind is not Kind.STARTED else None,
-        "failure": verdict if isinstance(verdict, dict) else None,
+        "detail": _detail(event, kind, job, attempt),
+        "exit_code": _exit_code_of(event, attempt, runs=runs),
+        "failure": verdict if isinstance(verdict, dict) and not runs else None,
     }
     if kind is Kind.ADVICE:
         what = event.data.get("advice") or event.data.get("rule")
@@ -156,8 +170,9 @@ def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story
         job_name=job.name,
         vc=job.vc.name,
         tenant=job.tenant.name,
-        state=JobState.ACTIVE if kind in {Kind.STARTED, Kind.ADVICE} else state,
+        state=JobState.ACTIVE if runs or kind is Kind.ADVICE else state,
         attempt=attempt.number if attempt else None,
+        until=_moment(event.data.get("stop_at") or event.data.get("until")),
         **about,
     )
 
@@ -166,7 +181,11 @@ def _reason(event: Event) -> str:
     return str(_VERDICTS.get(event.kind) or event.data.get("reason") or "")
 
 
-def _detail(event: Event, attempt: Attempt | None) -> str:
+def _detail(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> str:
+    if kind is Kind.IDLE:
+        return idle_words(event.data)
+    if kind is Kind.KEPT:
+        return kept_words(event.data, job_id=job.pk, shells=job.pool.shells)
     if event.kind in _VERDICTS:
         return str(event.data.get("detail") or "")
     detail = attempt.reason_detail if attempt else ""

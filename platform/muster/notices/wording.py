@@ -41,6 +41,8 @@ class Story:
     exit_code: int | None = None
     failure: Mapping[str, Any] | None = field(default=None)
     """The verdict on the attempt: class, category, retry, confidence, line, hint, rank; None without one."""
+    until: datetime | None = None
+    """When what is told comes to its end by itself, such as when an idle job is stopped."""
 
     @property
     def cause(self) -> str:
@@ -66,7 +68,33 @@ _SAID = {
     Kind.REQUEUED: "failed and is tried again",
     Kind.SCREENING: "goes on: its trial said nothing",
     Kind.ADVICE: "should be looked at",
+    Kind.IDLE: "does not use its GPUs",
+    Kind.KEPT: "failed and is kept for you to look at",
 }
+
+
+def idle_words(told: Mapping[str, Any]) -> str:
+    """What an event about an idle job tells: which GPUs did how little, since when, and what follows."""
+    gpus = "its GPU" if told.get("gpus") == 1 else f"each of its {told.get('gpus')} GPUs"
+    said = f"{gpus} did less than {told.get('below'):g} % since {_minute(told.get('since'))}"
+    if told.get("stop_at") is None:
+        return said
+    rule = "its own `idle`" if told.get("by") == "job" else "its tenant's rule"
+    return f"{said}; by {rule} it is stopped at {_minute(told['stop_at'])} if that goes on"
+
+
+def kept_words(told: Mapping[str, Any], *, job_id: int, shells: bool) -> str:
+    """What an event about a failed job that is kept tells: how it failed, until when it is kept, and how to get in."""
+    rank = told.get("rank") if told.get("ranks", 1) > 1 else None
+    said = "" if rank is None else f"rank {rank}: "
+    said += f"{told.get('detail') or told.get('reason')}; what it ran in is kept until {_minute(told.get('until'))}"
+    if not shells:
+        return f"{said}, with its GPUs; shells are switched off in its pool"
+    return f"{said}, with its GPUs: muster shell {job_id}" + ("" if rank is None else f" --rank {rank}")
+
+
+def _minute(at: Any) -> str:
+    return datetime.fromisoformat(str(at)).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def one_line(text: str, longest: int) -> str:
@@ -130,7 +158,8 @@ def document_of(story: Story, *, url: str) -> dict[str, Any]:
             },
             "attempt": story.attempt,
             "reason": story.reason or None,
-            **({"detail": one_line(story.detail, LONGEST_LINE)} if story.kind is Kind.ADVICE else {}),
+            "detail": one_line(story.detail, LONGEST_LINE) or None,
+            "until": None if story.until is None else story.until.isoformat().replace("+00:00", "Z"),
             "exit_code": story.exit_code,
             "failure": None
             if failure is None or story.kind not in {Kind.FAILED, Kind.REQUEUED}

@@ -44,6 +44,7 @@ INSTALLED_APPS = [
     "muster.notices",
     "muster.samples",
     "muster.usage",
+    "muster.idle",
     "muster.dispatch",
     "muster.offers",
     "muster.agents",
@@ -151,6 +152,7 @@ CELERY_BEAT_SCHEDULE = {
     "retention": {"task": "dispatch.forget_old_cycles", "schedule": timedelta(minutes=10)},
     "roll_up": {"task": "samples.roll_up", "schedule": timedelta(seconds=30), "options": {"expires": 30}},
     "grades": {"task": "usage.grade", "schedule": timedelta(seconds=10), "options": {"expires": 10}},
+    "idle_jobs": {"task": "idle.look", "schedule": timedelta(minutes=1), "options": {"expires": 60}},
     "old_samples": {"task": "samples.forget", "schedule": timedelta(minutes=5), "options": {"expires": 300}},
     "training": {"task": "training.look", "schedule": timedelta(seconds=20), "options": {"expires": 20}},
     "failure_rates": {

@@ -212,7 +212,7 @@ def _running_rank(job: Job, rank: int) -> Allocation:
     )
     if allocation is None or job.desired != Desired.RUN or allocation.attempt.state == AttemptState.STOPPING:
         raise Conflict(f"job {job.pk} is being stopped")
-    if allocation.state != AllocationState.ACTIVE or allocation.observed != Observed.RUNNING:
+    if allocation.state != AllocationState.ACTIVE or allocation.observed not in {Observed.RUNNING, Observed.KEPT}:
         what = "has ended" if allocation.ended_at or allocation.observed == Observed.EXITED else "has not started yet"
         raise Conflict(f"rank {rank} of job {job.pk} {what}")
     if allocation.node.health == NodeHealth.DOWN:

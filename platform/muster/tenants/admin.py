@@ -37,10 +37,10 @@ class MembershipInline(OperatorsMixin, TabularInline[Membership, Tenant]):
 class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
     """Groups of people."""
 
-    list_display = ["name", "weight", "created_at"]
+    list_display = ["name", "weight", "idle_action", "idle_for_s", "idle_binding", "created_at"]
     search_fields = ["name"]
     ordering = ["name"]
-    fields = ["name", "weight", "screening"]
+    fields = ["name", "weight", "screening", "idle_action", "idle_below", "idle_for_s", "idle_binding"]
     inlines = [MembershipInline]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

@@ -11,6 +11,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
 from nodeagent.protocol import LONGEST_PATH, is_below, source_problem
+from scheduler.idle import Action
 from scheduler.screening import Mode
 
 
@@ -27,11 +28,29 @@ class Tenant(models.Model):
     )
     created_at = models.DateTimeField(db_default=DatabaseNow())
     members = models.ManyToManyField(settings.AUTH_USER_MODEL, through="Membership", related_name="tenants")
+    idle_action = models.CharField(
+        max_length=4,
+        choices=choices(Action),
+        default=Action.WARN,
+        help_text="What becomes of a job whose GPUs all stand idle, unless its spec says so itself.",
+    )
+    idle_below = models.FloatField(default=5, help_text="Idle is what does less than so many per cent.")
+    idle_for_s = models.FloatField(default=3600, help_text="After how many seconds; from 120 to a week.")
+    idle_binding = models.BooleanField(
+        default=False, help_text="Whether this holds for jobs, too, whose spec asks for less."
+    )
 
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_positive"),
             one_of("screening", Mode, name="tenant_screening_known"),
+            one_of("idle_action", Action, name="tenant_idle_action_known"),
+            models.CheckConstraint(
+                condition=Q(idle_below__gt=0, idle_below__lte=100), name="tenant_idle_below_is_a_percentage"
+            ),
+            models.CheckConstraint(
+                condition=Q(idle_for_s__gte=120, idle_for_s__lte=7 * 86_400), name="tenant_idle_for_up_to_a_week"
+            ),
         ]
 
     def __str__(self) -> str:

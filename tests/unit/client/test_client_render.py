@@ -132,6 +132,32 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
         assert part in text
 
 
+def test_last_words_are_not_passed_off_as_the_cause() -> None:
+    failure = {"class": "exit_nonzero", "category": "user", "line": None, "hint": None, "reaction": "none"}
+    text = shown(render.job_sheet(job(state="failed", failure={**failure, "last_words": "Segment 7 is odd"}), NOW))
+    assert "Segment 7 is odd" in text
+    assert "nothing says that this is why" in text
+    assert "Printed last" not in shown(render.job_sheet(job(state="failed", failure=failure), NOW))  # an old server
+
+
+def test_an_idle_job_is_marked_and_says_when_it_is_stopped() -> None:
+    idle = {"since": "2026-11-21T00:30:00Z", "stop_at": "2026-11-21T01:30:00Z"}
+    text = shown(render.job_sheet(job(state="active", idle=idle), NOW))
+    assert "do nothing since 2026-11-21T00:30:00Z (30 min ago)" in text
+    assert "it is stopped at 2026-11-21T01:30:00Z" in text
+    warned = {**idle, "stop_at": None}
+    assert "it is stopped" not in shown(render.job_sheet(job(state="active", idle=warned), NOW))
+    assert "idle" in shown(render.jobs_table([job(state="active", idle=warned)], NOW))
+
+
+def test_a_failed_job_that_is_kept_says_until_when_and_how_to_get_in() -> None:
+    kept = {"until": "2026-11-21T01:20:00Z", "reason": "exit_nonzero", "exit_code": 3}
+    text = shown(render.job_sheet(job(id=7, state="active", kept=kept), NOW))
+    assert "exit_nonzero, exit code 3; kept until 2026-11-21T01:20:00Z (20 min more)" in text
+    assert "muster shell 7" in text
+    assert "failed, kept" in shown(render.jobs_table([job(state="active", kept=kept)], NOW))
+
+
 def test_why_shows_the_evidence_and_what_helps() -> None:
     text = shown(
         render.why_sheet(

@@ -16,6 +16,8 @@ from muster.notices.wording import (
     Story,
     document_of,
     gathered,
+    idle_words,
+    kept_words,
     signature_of,
     subject_of,
     text_of,
@@ -69,10 +71,36 @@ def test_a_failure_without_a_verdict_is_told_with_the_platforms_reason() -> None
         (Kind.ENDED, "cancelled", "Job 1042 train was cancelled"),
         (Kind.PREEMPTED, "queued", "Job 1042 train was stopped and waits again"),
         (Kind.REQUEUED, "queued", "Job 1042 train failed and is tried again (out_of_memory)"),
+        (Kind.IDLE, "active", "Job 1042 train does not use its GPUs"),
+        (Kind.KEPT, "active", "Job 1042 train failed and is kept for you to look at"),
     ],
 )
 def test_each_kind_has_its_words(kind: Kind, state: str, subject: str) -> None:
     assert subject_of(replace(STORY, kind=kind, state=state)) == subject
+
+
+IDLE = {"since": "2026-05-01T12:03:00Z", "stop_at": None, "below": 5.0, "by": "tenant", "gpus": 4}
+
+
+def test_an_idle_job_is_told_with_its_limit_and_what_follows() -> None:
+    assert idle_words(IDLE) == "each of its 4 GPUs did less than 5 % since 2026-05-01 12:03 UTC"
+    stops = {**IDLE, "gpus": 1, "stop_at": "2026-05-01T13:03:00Z"}
+    assert idle_words(stops) == (
+        "its GPU did less than 5 % since 2026-05-01 12:03 UTC; by its tenant's rule it is stopped at "
+        "2026-05-01 13:03 UTC if that goes on"
+    )
+    assert "by its own `idle` it is stopped" in idle_words({**stops, "by": "job"})
+
+
+KEPT = {"until": "2026-05-01T12:30:00Z", "rank": 2, "ranks": 1, "reason": "exit_nonzero", "detail": "exit status 3"}
+
+
+def test_a_job_that_is_kept_is_told_with_the_command_to_get_in() -> None:
+    said = "exit status 3; what it ran in is kept until 2026-05-01 12:30 UTC, with its GPUs"
+    assert kept_words(KEPT, job_id=1042, shells=True) == f"{said}: muster shell 1042"
+    gang = {**KEPT, "ranks": 4}
+    assert kept_words(gang, job_id=1042, shells=True) == f"rank 2: {said}: muster shell 1042 --rank 2"
+    assert kept_words(KEPT, job_id=1042, shells=False) == f"{said}; shells are switched off in its pool"
 
 
 def test_every_kind_can_be_told() -> None:

@@ -18,6 +18,7 @@ export function FailureCard({ job }: { job: Job }) {
   // The title says this already.
   const hint = told !== null && /^exit (?:status|code) \d+$/.test(told) ? null : told;
   const line = failure?.line ?? null;
+  const lastWords = failure?.last_words ?? null;
   if (reason === null && hint === null) return null;
   return (
     <section className={`card ${classes.card}`} aria-label="Why did it fail?">
@@ -31,6 +32,16 @@ export function FailureCard({ job }: { job: Job }) {
         </h2>
         {hint === null || hint === "" ? null : <p className={classes.hint}>{hint}</p>}
         {line === null || line === "" ? null : <pre className={classes.line}>{line}</pre>}
+        {lastWords === null || lastWords === "" ? null : (
+          <>
+            <p className={classes.hint}>
+              Nothing in its log is known to explain this. It is only the last thing that it printed:
+            </p>
+            <pre className={classes.line} aria-label="What it printed last">
+              {lastWords}
+            </pre>
+          </>
+        )}
         {failure === null ? null : (
           <p className={classes.small}>
             Caused by: {categoryWords(failure.category)}

@@ -8,10 +8,12 @@ import { Confirm } from "../../components/Confirm";
 import { causeOf, isOpen } from "../../components/cause";
 import { Fact, Facts } from "../../components/Fact";
 import { useJobActions } from "../../components/jobActions";
-import { Chip, JobStateChip } from "../../components/StateChip";
+import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
 import { Ago, Elapsed } from "../../components/Time";
 import { humanize } from "../../format/words";
 import classes from "./JobPage.module.css";
+
+const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
 
 function gpuWords(job: JobWithSpec): string {
   const { gpus_total: total, gpus, nodes, gpu_type: type } = job;
@@ -33,9 +35,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
         <div className={classes.titleRow}>
           <h1 className={classes.title}>{job.name}</h1>
           <JobStateChip state={job.state} desired={job.desired} stage={job.stage} />
-          {cause === null ? null : (
-            <Chip tone={job.state === "failed" ? "failed" : "cancelled"}>{cause}</Chip>
-          )}
+          {cause === null ? null : <Chip tone={TONE_OF_CAUSE[job.state] ?? "cancelled"}>{cause}</Chip>}
         </div>
         <div className={classes.actions}>
           {job.state === "active" && !stopping ? (

@@ -14,8 +14,10 @@ import { EfficiencyCard } from "./EfficiencyCard";
 import { EventsTab } from "./EventsTab";
 import { FailureCard } from "./FailureCard";
 import { FilesTab } from "./FilesTab";
+import { IdleCard } from "./IdleCard";
 import { JobHeader } from "./JobHeader";
 import classes from "./JobPage.module.css";
+import { KeptCard } from "./KeptCard";
 import { LogView } from "./logs/LogView";
 import { TimelineCard } from "./TimelineCard";
 import { TrainingCard } from "./TrainingCard";
@@ -89,6 +91,8 @@ function JobBody({ job }: { job: JobWithSpec }) {
       <JobHeader job={job} />
       <div className={classes.cards}>
         <TimelineCard job={job} attempts={tries} />
+        {job.kept === null ? null : <KeptCard jobId={job.id} kept={job.kept} attempts={tries} />}
+        {job.idle === null ? null : <IdleCard idle={job.idle} />}
         {job.state === "queued" || (job.state === "active" && job.stage === "screening") ? (
           <WhyCard job={job} />
         ) : null}

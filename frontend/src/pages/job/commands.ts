@@ -6,6 +6,10 @@ function delimiter(text: string): string {
 }
 
 /** The command that submits the same spec. */
+/** The command that opens a shell in a job, in this rank of it. */
+export const shellCommand = (jobId: number, rank?: number): string =>
+  `muster shell ${jobId}${rank === undefined ? "" : ` --rank ${rank}`}`;
+
 export function cliCommand(yaml: string): string {
   const end = delimiter(yaml);
   return `muster submit - <<'${end}'\n${yaml.trimEnd()}\n${end}\n`;

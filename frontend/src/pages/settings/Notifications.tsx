@@ -19,6 +19,8 @@ const KINDS: { kind: NoticeKind; label: string }[] = [
   { kind: "requeued", label: "A job failed and is tried again" },
   { kind: "screening", label: "A job's trial on a few GPUs is over" },
   { kind: "advice", label: "A job should be looked at" },
+  { kind: "idle", label: "A job does not use its GPUs" },
+  { kind: "kept", label: "A job failed and is kept to be looked at" },
 ];
 const CHANNELS = [
   { channel: "mail", label: "E-mail" },
@@ -67,8 +69,7 @@ function Choices({ chosen }: { chosen: Chosen }) {
         ) : (
           <>No mail comes: {chosen.no_mail_because}. </>
         )}
-        Webhooks are made with <code>muster webhook add</code>; a job&rsquo;s <code>notify</code> takes the
-        place of this.
+        A job&rsquo;s <code>notify</code> takes the place of this.
       </p>
       <table className={classes.kinds}>
         <thead>

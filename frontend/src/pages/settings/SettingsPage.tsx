@@ -8,6 +8,7 @@ import { humanize } from "../../format/words";
 import classes from "./SettingsPage.module.css";
 import { Notifications } from "./Notifications";
 import { Tokens } from "./Tokens";
+import { Webhooks } from "./Webhooks";
 
 const SCHEMES: MantineColorScheme[] = ["auto", "light", "dark"];
 
@@ -47,6 +48,7 @@ export function SettingsPage() {
           />
         </section>
         <Notifications />
+        <Webhooks />
         <Tokens />
       </div>
     </Page>

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from muster.accounts.models import ApiToken, User
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
+from muster.api.render.moments import moment
 from muster.tenants.models import Membership
 from muster.tenants.selectors import default_virtual_cluster, virtual_clusters_of
 

@@ -9,7 +9,8 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet, Sum
 
 from muster.accounts.models import User
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
+from muster.api.render.moments import moment
 from muster.common.clock import utc_now
 from muster.fleet.maintenance import planned_of
 from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, Pool

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
 
+from muster.api.render.marks import NO_MARKS, Marks, marks_of
+from muster.api.render.moments import moment
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.outcome import blamed_for
@@ -40,15 +41,15 @@ def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
 
 
 def job_list(jobs: Iterable[Job]) -> list[Json]:
-    """The jobs as lists show them; one further query for all places in the queue."""
+    """The jobs as lists show them; a further query for all places in the queue, and one for what is idle or kept."""
     jobs = list(jobs)
-    places = positions(jobs)
-    return [_job(job, places.get(job.pk)) for job in jobs]
+    places, marks = positions(jobs), marks_of(jobs)
+    return [_job(job, places.get(job.pk), marks.get(job.pk, NO_MARKS)) for job in jobs]
 
 
 def job_document(job: Job) -> Json:
     """The job with its spec, and with what its trials said; of one GPU there are none."""
-    document = _job(job, positions([job]).get(job.pk))
+    document = _job(job, positions([job]).get(job.pk), marks_of([job]).get(job.pk, NO_MARKS))
     document["trials"] = [_trial(row) for row in trials_of(job)] if job.gpus_total > 1 else []
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
@@ -74,7 +75,7 @@ def efficiency(row: Efficiency) -> Json:
     }
 
 
-def _job(job: Job, position: int | None) -> Json:
+def _job(job: Job, position: int | None, marks: Marks) -> Json:
     path = f"/api/v1/jobs/{job.pk}"
     return {
         "id": job.pk,
@@ -102,6 +103,7 @@ def _job(job: Job, position: int | None) -> Json:
         "reason_detail": job.reason_detail or None,
         "attempts": job.attempt_count,
         "position": position,
+        **marks,
         "links": {
             "self": path,
             "logs": f"{path}/logs",
@@ -120,11 +122,6 @@ def _trial(row: Trial) -> Json:
     return told | {"attempt": row.attempt.number if row.attempt else None, "at": moment(row.at)}
 
 
-def moment(at: datetime | None) -> str | None:
-    """A time as RFC 3339 in UTC."""
-    return at.isoformat().replace("+00:00", "Z") if at else None
-
-
 def _hold(job: Job) -> Json | None:
     if not job.hold_reason:
         return None
@@ -141,6 +138,7 @@ def _failure(job: Job) -> Json | None:
         return {name: job.failure[name] or None for name in ("class", "category", "line", "hint")} | {
             "retry": job.failure["retry"],
             "reaction": reaction,
+            "last_words": None,
         }
     return {
         "class": reason.value,
@@ -149,6 +147,7 @@ def _failure(job: Job) -> Json | None:
         "hint": job.reason_detail or None,
         "retry": None,
         "reaction": reaction,
+        "last_words": (job.failure or {}).get("line") or None,
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
+from muster.api.render.moments import moment
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.samples.families import GPU, HOST, RANK, Family

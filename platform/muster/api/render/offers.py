@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
+from muster.api.render.moments import moment
 from muster.fleet.models import Gpu
 from muster.offers.models import Framework, Offer
 

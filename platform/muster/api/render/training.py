@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
 from muster.api.render.metrics import finite
+from muster.api.render.moments import moment
 from muster.jobs.models import Job
 from muster.logrules.selectors import matches_of
 from muster.training.selectors import CheckpointAdvice, advice_of, checkpoint_advice, newest_of

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from muster.api.render.jobs import moment
+from muster.api.render.moments import moment
 from muster.screening.selectors import ScreeningTotals
 from muster.usage.efficiency import Graded
 from muster.usage.models import Efficiency

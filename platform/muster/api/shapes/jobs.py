@@ -55,6 +55,9 @@ class Failure(_OfClass):
     line = Text(allow_null=True, help_text="Of the log, that says so.")
     hint = Text(allow_null=True)
     reaction = Choice(choices=[("retry", "retry"), ("none", "none")])
+    last_words = Text(
+        allow_null=True, help_text="What it printed last, where nothing tells why it failed: perhaps not the cause."
+    )
 
 
 class AttemptFailure(_OfClass):
@@ -66,6 +69,21 @@ class AttemptFailure(_OfClass):
     line = Text(help_text="Of the log, that says so; empty if none does.")
     hint = Text()
     rank = Integer(allow_null=True, help_text="Whose log it is.")
+
+
+class Idle(Shape):
+    """A running job whose GPUs all stand idle."""
+
+    since = Moment()
+    stop_at = Moment(allow_null=True, help_text="When it is stopped if that goes on; null: it is not.")
+
+
+class Kept(Shape):
+    """A job that has failed, and what it ran in, which stays until then."""
+
+    until = Moment()
+    reason = Choice(choices=values(Reason))
+    exit_code = Integer(allow_null=True)
 
 
 class JobLinks(Shape):
@@ -107,6 +125,8 @@ class JobInList(Shape):
     reason_detail = Text(allow_null=True)
     attempts = Integer()
     position = Integer(allow_null=True, help_text="The place in the virtual cluster's queue, from 1.")
+    idle = Idle(allow_null=True, help_text="Null: its GPUs are at work, or nobody knows.")
+    kept = Kept(allow_null=True, help_text="Null: it has not failed, or is not kept.")
     links = JobLinks()
 
 

@@ -7,7 +7,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import User
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
+from muster.api.render.moments import moment
 from muster.api.shapes import notices as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.notices.mails import why_no_mail

@@ -6,7 +6,8 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.api.render.jobs import Json, moment
+from muster.api.render.jobs import Json
+from muster.api.render.moments import moment
 from muster.api.shapes import registries as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import NotFound

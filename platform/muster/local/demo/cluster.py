@@ -26,7 +26,9 @@ _POLL_S = 0.2
 
 def prepare_nodes(agents: Path) -> list[AgentOptions]:
     """The pool with its nodes, and how to start the agent of each; a join token goes to those that need one."""
-    pool = Pool.objects.filter(name=POOL).first() or create_pool(name=POOL, actor=ACTOR, shells=True)
+    pool = Pool.objects.filter(name=POOL).first() or create_pool(
+        name=POOL, actor=ACTOR, shells=True, keep_failed_max_s=1800
+    )
     options = []
     for name, rack in NODES.items():
         node = Node.objects.filter(name=name).first()

@@ -1,0 +1,72 @@
+import { MantineProvider } from "@mantine/core";
+import { render, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+
+import { causeOf } from "../../components/cause";
+import { AT, makeAttempt, makeJob } from "../../testing/makers";
+import { FailureCard } from "./FailureCard";
+import { IdleCard } from "./IdleCard";
+import { KeptCard } from "./KeptCard";
+
+const UNKNOWN = {
+  class: "exit_nonzero",
+  category: "user",
+  retry: null,
+  line: null,
+  hint: "exit status 3",
+  reaction: "none",
+  last_words: "Segment 7 is not aligned",
+} as const;
+
+it("shows the last words of a failure that nobody knows, and that they may not be the cause", () => {
+  render(
+    <FailureCard
+      job={makeJob({ state: "failed", reason: "exit_nonzero", exit_code: 3, failure: UNKNOWN })}
+    />,
+  );
+  expect(screen.getByText("Segment 7 is not aligned")).toBeTruthy();
+  expect(screen.getByText(/only the last thing that it printed/)).toBeTruthy();
+});
+
+it("says nothing of last words where a line tells the cause", () => {
+  const known = { ...UNKNOWN, class: "out_of_memory", line: "CUDA out of memory", last_words: null };
+  render(<FailureCard job={makeJob({ state: "failed", reason: "exit_nonzero", failure: known })} />);
+  expect(screen.getByText("CUDA out of memory")).toBeTruthy();
+  expect(screen.queryByText(/last thing/)).toBeNull();
+});
+
+it("says since when GPUs stand idle, and when the job is stopped", () => {
+  render(<IdleCard idle={{ since: AT(0), stop_at: AT(1800) }} />);
+  expect(screen.getByRole("region", { name: "Its GPUs stand idle" }).textContent).toMatch(/is stopped/);
+});
+
+it("does not threaten a job that is only warned", () => {
+  render(<IdleCard idle={{ since: AT(0), stop_at: null }} />);
+  expect(screen.getByRole("region", { name: "Its GPUs stand idle" }).textContent).not.toMatch(/is stopped/);
+});
+
+it("says how a job failed that is kept, and the command to get into the rank that failed", () => {
+  const allocation = { id: 1, node: "n1", gpus: [], log_size: 0, log_complete: false };
+  const attempt = makeAttempt({
+    allocations: [
+      { ...allocation, rank: 0, observed: "running", exit_code: null },
+      { ...allocation, rank: 1, observed: "kept", exit_code: 3 },
+    ],
+  });
+  const kept = { until: AT(1800), reason: "exit_nonzero", exit_code: 3 } as const;
+  render(
+    <MantineProvider>
+      <KeptCard jobId={1042} kept={kept} attempts={[attempt]} />
+    </MantineProvider>,
+  );
+  expect(screen.getByText("muster shell 1042 --rank 1")).toBeTruthy();
+  expect(screen.getByText(/exit code 3/)).toBeTruthy();
+  const running = makeJob({ state: "active", started_at: AT(0), kept });
+  expect(causeOf(running)).toBe("Failed, kept");
+});
+
+it("marks an idle job in the list", () => {
+  const running = makeJob({ state: "active", started_at: AT(0) });
+  expect(causeOf(running)).toBeNull();
+  expect(causeOf({ ...running, idle: { since: AT(0), stop_at: null } })).toBe("Idle GPUs");
+});

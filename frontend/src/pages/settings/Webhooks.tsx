@@ -1,0 +1,243 @@
+import { Button, Modal, Skeleton, TextInput } from "@mantine/core";
+import { IconPlus, IconWebhook } from "@tabler/icons-react";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState, type SubmitEvent } from "react";
+
+import { createWebhook, removeWebhook, testWebhook } from "../../api/client";
+import { messageOf } from "../../api/problem";
+import { webhooksQuery } from "../../api/queries";
+import type { NewWebhook, Webhook } from "../../api/types";
+import { Confirm } from "../../components/Confirm";
+import { CopyButton } from "../../components/CopyButton";
+import { Empty, Failed } from "../../components/Notice";
+import { SectionHead } from "../../components/Page";
+import { Chip, type Tone } from "../../components/StateChip";
+import { Ago } from "../../components/Time";
+import { toast } from "../../components/toast";
+import classes from "./SettingsPage.module.css";
+
+const STATES: Record<Webhook["state"], { tone: Tone; label: string }> = {
+  working: { tone: "succeeded", label: "Working" },
+  failing: { tone: "queued", label: "Failing" },
+  disabled: { tone: "failed", label: "Disabled" },
+};
+const LOOK_EVERY_MS = 1500;
+
+/** Which try a ping was sent after: once the last try is another one, its result is there. */
+type Pinged = ReadonlyMap<number, string | null>;
+
+/** The caller's webhooks: made here, with a secret that is shown once, tried and removed here. */
+export function Webhooks() {
+  const client = useQueryClient();
+  const [pinged, setPinged] = useState<Pinged>(new Map());
+  const [adding, setAdding] = useState(false);
+  const [removing, setRemoving] = useState<Webhook | null>(null);
+  const query = useQuery({
+    ...webhooksQuery,
+    refetchInterval: ({ state }) =>
+      (state.data?.results ?? []).some((each) => waits(each, pinged)) ? LOOK_EVERY_MS : false,
+  });
+  const refresh = () => client.invalidateQueries({ queryKey: webhooksQuery.queryKey });
+  const webhooks = query.data?.results ?? [];
+
+  const test = async (webhook: Webhook) => {
+    try {
+      await testWebhook(webhook.id);
+      setPinged((old) => new Map(old).set(webhook.id, webhook.last_try_at));
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await refresh();
+  };
+  const remove = async (webhook: Webhook) => {
+    try {
+      await removeWebhook(webhook.id);
+      toast("done", "The webhook is removed");
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await refresh();
+  };
+
+  return (
+    <section className={`card ${classes.card}`} aria-label="Webhooks">
+      <SectionHead title="Webhooks">
+        <Button
+          size="xs"
+          variant="default"
+          leftSection={<IconPlus size={14} />}
+          onClick={() => setAdding(true)}
+        >
+          New webhook
+        </Button>
+      </SectionHead>
+      <p className={classes.sub}>Addresses of yours to which notices are posted as JSON, with a signature.</p>
+      {query.isPending ? (
+        <Skeleton height={54} />
+      ) : query.data === undefined ? (
+        <Failed error={query.error} onRetry={() => void query.refetch()} />
+      ) : webhooks.length === 0 ? (
+        <Empty icon={<IconWebhook size={20} />} title="No webhooks">
+          Make one to have a program of yours hear of your jobs.
+        </Empty>
+      ) : (
+        <ul className={classes.list}>
+          {webhooks.map((webhook) => (
+            <WebhookRow
+              key={webhook.id}
+              webhook={webhook}
+              waiting={waits(webhook, pinged)}
+              onTest={() => void test(webhook)}
+              onRemove={() => setRemoving(webhook)}
+            />
+          ))}
+        </ul>
+      )}
+      <AddWebhook opened={adding} onClose={() => setAdding(false)} onAdded={refresh} />
+      <Confirm
+        opened={removing !== null}
+        title="Remove this webhook?"
+        yes="Remove webhook"
+        onClose={() => setRemoving(null)}
+        onYes={async () => {
+          if (removing !== null) await remove(removing);
+        }}
+      >
+        Nothing is posted to {removing?.url ?? ""} any more, and what waits for it is not sent.
+      </Confirm>
+    </section>
+  );
+}
+
+const waits = (webhook: Webhook, pinged: Pinged): boolean =>
+  pinged.has(webhook.id) && pinged.get(webhook.id) === webhook.last_try_at;
+
+interface RowProps {
+  webhook: Webhook;
+  waiting: boolean;
+  onTest: () => void;
+  onRemove: () => void;
+}
+
+function WebhookRow({ webhook, waiting, onTest, onRemove }: RowProps) {
+  const { tone, label } = STATES[webhook.state];
+  return (
+    <li className={classes.token}>
+      <div style={{ minWidth: 0 }}>
+        <p className={`${classes.tokenName} truncate`} title={webhook.url}>
+          {webhook.url}
+        </p>
+        <p className={classes.meta}>
+          <Chip tone={tone}>{label}</Chip>
+          <span className={webhook.state === "working" ? undefined : classes.expired}>
+            {webhook.reason ?? webhook.last_result ?? "nothing was sent yet"}
+          </span>
+          {webhook.last_try_at === null ? null : (
+            <span>
+              last try <Ago at={webhook.last_try_at} />
+            </span>
+          )}
+          {webhook.state === "working" || webhook.last_success_at === null ? null : (
+            <span>
+              last went well <Ago at={webhook.last_success_at} />
+            </span>
+          )}
+        </p>
+      </div>
+      <div className={classes.actions}>
+        <Button
+          size="xs"
+          variant="default"
+          loading={waiting}
+          onClick={onTest}
+          aria-label={`Test ${webhook.url}`}
+        >
+          Test
+        </Button>
+        <Button size="xs" variant="default" onClick={onRemove} aria-label={`Remove ${webhook.url}`}>
+          Remove
+        </Button>
+      </div>
+    </li>
+  );
+}
+
+interface AddProps {
+  opened: boolean;
+  onClose: () => void;
+  onAdded: () => Promise<void>;
+}
+
+function AddWebhook({ opened, onClose, onAdded }: AddProps) {
+  const [url, setUrl] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState("");
+  const [made, setMade] = useState<NewWebhook | null>(null);
+
+  const close = () => {
+    onClose();
+    setUrl("");
+    setRefusal("");
+    setMade(null);
+  };
+  const add = async (event: SubmitEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    setRefusal("");
+    try {
+      setMade(await createWebhook(url.trim()));
+      await onAdded();
+    } catch (error) {
+      setRefusal(messageOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+
+  return (
+    <Modal
+      opened={opened}
+      onClose={close}
+      title={made === null ? "New webhook" : "Its secret"}
+      closeOnClickOutside={made === null}
+      closeButtonProps={{ "aria-label": "Close" }}
+    >
+      {made === null ? (
+        <form className={classes.form} onSubmit={(event) => void add(event)}>
+          <TextInput
+            label="URL"
+            placeholder="https://hooks.example.org/muster"
+            data-autofocus
+            required
+            withAsterisk={false}
+            maxLength={1000}
+            value={url}
+            error={refusal === "" ? undefined : refusal}
+            onChange={(event) => setUrl(event.currentTarget.value)}
+          />
+          <div className={classes.buttons}>
+            <Button variant="default" onClick={close}>
+              Back
+            </Button>
+            <Button type="submit" loading={busy} disabled={url.trim() === ""}>
+              Add webhook
+            </Button>
+          </div>
+        </form>
+      ) : (
+        <div className={classes.form}>
+          <p className={classes.note}>
+            Calls are signed with this secret. Copy it now: it is not shown again.
+          </p>
+          <div className={classes.secret}>
+            <code aria-label="Secret">{made.secret}</code>
+            <CopyButton text={made.secret} label="Copy secret" />
+          </div>
+          <div className={classes.buttons}>
+            <Button onClick={close}>Done</Button>
+          </div>
+        </div>
+      )}
+    </Modal>
+  );
+}

@@ -1,0 +1,38 @@
+"""What a job is marked with beside its state, as typed dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Efficiency(TypedDict):
+    """What a job used of what it had: a grade, or why there is none."""
+
+    attempt: int
+    grade: str | None
+    silence: str | None
+    utilization: float | None
+    idle_gpus: int
+    gpu_hours: float
+    idle_gpu_hours: float
+    gpus: list[dict[str, Any]]
+    cpus: int
+    cpu_cores: float | None
+    memory_mib: int
+    memory_used_mib: float | None
+    advice: list[str]
+
+
+class Idle(TypedDict):
+    """Since when a running job does not use its GPUs, and when it is stopped for that, if at all."""
+
+    since: str
+    stop_at: str | None
+
+
+class Kept(TypedDict):
+    """How a job has failed, and until when what it ran in is kept."""
+
+    until: str
+    reason: str
+    exit_code: int | None
