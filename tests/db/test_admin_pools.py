@@ -47,6 +47,13 @@ def pool_form(**changes: Any) -> dict[str, Any]:
     return {"name": "main", **defaults, **plugins, **changes}
 
 
+def test_whatever_a_pool_has_can_be_changed(browser: Client) -> None:
+    page = browser.get(reverse("admin:fleet_pool_change", args=[make_pool().pk]))
+    shown = set(page.context["adminform"].form.fields)
+    stored = {field.name for field in Pool._meta.concrete_fields if field.editable} - {"id", "name"}
+    assert stored - {f"{kind}_params" for kind in KINDS} - shown == set()
+
+
 def test_a_pool_is_stored(browser: Client) -> None:
     answer = browser.post(reverse("admin:fleet_pool_add"), pool_form(policy__fifo__skip_blocked="false"))
     assert answer.status_code == 302

@@ -18,7 +18,15 @@ from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, ac
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
 
-_JOBS = ["cpus_per_gpu", "memory_mib_per_gpu", "max_grace_s", "log_max_bytes_per_job", "offer_lease_s", "shells"]
+_JOBS = [
+    "cpus_per_gpu",
+    "memory_mib_per_gpu",
+    "max_grace_s",
+    "log_max_bytes_per_job",
+    "offer_lease_s",
+    "shells",
+    "keep_failed_max_s",
+]
 _CONTAINERS = ["gang_network", "infiniband", "mount_roots"]
 _AGENTS = [
     "beat_s",
