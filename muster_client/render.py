@@ -129,7 +129,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         if failure.get("last_words"):
             rows.append(("Printed last", _text(f"{failure['last_words']}  (nothing says that this is why it failed)")))
     rows += _efficiency_rows(job.get("efficiency"))
-    rows += [("Trial", _text(_trial_words(trial))) for trial in job.get("trials", ())]
+    line = failure["line"] if failure else ""
+    rows += [("Trial", _text(_trial_words(trial, told=line))) for trial in job.get("trials", ())]
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
     return _sheet(rows)
@@ -153,14 +154,16 @@ _VERDICTS = {
 }
 
 
-def _trial_words(trial: Trial) -> str:
-    """Return what a trial said, in one line."""
+def _trial_words(trial: Trial, *, told: str) -> str:
+    """Return what a trial said, in one line; what is `told` as the line of the job's own failure is not repeated."""
     verdict = _VERDICTS.get(trial["verdict"], trial["verdict"])
     if trial["attempt"] is not None:
         gpus = f"{trial['gpus']} of {trial['gpus_asked']} GPUs"
         verdict = f"attempt {trial['attempt']} on {gpus}, {trial['ran_s']:.0f} s: {verdict}"
-    told = [text for text in (trial["failure"], trial["line"] or trial["detail"], trial["hint"]) if text]
-    return ": ".join([verdict, ", ".join(told)]) if told else verdict
+    if told and trial["line"] == told:
+        return f"{verdict}: {trial['failure']}"
+    said = [text for text in (trial["failure"], trial["line"] or trial["detail"], trial["hint"]) if text]
+    return ": ".join([verdict, ", ".join(said)]) if said else verdict
 
 
 def attempts_table(attempts: Sequence[Attempt], now: datetime) -> RenderableType:

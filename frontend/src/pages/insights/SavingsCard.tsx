@@ -6,7 +6,7 @@ import { wasteQuery } from "../../api/queries";
 import type { Waste } from "../../api/types";
 import { Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
-import { count, gpuHours, percent } from "../../format/amount";
+import { count, gpuHours, percent, plural } from "../../format/amount";
 import { outcomeWords } from "../../format/words";
 import type { Period } from "./insights";
 import classes from "./InsightsPage.module.css";
@@ -78,7 +78,7 @@ function Rows({ waste }: { waste: Waste }) {
               <Row name="Saved by failures found there (an estimate)">
                 <strong>{gpuHours(screening.saved_gpu_hours)}</strong>
               </Row>
-              <Row name={`Spent by ${count(screening.tried)} trials`}>
+              <Row name={`Spent by ${plural(screening.tried, "trial")}`}>
                 <strong>{gpuHours(screening.spent_gpu_hours)}</strong>
               </Row>
               <Row name="Failed there · passed · went on untried or trusted">

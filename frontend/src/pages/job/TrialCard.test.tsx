@@ -28,8 +28,8 @@ const TRIAL: Trial = {
   at: AT(40),
 };
 
-const show = (trials: Trial[]) =>
-  render(<TrialCard job={{ ...makeJob(), trials } as unknown as JobWithSpec} />);
+const show = (trials: Trial[], failure: Partial<JobWithSpec["failure"]> = null) =>
+  render(<TrialCard job={{ ...makeJob(), trials, failure } as unknown as JobWithSpec} />);
 
 test("a trial that failed says so, with its line and hint, and leads to its log", () => {
   show([TRIAL]);
@@ -68,4 +68,11 @@ test("the chip of a job on trial does not say that it runs", () => {
   expect(screen.getByText("In its trial")).toBeDefined();
   expect(screen.getByText("Waits for its trial")).toBeDefined();
   expect(screen.queryByText("Running")).toBeNull();
+});
+
+test("a trial whose failure is the job's own does not say it twice", () => {
+  show([TRIAL], { class: TRIAL.failure, line: TRIAL.line });
+  expect(screen.getByRole("heading", { name: "Failed in its trial: Import error" })).toBeDefined();
+  expect(screen.queryByText("ModuleNotFoundError: No module named <b>nowhere</b>")).toBeNull();
+  expect(screen.queryByText("Install it in the image.")).toBeNull();
 });

@@ -8,7 +8,8 @@ import classes from "./TrialCard.module.css";
 
 type Trial = JobWithSpec["trials"][number];
 
-function TrialRow({ jobId, trial }: { jobId: number; trial: Trial }) {
+/** `told`: its failure is the job's own, whose line and hint stand on a card of their own. */
+function TrialRow({ jobId, trial, told }: { jobId: number; trial: Trial; told: boolean }) {
   const failure = trial.failure === "" ? null : trial.failure;
   return (
     <li className={classes.row} data-bad={trial.verdict === "failed" || undefined}>
@@ -33,8 +34,8 @@ function TrialRow({ jobId, trial }: { jobId: number; trial: Trial }) {
         <Ago at={trial.at} />
       </p>
       {trial.detail === "" ? null : <p className={classes.small}>{trial.detail}</p>}
-      {trial.line === "" ? null : <pre className={classes.line}>{trial.line}</pre>}
-      {trial.hint === "" ? null : <p className={classes.small}>{trial.hint}</p>}
+      {trial.line === "" || told ? null : <pre className={classes.line}>{trial.line}</pre>}
+      {trial.hint === "" || told ? null : <p className={classes.small}>{trial.hint}</p>}
     </li>
   );
 }
@@ -49,7 +50,12 @@ export function TrialCard({ job }: { job: JobWithSpec }) {
       </span>
       <ul className={classes.list}>
         {job.trials.map((trial) => (
-          <TrialRow key={trial.at} jobId={job.id} trial={trial} />
+          <TrialRow
+            key={trial.at}
+            jobId={job.id}
+            trial={trial}
+            told={job.failure?.class === trial.failure && job.failure.line === trial.line}
+          />
         ))}
       </ul>
     </section>
