@@ -40,7 +40,7 @@ help: ## list the targets
 	@printf '\nmake demo ONCE=1 ends when the jobs have, PORT=9000 chooses the port.\n'
 	@printf 'ARGS="…" passes options on, e.g. make test ARGS="tests/unit -x".\n'
 
-demo: setup ## a whole cluster on this machine: two emulated GPU nodes, three jobs, the web page
+demo: setup ## a whole cluster on this machine: three emulated GPU nodes, three jobs, the web page
 	@$(PY) manage.py demo $(if $(ONCE),--once) $(ARGS)
 
 up: setup ## the platform alone on this machine: web, workers, Postgres and Valkey

@@ -11,10 +11,11 @@ import pytest
 
 from muster.accounts.models import User
 from muster.accounts.services import revoke_token, user_of_token
-from muster.fleet.models import Gpu, Node, Pool
-from muster.local.demo.cluster import epochs, prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.fleet.models import Gpu, Node
+from muster.local.demo.cluster import NODES, epochs, prepare_nodes, prepare_tenants, wait_for_nodes
 from muster.local.demo.people import prepare_people, read_people
 from muster.local.places import LocalError
+from muster.screening.models import PoolScreening
 from muster.tenants.models import Membership, Quota
 from scheduler.lifecycle import NodeHealth
 
@@ -27,53 +28,64 @@ def enrol(*names: str) -> None:
     """What the agents of these nodes do when they register."""
     for node in Node.objects.filter(name__in=names):
         Node.objects.filter(pk=node.pk).update(health=NodeHealth.READY, credential_digest=f"digest of {node.name}")
-        for index in range(4):
+        for index in range(NODES[node.name].gpus):
             Gpu.objects.create(node=node, index=index, uuid=f"{node.name}-{index}", type="A100")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Two enrolled nodes; returns the folder of their agents."""
+    """The nodes, enrolled; returns the folder of their agents."""
     prepare_nodes(tmp_path)
-    for name in ("gpu01", "gpu02"):
+    for name in NODES:
         (tmp_path / name).mkdir()
-    enrol("gpu01", "gpu02")
+    enrol(*NODES)
     return tmp_path
 
 
 def test_new_nodes_come_with_join_tokens(tmp_path: Path) -> None:
     options = prepare_nodes(tmp_path)
-    assert [one.name for one in options] == ["gpu01", "gpu02"]
+    assert [one.name for one in options] == ["gpu01", "gpu02", "try01"]
     assert all(one.join_token.startswith("mjoin") for one in options)
-    assert Pool.objects.get().name == "main"
+    assert {node.name: node.pool.name for node in Node.objects.all()} == {
+        "gpu01": "main",
+        "gpu02": "main",
+        "try01": "trials",
+    }
+
+
+def test_jobs_of_the_main_pool_can_be_tried_in_the_other_and_an_operator_may_end_that(cluster: Path) -> None:
+    assert [str(one) for one in PoolScreening.objects.all()] == ["main in trials"]
+    PoolScreening.objects.all().delete()
+    prepare_nodes(cluster)
+    assert not PoolScreening.objects.exists()
 
 
 def test_an_enrolled_node_whose_agent_kept_its_state_gets_no_new_token(cluster: Path) -> None:
-    assert [one.join_token for one in prepare_nodes(cluster)] == ["", ""]
+    assert [one.join_token for one in prepare_nodes(cluster)] == ["", "", ""]
 
 
 def test_a_node_whose_agent_lost_its_state_can_join_again(cluster: Path) -> None:
     (cluster / "gpu02").rmdir()
-    first, second = prepare_nodes(cluster)
-    assert first.join_token == ""
+    first, second, third = prepare_nodes(cluster)
+    assert (first.join_token, third.join_token) == ("", "")
     assert second.join_token.startswith("mjoin")
 
 
 def test_nodes_whose_agents_have_registered_are_ready(cluster: Path) -> None:
     before = dict.fromkeys(epochs(), -1)
     wait_for_nodes(registered_before=before, timeout_s=1)
-    assert set(before) == {"gpu01", "gpu02"}
+    assert set(before) == {"gpu01", "gpu02", "try01"}
 
 
 def test_nodes_that_do_not_come_are_named(tmp_path: Path) -> None:
     prepare_nodes(tmp_path)
     enrol("gpu01")
-    with pytest.raises(LocalError, match="gpu02"):
-        wait_for_nodes(registered_before={"gpu01": -1, "gpu02": -1}, timeout_s=0.3)
+    with pytest.raises(LocalError, match="gpu02, try01"):
+        wait_for_nodes(registered_before=dict.fromkeys(NODES, -1), timeout_s=0.3)
 
 
 def test_a_node_that_was_ready_in_the_last_run_is_waited_for_until_its_agent_is_back(cluster: Path) -> None:
-    with pytest.raises(LocalError, match="gpu01, gpu02"):
+    with pytest.raises(LocalError, match="gpu01, gpu02, try01"):
         wait_for_nodes(registered_before=epochs(), timeout_s=0.3)
 
 

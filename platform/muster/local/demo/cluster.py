@@ -1,9 +1,10 @@
-"""The demonstration's pool, nodes, tenants and quotas; what is there already is left as it is."""
+"""The demonstration's pools, nodes, tenants and quotas; what is there already is left as it is."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.fleet.models import Node, Pool
@@ -11,44 +12,70 @@ from muster.fleet.selectors import gpus_by_type
 from muster.fleet.services import create_node, create_pool, renew_join_token
 from muster.local.children import AgentOptions
 from muster.local.places import LocalError
+from muster.screening.models import PoolScreening
 from muster.tenants.models import Quota, Tenant, VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
 from scheduler.lifecycle import NodeHealth
 
 ACTOR = "demo"
-POOL = "main"
-NODES = {"gpu01": "rack-a", "gpu02": "rack-a"}
-GPU_TYPE, GPUS_PER_NODE = "A100", 4
+POOL, TRIALS = "main", "trials"
+GPU_TYPE = "A100"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node belongs, and how many GPUs it has."""
+
+    pool: str
+    rack: str
+    gpus: int
+
+
+NODES = {
+    "gpu01": _Place(POOL, "rack-a", 4),
+    "gpu02": _Place(POOL, "rack-a", 4),
+    "try01": _Place(TRIALS, "rack-a", 2),
+}
 TENANTS = ("vision", "nlp")
 QUOTA = 4
 _POLL_S = 0.2
 
 
 def prepare_nodes(agents: Path) -> list[AgentOptions]:
-    """The pool with its nodes, and how to start the agent of each; a join token goes to those that need one."""
-    pool = Pool.objects.filter(name=POOL).first() or create_pool(
-        name=POOL, actor=ACTOR, shells=True, keep_failed_max_s=1800
-    )
+    """The pools with their nodes, and how to start the agent of each; a join token goes to those that need one."""
+    pools = _prepare_pools()
     options = []
-    for name, rack in NODES.items():
+    for name, place in NODES.items():
         node = Node.objects.filter(name=name).first()
         token = ""
         if node is None:
-            node, token = create_node(pool=pool, name=name, rack=rack, actor=ACTOR)
+            node, token = create_node(pool=pools[place.pool], name=name, rack=place.rack, actor=ACTOR)
         elif not (node.credential_digest and (agents / name).is_dir()):
             # The agent never enrolled, or its state folder was removed since.
             token = renew_join_token(node=node, actor=ACTOR)
         options.append(
             AgentOptions(
                 name=name,
-                gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
+                gpus=f"emulated:{GPU_TYPE}:{place.gpus}",
                 # A GPU server's size, whatever this machine has: the jobs are small, the numbers are for looking at.
-                cpus=16,
-                memory_mib=131_072,
+                cpus=4 * place.gpus,
+                memory_mib=32_768 * place.gpus,
                 join_token=token,
             )
         )
     return options
+
+
+def _prepare_pools() -> dict[str, Pool]:
+    main = Pool.objects.filter(name=POOL).first() or create_pool(
+        name=POOL, actor=ACTOR, shells=True, keep_failed_max_s=1800
+    )
+    trials = Pool.objects.filter(name=TRIALS).first()
+    if trials is None:
+        trials = create_pool(name=TRIALS, actor=ACTOR)
+        # No tenant has more: only who asks for it is tried, and the examples run at once.
+        PoolScreening.objects.create(pool=main, screening_pool=trials, min_gpus=QUOTA, minutes=1)
+    return {POOL: main, TRIALS: trials}
 
 
 def epochs() -> dict[str, int]:
@@ -58,20 +85,26 @@ def epochs() -> dict[str, int]:
 
 def wait_for_nodes(*, registered_before: Mapping[str, int], timeout_s: float) -> None:
     """Returns when every agent has registered once more and every node is ready with its GPUs."""
-    pool = Pool.objects.get(name=POOL)
-    expected = GPUS_PER_NODE * len(NODES)
     clock = threading.Event()  # never set: waiting on it is a pause that a signal can interrupt
     for _ in range(int(timeout_s / _POLL_S)):
         ready = set(Node.objects.filter(name__in=NODES, health=NodeHealth.READY).values_list("name", flat=True))
         waiting = sorted(
             name for name, epoch in epochs().items() if name not in ready or epoch <= registered_before[name]
         )
-        if not waiting and gpus_by_type(pool.pk).get(GPU_TYPE, 0) >= expected:
+        if not waiting and _have_their_gpus():
             return
         clock.wait(_POLL_S)
     raise LocalError(
         f"after {timeout_s:.0f} s these nodes are not ready: {', '.join(waiting) or 'none, but GPUs miss'}"
     )
+
+
+def _have_their_gpus() -> bool:
+    expected: dict[str, int] = {}
+    for place in NODES.values():
+        expected[place.pool] = expected.get(place.pool, 0) + place.gpus
+    pools = Pool.objects.filter(name__in=expected)
+    return all(gpus_by_type(pool.pk).get(GPU_TYPE, 0) >= expected[pool.name] for pool in pools)
 
 
 def prepare_tenants() -> dict[str, Tenant]:

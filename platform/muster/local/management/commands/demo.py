@@ -26,7 +26,7 @@ from muster_client.errors import MusterError as ClientError
 class Command(BaseCommand):
     """Starts everything, shows it at work, and stays."""
 
-    help = "Starts the platform with two emulated GPU nodes, runs three jobs, and keeps running until Ctrl-C."
+    help = "Starts the platform with emulated GPU nodes, runs three jobs, and keeps running until Ctrl-C."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         try:
             with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
                 start_nodes(site, supervisor)
-                step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each")
+                step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; try01 has two")
                 path = site.home / FILE_NAME
                 people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
                 step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
@@ -67,7 +67,7 @@ class Command(BaseCommand):
 
 
 def start_nodes(site: children.Site, supervisor: Supervisor) -> None:
-    """Starts the agents of both nodes, and returns when the platform has them."""
+    """Starts the agents of the nodes, and returns when the platform has them."""
     folder = agents_folder(site.home)
     options = prepare_nodes(folder)
     before = epochs()
