@@ -20,6 +20,7 @@ from nodeagent.runtime.shim.shells import MOST_REQUEST_BYTES, request_to_json
 
 _ANSWER_WITHIN_MS = 10_000
 _END_OF_INPUT = b"\x04"
+_NO_MORE = "the job's shim opens no more shells"
 
 
 class LeashedShell:
@@ -41,6 +42,9 @@ class LeashedShell:
         except ShellRefused:
             self.close()
             raise
+        except BrokenPipeError as error:
+            self.close()  # it closed before we could ask, and not after
+            raise ShellRefused(_NO_MORE) from error
         except OSError as error:
             self.close()
             raise ShellRefused("the job is ending: {}".format(error.strerror)) from error
@@ -88,7 +92,7 @@ class LeashedShell:
             raise ShellRefused("the job's shim does not answer")
         said = self._read()
         if not said:
-            raise ShellRefused("the job's shim opens no more shells")
+            raise ShellRefused(_NO_MORE)
         if "refused" in said:
             raise ShellRefused(str(said["refused"]))
 
