@@ -20,6 +20,7 @@ from muster.failures.models import RuleBook
 from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, Strike
 from muster.jobs.models import Job
 from muster.links.models import Server
+from muster.logrules.models import LogRuleBook
 from muster.notices.models import Webhook
 from muster.offers.models import Framework, Offer
 from muster.offers.models import Role as OfferRole
@@ -146,6 +147,9 @@ def one_of_each() -> None:
     Outbox.objects.create(topic="mail", payload={})
     changes = [{"job": job.pk, "before": "a", "after": "b", "line": "<script>alert(1)</script>"}]
     RuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", trial={"changes": changes})
+    matches = [{"job": job.pk, "rule": "a", "called": "a", "line": "<script>alert(1)</script>"}]
+    found = {"met": 1, "tried": 2, "matches": matches}
+    LogRuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", trial=found)
     role = OfferRole.objects.create(name="research", vc=vc)
     framework = Framework.objects.create(role=role, user=job.owner)
     Offer.objects.create(

@@ -20,6 +20,7 @@ from muster.usage.periods import Period
 from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import SLOTS
 from scheduler.lifecycle import Stage
+from tests.db.stories import until_settled
 from tests.factories import make_job, make_node, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -172,9 +173,11 @@ def test_each_end_is_graded_once_from_the_first_look_on(
         return job
 
     before = ended()
+    until_settled()
     assert read_ends() == 0  # it notes where it stands
     jobs = [ended() for _ in range(3)]
     record("job.active", actor="platform", tenant_id=before.tenant_id, job_id=before.pk, data={})
+    until_settled()
     assert read_ends(most=2) == 2
     with django_assert_max_num_queries(16):
         assert read_ends(most=2) == 1

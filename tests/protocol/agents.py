@@ -19,7 +19,7 @@ from nodeagent.client import Client
 from nodeagent.inbox import Happened
 from nodeagent.journal import Journal
 from nodeagent.lifeline import Conversation
-from nodeagent.protocol import CheckResult, HealthEvent, Inventory, ProgressNote
+from nodeagent.protocol import CheckResult, HealthEvent, Inventory, MetricPoint, ProgressNote
 from nodeagent.runtime.port import EventKind
 from nodeagent.sampler import News
 from nodeagent.session import Rejected, register
@@ -54,6 +54,9 @@ class Sampler:
 
     def faults(self, allocation_id: int, uuids: Sequence[str]) -> tuple[tuple[str, str], ...]:
         return tuple((uuid, "a process is on it") for uuid in uuids if self._machine.busy((uuid,)))
+
+    def last_points(self, allocation_id: int) -> tuple[MetricPoint, ...]:
+        return ()
 
     def last_words(self, uuids: Sequence[str]) -> tuple[bool, float]:
         return False, float("inf")
