@@ -129,7 +129,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         if failure.get("last_words"):
             rows.append(("Printed last", _text(f"{failure['last_words']}  (nothing says that this is why it failed)")))
     rows += _efficiency_rows(job.get("efficiency"))
-    line = failure["line"] if failure else ""
+    line = (failure["line"] or "") if failure else ""
     rows += [("Trial", _text(_trial_words(trial, told=line))) for trial in job.get("trials", ())]
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
