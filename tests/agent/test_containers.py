@@ -80,7 +80,7 @@ def test_a_job_sees_its_own_processes_and_folders_only(under_test: RuntimeUnderT
     assert len(lines[0].split()) <= 3
     assert lines[-1] == "done"
     # A mounted folder shows as what it lies on; nothing of the machine is mounted but these.
-    own = {"/workspace", "/muster/home", "/muster/out", "/tmp"}
+    own = {"/workspace", "/muster/home", "/muster/out", "/muster/status", "/tmp"}
     engines_own = {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/run/.containerenv", "/"}
     points = {line.split()[1] for line in lines[1:-1]}
     strange = {point for point in points if not point.startswith(("/proc", "/sys", "/dev"))} - own - engines_own

@@ -45,10 +45,21 @@ class Talk:
             assert self._take(), f"it ended without {word!r}: {self.seen!r}"
         return self.seen
 
+    def leave(self, key: str) -> ShellEnding:
+        """How it ended by the key, pressed again and again: what comes while a terminal's mode changes is lost."""
+        until = time.monotonic() + WITHIN_S
+        while self.shell.ending() is None:
+            assert time.monotonic() < until, f"{key!r} does not end it: {self.seen!r}"
+            with contextlib.suppress(OSError):  # it ends just now
+                self.say(key)
+            self._take()
+        return self.end()
+
     def end(self) -> ShellEnding:
         """How it ended, with all that it wrote read."""
+        until = time.monotonic() + WITHIN_S
         while self._take():
-            continue
+            assert time.monotonic() < until, f"it does not end: {self.seen!r}"
         ending = eventually(self.shell.ending, "the end of the shell", WITHIN_S)
         self.shell.close()
         return ending
@@ -146,9 +157,7 @@ def test_ctrl_c_ends_what_runs_and_ctrl_d_the_shell(under_test: RuntimeUnderTest
     eventually(lambda: is_gone(seconds), "the end of the sleeper", WITHIN_S)
     talk.say("echo again-$((2+3))\n")
     talk.hear(b"again-5")
-    talk.say("\x04")
-    ending = talk.end()
-    assert ending.detail == ""
+    assert talk.leave("\x04").detail == ""
 
 
 def test_a_shell_is_where_the_job_is_and_finds_what_the_job_finds(under_test: RuntimeUnderTest) -> None:

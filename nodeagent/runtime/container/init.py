@@ -6,7 +6,9 @@
    The image's PYTHONPATH is known only here, and what jobs may import is added to it.
 4. If the command fails by itself and what failed is kept (there is a second argument), it tells the shim the status by
    a FIFO and lives on until it is stopped: with it the whole container stays. Without `sleep` it cannot.
-5. When the command has ended it ends with its status. After a stop it first waits for the other processes, which may
+5. If the command was killed, it tells that too, and leaves the shim a moment to ask the control group whether memory
+   had run out: engines remove the group as soon as this process is gone.
+6. When the command has ended it ends with its status. After a stop it first waits for the other processes, which may
    use their grace. 128 + N is the status of a command that signal N has ended, as every shell has it.
 """
 
@@ -25,6 +27,9 @@ status=$?
 if [ "${2-}" ] && [ $status -ne 0 ] && [ ! "$stop" ]; then
   echo $status >/muster/status
   while [ ! "$stop" ]; do sleep 0.2 || sleep 1 || exit $status; done
+elif [ $status -eq 137 ] && [ ! "$stop" ]; then
+  echo $status >/muster/status
+  sleep 5
 fi
 while [ "$stop" ]; do
   set -- /proc/[0-9]*

@@ -62,7 +62,7 @@ class ContainerJob:
         self._oom_counter: Optional[int] = None
         self._oom_kills = 0
         self._status = -1
-        self._told: Optional[Ending] = None
+        self._told: Optional[int] = None
         self.gone = False
 
     def start(self) -> int:
@@ -106,11 +106,11 @@ class ContainerJob:
             poller.register(self._pidfd, select.POLLIN)
             self.gone = bool(poller.poll(0))
             if self.gone:  # at once: the engine is about to remove the control group
-                self._oom_kills = oom_kills(self._oom_counter)
+                self._oom_kills = max(self._oom_kills, oom_kills(self._oom_counter))
 
     def failed(self) -> Optional[Ending]:
         """What the first process told, as long as it is there, and with it the container."""
-        return None if self.gone else self._told
+        return None if self.gone or self._told is None else self._ending_of(self._told, None)
 
     @property
     def over(self) -> bool:
@@ -158,10 +158,14 @@ class ContainerJob:
             # No process is left, so the end can be told; the agent removes what the engine still has of it.
             return Ending(reason=EndReason.UNKNOWN, detail="how it ended is not known: {}".format(problem))
         if self._told is not None:
-            return self._told  # it was killed in the end, which says nothing of the command
+            return self._ending_of(self._told, state)  # it was killed in the end, which says nothing of the command
         if state is None or state.exit_code is None:
             return Ending(reason=EndReason.UNKNOWN, detail="its container was removed by somebody else")
-        return ending_of(state.exit_code, state.oom_killed or self._oom_kills > 0, self._plan.memory_mib)
+        return self._ending_of(state.exit_code, state)
+
+    def _ending_of(self, status: int, state: Optional[State]) -> Ending:
+        engine_says = state is not None and state.oom_killed
+        return ending_of(status, engine_says or self._oom_kills > 0, self._plan.memory_mib)
 
     def _hear(self) -> None:
         """Take the status of the command that the first process tells. The job can write it, too: of itself only."""
@@ -171,7 +175,7 @@ class ContainerJob:
             return
         if self._told is None and word.isdigit() and 0 < int(word) < 256:
             self._oom_kills = oom_kills(self._oom_counter)
-            self._told = ending_of(int(word), self._oom_kills > 0, self._plan.memory_mib)
+            self._told = int(word)
 
     def _hold(self, state: Optional[State]) -> None:
         """Take hold of the container's first process, unless it has ended already."""

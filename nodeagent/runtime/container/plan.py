@@ -159,7 +159,7 @@ def plan_of(
             Mount(folder.home, _HOME),
             Mount(folder.tmp, "/tmp"),  # noqa: S108 - inside the container, a folder of the allocation
             Mount(folder.out, OWN + "/out"),
-            *([Mount(folder.status, OWN + "/status")] if spec.keep_failed_s > 0 else []),
+            Mount(folder.status, OWN + "/status"),
         ),
         workdir=cwd,
         cpus=spec.cpus,

@@ -10,7 +10,7 @@
     exit          shim    how it ended; with this file there, no process of the job is left
     shim.err      shim    what the shim says when it breaks
     out           agent   a FIFO: the output of a container
-    status        agent   a FIFO: by it a container tells how its command failed, if what failed is kept
+    status        agent   a FIFO: by it a container tells how its command failed, if it was killed or is kept
     shells        shim    a socket: the agent asks for shells by it, while the job runs (see shells.py)
     work, home, tmp       the job's own; in its home it may say how far it is (see progress.py) and how it goes
                           (see reported.py), and there lie modules that it may import (see nodeagent.jobside)
