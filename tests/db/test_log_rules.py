@@ -10,6 +10,7 @@ import pytest
 
 from muster.common.errors import Conflict, Invalid
 from muster.events.models import AuditEntry, Event, Outbox
+from muster.failures.versions import text_in_force
 from muster.fleet.models import Strike
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
 from muster.logrules import selectors, watch
@@ -181,7 +182,7 @@ class TestActions:
 class TestBook:
     def test_versions_are_audited_and_the_last_one_put_into_force_counts(self, world: World) -> None:
         first, second = in_force(rule("cancel")), in_force("")
-        assert selectors.text_in_force() == ""
+        assert text_in_force(LogRuleBook) == ""
         put_log_rules_into_force(book=first, actor="olga")
         selectors.forget_rules()
         assert [one.name for one in selectors.rules_in_force().rules] == ["hang"]

@@ -5,40 +5,35 @@ from __future__ import annotations
 from typing import Any, cast
 
 from django import forms
-from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from muster.common.errors import Conflict, Invalid
-from muster.events.admin_base import ModelAdmin, OperatorsMixin, actor
+from muster.common.errors import Invalid
+from muster.events.admin_base import actor
+from muster.failures.admin_versions import VersionForm, VersionsAdmin, trial_table
 from muster.failures.models import RuleBook
-from muster.failures.selectors import text_in_force, unknown_failures
+from muster.failures.selectors import unknown_failures
 from muster.failures.services import checked, draft_rules, put_into_force, with_rule
+from muster.failures.versions import text_in_force
 from scheduler.failures import Retry, builtin
 
 _CLUSTERS_SHOWN = 100
 
 
-class RuleBookForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A version of the rules, which must be sound before it is stored."""
+class RuleBookForm(VersionForm):
+    """A version of the rules."""
 
     class Meta:
         model = RuleBook
         fields = ["note", "text"]
 
-    def clean_text(self) -> str:
-        """The text, or what is wrong with which rule."""
-        text: str = self.cleaned_data["text"]
-        try:
-            checked(text)
-        except Invalid as error:
-            raise forms.ValidationError(error.errors[0].message) from error
-        return text
+    def require_sound(self, text: str) -> None:
+        """Return for sound rules."""
+        checked(text)
 
 
 class RuleForm(forms.Form):
@@ -71,34 +66,19 @@ class RuleForm(forms.Form):
 
 
 @admin.register(RuleBook)
-class RuleBookAdmin(OperatorsMixin, ModelAdmin[RuleBook]):
+class RuleBookAdmin(VersionsAdmin[RuleBook]):
     """Versions of the operators' rules. A version never changes; the one put into force last counts."""
 
     form = RuleBookForm
     list_display = ["__str__", "note", "author", "created_at", "in_force_at", "changed"]
-    ordering = ["-pk"]
-    actions = ["put_in_force"]
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A version stays as it is."""
-        return obj is None and super().has_change_permission(request)
+    def draft(self, *, text: str, note: str, actor: str) -> RuleBook:
+        """A new version, tried and stored."""
+        return draft_rules(text=text, note=note, actor=actor)
 
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """And is kept."""
-        return False
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is entered, and of a stored version what is known of it."""
-        return ["note", "text"] if obj is None else ["note", "text", "author", "created_at", "in_force_at", "tried"]
-
-    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """A new version begins with the rules that are in force."""
-        return {"text": text_in_force()}
-
-    def save_model(self, request: HttpRequest, obj: RuleBook, form: Any, change: bool) -> None:
-        """Store a new version, tried on what has failed of late."""
-        book = draft_rules(text=obj.text, note=obj.note, actor=actor(request))
-        obj.pk, obj.trial = book.pk, book.trial
+    def enforce(self, version: RuleBook, *, actor: str) -> None:
+        """Judge by the version from now on."""
+        put_into_force(book=version, actor=actor)
 
     @admin.display(description="changes")
     def changed(self, book: RuleBook) -> str:
@@ -108,30 +88,9 @@ class RuleBookAdmin(OperatorsMixin, ModelAdmin[RuleBook]):
     @admin.display(description="Tried on the newest failures")
     def tried(self, book: RuleBook) -> SafeString:
         """What it would call otherwise."""
-        rows = format_html_join(
-            "",
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td><code>{}</code></td></tr>",
-            ((one["job"], one["before"], one["after"], one["line"]) for one in book.trial.get("changes", ())),
-        )
-        return format_html(
-            "<p>{} of {} are called otherwise.</p><table><tr><th>job</th><th>before</th><th>now</th><th>line</th></tr>"
-            "{}</table>",
-            book.trial.get("changed", 0),
-            book.trial.get("tried", 0),
-            rows,
-        )
-
-    @admin.action(description="Put into force")
-    def put_in_force(self, request: HttpRequest, versions: QuerySet[RuleBook]) -> None:
-        """Judge by the version from now on."""
-        if len(versions) != 1:
-            messages.error(request, "Choose one version: it replaces the rules that are in force.")
-            return
-        try:
-            put_into_force(book=versions[0], actor=actor(request))
-            messages.success(request, f"{versions[0]} is in force now.")
-        except Conflict as error:
-            messages.warning(request, str(error))
+        rows = [(one["job"], one["before"], one["after"], one["line"]) for one in book.trial.get("changes", ())]
+        found = f"{book.trial.get('changed', 0)} of {book.trial.get('tried', 0)} are called otherwise."
+        return trial_table(found, ("job", "before", "now", "line"), rows)
 
     def get_urls(self) -> list[URLPattern]:
         """The pages of unknown failures beside the usual ones."""
@@ -156,7 +115,7 @@ class RuleBookAdmin(OperatorsMixin, ModelAdmin[RuleBook]):
             values = form.cleaned_data
             rule = {name: values[name] for name in ("name", "match", "line", "hint", "retry")}
             try:
-                text = with_rule(text_in_force(), failure=values["failure"], rule=rule)
+                text = with_rule(text_in_force(RuleBook), failure=values["failure"], rule=rule)
                 book = draft_rules(text=text, note=f"rule {values['name']}", actor=actor(request))
             except Invalid as error:
                 form.add_error(None, error.errors[0].message)

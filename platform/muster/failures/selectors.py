@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.common.clock import database_now
 from muster.failures.models import RuleBook
+from muster.failures.versions import in_force
 from muster.jobs.models import Allocation, Attempt
 from muster.logs.store import read
 from nodeagent.protocol import MAX_TAIL_BYTES
@@ -39,16 +40,8 @@ class PastFailure:
 
 def rules_in_force() -> RuleSet:
     """The built-in rules with those of the operators before them."""
-    found = (
-        RuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at").values_list("pk", "text").first()
-    )
+    found = in_force(RuleBook)
     return builtin() if found is None else _compiled(*found)
-
-
-def text_in_force() -> str:
-    """The operators' rules as they are in force; empty where there are none."""
-    newest = RuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at")
-    return newest.values_list("text", flat=True).first() or ""
 
 
 def past_failures(limit: int) -> Iterator[PastFailure]:

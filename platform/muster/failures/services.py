@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import yaml
-from django.db import transaction
 
-from muster.common.errors import Conflict, Invalid
-from muster.common.models import DatabaseNow
-from muster.events.services import audit
+from muster.common.errors import Invalid
+from muster.failures import versions
 from muster.failures.models import RuleBook
 from muster.failures.selectors import past_failures
 from scheduler.failures import RuleError, RuleSet, Tail, builtin, classify, read_rules
@@ -20,12 +18,7 @@ _MOST_TOLD = 50
 
 def draft_rules(*, text: str, note: str, actor: str) -> RuleBook:
     """A version of the rules that is tried on past failures and not yet in force; `Invalid` names what is wrong."""
-    rules = checked(text)
-    trial = _trial(rules)
-    with transaction.atomic():
-        book = RuleBook.objects.create(text=text, note=note, author=actor, trial=trial)
-        audit("create", actor=actor, object_type="failure_rules", object_id=book.pk, after={"text": text, "note": note})
-    return book
+    return versions.draft(RuleBook, text=text, note=note, trial=_trial(checked(text)), actor=actor)
 
 
 def with_rule(text: str, *, failure: str, rule: Mapping[str, str]) -> str:
@@ -37,20 +30,7 @@ def with_rule(text: str, *, failure: str, rule: Mapping[str, str]) -> str:
 
 def put_into_force(*, book: RuleBook, actor: str) -> None:
     """Judge failures by this version from now on; an older version may be put into force again."""
-    with transaction.atomic():
-        newest = RuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at").first()
-        if newest is not None and newest.pk == book.pk:
-            raise Conflict(f"version {book.pk} is in force already")
-        RuleBook.objects.filter(pk=book.pk).update(in_force_at=DatabaseNow())
-        before = {"version": newest.pk if newest else None}
-        audit(
-            "put_into_force",
-            actor=actor,
-            object_type="failure_rules",
-            object_id=book.pk,
-            before=before,
-            after={"version": book.pk},
-        )
+    versions.put_into_force(book, actor=actor)
 
 
 def checked(text: str) -> RuleSet:

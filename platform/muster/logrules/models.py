@@ -6,23 +6,21 @@ from django.db import models
 from django.db.models import Q
 
 from muster.common.models import DatabaseNow
+from muster.failures.versions import LONGEST_TEXT, RuleVersion
 from muster.jobs.models import Allocation, Job
 
 
-class LogRuleBook(models.Model):
+class LogRuleBook(RuleVersion):
     """One version of all rules, as the operators wrote it; the one that was last put into force counts."""
 
-    id = models.BigAutoField(primary_key=True)
     text = models.TextField(
         blank=True,
-        max_length=200_000,
+        max_length=LONGEST_TEXT,
         help_text="YAML: a name, and under it match, line, actions and more; docs/failures.md. Empty: no rules.",
     )
-    note = models.CharField(max_length=200, blank=True, default="", help_text="What is new in it.")
     trial = models.JSONField(default=dict, editable=False, help_text="Which past failures it would have met.")
-    author = models.CharField(max_length=200, editable=False)
-    created_at = models.DateTimeField(db_default=DatabaseNow())
-    in_force_at = models.DateTimeField(null=True, editable=False)
+
+    audit_type = "log_rules"
 
     class Meta:
         verbose_name = "version of the rules for logs"
@@ -30,9 +28,6 @@ class LogRuleBook(models.Model):
         indexes = [
             models.Index(fields=["-in_force_at"], name="log_rules_in_force", condition=Q(in_force_at__isnull=False))
         ]
-
-    def __str__(self) -> str:
-        return f"version {self.pk}"
 
 
 class LogMatch(models.Model):

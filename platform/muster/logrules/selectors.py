@@ -6,6 +6,7 @@ import logging
 import time
 from functools import lru_cache
 
+from muster.failures.versions import in_force
 from muster.jobs.models import Job
 from muster.logrules.models import LogMatch, LogRuleBook
 from scheduler.failures.rules import RuleError
@@ -28,8 +29,7 @@ def rules_in_force() -> LogRules:
     """The rules that count now, or did a few seconds ago."""
     now = time.monotonic()
     if now >= _InForce.until:
-        newest = LogRuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at")
-        found = newest.values_list("pk", "text").first()
+        found = in_force(LogRuleBook)
         _InForce.rules = LogRules(()) if found is None else _compiled(*found)
         _InForce.until = now + LOOK_EVERY_S
     return _InForce.rules
@@ -38,12 +38,6 @@ def rules_in_force() -> LogRules:
 def forget_rules() -> None:
     """Look at once which rules are in force; the other processes do within seconds."""
     _InForce.until = 0.0
-
-
-def text_in_force() -> str:
-    """The rules as they are in force; empty where there are none."""
-    newest = LogRuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at")
-    return newest.values_list("text", flat=True).first() or ""
 
 
 def matches_of(job: Job) -> list[LogMatch]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from muster.common.errors import Conflict, Invalid
-from muster.common.models import DatabaseNow
-from muster.events.services import audit
+from muster.common.errors import Invalid
+from muster.failures import versions
 from muster.failures.selectors import past_failures
 from muster.fleet.models import Pool
 from muster.logrules.models import LogRuleBook
@@ -22,27 +21,13 @@ _MOST_TOLD = 50
 def draft_log_rules(*, text: str, note: str, actor: str) -> LogRuleBook:
     """A version that is tried on past failures and not yet in force; `Invalid` names what is wrong."""
     trial = _trial(checked_log_rules(text))
-    with transaction.atomic():
-        book = LogRuleBook.objects.create(text=text, note=note, author=actor, trial=trial)
-        audit("create", actor=actor, object_type="log_rules", object_id=book.pk, after={"text": text, "note": note})
-    return book
+    return versions.draft(LogRuleBook, text=text, note=note, trial=trial, actor=actor)
 
 
 def put_log_rules_into_force(*, book: LogRuleBook, actor: str) -> None:
     """Look for these rules in what jobs print from now on; an older version may be put into force again."""
     with transaction.atomic():
-        newest = LogRuleBook.objects.filter(in_force_at__isnull=False).order_by("-in_force_at").first()
-        if newest is not None and newest.pk == book.pk:
-            raise Conflict(f"version {book.pk} is in force already")
-        LogRuleBook.objects.filter(pk=book.pk).update(in_force_at=DatabaseNow())
-        audit(
-            "put_into_force",
-            actor=actor,
-            object_type="log_rules",
-            object_id=book.pk,
-            before={"version": newest.pk if newest else None},
-            after={"version": book.pk},
-        )
+        versions.put_into_force(book, actor=actor)
         transaction.on_commit(forget_rules)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.strikes import blame_for_failure
@@ -83,29 +83,28 @@ def _remember(job_id: int, names: frozenset[str]) -> None:
 def _meet(job: Job, allocation: Allocation, rule: LogRule, line: str) -> None:
     """Note the first meeting of a job and a rule, and do what the rule says."""
     actions = [action.value for action in rule.actions]
-    try:
-        with transaction.atomic():
-            Job.objects.select_for_update(no_key=True).only("pk").get(pk=job.pk)
-            LogMatch.objects.create(job=job, rule=rule.name, allocation=allocation, actions=actions, line=line)
-            record(
-                "job.log_rule",
-                actor=f"rule {rule.name}",
-                tenant_id=job.tenant_id,
-                job_id=job.pk,
-                data={
-                    "attempt": allocation.attempt.number,
-                    "rank": allocation.rank,
-                    "node": allocation.node.name,
-                    "rule": rule.name,
-                    "actions": actions,
-                    "detail": line,
-                    "tells_owner": Action.NOTIFY_OWNER in rule.actions,
-                },
-            )
-            _act(job, allocation, rule, line)
-    except IntegrityError:
-        # Another process was faster, or it was before this process began.
-        return
+    with transaction.atomic():
+        Job.objects.select_for_update(no_key=True).only("pk").get(pk=job.pk)
+        known = {"allocation": allocation, "actions": actions, "line": line}
+        _, is_new = LogMatch.objects.get_or_create(job=job, rule=rule.name, defaults=known)
+        if not is_new:  # another process was faster, or it was before this process began
+            return
+        record(
+            "job.log_rule",
+            actor=f"rule {rule.name}",
+            tenant_id=job.tenant_id,
+            job_id=job.pk,
+            data={
+                "attempt": allocation.attempt.number,
+                "rank": allocation.rank,
+                "node": allocation.node.name,
+                "rule": rule.name,
+                "actions": actions,
+                "detail": line,
+                "tells_owner": Action.NOTIFY_OWNER in rule.actions,
+            },
+        )
+        _act(job, allocation, rule, line)
 
 
 def _act(job: Job, allocation: Allocation, rule: LogRule, line: str) -> None:
