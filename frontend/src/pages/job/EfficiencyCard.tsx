@@ -3,30 +3,32 @@ import { IconGauge } from "@tabler/icons-react";
 import type { Efficiency } from "../../api/types";
 import { gpuHours, mebibytes, plural } from "../../format/amount";
 import { gradeWords } from "../../format/words";
-import classes from "./EfficiencyCard.module.css";
+import classes from "./NoteCard.module.css";
+import { NoteCard, type Tone } from "./NoteCard";
+
+const TONES: Record<string, Tone> = { good: "succeeded", fair: "queued", poor: "queued", idle: "failed" };
 
 /** How well a job that has ended used what it had. Where there is nothing to say it is not there. */
 export function EfficiencyCard({ efficiency }: { efficiency: Efficiency }) {
   const { grade, utilization, advice } = efficiency;
   if (grade === null && advice.length === 0) return null;
   return (
-    <section className={`card ${classes.card}`} aria-label="Efficiency" data-grade={grade ?? undefined}>
-      <span className={classes.icon} aria-hidden="true">
-        <IconGauge size={18} stroke={1.8} />
-      </span>
-      <div className={classes.words}>
-        <h2 className={classes.title}>
-          {grade === null ? "Asked for more than it used" : gradeWords(grade)}
-          {utilization === null ? "" : `: ${Math.round(utilization)} % of the time`}
-        </h2>
-        {advice.map((sentence) => (
-          <p key={sentence} className={classes.advice}>
-            {sentence}
-          </p>
-        ))}
-        <p className={classes.small}>{factsOf(efficiency).join(" · ")}</p>
-      </div>
-    </section>
+    <NoteCard
+      icon={<IconGauge size={18} stroke={1.8} />}
+      label="Efficiency"
+      tone={TONES[grade ?? ""] ?? "plain"}
+    >
+      <h2 className={classes.title}>
+        {grade === null ? "Asked for more than it used" : gradeWords(grade)}
+        {utilization === null ? "" : `: ${Math.round(utilization)} % of the time`}
+      </h2>
+      {advice.map((sentence) => (
+        <p key={sentence} className={classes.text}>
+          {sentence}
+        </p>
+      ))}
+      <p className={`${classes.small} ${classes.sentence}`}>{factsOf(efficiency).join(" · ")}</p>
+    </NoteCard>
   );
 }
 

@@ -2,7 +2,8 @@ import { IconAlertOctagon } from "@tabler/icons-react";
 
 import type { Job } from "../../api/types";
 import { categoryWords, reasonWords } from "../../format/words";
-import classes from "./FailureCard.module.css";
+import classes from "./NoteCard.module.css";
+import { NoteCard } from "./NoteCard";
 
 const ADVICE: Record<string, string> = {
   no: "another try would fail in the same way",
@@ -21,37 +22,30 @@ export function FailureCard({ job }: { job: Job }) {
   const lastWords = failure?.last_words ?? null;
   if (reason === null && hint === null) return null;
   return (
-    <section className={`card ${classes.card}`} aria-label="Why did it fail?">
-      <span className={classes.icon} aria-hidden="true">
-        <IconAlertOctagon size={18} stroke={1.8} />
-      </span>
-      <div className={classes.words}>
-        <h2 className={classes.title}>
-          {reason === null ? "Failed" : reasonWords(reason)}
-          {job.exit_code === null ? "" : `, exit code ${job.exit_code}`}
-        </h2>
-        {hint === null || hint === "" ? null : <p className={classes.hint}>{hint}</p>}
-        {line === null || line === "" ? null : <pre className={classes.line}>{line}</pre>}
-        {lastWords === null || lastWords === "" ? null : (
-          <>
-            <p className={classes.hint}>
-              Nothing in its log is known to explain this. It is only the last thing that it printed:
-            </p>
-            <pre className={classes.line} aria-label="What it printed last">
-              {lastWords}
-            </pre>
-          </>
-        )}
-        {failure === null ? null : (
-          <p className={classes.small}>
-            Caused by: {categoryWords(failure.category)}
-            {failure.retry === null || ADVICE[failure.retry] === undefined
-              ? ""
-              : ` · ${ADVICE[failure.retry]}`}
-            {failure.reaction === "retry" ? " · it was tried again" : ""}
+    <NoteCard icon={<IconAlertOctagon size={18} stroke={1.8} />} label="Why did it fail?" tone="failed">
+      <h2 className={classes.title}>
+        {reason === null ? "Failed" : reasonWords(reason)}
+        {job.exit_code === null ? "" : `, exit code ${job.exit_code}`}
+      </h2>
+      {hint === null || hint === "" ? null : <p className={`${classes.text} ${classes.sentence}`}>{hint}</p>}
+      {line === null || line === "" ? null : <pre className={classes.line}>{line}</pre>}
+      {lastWords === null || lastWords === "" ? null : (
+        <>
+          <p className={`${classes.text} ${classes.sentence}`}>
+            Nothing in its log is known to explain this. It is only the last thing that it printed:
           </p>
-        )}
-      </div>
-    </section>
+          <pre className={classes.line} aria-label="What it printed last">
+            {lastWords}
+          </pre>
+        </>
+      )}
+      {failure === null ? null : (
+        <p className={classes.small}>
+          Caused by: {categoryWords(failure.category)}
+          {failure.retry === null || ADVICE[failure.retry] === undefined ? "" : ` · ${ADVICE[failure.retry]}`}
+          {failure.reaction === "retry" ? " · it was tried again" : ""}
+        </p>
+      )}
+    </NoteCard>
   );
 }

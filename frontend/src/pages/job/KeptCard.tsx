@@ -6,7 +6,7 @@ import { Ago } from "../../components/Time";
 import { fullTime } from "../../format/time";
 import { reasonWords } from "../../format/words";
 import { shellCommand } from "./commands";
-import classes from "./MarkCard.module.css";
+import classes from "./KeptCard.module.css";
 import { MarkCard } from "./MarkCard";
 
 interface Props {

@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 
-import classes from "./MarkCard.module.css";
+import classes from "./NoteCard.module.css";
+import { NoteCard } from "./NoteCard";
 
 interface Props {
   icon: ReactNode;
@@ -11,14 +12,9 @@ interface Props {
 /** Something about a running job that its owner should know of and may act on. */
 export function MarkCard({ icon, title, children }: Props) {
   return (
-    <section className={`card ${classes.card}`} aria-label={title}>
-      <span className={classes.icon} aria-hidden="true">
-        {icon}
-      </span>
-      <div className={classes.words}>
-        <h2 className={classes.title}>{title}</h2>
-        <div className={classes.text}>{children}</div>
-      </div>
-    </section>
+    <NoteCard icon={icon} label={title}>
+      <h2 className={classes.title}>{title}</h2>
+      <div className={classes.text}>{children}</div>
+    </NoteCard>
   );
 }

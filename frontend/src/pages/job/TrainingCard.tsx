@@ -5,7 +5,9 @@ import { jobTrainingQuery, METRICS_POLL_MS } from "../../api/queries";
 import type { Job, JobTraining } from "../../api/types";
 import { duration } from "../../format/time";
 import { adviceWords } from "../../format/words";
-import classes from "./TrainingCard.module.css";
+import classes from "./NoteCard.module.css";
+import { NoteCard } from "./NoteCard";
+import own from "./TrainingCard.module.css";
 
 /** What the platform has to say of a job that runs, or has run; nothing where there is nothing. */
 export function TrainingCard({ job }: { job: Job }) {
@@ -23,31 +25,28 @@ export function TrainingWords({ training }: { training: JobTraining }) {
   const { advice, checkpoint, rules } = training;
   if (advice.length === 0 && rules.length === 0 && checkpoint === null) return null;
   return (
-    <section className={`card ${classes.card}`} aria-label="What to look at">
-      <span className={classes.icon} aria-hidden="true">
-        <IconBulb size={18} stroke={1.8} />
-      </span>
-      <div className={classes.words}>
+    <NoteCard icon={<IconBulb size={18} stroke={1.8} />} label="What to look at">
+      <div className={own.items}>
         {advice.map((each) => (
-          <div key={each.kind} className={classes.item}>
+          <div key={each.kind}>
             <h2 className={classes.title}>{adviceWords(each.kind)}</h2>
-            <p className={classes.text}>{each.text}</p>
+            <p className={`${classes.text} ${classes.sentence}`}>{each.text}</p>
           </div>
         ))}
         {rules.map((each) => (
-          <div key={each.rule} className={classes.item}>
+          <div key={each.rule}>
             <h2 className={classes.title}>The rule “{each.rule}” of the operators matched</h2>
             <pre className={classes.line}>{each.line}</pre>
           </div>
         ))}
         {checkpoint === null ? null : (
-          <div className={classes.item}>
+          <div>
             <h2 className={classes.title}>Save a checkpoint every {duration(checkpoint.daly_s)}</h2>
-            <p className={classes.text}>{checkpointWords(checkpoint)}</p>
+            <p className={`${classes.text} ${classes.sentence}`}>{checkpointWords(checkpoint)}</p>
           </div>
         )}
       </div>
-    </section>
+    </NoteCard>
   );
 }
 

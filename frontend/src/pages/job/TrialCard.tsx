@@ -4,7 +4,9 @@ import { Link } from "@tanstack/react-router";
 import type { JobWithSpec } from "../../api/types";
 import { Ago } from "../../components/Time";
 import { reasonWords, verdictWords } from "../../format/words";
-import classes from "./TrialCard.module.css";
+import classes from "./NoteCard.module.css";
+import { NoteCard } from "./NoteCard";
+import own from "./TrialCard.module.css";
 
 type Trial = JobWithSpec["trials"][number];
 
@@ -12,8 +14,8 @@ type Trial = JobWithSpec["trials"][number];
 function TrialRow({ jobId, trial, told }: { jobId: number; trial: Trial; told: boolean }) {
   const failure = trial.failure === "" ? null : trial.failure;
   return (
-    <li className={classes.row} data-bad={trial.verdict === "failed" || undefined}>
-      <h3 className={classes.title}>
+    <li>
+      <h3 className={`${classes.title} ${own.title}`} data-bad={trial.verdict === "failed" || undefined}>
         {verdictWords(trial.verdict)}
         {failure === null ? "" : `: ${reasonWords(failure)}`}
       </h3>
@@ -44,11 +46,8 @@ function TrialRow({ jobId, trial, told }: { jobId: number; trial: Trial; told: b
 export function TrialCard({ job }: { job: JobWithSpec }) {
   if (job.trials.length === 0) return null;
   return (
-    <section className={`card ${classes.card}`} aria-label="Trial on a few GPUs">
-      <span className={classes.icon} aria-hidden="true">
-        <IconFilter size={18} stroke={1.8} />
-      </span>
-      <ul className={classes.list}>
+    <NoteCard icon={<IconFilter size={18} stroke={1.8} />} label="Trial on a few GPUs" tone="active">
+      <ul className={own.list}>
         {job.trials.map((trial) => (
           <TrialRow
             key={trial.at}
@@ -58,6 +57,6 @@ export function TrialCard({ job }: { job: JobWithSpec }) {
           />
         ))}
       </ul>
-    </section>
+    </NoteCard>
   );
 }
