@@ -18,6 +18,7 @@ from muster_client.commands import (
     shell,
     simulate,
     submit,
+    top,
     usage,
     webhook,
 )
@@ -64,7 +65,21 @@ def options(
     session.url = url
 
 
-for module in (account, registry, webhook, submit, jobs, shell, files, cluster, maintenance, usage, simulate, explain):
+for module in (
+    account,
+    registry,
+    webhook,
+    submit,
+    jobs,
+    shell,
+    files,
+    cluster,
+    top,
+    maintenance,
+    usage,
+    simulate,
+    explain,
+):
     module.register(app)
 
 

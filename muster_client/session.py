@@ -46,16 +46,16 @@ class Session:
         """Return the server and token of this run."""
         return choose_target(self.config(), self.environ, url=self.url)
 
-    def client(self) -> Client:
-        """Return a client with a token."""
+    def client(self, *, quiet: bool = False) -> Client:
+        """Return a client with a token; a `quiet` one does not tell when it has to wait."""
         target = self.target()
         if target.token is None:
             raise NotLoggedInError(f"You are not logged in at {target.url}. Run: muster login {target.url}")
-        return self.client_for(target.url, target.token)
+        return self.client_for(target.url, target.token, quiet=quiet)
 
-    def client_for(self, url: str, token: str | None) -> Client:
+    def client_for(self, url: str, token: str | None, *, quiet: bool = False) -> Client:
         """Return a client of any server, with or without a token."""
-        backoff = replace(self.backoff, told=self._tell_of_waiting)
+        backoff = self.backoff if quiet else replace(self.backoff, told=self._tell_of_waiting)
         return Client(url, token, transport=self.transport, backoff=backoff)
 
     def _tell_of_waiting(self, why: str, wait_s: float) -> None:
