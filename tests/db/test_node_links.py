@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.apps import apps
 
 from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
@@ -170,22 +168,3 @@ def test_a_stored_cycle_keeps_the_links_it_was_decided_by(agent: Agent, world: W
     held = sorted(ranks(attempt)[0].claims.values_list("gpu_id", flat=True))
     for plan in replay(stored):
         assert [sorted(share.gpu_ids) for one in plan.places for share in one.allocations] == [held]
-
-
-@pytest.mark.parametrize(
-    ("topology", "links"),
-    [
-        ([["X", "NV4"], ["NV4", "X"]], [[0, 40], [40, 0]]),
-        ([["X", "PIX"], ["SYS", "X"]], [[0, 1], [1, 0]]),
-        ([], []),
-        ([["X", "NV4"]], []),
-        ([["X", 4], [4, "X"]], []),
-        ([["X", "FAR"], ["FAR", "X"]], []),
-        ("X", []),
-    ],
-)
-def test_the_migration_takes_over_what_nodes_told_before(topology: object, links: object, world: World) -> None:
-    node = world.nodes[0]
-    type(node).objects.filter(pk=node.pk).update(inventory={"topology": topology})
-    importlib.import_module("muster.fleet.migrations.0004_links").keep_what_is_known(apps, None)
-    assert now_of(node).links == links

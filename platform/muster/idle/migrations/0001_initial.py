@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('jobs', '0011_gpu_failed'),
+        ('jobs', '0001_squashed_0018_kept'),
     ]
 
     operations = [

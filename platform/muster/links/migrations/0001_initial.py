@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('fleet', '0005_strikes'),
+        ('fleet', '0001_squashed_0018_kept'),
     ]
 
     operations = [

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('jobs', '0017_excluded_node'),
+        ('jobs', '0001_squashed_0018_kept'),
     ]
 
     operations = [

@@ -13,9 +13,9 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('fleet', '0003_offer_lease'),
-        ('jobs', '0005_preemption'),
-        ('tenants', '0001_initial'),
+        ('fleet', '0001_squashed_0018_kept'),
+        ('jobs', '0001_squashed_0018_kept'),
+        ('tenants', '0001_squashed_0005_idle'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

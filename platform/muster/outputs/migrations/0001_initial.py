@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ("jobs", "0007_sharing"),
+        ('jobs', '0001_squashed_0018_kept'),
     ]
 
     operations = [

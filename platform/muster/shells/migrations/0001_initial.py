@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0001_initial'),
-        ('jobs', '0008_fewer_indexes'),
+        ('jobs', '0001_squashed_0018_kept'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -11,8 +11,8 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('fleet', '0016_mount_roots'),
-        ('jobs', '0016_stopped_for_good'),
+        ('fleet', '0001_squashed_0018_kept'),
+        ('jobs', '0001_squashed_0018_kept'),
     ]
 
     operations = [

@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('jobs', '0013_gpu_check_failed'),
+        ('jobs', '0001_squashed_0018_kept'),
     ]
 
     operations = [

@@ -1,0 +1,245 @@
+import django.core.validators
+import django.db.models.deletion
+import muster.common.models
+import muster.fleet.models
+import scheduler.health
+import scheduler.lifecycle
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    replaces = [('fleet', '0001_initial'), ('fleet', '0002_fallback'), ('fleet', '0003_offer_lease'), ('fleet', '0004_links'), ('fleet', '0005_strikes'), ('fleet', '0006_past_boots'), ('fleet', '0007_barred'), ('fleet', '0008_nonce'), ('fleet', '0009_black_holes'), ('fleet', '0010_shells'), ('fleet', '0011_told_by_jobs'), ('fleet', '0012_containers_of_pools'), ('fleet', '0013_maintenance'), ('fleet', '0014_gpu_health'), ('fleet', '0015_check_gpus'), ('fleet', '0016_mount_roots'), ('fleet', '0017_gpu_checks'), ('fleet', '0018_kept')]
+
+    initial = True
+
+    dependencies = [
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Tick',
+            fields=[
+                ('name', models.CharField(max_length=20, primary_key=True, serialize=False)),
+                ('at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('answering_since', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Pool',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', "Use a-z, 0-9 and '-', at most 63 characters.")])),
+                ('policy', models.CharField(default='fifo', max_length=40)),
+                ('policy_params', models.JSONField(blank=True, default=dict)),
+                ('placement', models.CharField(default='consolidate', max_length=40)),
+                ('placement_params', models.JSONField(blank=True, default=dict)),
+                ('guard', models.CharField(default='quota', max_length=40)),
+                ('guard_params', models.JSONField(blank=True, default=dict)),
+                ('fallback', models.JSONField(editable=False, help_text='What the pool decides by instead of its settings, since when and why.', null=True)),
+                ('beat_s', models.FloatField(default=5)),
+                ('suspect_after_s', models.FloatField(default=15)),
+                ('unreachable_after_s', models.FloatField(default=30)),
+                ('stop_after_s', models.FloatField(default=600, help_text='An agent without an answer for so long stops its jobs.')),
+                ('fence_margin_s', models.FloatField(default=30)),
+                ('max_grace_s', models.FloatField(default=600, help_text="Upper limit of a job's checkpoint grace.")),
+                ('claim_timeout_s', models.FloatField(default=60)),
+                ('orphan_grace_s', models.FloatField(default=30)),
+                ('cpus_per_gpu', models.PositiveIntegerField(default=1, help_text='CPUs for a job that asks for none, by GPU.')),
+                ('memory_mib_per_gpu', models.PositiveIntegerField(default=1024)),
+                ('log_max_bytes_per_job', models.BigIntegerField(default=1073741824)),
+                ('offer_lease_s', models.FloatField(default=30, help_text='How long an offer to a scheduler outside stands.')),
+                ('strike_half_life_s', models.FloatField(default=86400, help_text='A failure that a node is blamed for counts half after so long; at most a year.')),
+                ('black_hole_jobs', models.PositiveSmallIntegerField(default=3, help_text='A node where so many jobs in a row fail at once, and not elsewhere, is cordoned; 0 turns that off.')),
+                ('black_hole_s', models.FloatField(default=60, help_text='Within how long they must have failed.')),
+                ('check_gpus', models.BooleanField(default=True, help_text='Whether agents look at GPUs before they start a job there.')),
+                ('check_every_s', models.FloatField(default=21600, help_text='How often a GPU is checked while nobody has it; 0 turns these checks off.')),
+                ('check_s_per_day', models.FloatField(default=600, help_text='How many seconds of a day a GPU is checked at most; an operator may ask for more.')),
+                ('check_release', models.PositiveSmallIntegerField(default=0, help_text='After so many checks passed in a row a GPU whose trouble can heal, or a node that failed whatever came to it, takes jobs again by itself; 0: an operator decides. One that only failed a check needs one.')),
+                ('shells', models.BooleanField(default=False, help_text='Whether who may act on a job may open a shell in it while it runs.')),
+                ('keep_failed_max_s', models.FloatField(default=0, help_text='For how many seconds at most what a failed job ran in may be kept, with its GPUs, for its owner to look at (`keep_failed` of its spec); 0: not at all.')),
+                ('gang_network', models.CharField(blank=True, default='', help_text='Of containers of jobs on several nodes: host, the name of a network that spans the nodes, or refuse. Empty: what each node says. A node may allow less.', max_length=64, validators=[django.core.validators.RegexValidator('\\A(?!(?:none|bridge|default|private|slirp4netns|pasta|container|ns|ingress)\\Z)[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\\Z', 'Write host, refuse, or the name of a network that spans the nodes (overlay, macvlan or ipvlan): by none, bridge and the like ranks on two nodes do not reach each other.')])),
+                ('infiniband', models.BooleanField(default=False, help_text="Whether containers get their node's InfiniBand and may lock memory, unless the node says no.")),
+                ('mount_roots', models.TextField(blank=True, default='', help_text='Folders of the nodes, one a line, below which volumes may lie, such as /data. Empty: nothing is mounted. A node may allow less.', max_length=4000, validators=[muster.fleet.models.require_roots])),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('offer_lease_s__gt', 0)), name='pool_offer_lease_positive'), models.CheckConstraint(condition=models.Q(('black_hole_s__gt', 0)), name='pool_black_hole_s_positive'), models.CheckConstraint(condition=models.Q(('check_every_s', 0), ('check_every_s__gte', 60), _connector='OR'), name='pool_check_every_a_minute_at_most'), models.CheckConstraint(condition=models.Q(('check_s_per_day__gte', 0)), name='pool_check_s_per_day_not_negative'), models.CheckConstraint(condition=models.Q(('keep_failed_max_s__gte', 0), ('keep_failed_max_s__lte', 604800)), name='pool_keep_failed_up_to_a_week'), models.CheckConstraint(condition=models.Q(('strike_half_life_s__gt', 0), ('strike_half_life_s__lte', 31536000)), name='pool_strike_half_life_up_to_a_year'), models.CheckConstraint(condition=models.Q(('beat_s__gt', 0), ('suspect_after_s__gt', models.F('beat_s')), ('unreachable_after_s__gte', models.F('suspect_after_s')), ('stop_after_s__gte', models.F('unreachable_after_s')), ('fence_margin_s__gt', 0), ('max_grace_s__gte', 0), ('claim_timeout_s__gt', 0)), name='pool_timers_in_order')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Node',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', "Use a-z, 0-9 and '-', at most 63 characters.")])),
+                ('address', models.CharField(blank=True, default='', help_text='Where other nodes reach it.', max_length=255)),
+                ('rack', models.CharField(blank=True, default='', max_length=63)),
+                ('admin', models.CharField(choices=[('active', 'active'), ('cordoned', 'cordoned'), ('draining', 'draining'), ('retired', 'retired')], default=scheduler.lifecycle.NodeAdmin['ACTIVE'], max_length=10)),
+                ('health', models.CharField(choices=[('pending', 'pending'), ('ready', 'ready'), ('suspect', 'suspect'), ('down', 'down')], default=scheduler.lifecycle.NodeHealth['PENDING'], max_length=10)),
+                ('reason', models.CharField(blank=True, default='', help_text='Why it is cordoned or draining.', max_length=500)),
+                ('clears', models.BooleanField(default=False, help_text='Whether jobs that may be stopped for others go elsewhere while it is draining.')),
+                ('barred', models.CharField(blank=True, default='', help_text='Why nothing new may start there, whatever operators want.', max_length=300)),
+                ('version', models.BigIntegerField(default=1)),
+                ('cpus', models.PositiveIntegerField(default=0)),
+                ('memory_mib', models.PositiveBigIntegerField(default=0)),
+                ('labels', models.JSONField(blank=True, default=dict)),
+                ('inventory', models.JSONField(blank=True, default=dict)),
+                ('links', models.JSONField(blank=True, default=list, help_text='How close each two GPUs are, by index: fleet.links.')),
+                ('agent_version', models.CharField(blank=True, default='', max_length=40)),
+                ('boot_id', models.CharField(blank=True, default='', max_length=64)),
+                ('past_boots', models.JSONField(blank=True, default=list, help_text='Boots before that, the newest last.')),
+                ('nonce', models.CharField(blank=True, default='', help_text='What its next registration must carry.', max_length=64)),
+                ('join_digest', models.CharField(blank=True, default='', max_length=64)),
+                ('join_expires_at', models.DateTimeField(blank=True, null=True)),
+                ('credential_digest', models.CharField(blank=True, default='', max_length=64)),
+                ('resumed_at', models.DateTimeField(blank=True, help_text='When an operator last gave it back to the scheduler.', null=True)),
+                ('black_hole_at', models.DateTimeField(blank=True, help_text='Since when it is known to fail whatever comes to it.', null=True)),
+                ('given_back_at', models.DateTimeField(editable=False, help_text='When checks that passed last gave it back to the scheduler.', null=True)),
+                ('checks', models.JSONField(default=list, editable=False, help_text='The checks that its agent is to do: fleet.checks.')),
+                ('created_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='nodes', to='fleet.pool')),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('admin__in', ['active', 'cordoned', 'draining', 'retired'])), name='node_admin_known'), models.CheckConstraint(condition=models.Q(('health__in', ['down', 'pending', 'ready', 'suspect'])), name='node_health_known'), models.UniqueConstraint(condition=models.Q(('credential_digest', ''), _negated=True), fields=('credential_digest',), name='node_credential'), models.UniqueConstraint(condition=models.Q(('join_digest', ''), _negated=True), fields=('join_digest',), name='node_join_token')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Gpu',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('index', models.PositiveSmallIntegerField()),
+                ('uuid', models.CharField(max_length=80, unique=True)),
+                ('type', models.CharField(help_text='The model as jobs name it, such as A100.', max_length=63)),
+                ('model', models.CharField(blank=True, default='', max_length=120)),
+                ('memory_mib', models.PositiveIntegerField(default=0)),
+                ('numa_node', models.PositiveSmallIntegerField(null=True)),
+                ('health', models.CharField(choices=[('ok', 'ok'), ('warning', 'warning'), ('failure', 'failure')], default=scheduler.health.Level['OK'], max_length=10)),
+                ('health_at', models.DateTimeField(help_text='Since when it is so; null for one that always was well.', null=True)),
+                ('health_why', models.CharField(blank=True, default='', help_text='Why it is not well.', max_length=200)),
+                ('heals', models.CharField(blank=True, choices=[('at_once', 'at_once'), ('by_checks', 'by_checks'), ('by_restart', 'by_restart'), ('never', 'never')], default='', help_text='By what it can come back by itself.', max_length=10)),
+                ('failed_boot', models.CharField(blank=True, default='', help_text='The boot of its node in which it failed so last.', max_length=64)),
+                ('healthy', models.GeneratedField(db_persist=True, expression=models.Q(('health', 'failure'), _negated=True), output_field=models.BooleanField())),
+                ('present', models.BooleanField(default=True, help_text='False once the agent no longer reports it.')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='gpus', to='fleet.node')),
+            ],
+            options={
+                'verbose_name': 'GPU',
+                'verbose_name_plural': 'GPUs',
+                'constraints': [models.UniqueConstraint(condition=models.Q(('present', True)), fields=('node', 'index'), name='gpu_index'), models.CheckConstraint(condition=models.Q(('health__in', ['failure', 'ok', 'warning'])), name='gpu_health_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='GpuReading',
+            fields=[
+                ('gpu', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='reading', serialize=False, to='fleet.gpu')),
+                ('at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('utilization', models.FloatField(null=True)),
+                ('memory_used_mib', models.FloatField(null=True)),
+                ('power_w', models.FloatField(null=True)),
+                ('temperature_c', models.FloatField(null=True)),
+                ('processes', models.PositiveIntegerField(default=0)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='Maintenance',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('begins_at', models.DateTimeField()),
+                ('ends_at', models.DateTimeField()),
+                ('clearing', models.CharField(choices=[('wait', 'wait'), ('move', 'move')], default=muster.fleet.models.Clearing['WAIT'], max_length=4)),
+                ('reason', models.CharField(max_length=300)),
+                ('drained', models.JSONField(default=list, editable=False)),
+                ('begun_at', models.DateTimeField(editable=False, null=True)),
+                ('over_at', models.DateTimeField(editable=False, help_text='When it was over, or called off.', null=True)),
+                ('created_by', models.CharField(editable=False, max_length=150)),
+                ('created_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow(), editable=False)),
+                ('node', models.ForeignKey(blank=True, help_text='Empty: all of them.', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='maintenance', to='fleet.node')),
+                ('pool', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='maintenance', to='fleet.pool')),
+            ],
+            options={
+                'verbose_name_plural': 'maintenance',
+                'indexes': [models.Index(condition=models.Q(('over_at', None)), fields=['pool'], name='maintenance_not_over')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('clearing__in', ['move', 'wait'])), name='maintenance_clearing_known'), models.CheckConstraint(condition=models.Q(('ends_at__gt', models.F('begins_at'))), name='maintenance_ends_after_it_begins')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Strike',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('job_id', models.BigIntegerField()),
+                ('attempt_id', models.BigIntegerField()),
+                ('reason', models.CharField(choices=[('node_lost', 'node_lost'), ('node_rebooted', 'node_rebooted'), ('not_claimed', 'not_claimed'), ('never_started', 'never_started'), ('launch_failed', 'launch_failed'), ('gpu_lost', 'gpu_lost'), ('gpu_ecc', 'gpu_ecc'), ('gpu_failed', 'gpu_failed'), ('told_by_jobs', 'told_by_jobs')], max_length=20)),
+                ('detail', models.CharField(blank=True, default='', max_length=500)),
+                ('incident', models.CharField(help_text='What happened, so that it counts once for the node.', max_length=120)),
+                ('at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('forgiven_at', models.DateTimeField(help_text="Since when it no longer counts, by an operator's word.", null=True)),
+                ('gpu', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='strikes', to='fleet.gpu')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='strikes', to='fleet.node')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['node', '-at'], name='strike_of_node'), models.Index(fields=['job_id'], name='strike_of_job')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('reason__in', ['gpu_ecc', 'gpu_failed', 'gpu_lost', 'launch_failed', 'never_started', 'node_lost', 'node_rebooted', 'not_claimed', 'told_by_jobs'])), name='strike_reason_known'), models.UniqueConstraint(fields=('node', 'incident'), name='strike_once_an_incident')],
+            },
+        ),
+        migrations.CreateModel(
+            name='GpuCheck',
+            fields=[
+                ('gpu', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='check_row', serialize=False, to='fleet.gpu')),
+                ('number', models.BigIntegerField(default=0, help_text='How many were asked for; the newest has this number.')),
+                ('asked_at', models.DateTimeField(help_text='Since when one is wanted.', null=True)),
+                ('asked_by', models.CharField(blank=True, default='', max_length=150)),
+                ('due_at', models.DateTimeField(help_text='When the next one is to be asked for.', null=True)),
+                ('in_doubt', models.BooleanField(default=False, help_text='Whether something speaks against the GPU or its node.')),
+                ('at', models.DateTimeField(help_text='When the newest result came.', null=True)),
+                ('result', models.CharField(blank=True, choices=[('', ''), ('passed', 'passed'), ('failed', 'failed'), ('stopped', 'stopped'), ('unanswered', 'unanswered')], default='', max_length=10)),
+                ('how', models.CharField(blank=True, default='', max_length=20)),
+                ('detail', models.CharField(blank=True, default='', max_length=500)),
+                ('duration_s', models.FloatField(default=0)),
+                ('tflops', models.FloatField(null=True)),
+                ('gb_s', models.FloatField(null=True)),
+                ('streak', models.IntegerField(default=0, help_text='How many passed in a row; below 0, how many failed.')),
+                ('day', models.DateField(null=True)),
+                ('used_s', models.FloatField(default=0, help_text='What checks took of that day.')),
+                ('given_back_at', models.DateTimeField(help_text='When checks that passed last gave it back.', null=True)),
+            ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('asked_at', None)), fields=['due_at'], name='gpu_check_due'), models.Index(condition=models.Q(('asked_at__isnull', False)), fields=['asked_at'], name='gpu_check_asked')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('result__in', ['', 'failed', 'passed', 'stopped', 'unanswered'])), name='gpu_check_result_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='NodeLease',
+            fields=[
+                ('node', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='lease', serialize=False, to='fleet.node')),
+                ('epoch', models.BigIntegerField(default=0)),
+                ('state', models.CharField(choices=[('granted', 'granted'), ('renewed', 'renewed'), ('expired', 'expired')], default=scheduler.lifecycle.LeaseState['GRANTED'], max_length=10)),
+                ('seq', models.BigIntegerField(default=0)),
+                ('granted_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('seen_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+            ],
+            options={
+                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['expired', 'granted', 'renewed'])), name='lease_state_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='HealthReport',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('kind', models.CharField(max_length=60)),
+                ('xid', models.PositiveIntegerField(null=True)),
+                ('level', models.CharField(choices=[('ok', 'ok'), ('warning', 'warning'), ('failure', 'failure')], max_length=10)),
+                ('action', models.CharField(choices=[('none', 'none'), ('restart_job', 'restart_job'), ('reset_gpu', 'reset_gpu'), ('drain_gpu', 'drain_gpu'), ('check_gpu', 'check_gpu'), ('drain_node', 'drain_node')], max_length=20)),
+                ('words', models.CharField(help_text='What it means.', max_length=200)),
+                ('detail', models.CharField(blank=True, default='', help_text='What the agent wrote.', max_length=500)),
+                ('count', models.PositiveIntegerField(default=1)),
+                ('at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('last_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
+                ('over_at', models.DateTimeField(help_text='Since when it no longer counts.', null=True)),
+                ('gpu', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='health_reports', to='fleet.gpu')),
+                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='health_reports', to='fleet.node')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['node', '-at'], name='health_of_node')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('level__in', ['failure', 'ok', 'warning'])), name='health_report_level_known'), models.CheckConstraint(condition=models.Q(('action__in', ['check_gpu', 'drain_gpu', 'drain_node', 'none', 'reset_gpu', 'restart_job'])), name='health_report_action_known')],
+            },
+        ),
+    ]
