@@ -24,9 +24,14 @@ def can_start(node: Node, form: Form) -> bool:
     return form is Form.ANY or not node.forms or form in node.forms
 
 
+def opens_by(node: Node, moment: float) -> bool:
+    """Whether the node takes jobs again at that moment: what it was to be free for is over by then."""
+    return node.opens_at is not None and node.opens_at <= moment
+
+
 def closes_before(node: Node, job: Job, now: float) -> bool:
     """Whether the node has to be free before the job, if it starts now, has surely ended."""
-    if node.closes_at is None:
+    if node.closes_at is None or opens_by(node, now):
         return False
     if job.time_limit_s is not None:
         return now + job.time_limit_s > node.closes_at

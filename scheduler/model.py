@@ -46,6 +46,7 @@ class Node:
     when nobody knows. `strikes` counts the failures blamed on the node, decayed by age until now. `forms` are those of
     the jobs that it can start, all when nobody has said. It is to be free of jobs from `closes_at` on, for a reason
     that `closing` tells; when it `clears` then, those that can go on elsewhere are moved. See `scheduler.closing`.
+    From `opens_at` on it takes jobs again, one that is not schedulable too; None when nobody knows.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Node:
     closes_at: float | None = None
     clears: bool = False
     closing: str = ""
+    opens_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

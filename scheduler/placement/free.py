@@ -94,14 +94,16 @@ class Free:
     """An index of what is free, kept up to date as GPUs are taken and given back."""
 
     def __init__(self, view: View) -> None:
-        in_service = [node for node in view.nodes if node.schedulable]
-        in_service.sort(key=lambda node: (node.strikes, node.id))
-        self.closings = Closings(in_service)
-        self._at = [_free_node(view, node, place) for place, node in enumerate(in_service)]
-        self._nodes = {node.id: node for node in self._at}
-        self._whole = {node.id: node for node in in_service}
-        self._links = {node.id: node.links for node in in_service if node.links}
-        self._struck = frozenset(node.id for node in in_service if node.strikes > 0.0)
+        known = [node for node in view.nodes if node.schedulable or node.opens_at is not None]
+        known.sort(key=lambda node: (node.strikes, node.id))
+        self.closings = Closings(known)
+        self._at = [_free_node(view, node, place) for place, node in enumerate(known)]
+        self._nodes = {node.id: self._at[place] for place, node in enumerate(known) if node.schedulable}
+        self._whole = {node.id: node for node in known}
+        # Those out of service that come back at a known time; nothing sees them until they are shown.
+        self._shut = {node.id: self._at[place] for place, node in enumerate(known) if not node.schedulable}
+        self._links = {node.id: node.links for node in known if node.links}
+        self._struck = frozenset(node.id for node in known if node.strikes > 0.0)
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
         self._rank = {gpu.id: _rank_of(gpu) for gpu in view.gpu_by_id.values()}
         self._usable = {gpu.id for gpu in view.gpu_by_id.values() if gpu.healthy}
@@ -128,7 +130,7 @@ class Free:
             most |= here
         for gpu_type in (None, *sorted({gpu.type for gpu in view.gpu_by_id.values()})):
             shelves: Shelves = [[] for _ in range(most[gpu_type] + 1)]
-            for free in self._at:
+            for free in self._nodes.values():
                 shelves[free.count(gpu_type)].append(free.place)
                 self._total[gpu_type] += free.count(gpu_type)
             self._shelves[gpu_type] = shelves
@@ -140,7 +142,7 @@ class Free:
         racks: dict[str, Shelves] = dict.fromkeys(sorted({node.rack for node in self._at}), shelves)
         if self._in_racks:
             racks = {rack: [[] for _ in shelves] for rack in racks}
-        for node in self._at:
+        for node in self._nodes.values():
             totals[node.rack] += node.count(gpu_type)
             if self._in_racks:
                 racks[node.rack][node.count(gpu_type)].append(node.place)
@@ -155,8 +157,34 @@ class Free:
         return self._nodes.get(node_id)
 
     def whole(self, node_id: int) -> Node:
-        """A node in service as the view has it."""
+        """A node in service, or one that comes back, as the view has it."""
         return self._whole[node_id]
+
+    @property
+    def coming_back(self) -> Sequence[FreeNode]:
+        """The nodes out of service that come back at a known time; nothing of them is free until it is given."""
+        return tuple(self._shut.values())
+
+    def show(self, node_id: int) -> bool:
+        """Show a node that comes back, as if it were in service; False for one that is in service anyhow."""
+        node = self._shut.pop(node_id, None)
+        if node is None:
+            return False
+        self._nodes[node_id] = node
+        for shelves in self._shelves_of(node):
+            insort(shelves[0], node.place)
+        return True
+
+    def hide(self, node_id: int) -> None:
+        """Undo a `show`, once all that was given of the node is taken again."""
+        node = self._shut[node_id] = self._nodes.pop(node_id)
+        for shelves in self._shelves_of(node):
+            shelves[0].remove(node.place)
+
+    def _shelves_of(self, node: FreeNode) -> Iterator[Shelves]:
+        yield from self._shelves.values()
+        if self._in_racks:
+            yield from (racks[node.rack] for racks in self._racks.values())
 
     def type_of(self, gpu_id: int) -> str:
         """The type of one GPU."""
@@ -181,7 +209,7 @@ class Free:
 
     def struck(self, limit: float) -> frozenset[int]:
         """The ids of the nodes with so many strikes or more."""
-        return frozenset(node_id for node_id in self._struck if self._nodes[node_id].strikes >= limit)
+        return frozenset(node_id for node_id in self._struck if self._whole[node_id].strikes >= limit)
 
     def most_on_one_node(self, gpu_type: str | None) -> int:
         """How many GPUs of the type the node with the most of them has free."""
@@ -349,15 +377,15 @@ def _free_node(view: View, node: Node, place: int) -> FreeNode:
     gpus: dict[str, list[int]] = {}
     for gpu in sorted(node.gpus, key=_rank_of):
         ids = gpus.setdefault(gpu.type, [])
-        if gpu.healthy and gpu.id not in view.holders_of_gpu and gpu.id not in view.reserved_gpus:
+        if node.schedulable and gpu.healthy and gpu.id not in view.holders_of_gpu and gpu.id not in view.reserved_gpus:
             ids.append(gpu.id)
     used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
     return FreeNode(
         id=node.id,
         rack=node.rack,
         # A node can be overcommitted after its inventory shrank; then it has nothing to give, not less than nothing.
-        cpus=max(0, node.cpus - used_cpus),
-        memory_mib=max(0, node.memory_mib - used_memory_mib),
+        cpus=max(0, node.cpus - used_cpus) if node.schedulable else 0,
+        memory_mib=max(0, node.memory_mib - used_memory_mib) if node.schedulable else 0,
         gpus=gpus,
         strikes=node.strikes,
         place=place,

@@ -21,7 +21,7 @@ from muster.fleet.services import clear_node, cordon_node, drain_node, resume_no
 from muster.jobs.attempts import End, end_allocation
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
-from scheduler.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, Reason
+from scheduler.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth, Reason
 from tests.db.stories import BOOT
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 
@@ -100,6 +100,61 @@ def test_a_job_that_saves_its_work_may_run_until_it_is_moved(pool: Pool, node: N
     plan(clearing=Clearing.MOVE)
     assert not is_placed(submitted(pool))
     assert is_placed(submitted(pool, checkpoint={"grace": "30s"}))
+
+
+def test_a_job_is_told_when_the_maintenance_is_over_that_it_waits_for(pool: Pool, node: Node) -> None:
+    pool.policy = "backfill"
+    pool.save(update_fields=["policy"])
+    row = plan()
+    job = submitted(pool)
+
+    def told() -> tuple[str, str]:
+        assert not is_placed(job)
+        job.refresh_from_db()
+        assert job.hold is not None
+        return job.hold["reason"], job.hold["detail"]
+
+    ends = row.ends_at + timedelta(minutes=1)  # as it is rounded up
+    expected = f"backfill: starts by {ends:%Y-%m-%d %H:%M} UTC at the latest, when the maintenance of gpu1 is over"
+    assert told() == (HoldReason.MAINTENANCE, expected)
+    let_begin(row)
+    assert told() == (HoldReason.MAINTENANCE, expected)
+    (seen,) = pool_snapshot(pool, seed=1).nodes
+    assert (seen.schedulable, seen.closes_at, seen.opens_at) == (False, None, row.ends_at.timestamp())
+    # Whatever else an operator does with it has no end that anybody knows.
+    cordon_node(node=node, reason="fans", actor="olga")
+    (seen,) = pool_snapshot(pool, seed=1).nodes
+    assert (seen.schedulable, seen.opens_at) == (False, None)
+    let_end(row)
+    resume_node(node=node, reason="mended", actor="olga")
+    assert is_placed(job)
+
+
+@pytest.mark.parametrize(
+    ("fields", "opens"),
+    [
+        ({}, True),
+        ({"health": NodeHealth.DOWN}, False),
+        ({"admin": NodeAdmin.CORDONED}, False),
+        ({"barred": "old"}, False),
+    ],
+)
+def test_a_node_that_is_out_of_service_for_its_own_reasons_comes_back_nobody_knows_when(
+    pool: Pool, node: Node, fields: dict[str, Any], opens: bool
+) -> None:
+    Node.objects.filter(pk=node.pk).update(**fields)
+    plan()
+    (seen,) = pool_snapshot(pool, seed=1).nodes
+    assert (seen.closes_at is not None, seen.opens_at is not None) == (True, opens)
+
+
+def test_a_node_with_two_maintenances_opens_when_nobody_plans_for(pool: Pool, node: Node) -> None:
+    row, after = plan(), plan(begins_in=3 * HOUR)
+    (seen,) = pool_snapshot(pool, seed=1).nodes
+    assert (seen.closes_at, seen.opens_at) == (row.begins_at.timestamp(), None)
+    let_begin(row)
+    (seen,) = pool_snapshot(pool, seed=1).nodes
+    assert (seen.schedulable, seen.closes_at, seen.opens_at) == (False, after.begins_at.timestamp(), None)
 
 
 def test_what_lies_far_ahead_of_one_node_closes_no_other(pool: Pool, node: Node) -> None:

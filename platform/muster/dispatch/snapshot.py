@@ -224,7 +224,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0) + WARNING_STRIKES * any(gpu.warned for gpu in gpus[node.pk]),
-            **_closing(closing.get(node.pk)),
+            **_closing(node, closing.get(node.pk)),
             forms=forms_of(
                 _said(node, "runtimes"), str(node.labels.get("default-image", "")), _said(node, "mount_roots")
             ),
@@ -233,10 +233,17 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
     )
 
 
-def _closing(closing: ClosingTime | None) -> dict[str, Any]:
+def _closing(node: Node, closing: ClosingTime | None) -> dict[str, Any]:
     if closing is None:
         return {}
-    return {"closes_at": closing.at.timestamp(), "clears": closing.clears, "closing": closing.reason}
+    found: dict[str, Any] = {"clears": closing.clears, "closing": closing.reason}
+    if closing.at is not None:
+        found["closes_at"] = closing.at.timestamp()
+    # A node that is switched off while it is worked on comes back; one that is out of service for its own reasons,
+    # and one whose agent is not fit for the job, nobody knows when.
+    if closing.until is not None and not node.barred and (closing.at is None or not _why_not(node)):
+        found["opens_at"] = closing.until.timestamp()
+    return found
 
 
 def _said(node: Node, what: str) -> Collection[str]:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -25,6 +25,7 @@ from scheduler.lifecycle import NodeAdmin
 
 ACTOR = "maintenance"
 LONGEST_REASON = 300
+STILL_SO = (NodeAdmin.DRAINING, NodeAdmin.CORDONED)
 
 # A clock that is a little behind, or a form that was filled in slowly, is no wish for the past.
 _LATE = timedelta(minutes=1)
@@ -32,11 +33,12 @@ _LATE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class ClosingTime:
-    """When a node closes, whether it is cleared then, and why."""
+    """When a node closes, None if it has; whether it is cleared then, why, and when it takes jobs again, if known."""
 
-    at: datetime
+    at: datetime | None
     clears: bool
     reason: str
+    until: datetime | None
 
 
 def plan_maintenance(
@@ -124,16 +126,26 @@ def planned_of(node: Node) -> QuerySet[Maintenance]:
 
 
 def closing_of(nodes: Iterable[Node]) -> dict[int, ClosingTime]:
-    """When the nodes close that do, by id. One that was drained for it is kept free by its own state."""
+    """When the nodes close that do, by id. One that was drained for it is kept free by its own state, until it is over.
+
+    When a node opens again for good is not known while another maintenance of it follows.
+    """
     rows = list(nodes)
     found: dict[int, ClosingTime] = {}
     for one in Maintenance.objects.filter(pool__in={node.pool_id for node in rows}, over_at=None).order_by("begins_at"):
-        closing = ClosingTime(one.begins_at, one.clearing == Clearing.MOVE, one.reason)
+        clears = one.clearing == Clearing.MOVE
         for node in rows:
-            if node.pk not in one.drained and (
-                one.node_id == node.pk or (not one.node_id and one.pool_id == node.pool_id)
-            ):
-                found.setdefault(node.pk, closing)
+            if one.node_id != node.pk and (one.node_id or one.pool_id != node.pool_id):
+                continue
+            before = found.get(node.pk)
+            if node.pk not in one.drained:
+                found[node.pk] = (
+                    ClosingTime(one.begins_at, clears, one.reason, one.ends_at)
+                    if before is None
+                    else replace(before, at=before.at or one.begins_at, until=None)
+                )
+            elif _is_ours(node, one):
+                found[node.pk] = ClosingTime(None, clears, one.reason, one.ends_at)
     return found
 
 
@@ -153,8 +165,7 @@ def _begin(row: Maintenance, now: datetime) -> None:
 def _end(row: Maintenance, kind: str, actor: str) -> None:
     Maintenance.objects.filter(pk=row.pk).update(over_at=database_now())
     _tell(kind, row, actor)
-    still_so = [NodeAdmin.DRAINING, NodeAdmin.CORDONED]
-    ours = Node.objects.filter(pk__in=row.drained, admin__in=still_so, reason__startswith=_begins(row))
+    ours = Node.objects.filter(pk__in=row.drained, admin__in=STILL_SO, reason__startswith=_begins(row))
     for node in ours.order_by("pk"):
         resume_node(node=node, reason=f"the maintenance is over: {row.reason}", actor=actor)
     wake_pool(row.pool_id)
@@ -173,6 +184,11 @@ def _reason(row: Maintenance) -> str:
 def _begins(row: Maintenance) -> str:
     """How the reason begins: by this a node is known in the end that nobody has done anything else with."""
     return f"maintenance {row.pk} "
+
+
+def _is_ours(node: Node, row: Maintenance) -> bool:
+    """Whether the node will be resumed when the maintenance is over."""
+    return node.admin in STILL_SO and node.reason.startswith(_begins(row))
 
 
 def _words(at: datetime) -> str:

@@ -1,4 +1,5 @@
-"""What a pool will have free at each later moment, if all that run end when they must, and promises are kept.
+"""What a pool will have free at each later moment, if all that run end when they must, promises are kept, and nodes
+that are to come back do.
 
 Promises are counted by node and GPU type: on one node, GPUs of a type are worth the same. An end may be infinite; what
 is promised for then is what comes free once those have ended of whom nobody knows when they will.
@@ -56,7 +57,7 @@ class Horizon:
         self._scratch = scratch
         self._free = scratch.board.free
         self.promises: dict[int, Promise] = {}
-        self._times = NodeTimes(self._free, self._free.by_fit(None, 0), scratch.now)
+        self._times = NodeTimes(self._free, (*self._free.by_fit(None, 0), *self._free.coming_back), scratch.now)
         self._quotas: dict[tuple[int, JobClass, str], dict[int, Claim]] = {}
         self._quota_ends: dict[tuple[int, JobClass, str], list[tuple[float, int]]] = {}
         # Those who hold anything, each by its end and a number of its own; in order, by node, and by job.
@@ -95,6 +96,31 @@ class Horizon:
         """These, which the board does not count as free, are for a job that lets go of them then."""
         self._hold(job.id if job else None, allocations, end, self._used_by(job, allocations) if job else ())
 
+    def reopens(self) -> None:
+        """Nodes that come back at a known time are free from then on; to be said when all are known who run.
+
+        What is not free by then is left out: who is there for longer, or shares GPUs, may be moved or waited for.
+        """
+        view = self._scratch.view
+        for node in view.nodes:
+            if node.opens_at is not None and node.closes_at is not None and node.schedulable:
+                self._note_moment(max(node.opens_at, self._scratch.now))
+        back = {free.id: view.node_by_id[free.id] for free in self._free.coming_back}
+        left = {node_id: [node.cpus, node.memory_mib] for node_id, node in back.items()}
+        staying = set(view.reserved_gpus)
+        for run in view.running if back else ():
+            for share in run.allocations:
+                opens_at = back[share.node_id].opens_at if share.node_id in back else None
+                if opens_at is not None and (run.job.packs or self._of_run[run.job.id][0] > opens_at):
+                    staying.update(share.gpu_ids)
+                    left[share.node_id][0] -= share.cpus
+                    left[share.node_id][1] -= share.memory_mib
+        for node_id, node in back.items():
+            gpu_ids = tuple(gpu.id for gpu in node.gpus if gpu.healthy and gpu.id not in staying)
+            cpus, memory_mib = (max(0, amount) for amount in left[node_id])
+            end = max(node.opens_at or 0.0, self._scratch.now)
+            self._add(Holding(end, None, (AllocationView(node_id, 0, gpu_ids, cpus, memory_mib),), ()))
+
     def takes(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:
         """This job has just been given these, until then."""
         for share in self._in_service(allocations):
@@ -126,8 +152,10 @@ class Horizon:
         end: float,
         used: tuple[tuple[int, JobClass, str, int], ...],
     ) -> None:
-        end = max(end, self._scratch.now)
-        holding = Holding(end, job_id, tuple(self._in_service(allocations)), used)
+        self._add(Holding(max(end, self._scratch.now), job_id, tuple(self._in_service(allocations)), used))
+
+    def _add(self, holding: Holding) -> None:
+        end, job_id = holding.end, holding.job_id
         self._number += 1
         entry = (end, self._number)
         insort(self._ends, entry)
@@ -275,6 +303,7 @@ class Horizon:
         if not hosts:
             return None
         ended = {one for node_id in hosts for one in self._on_node.get(node_id, ()) if one[0] <= start}
+        opened = [node_id for node_id in hosts if self._free.show(node_id)]
         given: list[tuple[Holding, list[tuple[FreeNode, Counter[Guest]]]]] = []
         for entry in sorted(ended):
             holding = self._holding[entry]
@@ -287,6 +316,8 @@ class Horizon:
             self._free.take(holding.shares)
             for node, before in guests:
                 node.guests = before
+        for node_id in opened:
+            self._free.hide(node_id)
         return allocations
 
     def _place(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from scheduler.board import Key
 from scheduler.lifecycle import HoldReason, JobClass
-from scheduler.model import AllocationView, Job, Running
+from scheduler.model import AllocationView, Job, Node, Running
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, RESERVATION_S, Denial
 from scheduler.policies.backfill.horizon import Horizon, Promise
@@ -122,6 +122,7 @@ class _Cycle:
         scratch, policy, view = self.scratch, self.policy, self.scratch.view
         for run in view.running:
             self.horizon.runs(run, policy.ends(run, scratch.now))
+        self.horizon.reopens()
         for place in scratch.places.values():
             job = view.waiting_by_id[place.job_id]
             self.horizon.keeps(job, place.allocations, scratch.now + policy.length_s(job))
@@ -376,9 +377,18 @@ def _will_start(promise: Promise, scratch: Scratch) -> Denial:
         detail = "backfill: it waits for jobs without a time limit, so nobody knows when it starts"
         return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("those that run now end",))
     evidence["starts_by"] = promise.start
+    by = f"backfill: starts by {_moment(promise.start)} at the latest"
+    closed = next((node for node in _nodes(promise, scratch) if node.opens_at == promise.start), None)
+    if closed is not None:
+        helps = [f"the maintenance of {closed.name} is called off", "those that run now end before their time limits"]
+        if closed.schedulable and closed.closes_at is not None and closed.closes_at > scratch.now:
+            helps.insert(0, "set a time limit that is over before the maintenance begins")
+        detail = f"{by}, when the maintenance of {closed.name} is over"
+        return Denial(HoldReason.MAINTENANCE, detail, evidence, tuple(helps))
     because = f", when the time limit of {other} is over" if other else ""
-    detail = f"backfill: starts by {_moment(promise.start)} at the latest{because}"
-    return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("those that run now end before their time limits",))
+    return Denial(
+        HoldReason.NO_FREE_GPUS, f"{by}{because}", evidence, ("those that run now end before their time limits",)
+    )
 
 
 def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
@@ -395,6 +405,11 @@ def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
         {"starts_by": soonest},
         ("ask for a time limit that is over by then", "a job ahead starts or leaves the queue"),
     )
+
+
+def _nodes(promise: Promise, scratch: Scratch) -> Iterable[Node]:
+    """The nodes that are promised."""
+    return (scratch.view.node_by_id[share.node_id] for share in promise.shares)
 
 
 def _named(promise: Promise, scratch: Scratch) -> str:

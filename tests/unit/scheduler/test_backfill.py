@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import HoldReason, JobClass
+from scheduler.lifecycle import Form, HoldReason, JobClass
 from scheduler.model import Job, Reservation, Running, Snapshot
 from scheduler.plan import RESERVATION_S, Hold, Plan
 from tests.unit.scheduler.driving import carried_out, later, running
@@ -248,6 +248,45 @@ def test_nobody_is_promised_what_is_offered_outside() -> None:
     assert "never" in plan.notes[0].memo
 
 
+# Nodes under maintenance, now or later, that take jobs again at a known time.
+SHUT = make_node(1, schedulable=False, why_not="draining", opens_at=NOW + 50)
+CLOSING = make_node(1, closes_at=NOW + 20, opens_at=NOW + 50)
+BUSY = make_node(2)
+COMING_BACK: dict[str, tuple[Any, list[Running], Job, float | None]] = {
+    "a node that comes back": (SHUT, [], EIGHT, NOW + 50),
+    "a node that closes first": (CLOSING, [], EIGHT, NOW + 50),
+    "others end before it comes back": (replace(SHUT, opens_at=NOW + 500), [], EIGHT, NOW + 100),
+    "nobody knows when": (replace(SHUT, opens_at=None), [], EIGHT, NOW + 100),
+    "who is there ends by then": (SHUT, [runs(91, 1, range(4), 50)], EIGHT, NOW + 50),
+    "who is there stays": (SHUT, [runs(91, 1, range(4), 60)], EIGHT, NOW + 100),
+    "what is left beside them will do": (SHUT, [runs(91, 1, range(4), None)], waits(1, 4), NOW + 50),
+    "who shares a GPU there is not counted out": (SHUT, [runs(91, 1, range(1), 10, packs=True)], EIGHT, NOW + 100),
+    "a gang over both": (replace(SHUT, opens_at=NOW + 150), [], waits(1, 8, nodes=2), NOW + 150),
+    "a lot over both": (SHUT, [], waits(1, 8, split=True, cpus=0, memory_mib=0), NOW + 50),
+    "one that starts no such job": (replace(SHUT, forms=(Form.PLAIN,)), [], waits(1, 8, form=Form.IMAGE), NOW + 100),
+    "its CPUs are held for longer": (SHUT, [runs(91, 1, range(0), 60, cpus=64)], EIGHT, NOW + 100),
+}
+
+
+@pytest.mark.parametrize("rack", ["r1", "r2"])
+@pytest.mark.parametrize(("node", "there", "job", "by"), COMING_BACK.values(), ids=COMING_BACK)
+def test_what_comes_back_from_maintenance_can_be_promised(
+    node: Any, there: list[Running], job: Job, by: float | None, rack: str
+) -> None:
+    there = [replace(run, allocations=tuple(replace(s, cpus=run.job.cpus) for s in run.allocations)) for run in there]
+    held = [runs(90, 2, range(6), 100), *there]
+    world = make_snapshot(nodes=[replace(node, rack=rack), BUSY], running=held, waiting=[job, waits(2, 1)])
+    for mode in ("easy", "conservative"):
+        plan = decide(world, config(mode=mode))
+        hold = hold_of(plan, 1)
+        assert hold.evidence.get("starts_by") == by
+        opens = by == node.opens_at
+        assert hold.reason is (HoldReason.MAINTENANCE if opens else HoldReason.NO_FREE_GPUS)
+        assert ("when the maintenance of node1 is over" in hold.detail) is opens
+        # Nothing starts there before.
+        assert all(share.node_id == 2 for place in plan.places for share in place.allocations)
+
+
 @st.composite
 def plays(draw: st.DrawFn) -> tuple[Snapshot, dict[int, tuple[float, Job, float]]]:
     """A pool, and jobs: when each comes, what it asks for, and how long it runs within its limit."""
@@ -273,10 +312,27 @@ def plays(draw: st.DrawFn) -> tuple[Snapshot, dict[int, tuple[float, Job, float]
     return make_snapshot(nodes=nodes), jobs
 
 
-@settings(max_examples=150, deadline=None)
-@given(plays(), st.sampled_from([{"mode": "easy"}, {"mode": "conservative"}, {"mode": "conservative", "depth": 2}]))
+# When the first node is to be free, in seconds from the beginning.
+WINDOWS = st.none() | st.tuples(st.integers(0, 30), st.integers(1, 30)).map(lambda it: (NOW + it[0], NOW + sum(it)))
+MODES = st.sampled_from([{"mode": "easy"}, {"mode": "conservative"}, {"mode": "conservative", "depth": 2}])
+
+
+def as_it_is(world: Snapshot, window: tuple[float, float] | None) -> Snapshot:
+    """The world with the maintenance of its first node: planned, under way, or over."""
+    node, *others = world.nodes
+    closed = {"closes_at": None, "opens_at": None, "schedulable": True}
+    if window is not None and world.now < window[1]:
+        begun = window[0] <= world.now
+        closed = {"closes_at": None if begun else window[0], "opens_at": window[1], "schedulable": not begun}
+    return replace(world, nodes=(replace(node, **closed), *others))
+
+
+@settings(max_examples=200, deadline=None)
+@given(plays(), MODES, WINDOWS)
 def test_no_job_starts_later_than_it_was_promised(
-    play: tuple[Snapshot, dict[int, tuple[float, Job, float]]], params: dict[str, Any]
+    play: tuple[Snapshot, dict[int, tuple[float, Job, float]]],
+    params: dict[str, Any],
+    window: tuple[float, float] | None,
 ) -> None:
     world, jobs = play
     promised: dict[int, float] = {}
@@ -285,12 +341,12 @@ def test_no_job_starts_later_than_it_was_promised(
     for _ in range(100):
         arrived = [job for job_id, (at, job, _) in jobs.items() if at == now and job_id not in started]
         ended = [run.job.id for run in world.running if run.placed_at + jobs[run.job.id][2] <= now]
-        world = later(world, now, arrived, ended)
+        world = as_it_is(later(world, now, arrived, ended), window)
         plan = decide(world, config(**params))
         for hold in plan.holds:
             if hold.reason is HoldReason.INFEASIBLE:
                 feasible.discard(hold.job_id)
-            by = hold.evidence.get("starts_by") if hold.reason is HoldReason.NO_FREE_GPUS else None
+            by = hold.evidence.get("starts_by") if hold.reason is not HoldReason.BEHIND_HEAD else None
             if by is not None:
                 assert float(by) <= promised.get(hold.job_id, float(by))
                 promised[hold.job_id] = float(by)
@@ -300,8 +356,31 @@ def test_no_job_starts_later_than_it_was_promised(
             started.setdefault(job_id, now)
         moments = [at for at, _, _ in jobs.values() if at > now]
         moments += [run.placed_at + jobs[run.job.id][2] for run in world.running]
+        moments += [at for at in window or () if at > now]
         if not moments:
             break
         now = min(moments)
     assert all(started[job_id] <= by for job_id, by in promised.items())
     assert set(started) == feasible
+
+
+@settings(max_examples=60, deadline=None)
+@given(plays(), MODES, WINDOWS)
+def test_the_first_is_promised_nothing_later_for_what_is_known_of_maintenance(
+    play: tuple[Snapshot, dict[int, tuple[float, Job, float]]],
+    params: dict[str, Any],
+    window: tuple[float, float] | None,
+) -> None:
+    world, jobs = play
+    world = later(world, NOW, [replace(job, submitted_at=NOW - 100 + job_id) for job_id, (_, job, _) in jobs.items()])
+    known = carried_out(as_it_is(world, window), config(**params))
+    known = replace(known, waiting=tuple(replace(job, memo={}) for job in known.waiting))
+    unknown = replace(known, nodes=tuple(replace(node, opens_at=None) for node in known.nodes))
+    plans = decide(known, config(**params)), decide(unknown, config(**params))
+    first = min((job.id for job in known.waiting), default=0)
+    by, at_the_worst = (
+        next((hold.evidence.get("starts_by") for hold in plan.holds if hold.job_id == first), None) for plan in plans
+    )
+    if at_the_worst is not None:
+        assert by is not None
+        assert float(by) <= float(at_the_worst)

@@ -75,6 +75,12 @@ def test_once_maintenance_has_begun_nothing_starts_there() -> None:
     assert closes_before(node, make_job(time_limit_s=1.0), NOW)
 
 
+def test_a_node_opens_again_when_the_maintenance_is_over() -> None:
+    node = make_node(closes_at=NOW, opens_at=NOW + 600)
+    assert closes_before(node, make_job(time_limit_s=1.0), NOW + 599)
+    assert not closes_before(node, make_job(), NOW + 600)
+
+
 def test_jobs_that_are_alike_share_one_set_of_closed_nodes() -> None:
     closings = Closings([make_node(1, forms=PROCESS), make_node(2)])
     assert closings.to(make_job(1, form=Form.IMAGE), NOW) is closings.to(make_job(2, form=Form.IMAGE), NOW) == {1}

@@ -47,6 +47,7 @@ def node_of(draw: st.DrawFn, node_id: int) -> Node:
         forms=draw(st.sampled_from(FORMS)),
         closes_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
         clears=draw(st.booleans()),
+        opens_at=draw(st.sampled_from([None, None, NOW + 100.0, NOW + 7000.0])),
     )
     if draw(st.booleans()):
         return node
@@ -295,7 +296,13 @@ def test_stored_cycles_replay(world: Snapshot, config: CycleConfig) -> None:
 @worlds()
 def test_in_the_end_every_feasible_job_runs(world: Snapshot, config: CycleConfig) -> None:
     healed = tuple(
-        replace(node, schedulable=True, closes_at=None, gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus))
+        replace(
+            node,
+            schedulable=True,
+            closes_at=None,
+            opens_at=None,
+            gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus),
+        )
         for node in world.nodes
     )
     eager = tuple(replace(job, still_stopping=False, eligible_at=0.0) for job in world.waiting)
