@@ -20,11 +20,12 @@ from muster.events.selectors import EventCursor, after, newest
 from muster.jobs.models import Attempt, Job
 from muster.jobs.notify import Channel, Kind
 from muster.notices import mails
+from muster.notices.grades import grades_of
 from muster.notices.mails import Told, can_have_mail
 from muster.notices.models import Reader, Webhook
 from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
 from muster.notices.webhooks import outbox_row
-from muster.notices.wording import Story, document_of, idle_words, kept_words
+from muster.notices.wording import Grade, Story, document_of, idle_words, kept_words
 from scheduler.lifecycle import JobState, Reason, Stage
 from scheduler.screening import TrialVerdict
 
@@ -105,6 +106,7 @@ def _tell(events: Sequence[Event]) -> None:
     enabled = Webhook.objects.filter(user_id__in=owners, disabled_at__isnull=True).order_by("pk")
     for user_id, webhook_id in enabled.values_list("user_id", "pk"):
         hooks.setdefault(user_id, []).append(webhook_id)
+    grades = grades_of(sorted(jobs.keys() & {event.job_id for event, _ in found if event.kind in _ENDS}))
     by_mail: list[Told] = []
     rows: list[Outbox] = []
     for event, kind in found:
@@ -115,7 +117,8 @@ def _tell(events: Sequence[Event]) -> None:
         if kind is Kind.STARTED and attempt is not None and attempt.stage == Stage.SCREENING:
             continue  # the job has not: it is tried
         wanted = choice_in_spec(choices.get(job.owner_id, DEFAULT), job.spec.get("notify"))
-        story, names = _story(event, kind, job, attempt), _names_of(event, kind)
+        grade = grades.get(job.pk) if event.kind in _ENDS else None
+        story, names = _story(event, kind, job, attempt, grade), _names_of(event, kind)
         if names & wanted.of(Channel.MAIL) and can_have_mail(job.owner):
             by_mail.append(Told(job.owner, story))
         if names & wanted.of(Channel.WEBHOOK):
@@ -149,7 +152,7 @@ def _attempt_number(event: Event) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story:
+def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None, grade: Grade | None) -> Story:
     """What the event tells. The job itself may have moved on since, so what is said of it is that of its attempt."""
     verdict: Any = getattr(attempt, "failure", None)
     state = _ENDS[event.kind][1] if event.kind in _ENDS else JobState.QUEUED
@@ -172,6 +175,7 @@ def _story(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> Story
         tenant=job.tenant.name,
         state=JobState.ACTIVE if runs or kind is Kind.ADVICE else state,
         attempt=attempt.number if attempt else None,
+        grade=grade,
         until=_moment(event.data.get("stop_at") or event.data.get("until")),
         **about,
     )

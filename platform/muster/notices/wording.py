@@ -25,6 +25,26 @@ _NUMBERS = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|[0-9]+(?:\.[0-9]+)?", re.IG
 
 
 @dataclass(frozen=True, slots=True)
+class Grade:
+    """What a job used of its GPUs, and what would have done as well. Where `grade` is empty there is only advice."""
+
+    grade: str
+    utilization: float | None
+    gpus: int
+    idle_gpus: int
+    advice: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """How busy its GPUs were; empty without a grade."""
+        if not self.grade or self.utilization is None:
+            return ""
+        gpus = "its GPU" if self.gpus == 1 else f"its {self.gpus} GPUs"
+        idle = f", {self.idle_gpus} of them idle" if self.idle_gpus and self.gpus > 1 else ""
+        return f"{self.grade}: {self.utilization:.0f} % of the time of {gpus}{idle}"
+
+
+@dataclass(frozen=True, slots=True)
 class Story:
     """What happened to a job, for its owner."""
 
@@ -43,6 +63,8 @@ class Story:
     """The verdict on the attempt: class, category, retry, confidence, line, hint, rank; None without one."""
     until: datetime | None = None
     """When what is told comes to its end by itself, such as when an idle job is stopped."""
+    grade: Grade | None = None
+    """Of a job that has ended."""
 
     @property
     def cause(self) -> str:
@@ -136,6 +158,8 @@ def text_of(story: Story, *, url: str) -> str:
             ("Line", one_line(str(failure.get("line") or ""), LONGEST_LINE)),
             ("Hint", one_line(str(failure.get("hint") or ""), LONGEST_LINE)),
         ]
+    if story.grade is not None:
+        rows += [("GPUs used", story.grade.words), *(("Advice", one) for one in story.grade.advice)]
     told = "\n".join(f"{name + ':':<11}{value}" for name, value in rows if value)
     return f"{subject_of(story)}.\n\n{told}\n\n{job_url(url, story.job_id)}\n{footer(url)}"
 
@@ -164,7 +188,17 @@ def document_of(story: Story, *, url: str) -> dict[str, Any]:
             "failure": None
             if failure is None or story.kind not in {Kind.FAILED, Kind.REQUEUED}
             else {name: failure.get(name) for name in ("class", "category", "retry", "line", "hint", "rank")},
+            "efficiency": None if story.grade is None else _efficiency(story.grade),
         },
+    }
+
+
+def _efficiency(grade: Grade) -> dict[str, Any]:
+    return {
+        "grade": grade.grade or None,
+        "utilization": None if grade.utilization is None else round(grade.utilization, 2),
+        "idle_gpus": grade.idle_gpus,
+        "advice": list(grade.advice),
     }
 
 

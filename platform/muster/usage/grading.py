@@ -6,7 +6,7 @@ grades.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from django.db import transaction
 
 from muster.events.selectors import EventCursor, after, newest
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.notices.wording import Grade
 from muster.samples.totals import GpuTotal, Held, RankTotal, gpu_totals, rank_totals
 from muster.usage.models import Efficiency, Reader
 from muster.usage.selectors import SLOTS
@@ -61,8 +62,21 @@ def read_ends(*, most: int = BATCH) -> int:
     return len(events)
 
 
+def grades_for_notices(job_ids: Collection[int]) -> Mapping[int, Grade]:
+    """The grades of jobs whose end is about to be told, made now if nobody was here before; none that says nothing."""
+    grade_jobs(job_ids)
+    return {
+        row.job_id: Grade(row.grade, row.utilization, row.job.gpus_total, row.idle_gpus, tuple(row.advice))
+        for row in Efficiency.objects.filter(job_id__in=job_ids).select_related("job")
+        if row.grade or row.advice
+    }
+
+
 def grade_jobs(job_ids: Iterable[int]) -> int:
-    """Store the grades of these jobs, and return how many; a job that never ran has none. Five queries for all."""
+    """Store the grades of those of these jobs that have none, and return how many. Five queries for all.
+
+    A job that never ran gets none. Rows are stored in the order of the jobs, for two may do this at once.
+    """
     runs = _longest_runs(job_ids)
     allocations: dict[int, list[Allocation]] = {run.pk: [] for run in runs}
     for allocation in Allocation.objects.filter(attempt__in=runs).order_by("attempt_id", "rank"):
@@ -93,7 +107,11 @@ def grade_jobs(job_ids: Iterable[int]) -> int:
 def _longest_runs(job_ids: Iterable[int]) -> Sequence[Attempt]:
     """Of each job the attempt that ran the longest, trials aside."""
     ran = Attempt.objects.filter(
-        job_id__in=sorted(job_ids), stage=Stage.FULL, running_at__isnull=False, ended_at__isnull=False
+        job_id__in=sorted(job_ids),
+        job__efficiency__isnull=True,
+        stage=Stage.FULL,
+        running_at__isnull=False,
+        ended_at__isnull=False,
     )
     longest: dict[int, Attempt] = {}
     for attempt in ran.select_related("job").order_by("job_id", "number"):

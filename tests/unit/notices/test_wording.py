@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from muster.jobs.notify import Kind
 from muster.notices.wording import (
     LONGEST_SUBJECT,
+    Grade,
     Group,
     Story,
     document_of,
@@ -151,3 +152,39 @@ def test_many_notices_are_one_mail_that_counts_them() -> None:
     assert "and 988 more" in body
     assert "and 6 other notices" in body
     assert len(body) < 2000
+
+
+GRADE = Grade("poor", 38.24, 4, 1, ("1 of its 4 GPUs did nothing; 3 would have been enough.", "It asked for much."))
+
+
+def test_an_end_is_told_with_the_grade_and_every_advice() -> None:
+    story = replace(STORY, kind=Kind.ENDED, state="succeeded", failure=None, grade=GRADE)
+    lines = text_of(story, url=URL).splitlines()
+    assert "GPUs used: poor: 38 % of the time of its 4 GPUs, 1 of them idle" in lines
+    assert [line.split(None, 1)[1] for line in lines if line.startswith("Advice:")] == list(GRADE.advice)
+    assert document_of(story, url=URL)["data"]["efficiency"] == {
+        "grade": "poor",
+        "utilization": 38.24,
+        "idle_gpus": 1,
+        "advice": list(GRADE.advice),
+    }
+
+
+@pytest.mark.parametrize(
+    ("grade", "words"),
+    [
+        (replace(GRADE, grade="good", utilization=91.0, gpus=1, idle_gpus=0), "good: 91 % of the time of its GPU"),
+        (replace(GRADE, grade="idle", utilization=0.4, gpus=1, idle_gpus=1), "idle: 0 % of the time of its GPU"),
+        (replace(GRADE, grade="", utilization=None), ""),
+    ],
+)
+def test_a_grade_has_its_words(grade: Grade, words: str) -> None:
+    assert grade.words == words
+
+
+def test_without_a_grade_nothing_is_said_of_gpus() -> None:
+    assert "GPUs used" not in text_of(STORY, url=URL)
+    assert document_of(STORY, url=URL)["data"]["efficiency"] is None
+    only_advice = replace(STORY, grade=replace(GRADE, grade="", utilization=None))
+    text = text_of(only_advice, url=URL)
+    assert ("GPUs used" in text, "Advice:" in text) == (False, True)
