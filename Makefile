@@ -59,7 +59,7 @@ engines: ## install what some tests are skipped without: Docker, Podman, sshd, i
 bench: setup ## measure the platform on this machine, beside Slurm where it is installed (ARGS="--quick")
 	@$(PY) -m bench $(ARGS)
 
-figures: setup ## simulate what others have published, and write docs/policies/figures.md and docs/screening.md (needs their traces)
+figures: setup ## simulate what others have published, and write the figures in docs (needs their traces)
 	@$(PY) -m bench.published $(ARGS)
 
 faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make test` does

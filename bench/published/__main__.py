@@ -1,4 +1,4 @@
-"""`python -m bench.published`: simulates what others have published, and writes pages of docs."""
+"""`python -m bench.published`: simulates what others published, classifies labelled logs, writes pages of docs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.published import philly, pollux, screening
+from bench.published import confusions, philly, pollux, screening
 from bench.published.data import NoData, data_folder
 from bench.published.page import Lessons, Section, page
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = {"figures": DOCS / "policies" / "figures.md", "screening": DOCS / "screening.md"}
+PAGES = {
+    "figures": DOCS / "policies" / "figures.md",
+    "screening": DOCS / "screening.md",
+    "failures": DOCS / "failures.md",
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,6 +41,8 @@ def main(argv: Sequence[str]) -> int:
         console.print(f"[red]✗[/] {error}", highlight=False)
         return 2
     pages = {"figures": partial(_figures, folder, traces, clusters, console), "screening": partial(_screening, folder)}
+    # Of this one only a part is made here.
+    pages["failures"] = lambda: confusions.page(folder, PAGES["failures"].read_text())
     for name in options.page or PAGES:
         path = PAGES[name] if options.out is None else options.out / f"{name}.md"
         path.write_text(pages[name]())

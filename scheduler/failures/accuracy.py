@@ -9,7 +9,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,11 @@ class Accuracy:
     confusions: Counter[tuple[str, str]]
     wrong: tuple[tuple[Labelled, Verdict], ...]
 
+    @property
+    def wrong_classes(self) -> Counter[tuple[str, str]]:
+        """How many logs of a class are taken for each other one."""
+        return Counter({pair: count for pair, count in self.confusions.items() if pair[0] != pair[1]})
+
 
 def read(lines: Iterable[str]) -> list[Labelled]:
     """The labelled logs of a file."""
@@ -50,9 +55,9 @@ def read(lines: Iterable[str]) -> list[Labelled]:
     return found
 
 
-def measure(logs: Sequence[Labelled]) -> Accuracy:
-    """How often class and reaction are as labelled."""
-    answers = [(log, classify([Tail(log.log.encode())])) for log in logs]
+def measure(logs: Sequence[Labelled], said: Callable[[str], bytes] = str.encode) -> Accuracy:
+    """How often class and reaction are as labelled; `said` is what becomes of a log before it is looked at."""
+    answers = [(log, classify([Tail(said(log.log))])) for log in logs]
     wrong = tuple((log, answer) for log, answer in answers if (log.label, log.retry) != (answer.failure, answer.retry))
     mendable = [
         answer for log, answer in answers if log.category is Category.INFRASTRUCTURE and log.retry is not Retry.NO

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.published import confusions
 from scheduler.failures import accuracy
 from tests.sim.data import data
 
@@ -45,3 +46,13 @@ def test_the_labelled_logs_are_answered_well_enough() -> None:
     assert found.classes >= 0.88
     assert found.reactions >= 0.94
     assert found.lost <= 0.01
+
+
+def test_the_table_says_what_is_taken_for_what(labelled: Path) -> None:
+    logs = accuracy.read(labelled.read_text().splitlines())
+    plain, deaf = accuracy.measure(logs), accuracy.measure(logs, lambda _: b"nothing")
+    lines = confusions.tables(logs, plain, {"nothing left": deaf, "itself": plain}).splitlines()
+    assert "| gpu_lost | 1 | 1 for gpu_out_of_memory | 2 | 1 for gpu_out_of_memory, 1 for no_signature |" in lines
+    assert "| node_lost | 1 | 0 | 2 | 1 for no_signature |" in lines
+    assert "| none | 75.0 % | 75.0 % | 50.0 % |" in lines
+    assert "| nothing left | 0.0 % | 0.0 % | 0.0 % |" in lines

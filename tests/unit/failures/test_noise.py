@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.failures import Rule, Tail, accuracy, builtin, classify
+from bench.noise import NOISE
+from bench.published import confusions
+from scheduler.failures import Rule, Tail, builtin, classify
 from scheduler.failures.text import HEAD_BYTES, TAIL_BYTES, read
 from tests.sim.data import data
-from tests.unit.failures.noise import NOISE
 
 RULES = builtin().rules
 # What is still text when it is done, and small.
@@ -24,15 +27,19 @@ def test_noise_changes_no_verdict_of_any_rule(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOISE)
 def test_noise_changes_no_verdict_of_the_labelled_logs(name: str) -> None:
-    with data("failure_logs", "train.jsonl").open(encoding="utf-8") as lines:
-        logs = accuracy.read(lines)
-    wrong = []
-    for log in logs:
-        plain = classify([Tail(log.log.encode())])
-        noisy = classify([Tail(NOISE[name](log.log + "\n"))])
-        if (noisy.failure, noisy.retry) != (plain.failure, plain.retry):
-            wrong.append(f"{log.id}: {plain.failure} became {noisy.failure} ({noisy.rule}: {noisy.line[:99]})")
-    assert wrong == []
+    folder = data("failure_logs", "train.jsonl").parents[1]
+    plain, noisy = (
+        {(log.id, answer.failure, answer.retry) for log, answer in confusions.accuracy(folder, form).wrong}
+        for form in (None, name)
+    )
+    assert noisy == plain
+
+
+# Here, where each form has been tried already.
+def test_the_page_has_the_confusions_that_there_are() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "failures.md").read_text()
+    folder = data("failure_logs", "train.jsonl").parents[1]
+    assert page == confusions.page(folder, page), 'make figures ARGS="--page failures" writes it'
 
 
 @settings(max_examples=150, deadline=None)
