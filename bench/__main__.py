@@ -25,12 +25,13 @@ from bench.figures import (
     JOB_LIST,
     POSTGRES,
     SIMULATE,
+    USAGE,
     Series,
     figures_of,
 )
 from bench.home import own_home
 from bench.memory import PeakMemory, Usage
-from bench.plan import GPUS_PER_NODE, NODES, Plan, quick, shortened
+from bench.plan import GPUS_PER_NODE, NODES, STORED, Plan, quick, shortened
 from bench.processor import read_processor
 from bench.published.data import NoData, data_folder
 from bench.report import MUSTER, System
@@ -113,7 +114,7 @@ def _measure_muster(plan: Plan, console: Console) -> System:
             series |= simulations.measure(data_folder())
         except NoData as error:
             console.print(f"The simulator is not measured: {error}", highlight=False)
-    if plan.needs_platform or POSTGRES in plan.items:
+    if plan.needs_platform or STORED & set(plan.items):
         with own_home() as home:
             ours, peaks = _measure_live(home, plan, console)
             series |= ours
@@ -128,6 +129,7 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
 
     from bench.live import agents, containers, jobs, listing  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
+    from bench.live import usage as live_usage  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
 
     series: Series = {}
@@ -144,9 +146,12 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
                     console.print(f"Containers are not measured: {error}", highlight=False)
             if JOB_LIST in plan.items:
                 series |= listing.measure(stack, plan)
-    if POSTGRES in plan.items:  # when the platform's own workers are gone, which would run cycles of this pool too
+    if STORED & set(plan.items):  # when the platform's own workers are gone, which would run cycles of this pool too
         call_command("migrate", interactive=False, verbosity=0)
+    if POSTGRES in plan.items:
         series |= live_cycle.measure(samples=plan.cycles)
+    if USAGE in plan.items:
+        series |= live_usage.measure(attempts=plan.usage_attempts, samples=plan.reports)
     return series, peaks
 
 

@@ -16,6 +16,7 @@ EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
 AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
 FAILURES = "failures"
+USAGE = "usage"
 ITEMS: Mapping[str, str] = {
     FIRST_LINE: "from submitting a job to its first line at the client",
     SUBMIT: "how long the call that submits a job takes",
@@ -31,6 +32,7 @@ ITEMS: Mapping[str, str] = {
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
+    USAGE: "reports of usage over a year of a million attempts, from claims alone and from the sums by days",
     FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
 
@@ -142,6 +144,14 @@ FIGURES: tuple[Figure, ...] = (
         for policy in ("fifo", "srtf", "tiresias")
     ),
     Figure("simulate.memory", "memory of the largest simulation", "MiB", "simulate_peak_mib", max, 1024),
+    *(
+        Figure(f"usage.{report}-{period}", f"usage, {what}, a {period}", "ms", f"usage_{report}_{period}_ms", median)
+        for report, what in (("vc", "virtual clusters"), ("days", "days"), ("waste", "waste"), ("own", "one's own"))
+        for period in ("week", "month", "quarter", "year")
+    ),
+    Figure("usage.claims-quarter", "the same of days, from claims", "ms", "usage_claims_days_quarter_ms", median),
+    Figure("usage.counted", "attempts added to the sums", "a second", "usage_counted", median, None, True),
+    Figure("usage.sums", "the sums in Postgres", "MiB", "usage_sums_mib", max),
     Figure("failures.tail-p95", "a failure from 64 KiB, p95, CPU", "ms", "failures_tail_ms", p95, 5),
     Figure("failures.hostile", "a failure from a hostile MiB, worst, CPU", "ms", "failures_hostile_ms", max, 50),
 )

@@ -17,6 +17,7 @@ from bench.figures import (
     JOB_LIST,
     POSTGRES,
     SIMULATE,
+    USAGE,
 )
 
 NODES, GPUS_PER_NODE = 2, 8
@@ -26,7 +27,9 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 # What needs nothing but this process.
 _ALONE = frozenset({CYCLE, CYCLE_GROWTH, EACH_POLICY, FAILURES, SIMULATE})
 # What no peer has a counterpart of.
-_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, POSTGRES})
+_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, POSTGRES, USAGE})
+# What needs the platform's database, and none of its processes.
+STORED = frozenset({POSTGRES, USAGE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,13 @@ class Plan:
     ingest_s: float = 15.0
     containers: int = 15
     idle_s: float = 30.0
+    usage_attempts: int = 1_000_000
+    reports: int = 5
 
     @property
     def needs_platform(self) -> bool:
         """Whether any item needs the platform to run."""
-        return bool(set(self.items) - _ALONE - {POSTGRES})
+        return bool(set(self.items) - _ALONE - STORED)
 
     @property
     def needs_peer(self) -> bool:
@@ -81,6 +86,8 @@ def quick(items: tuple[str, ...]) -> Plan:
         ingest_s=5.0,
         containers=5,
         idle_s=10.0,
+        usage_attempts=20_000,
+        reports=2,
     )
 
 

@@ -13,12 +13,12 @@ from muster.events.services import record
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.samples.levels import roll_up
 from muster.samples.models import GpuTenSeconds, RankTenSeconds
+from muster.usage.dimensions import SLOTS
 from muster.usage.efficiency import efficiency_of, graded, least_efficient
 from muster.usage.grading import grade_jobs, read_ends
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.scope import Asked, Scope, scope_of
-from muster.usage.selectors import SLOTS
 from scheduler.lifecycle import Stage
 from tests.db.stories import until_settled
 from tests.factories import make_job, make_node, make_tenant, make_user, make_vc

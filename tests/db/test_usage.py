@@ -16,10 +16,11 @@ from muster.screening.models import Trial
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.usage import selectors
+from muster.usage.dimensions import SLOTS, By
 from muster.usage.outcomes import Outcome
 from muster.usage.periods import LONGEST, Period, period_of
 from muster.usage.scope import Asked, Scope, scope_of
-from muster.usage.selectors import SLOTS, By, parse_by, read, usage
+from muster.usage.selectors import parse_by, read, usage
 from muster.usage.waste import NO_SCREENING, waste
 from scheduler import model
 from scheduler.lifecycle import AttemptState, JobClass, Reason, Stage

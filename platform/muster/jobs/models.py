@@ -101,6 +101,9 @@ class Job(models.Model):
     reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
     reason_detail = models.CharField(max_length=500, default="", blank=True)
     failure = models.JSONField(null=True, help_text="The verdict on its last attempt, if that failed: jobs.verdicts.")
+    counted = models.BooleanField(
+        default=False, db_default=False, help_text="Whether it has ended and is in the totals by days of usage."
+    )
 
     class Meta:
         constraints = [
@@ -149,6 +152,10 @@ class Job(models.Model):
             models.Index(fields=["tenant", "state", "-id"], name="job_of_tenant_by_state"),
             models.Index(fields=["owner", "-id"], name="job_of_owner"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
+            # Jobs that have not ended are not in it, so that their changes cost nothing more.
+            models.Index(
+                fields=["id"], name="job_to_be_counted", condition=Q(state__in=sorted(JOB_TERMINAL), counted=False)
+            ),
             GinIndex(fields=["tags"], name="job_tags"),
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_name_search"),
         ]

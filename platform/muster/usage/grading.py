@@ -17,8 +17,8 @@ from muster.events.selectors import EventCursor, after, newest
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.notices.wording import Grade
 from muster.samples.totals import GpuTotal, Held, RankTotal, gpu_totals, rank_totals
+from muster.usage.dimensions import SLOTS
 from muster.usage.models import Efficiency, Reader
-from muster.usage.selectors import SLOTS
 from scheduler.efficiency import GpuUse, HostUse, Use, judge
 from scheduler.lifecycle import JOB_TERMINAL, Stage
 

@@ -1,4 +1,4 @@
-"""What jobs that have ended used of what they had, and how far the events were read for it."""
+"""What jobs that have ended used of what they had, how far the events were read for it, and what they held by days."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from muster.common.models import choices
-from muster.jobs.models import Job
+from muster.jobs.models import Attempt, Job
 from scheduler.efficiency import Grade, Silence
 
 
@@ -55,3 +55,75 @@ class Reader(models.Model):
 
     def __str__(self) -> str:
         return f"at {self.tx}, {self.event_id}"
+
+
+class HeldDay(models.Model):
+    """What one attempt of a job that has ended held on a day (UTC), of one type of GPU. Written once, by `usage.count`.
+
+    It repeats what reports tell apart, since that does not change any more, and jobs and attempts are wide rows.
+    """
+
+    pk = models.CompositePrimaryKey("attempt_id", "day", "gpu_type")
+    attempt = models.ForeignKey(Attempt, on_delete=models.PROTECT, related_name="+", db_index=False)
+    day = models.DateField()
+    gpu_type = models.CharField(max_length=63)
+    # Rows that their job refers to, too, so that none of them goes.
+    job_id = models.BigIntegerField()
+    tenant_id = models.BigIntegerField()
+    vc_id = models.BigIntegerField()
+    owner_id = models.BigIntegerField()
+    klass = models.CharField(max_length=14)
+    state = models.CharField(max_length=10, help_text="Of the job.")
+    outcome = models.CharField(max_length=20)
+    failure = models.TextField(help_text="Empty if it did not fail.")
+    category = models.TextField()
+    retry = models.BooleanField()
+    slot_us = models.BigIntegerField(help_text="Microseconds of a slot, so that sums are exact.")
+    began = models.BooleanField(help_text="Whether this is its first day.")
+    alone = models.BooleanField(help_text="Whether it is the only attempt of its job, and so in the totals of the day.")
+
+    class Meta:
+        indexes = [models.Index(fields=["day", "alone"], name="held_day")]
+
+    def __str__(self) -> str:
+        return f"attempt {self.attempt_id} on {self.day}"
+
+
+class DayTotal(models.Model):
+    """The sum of a day over the jobs that have ended and had one attempt only, by all that reports tell apart.
+
+    Such a job is as many attempts as it is jobs, and holds its GPUs without a break: those of a period are the ones
+    that began in it, and those that were there at its start. Of other jobs `HeldDay` has to be counted.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    day = models.DateField()
+    tenant_id = models.BigIntegerField()
+    vc_id = models.BigIntegerField()
+    owner_id = models.BigIntegerField()
+    gpu_type = models.CharField(max_length=63)
+    klass = models.CharField(max_length=14)
+    state = models.CharField(max_length=10)
+    outcome = models.CharField(max_length=20)
+    failure = models.TextField()
+    category = models.TextField()
+    slot_us = models.BigIntegerField()
+    attempts = models.BigIntegerField(help_text="That held something on this day.")
+    began = models.BigIntegerField(help_text="Of these, the ones whose first day it is.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=[
+                    *("day", "tenant_id", "vc_id", "owner_id", "gpu_type"),
+                    *("klass", "state", "outcome", "failure", "category"),
+                ],
+                name="day_total_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(slot_us__gte=0, began__gte=0, attempts__gte=models.F("began")), name="day_total_adds_up"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day}, virtual cluster {self.vc_id}"

@@ -38,16 +38,25 @@ class Scope:
 
     @property
     def sql(self) -> str:
-        """The condition on a `job` in SQL; empty for all jobs."""
-        mine = ["(job.tenant_id = ANY(%s) OR (job.owner_id = %s AND job.tenant_id = ANY(%s)))"] if self.member else []
+        """The condition in SQL on a `job`, or what has its tenant, virtual cluster and owner; empty for all jobs."""
+        mine = (
+            ["(job.tenant_id = ANY(%(managed)s) OR (job.owner_id = %(viewer)s AND job.tenant_id = ANY(%(tenants)s)))"]
+            if self.member
+            else []
+        )
         return " AND ".join([*mine, *(sql for name, sql in _NARROWED.items() if getattr(self.asked, name))])
 
     @property
-    def parameters(self) -> list[object]:
-        """The parameters of the condition."""
-        member = self.member
-        mine = [list(member.managed), member.user_id, list(member.tenants)] if member else []
-        return [*mine, *(getattr(self.asked, name) for name in _NARROWED if getattr(self.asked, name))]
+    def parameters(self) -> dict[str, object]:
+        """The parameters of the condition, by their names."""
+        mine: dict[str, object] = {name: getattr(self.asked, name) for name in _NARROWED}
+        if self.member:
+            mine |= {
+                "managed": list(self.member.managed),
+                "viewer": self.member.user_id,
+                "tenants": list(self.member.tenants),
+            }
+        return mine
 
     @property
     def of_jobs(self) -> Q:
@@ -88,7 +97,7 @@ def scope_of(user: User, asked: Asked) -> Scope:
 
 
 _NARROWED = {
-    "tenant": "job.tenant_id = (SELECT id FROM tenants_tenant WHERE name = %s)",
-    "vc": "job.vc_id = (SELECT id FROM tenants_virtualcluster WHERE name = %s)",
-    "user": "job.owner_id = (SELECT id FROM accounts_user WHERE username = %s)",
+    "tenant": "job.tenant_id = (SELECT id FROM tenants_tenant WHERE name = %(tenant)s)",
+    "vc": "job.vc_id = (SELECT id FROM tenants_virtualcluster WHERE name = %(vc)s)",
+    "user": "job.owner_id = (SELECT id FROM accounts_user WHERE username = %(user)s)",
 }

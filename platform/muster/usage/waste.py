@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from muster.screening.selectors import ScreeningTotals, screening_totals
+from muster.usage.dimensions import By
 from muster.usage.outcomes import WASTED, Outcome
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
-from muster.usage.selectors import By, Row, read
+from muster.usage.selectors import Row, read
 
 
 @dataclass(frozen=True, slots=True)

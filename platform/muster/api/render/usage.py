@@ -10,10 +10,11 @@ from typing import Any
 
 from muster.api.render.moments import moment
 from muster.screening.selectors import ScreeningTotals
+from muster.usage.dimensions import By
 from muster.usage.efficiency import Graded
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
-from muster.usage.selectors import By, Row
+from muster.usage.selectors import Row
 from muster.usage.waste import Waste
 
 Json = dict[str, Any]

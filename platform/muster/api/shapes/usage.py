@@ -5,8 +5,8 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Integer, Moment, Number, Shape, Text, values
+from muster.usage.dimensions import By
 from muster.usage.outcomes import Outcome
-from muster.usage.selectors import By
 from scheduler.efficiency import Grade
 from scheduler.lifecycle import JobClass, JobState
 
