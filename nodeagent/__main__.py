@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-import pwd
 import sys
 import time
 from typing import List, Optional, Sequence
 
-from nodeagent import __version__, agent
-from nodeagent.attach import attach
-from nodeagent.daemon import start
-from nodeagent.gpu.port import GpuUnavailable
-from nodeagent.identity import StateBusy
-from nodeagent.join import join
-from nodeagent.protocol import source_problem
-from nodeagent.runtime.choose import DOCKER_SOCKET, RUNTIMES, RuntimeOptions
-from nodeagent.runtime.container.plan import Options as ContainerOptions
-from nodeagent.runtime.port import RuntimeUnavailable
-from nodeagent.runtime.shim.folders import JobUser
-from nodeagent.session import Rejected
-
-_log = logging.getLogger("nodeagent")
+from nodeagent import __version__
+from nodeagent.runtime import DOCKER_SOCKET, RUNTIMES
 
 _STATE = "/var/lib/muster-agent"
 _STATE_HELP = "the agent's folder: credential, journal, jobs, log spools"
-_MOST_TOKEN_LETTERS = 4096
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -39,20 +24,18 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         format="%(asctime)sZ %(levelname)s %(message)s",
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
+    # Each command loads what it needs: a link is as quick as `attach`, and out of one file everything is compiled anew.
     if options.command == "attach":
+        from nodeagent.attach import attach  # noqa: PLC0415
+
         return attach(options.state)
-    try:
-        if options.command == "start":
-            return start(options.state, options.tag, [word for word in options.options if word != "--"])
-        if options.command == "join":
-            return join(_agent_options(options, _given_token(options.token)), _words_of_run(options), options.systemd)
-        return agent.run(_agent_options(options, _join_token(options.join_token_file)))
-    except Rejected as error:
-        _log.error("%s", error)
-        return error.status
-    except (StateBusy, GpuUnavailable, RuntimeUnavailable, KeyError, ValueError) as error:
-        _log.error("cannot start: %s", error)
-        return 1
+    if options.command == "start":
+        from nodeagent.daemon import start  # noqa: PLC0415
+
+        return start(options.state, options.tag, [word for word in options.options if word != "--"])
+    from nodeagent.serving import serve  # noqa: PLC0415
+
+    return serve(options, _words_of_run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,40 +122,6 @@ def _words_of_run(options: argparse.Namespace) -> List[str]:
     return words
 
 
-def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Options:
-    return agent.Options(
-        url=options.url,
-        state=options.state,
-        join_token=join_token,
-        gpus=options.gpus,
-        cpus=options.cpus,
-        memory_mib=options.memory_mib,
-        address=options.address,
-        hostname=options.hostname,
-        ca_file=options.ca_file,
-        check_python=options.check_python,
-        runtime=_runtime_options(options),
-    )
-
-
-def _runtime_options(options: argparse.Namespace) -> RuntimeOptions:
-    return RuntimeOptions(
-        name=options.runtime,
-        docker_socket=options.docker_socket,
-        containers=ContainerOptions(
-            default_image=options.default_image,
-            network=options.network,
-            gang_network=options.gang_network,
-            pids=options.pids_limit,
-            read_only_root=options.read_only_root,
-            infiniband=not options.no_infiniband,
-            mount_roots=tuple(options.mount_root or ()),
-        ),
-        job_user=_job_user(options.job_user),
-        log_spool_mib=options.log_spool_mib,
-    )
-
-
 def _positive(text: str) -> int:
     value = int(text)
     if value <= 0:
@@ -181,42 +130,12 @@ def _positive(text: str) -> int:
 
 
 def _root(text: str) -> str:
+    from nodeagent.protocol import source_problem  # noqa: PLC0415 (`attach` needs none of the protocol)
+
     problem = source_problem(text)
     if problem:
         raise argparse.ArgumentTypeError("{!r}: {}".format(text, problem))
     return text
-
-
-def _join_token(path: Optional[str]) -> str:
-    if path is None:
-        return os.environ.get("MUSTER_JOIN_TOKEN", "").strip()
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except OSError as error:
-        # It is of use once only, so its absence is no news; if it is needed, registering says so.
-        _log.info("no join token: %s", error)
-        return ""
-
-
-def _given_token(word: str) -> str:
-    if word != "-":
-        _log.warning("others on this machine could read the token meanwhile: - takes it from standard input")
-        return word
-    token = sys.stdin.readline(_MOST_TOKEN_LETTERS).strip()
-    if not token:
-        raise ValueError("TOKEN is - and standard input has none")
-    return token
-
-
-def _job_user(name: Optional[str]) -> Optional[JobUser]:
-    if name is None:
-        return None
-    if os.geteuid() != 0:
-        raise ValueError("--job-user needs root")
-    user = pwd.getpwnam(name)
-    groups = [user.pw_gid, *(group for group in os.getgrouplist(name, user.pw_gid) if group != user.pw_gid)]
-    return JobUser(user.pw_uid, tuple(groups))
 
 
 if __name__ == "__main__":

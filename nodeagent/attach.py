@@ -10,7 +10,7 @@ import threading
 
 from nodeagent.files import write_all
 from nodeagent.frames import MAGIC
-from nodeagent.linked import connect
+from nodeagent.linksocket import connect
 
 _READ_BYTES = 1 << 16
 

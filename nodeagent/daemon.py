@@ -15,8 +15,8 @@ import sys
 import time
 from typing import List, Optional, Sequence
 
-from nodeagent import linked
 from nodeagent.files import read_json, write_json
+from nodeagent.linksocket import connect
 
 RECORD = "daemon.json"
 LOG = "agent.log"
@@ -86,7 +86,7 @@ def program() -> List[str]:
 
 def _listens(state: str) -> bool:
     try:
-        linked.connect(state).close()
+        connect(state).close()
     except OSError:
         return False
     return True

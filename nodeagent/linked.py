@@ -15,17 +15,15 @@ import threading
 import time
 from typing import BinaryIO, Dict, Mapping, Optional, Tuple
 
-from nodeagent.files import ShortPath
 from nodeagent.frames import ANSWER, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameError, FrameReader
+from nodeagent.linksocket import is_of, listen
 from nodeagent.transport import Transport, Unreachable
 
-SOCKET = "link.sock"
 # A link that takes nothing for so long is dead.
 _SEND_TIMEOUT_S = 30
 _READ_BYTES = 1 << 16
 _LOOK_EVERY_S = 0.5
 _PARTIAL_CONTENT, _OK, _NO_SUCH_RANGE = 206, 200, 416
-_CREDENTIALS = struct.Struct("iII")
 
 _log = logging.getLogger("nodeagent.link")
 
@@ -192,7 +190,7 @@ class Linked(Transport):
                 if self._closed:
                     return
                 raise
-            if _is_of(connection, {0, os.geteuid()}):
+            if is_of(connection, {0, os.geteuid()}):
                 threading.Thread(target=self._serve, args=(connection,), name="link", daemon=True).start()
             else:
                 connection.close()
@@ -216,41 +214,3 @@ class Linked(Transport):
 def _slice_s(until: float) -> float:
     """How long to wait before looking again whether the agent was asked to end: a signal wakes nobody who waits."""
     return max(0.0, min(_LOOK_EVERY_S, until - time.monotonic()))
-
-
-def listen(state: str) -> socket.socket:
-    """The agent's socket; who has the folder's lock may replace the one of an agent that died."""
-    path = os.path.join(state, SOCKET)
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        _log.debug("a first start: there is no %s", path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with ShortPath(state) as folder:
-        before = os.umask(0o177)
-        try:
-            listener.bind(folder.path(SOCKET))
-        finally:
-            os.umask(before)
-    listener.listen(4)
-    return listener
-
-
-def connect(state: str) -> socket.socket:
-    """A connection to the socket of the agent that runs in this folder, or OSError."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with ShortPath(state) as folder:
-            connection.connect(folder.path(SOCKET))
-        if not _is_of(connection, {0, os.geteuid()}):
-            raise PermissionError("the socket in {} belongs to another user".format(state))
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _is_of(connection: socket.socket, uids: "set[int]") -> bool:
-    """Whether the other end is a process of one of these users."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(data)[1] in uids)

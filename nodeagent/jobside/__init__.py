@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import os
+import sys
 from functools import lru_cache
+from typing import Any
 
 FOLDER = ".muster-modules"
 """The folder's name, in the home of the job; it ends the job's PYTHONPATH."""
@@ -21,4 +22,6 @@ def unpack(folder: str) -> None:
 @lru_cache(maxsize=1)
 def source() -> bytes:
     """The module `muster_report`; the agent may be a zipapp, so that it is no file that a job could read."""
-    return importlib.resources.files(__name__).joinpath(MODULE).read_bytes()
+    # What importlib.resources does for a file and for a zipapp alike, but loads half of the standard library for.
+    loader: Any = sys.modules[__name__].__loader__
+    return bytes(loader.get_data(os.path.join(os.path.dirname(__file__), MODULE)))

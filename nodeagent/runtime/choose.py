@@ -6,14 +6,11 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Optional
 
-from nodeagent.runtime.container.plan import Options as ContainerOptions
-from nodeagent.runtime.podman.runtime import PodmanRuntime
+from nodeagent.runtime import DOCKER_SOCKET, RUNTIMES
+from nodeagent.runtime.container.options import Options as ContainerOptions
 from nodeagent.runtime.port import Listener, Runtime, RuntimeUnavailable
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.folders import JobUser
-
-DOCKER_SOCKET = "/var/run/docker.sock"
-RUNTIMES = ("process", "docker", "podman")
 
 _AGENT_NAME_LETTERS = 8
 
@@ -38,6 +35,9 @@ def open_runtime(
     if options.name == "process":
         return ProcessRuntime(state, listener, options.job_user, spool_bytes)
     if options.name == "podman":
+        # Only here, as containers take a tenth of what an agent loads.
+        from nodeagent.runtime.podman.runtime import PodmanRuntime  # noqa: PLC0415
+
         return PodmanRuntime(
             state,
             listener,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.protocol import LaunchSpec
-from nodeagent.runtime.container.plan import Options
+from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker import runtime as docker_runtime
 from nodeagent.runtime.docker.runtime import DockerRuntime

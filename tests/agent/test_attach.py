@@ -22,7 +22,8 @@ import pytest
 
 from nodeagent.build import build
 from nodeagent.frames import ANSWER, MAGIC, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameReader
-from nodeagent.linked import Linked, connect
+from nodeagent.linked import Linked
+from nodeagent.linksocket import connect
 from nodeagent.protocol import CodeRef
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.transport import Unreachable
@@ -229,10 +230,15 @@ def test_a_start_that_fails_tells_the_agents_last_words(daemon: Daemon) -> None:
 
 def test_attaching_to_nothing_fails(daemon: Daemon) -> None:
     words = [*daemon.program, "attach", "--state", str(daemon.state)]
-    ended = subprocess.run(words, cwd=ROOT, env=daemon.environment(), input=b"", capture_output=True, check=False)
+    environment = {**daemon.environment(), "PYTHONPROFILEIMPORTTIME": "1"}
+    ended = subprocess.run(words, cwd=ROOT, env=environment, input=b"", capture_output=True, check=False)
     assert ended.returncode == 1
     assert b"no agent runs" in ended.stderr
     assert ended.stdout == b""
+    # A link is opened as soon as Python is: what an agent needs takes five times as long to load.
+    assert {b"nodeagent.attach"} == {b"nodeagent.attach", b"nodeagent.agent", b"nodeagent.wire"} & set(
+        ended.stderr.split()
+    )
 
 
 def test_the_one_file_can_be_started_and_built_again_the_same(platform: FakePlatform, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from nodeagent.protocol import EndReason, LaunchSpec
 from nodeagent.runtime.container.cdi import Device, Injection, injection, read_devices
 from nodeagent.runtime.container.images import Progress, problem_of, qualified
 from nodeagent.runtime.container.job import ending_of
-from nodeagent.runtime.container.plan import Options, Plan, plan_of
+from nodeagent.runtime.container.options import Options
+from nodeagent.runtime.container.plan import Plan, plan_of
 from nodeagent.runtime.port import LaunchError
 from nodeagent.runtime.shim.layout import AllocationFolder
 

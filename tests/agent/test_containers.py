@@ -21,7 +21,8 @@ from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.container import runtime as container_runtime
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.engine import Engine, EngineError, NameTaken
-from nodeagent.runtime.container.plan import Mount, Options, Plan
+from nodeagent.runtime.container.options import Options
+from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker.engine import DockerEngine
 from nodeagent.runtime.podman.engine import PodmanEngine

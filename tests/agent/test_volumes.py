@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from nodeagent.__main__ import _parser, _runtime_options, _words_of_run
+from nodeagent.__main__ import _parser, _words_of_run
 from nodeagent.protocol import EndReason, VolumeMount
 from nodeagent.runtime.container import volumes
-from nodeagent.runtime.container.plan import Options, Plan
+from nodeagent.runtime.container.options import Options
+from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.container.volumes import STAGING, VolumeRefused, Volumes, staged
 from nodeagent.runtime.port import ExitStatus, LaunchError
+from nodeagent.serving import runtime_options
 from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.test_container_plan import planned
@@ -312,7 +314,7 @@ def test_a_volume_that_the_platform_takes_back_is_refused_with_its_reason() -> N
 def test_the_roots_of_a_node_are_options_of_its_agent(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--mount-root=/data", "--mount-root=/mnt/nfs"]
     options = _parser().parse_args(["run", "--url=http://x", "--state=/s", *words])
-    assert _runtime_options(options).containers.mount_roots == ("/data", "/mnt/nfs")
+    assert runtime_options(options).containers.mount_roots == ("/data", "/mnt/nfs")
     joined = _parser().parse_args(["join", "http://x", "-", *words])
     assert _words_of_run(joined) == words
     for root in ("/", "data", "/proc", "/var", "/run/docker.sock", "/data/.."):

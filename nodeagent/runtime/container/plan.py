@@ -13,6 +13,7 @@ from nodeagent import jobside
 from nodeagent.protocol import MOST_MOUNTS, EndReason, LaunchSpec, VolumeMount, overlap, target_problem
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
+from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.volumes import Volumes
 from nodeagent.runtime.port import LaunchError
 from nodeagent.runtime.shim import progress, reported
@@ -30,23 +31,6 @@ _NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path i
 _NOT_IN_A_PATH = frozenset(',:"\\')  # what has a meaning where engines are told of a mount in one line
 _DEFAULT_SHM_MIB = 64
 _MASTER = ("MASTER_ADDR", "PET_MASTER_ADDR")
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the operator decides for all containers of a node."""
-
-    default_image: str = ""
-    """The image of jobs that name none; empty = they are refused."""
-    network: str = "bridge"
-    gang_network: str = "host"
-    """Of jobs on several nodes: `host`, the name of a network that spans nodes, or `refuse`."""
-    pids: int = 4096
-    read_only_root: bool = False
-    infiniband: bool = True
-    """Whether containers get InfiniBand where the pool says so."""
-    mount_roots: Tuple[str, ...] = ()
-    """The folders below which volumes may lie; none = nothing is mounted."""
 
 
 @dataclass(frozen=True)

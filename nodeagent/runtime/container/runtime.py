@@ -14,7 +14,8 @@ from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
 from nodeagent.runtime.container.images import registry_of, without_secret
-from nodeagent.runtime.container.plan import NOBODY, Options, container_name, image_of, plan_of, volumes_of
+from nodeagent.runtime.container.options import Options
+from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, plan_of, volumes_of
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
 from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
 from nodeagent.runtime.shim import tree

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from typing import Any, Dict, Optional, Tuple
 
-from nodeagent.runtime.container.plan import Options
+from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker.engine import DockerEngine
 from nodeagent.runtime.port import Listener

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Mapping, Optional
 
-from nodeagent.runtime.container.plan import Options
+from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.podman.engine import PodmanEngine
 from nodeagent.runtime.port import Listener

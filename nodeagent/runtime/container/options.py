@@ -1,0 +1,23 @@
+"""What an operator decides for the containers of a node: what is known before anything of containers is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Tuple
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the operator decides for all containers of a node."""
+
+    default_image: str = ""
+    """The image of jobs that name none; empty = they are refused."""
+    network: str = "bridge"
+    gang_network: str = "host"
+    """Of jobs on several nodes: `host`, the name of a network that spans nodes, or `refuse`."""
+    pids: int = 4096
+    read_only_root: bool = False
+    infiniband: bool = True
+    """Whether containers get InfiniBand where the pool says so."""
+    mount_roots: Tuple[str, ...] = ()
+    """The folders below which volumes may lie; none = nothing is mounted."""

@@ -1,0 +1,105 @@
+"""What `run` and `join` make of their command line, and what they say when they cannot serve."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import pwd
+import sys
+from typing import Optional, Sequence
+
+from nodeagent import agent
+from nodeagent.gpu.port import GpuUnavailable
+from nodeagent.identity import StateBusy
+from nodeagent.join import join
+from nodeagent.runtime.choose import RuntimeOptions
+from nodeagent.runtime.container.options import Options as ContainerOptions
+from nodeagent.runtime.port import RuntimeUnavailable
+from nodeagent.runtime.shim.folders import JobUser
+from nodeagent.session import Rejected
+
+_MOST_TOKEN_LETTERS = 4096
+
+_log = logging.getLogger("nodeagent")
+
+
+def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Run or register the agent and return the exit status; `words` are the serving options for a unit."""
+    try:
+        if options.command == "join":
+            return join(_agent_options(options, _given_token(options.token)), words, options.systemd)
+        return agent.run(_agent_options(options, _join_token(options.join_token_file)))
+    except Rejected as error:
+        _log.error("%s", error)
+        return error.status
+    except (StateBusy, GpuUnavailable, RuntimeUnavailable, KeyError, ValueError) as error:
+        _log.error("cannot start: %s", error)
+        return 1
+
+
+def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Options:
+    return agent.Options(
+        url=options.url,
+        state=options.state,
+        join_token=join_token,
+        gpus=options.gpus,
+        cpus=options.cpus,
+        memory_mib=options.memory_mib,
+        address=options.address,
+        hostname=options.hostname,
+        ca_file=options.ca_file,
+        check_python=options.check_python,
+        runtime=runtime_options(options),
+    )
+
+
+def runtime_options(options: argparse.Namespace) -> RuntimeOptions:
+    """What the command line says of the runtime."""
+    return RuntimeOptions(
+        name=options.runtime,
+        docker_socket=options.docker_socket,
+        containers=ContainerOptions(
+            default_image=options.default_image,
+            network=options.network,
+            gang_network=options.gang_network,
+            pids=options.pids_limit,
+            read_only_root=options.read_only_root,
+            infiniband=not options.no_infiniband,
+            mount_roots=tuple(options.mount_root or ()),
+        ),
+        job_user=_job_user(options.job_user),
+        log_spool_mib=options.log_spool_mib,
+    )
+
+
+def _join_token(path: Optional[str]) -> str:
+    if path is None:
+        return os.environ.get("MUSTER_JOIN_TOKEN", "").strip()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        # It is of use once only, so its absence is no news; if it is needed, registering says so.
+        _log.info("no join token: %s", error)
+        return ""
+
+
+def _given_token(word: str) -> str:
+    if word != "-":
+        _log.warning("others on this machine could read the token meanwhile: - takes it from standard input")
+        return word
+    token = sys.stdin.readline(_MOST_TOKEN_LETTERS).strip()
+    if not token:
+        raise ValueError("TOKEN is - and standard input has none")
+    return token
+
+
+def _job_user(name: Optional[str]) -> Optional[JobUser]:
+    if name is None:
+        return None
+    if os.geteuid() != 0:
+        raise ValueError("--job-user needs root")
+    user = pwd.getpwnam(name)
+    groups = [user.pw_gid, *(group for group in os.getgrouplist(name, user.pw_gid) if group != user.pw_gid)]
+    return JobUser(user.pw_uid, tuple(groups))
