@@ -1,20 +1,20 @@
-import { Button, Modal, NativeSelect, Skeleton, TextInput } from "@mantine/core";
+import { Button, NativeSelect, Skeleton, TextInput } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState, type SubmitEvent } from "react";
+import { useState } from "react";
 
 import { createToken, revokeToken } from "../../api/client";
 import { messageOf } from "../../api/problem";
 import { tokensQuery } from "../../api/queries";
-import type { NewToken, Token } from "../../api/types";
+import type { Token } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
-import { CopyButton } from "../../components/CopyButton";
 import { Empty, Failed } from "../../components/Notice";
 import { useNow } from "../../components/now";
 import { SectionHead } from "../../components/Page";
 import { Ago } from "../../components/Time";
 import { toast } from "../../components/toast";
 import { dateOnly } from "../../format/time";
+import { SecretDialog } from "./SecretDialog";
 import classes from "./SettingsPage.module.css";
 
 const LIFETIMES = [
@@ -120,40 +120,27 @@ interface CreateProps {
 function CreateToken({ opened, onClose, onCreated }: CreateProps) {
   const [name, setName] = useState("");
   const [lifetime, setLifetime] = useState("30d");
-  const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState("");
-  const [made, setMade] = useState<NewToken | null>(null);
-
-  const close = () => {
-    onClose();
-    setName("");
-    setRefusal("");
-    setMade(null);
-  };
-  const create = async (event: SubmitEvent) => {
-    event.preventDefault();
-    setBusy(true);
-    setRefusal("");
-    try {
-      setMade(await createToken(name.trim(), lifetime));
-      await onCreated();
-    } catch (error) {
-      setRefusal(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
 
   return (
-    <Modal
+    <SecretDialog
       opened={opened}
-      onClose={close}
-      title={made === null ? "New API token" : "Your new token"}
-      closeOnClickOutside={made === null}
-      closeButtonProps={{ "aria-label": "Close" }}
+      onClose={() => {
+        onClose();
+        setName("");
+      }}
+      title="New API token"
+      madeTitle="Your new token"
+      word="Token"
+      yes="Create token"
+      ready={name.trim() !== ""}
+      make={async () => {
+        const made = await createToken(name.trim(), lifetime);
+        void onCreated();
+        return made.token;
+      }}
     >
-      {made === null ? (
-        <form className={classes.form} onSubmit={(event) => void create(event)}>
+      {(refusal) => (
+        <>
           <TextInput
             label="Name"
             placeholder="laptop"
@@ -162,7 +149,7 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
             withAsterisk={false}
             maxLength={100}
             value={name}
-            error={refusal === "" ? undefined : refusal}
+            error={refusal}
             onChange={(event) => setName(event.currentTarget.value)}
           />
           <NativeSelect
@@ -171,27 +158,8 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
             value={lifetime}
             onChange={(event) => setLifetime(event.currentTarget.value)}
           />
-          <div className={classes.buttons}>
-            <Button variant="default" onClick={close}>
-              Back
-            </Button>
-            <Button type="submit" loading={busy} disabled={name.trim() === ""}>
-              Create token
-            </Button>
-          </div>
-        </form>
-      ) : (
-        <div className={classes.form}>
-          <p className={classes.note}>Copy it now: it is not shown again.</p>
-          <div className={classes.secret}>
-            <code aria-label="Token">{made.token}</code>
-            <CopyButton text={made.token} label="Copy token" />
-          </div>
-          <div className={classes.buttons}>
-            <Button onClick={close}>Done</Button>
-          </div>
-        </div>
+        </>
       )}
-    </Modal>
+    </SecretDialog>
   );
 }

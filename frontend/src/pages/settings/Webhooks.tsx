@@ -1,19 +1,19 @@
-import { Button, Modal, Skeleton, TextInput } from "@mantine/core";
+import { Button, Skeleton, TextInput } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState, type SubmitEvent } from "react";
+import { useState } from "react";
 
 import { createWebhook, removeWebhook, testWebhook } from "../../api/client";
 import { messageOf } from "../../api/problem";
 import { webhooksQuery } from "../../api/queries";
-import type { NewWebhook, Webhook } from "../../api/types";
+import type { Webhook } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
-import { CopyButton } from "../../components/CopyButton";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { Chip, type Tone } from "../../components/StateChip";
 import { Ago } from "../../components/Time";
 import { toast } from "../../components/toast";
+import { SecretDialog } from "./SecretDialog";
 import classes from "./SettingsPage.module.css";
 
 const STATES: Record<Webhook["state"], { tone: Tone; label: string }> = {
@@ -170,74 +170,39 @@ interface AddProps {
 
 function AddWebhook({ opened, onClose, onAdded }: AddProps) {
   const [url, setUrl] = useState("");
-  const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState("");
-  const [made, setMade] = useState<NewWebhook | null>(null);
-
-  const close = () => {
-    onClose();
-    setUrl("");
-    setRefusal("");
-    setMade(null);
-  };
-  const add = async (event: SubmitEvent) => {
-    event.preventDefault();
-    setBusy(true);
-    setRefusal("");
-    try {
-      setMade(await createWebhook(url.trim()));
-      await onAdded();
-    } catch (error) {
-      setRefusal(messageOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
 
   return (
-    <Modal
+    <SecretDialog
       opened={opened}
-      onClose={close}
-      title={made === null ? "New webhook" : "Its secret"}
-      closeOnClickOutside={made === null}
-      closeButtonProps={{ "aria-label": "Close" }}
+      onClose={() => {
+        onClose();
+        setUrl("");
+      }}
+      title="New webhook"
+      madeTitle="Its secret"
+      word="Secret"
+      note="Calls are signed with this secret. "
+      yes="Add webhook"
+      ready={url.trim() !== ""}
+      make={async () => {
+        const made = await createWebhook(url.trim());
+        void onAdded();
+        return made.secret;
+      }}
     >
-      {made === null ? (
-        <form className={classes.form} onSubmit={(event) => void add(event)}>
-          <TextInput
-            label="URL"
-            placeholder="https://hooks.example.org/muster"
-            data-autofocus
-            required
-            withAsterisk={false}
-            maxLength={1000}
-            value={url}
-            error={refusal === "" ? undefined : refusal}
-            onChange={(event) => setUrl(event.currentTarget.value)}
-          />
-          <div className={classes.buttons}>
-            <Button variant="default" onClick={close}>
-              Back
-            </Button>
-            <Button type="submit" loading={busy} disabled={url.trim() === ""}>
-              Add webhook
-            </Button>
-          </div>
-        </form>
-      ) : (
-        <div className={classes.form}>
-          <p className={classes.note}>
-            Calls are signed with this secret. Copy it now: it is not shown again.
-          </p>
-          <div className={classes.secret}>
-            <code aria-label="Secret">{made.secret}</code>
-            <CopyButton text={made.secret} label="Copy secret" />
-          </div>
-          <div className={classes.buttons}>
-            <Button onClick={close}>Done</Button>
-          </div>
-        </div>
+      {(refusal) => (
+        <TextInput
+          label="URL"
+          placeholder="https://hooks.example.org/muster"
+          data-autofocus
+          required
+          withAsterisk={false}
+          maxLength={1000}
+          value={url}
+          error={refusal}
+          onChange={(event) => setUrl(event.currentTarget.value)}
+        />
       )}
-    </Modal>
+    </SecretDialog>
   );
 }
