@@ -7,13 +7,16 @@ import hashlib
 import hmac
 import io
 import re
+from typing import TYPE_CHECKING
 
-import paramiko
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from muster.common.errors import Invalid
+
+if TYPE_CHECKING:
+    import paramiko
 
 LARGEST_KEY_CHARACTERS = 16_384
 SMALLEST_RSA_BITS = 2048
@@ -57,20 +60,23 @@ def read_private_key(text: str) -> str:
     ).decode()
     try:
         open_private_key(plain)
-    except paramiko.SSHException as error:
+    except ValueError as error:
         raise _wrong(f"it is of a kind that cannot be used; {_KINDS}") from error
     return plain
 
 
 def open_private_key(plain: str) -> paramiko.PKey:
-    """The key to sign in with, from what `read_private_key` returned."""
+    """The key to sign in with, from what `read_private_key` returned; `ValueError` for one of another kind."""
+    # Here, for it takes a sixth of a second, and hardly any process that knows of servers opens a connection to one.
+    import paramiko  # noqa: PLC0415
+
     kinds: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
     for kind in kinds:
         try:
             return kind.from_private_key(io.StringIO(plain))
         except (paramiko.SSHException, ValueError, TypeError, IndexError):  # of another kind
             continue
-    raise paramiko.SSHException("not a key of a known kind")
+    raise ValueError("not a key of a known kind")
 
 
 def public_line(key: paramiko.PKey) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from muster.links.install import install_agent
 from muster.links.models import Step
 from muster.links.progress import due
 from muster.links.services import ask_for_install
@@ -15,6 +14,9 @@ MOST_AT_ONCE = 32
 @shared_task(name="links.install")
 def install(server_id: int) -> None:
     """Bring the agent to a server, if that is what comes next."""
+    # Here, for nothing else that a worker does needs SSH.
+    from muster.links.install import install_agent  # noqa: PLC0415
+
     install_agent(server_id)
 
 
