@@ -7,7 +7,7 @@ import random
 import time
 
 ROUNDS = 10
-DARTS = 500_000
+DARTS = 200_000
 
 
 def main() -> None:
