@@ -2,7 +2,7 @@ import { Skeleton } from "@mantine/core";
 import { IconBulb, IconHourglassHigh } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 
-import { useFallbackInterval, whyQuery } from "../../api/queries";
+import { METRICS_POLL_MS, whyQuery } from "../../api/queries";
 import type { Job } from "../../api/types";
 import { Fact, Facts } from "../../components/Fact";
 import { Meter } from "../../components/Meter";
@@ -14,7 +14,8 @@ import classes from "./WhyCard.module.css";
 
 /** Why a queued job waits, or one that is tried is not at its work yet: one reason, what it was seen by, and what would help. */
 export function WhyCard({ job }: { job: Job }) {
-  const query = useQuery({ ...whyQuery(job.id), refetchInterval: useFallbackInterval() });
+  // No event tells of numbers that move while the reason stays.
+  const query = useQuery({ ...whyQuery(job.id), refetchInterval: METRICS_POLL_MS });
   const why = query.data;
   if (query.isPending) return <Skeleton height={132} radius={12} />;
   if (why === undefined) {
