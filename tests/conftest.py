@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +19,8 @@ from django.core.management.commands import flush
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test.utils import override_settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.kept import end_what_is_kept
 
 
 @pytest.fixture(autouse=True)
@@ -69,18 +71,20 @@ _NEVER_EMPTY = "events_auditentry"
 
 
 _ON_THE_CLUSTER = {
-    f"tests/e2e/test_{name}.py" for name in ("history", "lifecycle", "preemption", "sharing", "shell", "strikes")
+    f"tests/e2e/test_{name}.py"
+    for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
 }
+_OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
 # What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
 # gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
 _FIRST = (
-    *("the cluster", "tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py", "tests/contract/"),
+    *("the cluster", "the pages", "tests/contract/"),
     *("tests/e2e/", "tests/db/test_links_ssh.py", "tests/agent/"),
 )
 
 
 class _FilesAndOneCluster(LoadFileScheduling):
-    """Whole files for each worker of a parallel run, and one worker for all tests that share the cluster under test.
+    """Whole files for each worker of a parallel run, and one worker for all that share a cluster or a demonstration.
 
     Tests of a container engine are apart from those of another: each takes about as long as a large file.
     """
@@ -94,7 +98,22 @@ def _scope(nodeid: str) -> str:
     engine = re.search(r"\[(docker|podman)\b", nodeid)
     if engine:
         return f"{file} {engine[1]}"
+    if file in _OF_THE_PAGES:
+        return "the pages"
     return "the cluster" if file.startswith("tests/faults/") or file in _ON_THE_CLUSTER else file
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """Ends what a group of files has shared, after its last test."""
+    yield
+    if nextitem is None or _scope(nextitem.nodeid) != _scope(item.nodeid):
+        end_what_is_kept()
+
+
+def pytest_sessionfinish() -> None:
+    """Ends it also where a run was broken off."""
+    end_what_is_kept()
 
 
 @pytest.hookimpl(trylast=True)

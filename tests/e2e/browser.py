@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwr
 
 from muster_client.shapes import Job
 from tests.e2e.demo import ROOT, Demo, new_demo, running
+from tests.kept import kept
 
 # The one without windows takes half of the processor for the same page.
 _CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -26,11 +27,16 @@ NEEDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def demo() -> Iterator[Demo]:
-    """The demonstration, running."""
+@contextmanager
+def _demonstration() -> Iterator[Demo]:
     with new_demo() as demo, running(demo):
         yield demo
+
+
+@pytest.fixture(scope="module")
+def demo() -> Demo:
+    """The demonstration, running."""
+    return kept(_demonstration)
 
 
 @pytest.fixture(scope="module")

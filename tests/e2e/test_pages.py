@@ -60,7 +60,7 @@ def test_a_job_submitted_in_the_page_runs(ada: Page, demo: Demo) -> None:
 
 
 def test_a_waiting_job_says_why_and_can_be_cancelled(ada: Page, demo: Demo) -> None:
-    job = submit(demo, name="too-many", gpus=4, nodes=2, command="sleep 600")
+    job = submit(demo, name="too-many", gpus=4, nodes=2, screening="never", command="sleep 600")
     ada.goto(f"{demo.url}/jobs/{job['id']}")
     expect_state(ada, "Queued")
     with demo.client("ada") as client:
@@ -160,7 +160,9 @@ def test_signing_out_ends_the_session(page: Page, demo: Demo) -> None:
 
 
 def test_what_a_job_uses_appears_while_it_runs_as_charts_and_as_a_table(ada: Page, demo: Demo) -> None:
-    job = submit(demo, name="busy", gpus=2, command="while true; do :; done")
+    # Now and then at work: its GPUs are as busy as its processor.
+    count = "n=0; while [ $n -lt 50000 ]; do n=$((n + 1)); done"
+    job = submit(demo, name="busy", gpus=2, command=f"while true; do {count}; sleep 0.4; done")
     ada.goto(f"{demo.url}/jobs/{job['id']}?tab=metrics")
     chart = ada.get_by_role("figure", name="GPU utilisation")
     expect(chart.locator("canvas")).to_be_visible(timeout=2 * PATIENCE_MS)
@@ -177,7 +179,7 @@ def test_what_a_job_uses_appears_while_it_runs_as_charts_and_as_a_table(ada: Pag
     ada.set_viewport_size({"width": 390, "height": 844})
     expect(chart.locator("canvas")).to_be_visible()
     # A chart follows its frame with the next picture that is drawn.
-    ada.wait_for_function("document.documentElement.scrollWidth === 390", timeout=PATIENCE_MS)
+    expect(ada.locator("html")).to_have_js_property("scrollWidth", 390)
     with demo.client("ada") as client:
         client.cancel(job["id"])
     expect_state(ada, "Cancelled")

@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +33,7 @@ from muster_client.client import Client
 from muster_client.errors import ApiError
 from muster_client.shapes import FINISHED, Job
 from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, NODES, PATIENT, QUOTAS
+from tests.kept import kept
 
 T = TypeVar("T")
 
@@ -495,18 +495,19 @@ def overlapping_claims(cluster: Cluster) -> list[tuple[Any, ...]]:
     )
 
 
-@cache
-def _started(config: pytest.Config) -> Cluster:
-    """One cluster for the whole session, whichever folder's tests ask first."""
+@contextlib.contextmanager
+def _started() -> Iterator[Cluster]:
     cluster = Cluster()
-    config.add_cleanup(cluster.stop)
-    return cluster
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture
-def cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+def cluster() -> Iterator[Cluster]:
     """The cluster, whole before the test and after it; every test ends with what must hold at any time."""
-    cluster = _started(pytestconfig)
+    cluster = kept(_started)
     yield cluster
     cluster.settle()
     assert overlapping_claims(cluster) == []
