@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -140,13 +140,16 @@ _ENV_THAT_TELLS_NOTHING = re.compile(
 )
 
 
-def identity_of(*, image: str, command: str, code: str, workdir: str, env: Mapping[str, str]) -> str:
+def identity_of(
+    *, image: str, command: str, code: str, workdir: str, env: Mapping[str, str], mounts: Iterable[str] = ()
+) -> str:
     """What a job runs, as one text: two jobs have it in common if a trial of the one tells as much of the other.
 
-    Names of runs, and what only says where a run is logged, are left out of the environment.
+    Names of runs, and what only says where a run is logged, are left out of the environment. In what order volumes are
+    mounted says nothing.
     """
     told = sorted((name, value) for name, value in env.items() if not _ENV_THAT_TELLS_NOTHING.fullmatch(name))
-    return repr((image, command, code, workdir, told))
+    return repr((image, command, code, workdir, told, *sorted(mounts)))
 
 
 GANG_FAILURES = frozenset({"nccl_timeout", "nccl_error", "rendezvous_error", "mpi_error", "mpi_runtime_failure"})

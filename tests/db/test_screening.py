@@ -20,6 +20,7 @@ from muster.jobs.services import cancel_job, requeue_job
 from muster.samples.models import Speed, SpeedAlone
 from muster.samples.speeds import keep_speeds
 from muster.screening.models import PoolScreening, Trial
+from muster.screening.outlook import digest_of
 from muster.screening.services import go_on_untried, keep_trials
 from muster.tenants.models import Tenant, VirtualCluster, Volume
 from scheduler.lifecycle import AttemptState, Reason
@@ -229,6 +230,10 @@ class TestPassing:
         assert (the_trial(job).verdict, the_trial(job).spent_gpu_s) == ("trusted", 0)
         assert pools.submit(env={"LR": "2"}).stage == "screening"
         assert pools.submit(env={"LR": "1"}, screening="always").stage == "screening"
+        # What is written into the row is compared, so that is where the volumes have to tell.
+        assert digest_of(job) == the_trial(job).digest
+        job.spec["mounts"] = ["data:/data:ro"]
+        assert digest_of(job) != the_trial(job).digest
         let_pass(8 * 86_400, Trial.objects.get(verdict="passed"), "at")
         assert pools.submit(env={"LR": "1"}).stage == "screening"
 

@@ -53,6 +53,7 @@ def digest_of(job: Job) -> str:
         code=job.code_id or "",
         workdir=spec.get("workdir", ""),
         env=spec.get("env", {}),
+        mounts=spec.get("mounts", ()),
     )
     return hashlib.sha256(identity.encode()).hexdigest()
 

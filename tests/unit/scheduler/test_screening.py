@@ -100,6 +100,10 @@ def test_what_runs_the_same_is_the_same_whatever_its_run_is_called() -> None:
     assert name != identity_of(**same, env={"LR": "2"})
     for part in same:
         assert name != identity_of(**{**same, part: "another"}, env={"LR": "1"})
+    with_data = identity_of(**same, env={"LR": "1"}, mounts=["a:/a:ro", "b:/b:ro"])
+    assert with_data == identity_of(**same, env={"LR": "1"}, mounts=["b:/b:ro", "a:/a:ro"])
+    for others in ([], ["a:/a:ro"], ["a:/a:ro", "b:/b:rw"], ["a:/a:ro", "c:/b:ro"]):
+        assert with_data != identity_of(**same, env={"LR": "1"}, mounts=others)
 
 
 def verdict(failure: str, retry: Retry, line: str = "") -> Verdict:
