@@ -462,9 +462,13 @@ class Client:
 
     # Offers
 
-    def register_framework(self, role: str) -> Framework:
-        """Return the user's framework in the role; registering again forgets its filters."""
-        return cast(Framework, self._http.document("POST", "/frameworks", json_body={"role": role}, repeatable=True))
+    def register_framework(self, role: str, *, needs: str | None = None) -> Framework:
+        """Return the user's framework in the role; registering again forgets its filters.
+
+        With `needs`, as "image", it is offered only nodes that start such jobs.
+        """
+        body = {"role": role} if needs is None else {"role": role, "needs": needs}
+        return cast(Framework, self._http.document("POST", "/frameworks", json_body=body, repeatable=True))
 
     def frameworks(self) -> list[Framework]:
         """Return the user's frameworks."""

@@ -450,6 +450,7 @@ class Framework(TypedDict):
     vc: str
     pool: str
     revocable: bool
+    needs: str
     registered_at: str
 
 
@@ -469,6 +470,8 @@ class Offer(TypedDict):
     framework: int
     role: str
     node: str
+    runtimes: list[str]
+    starts: list[str]
     gpus: list[OfferedGpu]
     cpus: int
     memory_mib: int

@@ -13,9 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from scheduler.board import Board
+from scheduler.closing import can_start
 from scheduler.guard import Guard, Usage
 from scheduler.holdings import CPUS, MEMORY_MIB, Vector
-from scheduler.lifecycle import JobClass
+from scheduler.lifecycle import Form, JobClass
 from scheduler.model import AllocationView, Job, Node, Reservation, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import FreeNode
@@ -38,12 +39,14 @@ class Role:
 @dataclass(frozen=True, slots=True)
 class Framework:
     """A scheduler outside; `held` is what its jobs hold, its standing offers not counted. One that does not ask for
-    offers now gets none, and what it holds counts for its role all the same."""
+    offers now gets none, and what it holds counts for its role all the same. What it launches is of the form that it
+    `needs`."""
 
     id: int
     role_id: int
     held: Vector
     asks: bool = True
+    needs: Form = Form.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,9 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
 
     1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
        frameworks, the one with the smallest dominant share. Standing offers count as held.
-    2. It is offered all that one node has free: the node with the most free GPUs that it does not filter, and that
-       stays open for as long as the offer stands. Where its virtual cluster may not have that many more GPUs of a type,
-       it is offered as many as it may have, with their share of the CPUs and the memory.
+    2. It is offered all that one node has free: the node with the most free GPUs that it does not filter, that starts
+       what it needs, and that stays open for as long as the offer stands. Where its virtual cluster may not have that
+       many more GPUs of a type, it is offered as many as it may have, with their share of the CPUs and the memory.
     3. Until no role would take anything of what is left.
     """
     board = Board(view)
@@ -104,7 +107,8 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
     turns: dict[int, list[_Turn]] = {}
     for one in frameworks:
         if one.asks:
-            turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused)))
+            unfit = {node.id for node in nodes if not can_start(view.node_by_id[node.id], one.needs)}
+            turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused, unfit)))
     heap = [(books.of_role(role_id), role_id) for role_id in sorted(turns)]
     heapq.heapify(heap)
     made: list[Offer] = []
@@ -136,9 +140,9 @@ class _Turn:
 
 
 def _unfiltered(
-    framework: Framework, nodes: Iterable[FreeNode], refused: Collection[tuple[int, int]]
+    framework: Framework, nodes: Iterable[FreeNode], refused: Collection[tuple[int, int]], unfit: Collection[int]
 ) -> Iterator[FreeNode]:
-    return (node for node in nodes if (framework.id, node.id) not in refused)
+    return (node for node in nodes if (framework.id, node.id) not in refused and node.id not in unfit)
 
 
 def _offer_to(role: Role, turns: list[_Turn], books: _Books, room: _Room, taken: Collection[int]) -> Offer | None:

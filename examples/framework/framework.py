@@ -81,7 +81,7 @@ class Search:
 
 def search(client: Client, role: str, trials: int, *, look_every_s: int = 2) -> int:
     """Run all trials; 0 if each of them succeeded in the end."""
-    framework = client.register_framework(role)
+    framework = client.register_framework(role, needs="plain")
     print(f"framework {framework['id']} in role {role}: virtual cluster {framework['vc']}")
     work = Search(client, trials)
     try:

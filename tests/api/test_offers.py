@@ -56,10 +56,13 @@ def test_registering_tells_where_the_framework_stands(world: World, role: Role, 
     require_described("POST", FRAMEWORKS, answer)
     body = answer.json()
     assert (answer.status_code, body["role"], body["vc"], body["pool"]) == (201, "research", "vision-vc", "main")
-    assert send(client, "POST", FRAMEWORKS, {"role": "research"}).status_code == 200
+    again = send(client, "POST", FRAMEWORKS, {"role": "research", "needs": "image"})
+    assert (again.status_code, body["needs"], again.json()) == (200, "any", {**body, "needs": "image"})
+    wrong = send(client, "POST", FRAMEWORKS, {"role": "research", "needs": "docker"})
+    assert (wrong.status_code, fields_of(wrong)) == (422, ["needs"])
     listed = client.get(FRAMEWORKS)
     require_described("GET", FRAMEWORKS, listed)
-    assert listed.json()["results"] == [body]
+    assert listed.json()["results"] == [again.json()]
 
 
 def test_an_offer_tells_what_is_free_on_its_node(framework: Client) -> None:
@@ -67,6 +70,7 @@ def test_an_offer_tells_what_is_free_on_its_node(framework: Client) -> None:
     require_described("GET", OFFERS, answer)
     (offer,) = answer.json()["results"]
     assert (offer["node"], offer["role"], offer["cpus"], offer["revocable"]) == ("gpu01", "research", 62, False)
+    assert (offer["runtimes"], offer["starts"]) == ([], [])  # its agent has said nothing of them
     assert [(gpu["uuid"], gpu["index"], gpu["type"]) for gpu in offer["gpus"]] == [
         ("GPU-gpu01-2", 2, "A100"),
         ("GPU-gpu01-3", 3, "A100"),

@@ -8,10 +8,11 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from muster.accounts.models import User
+from muster.api.render.offers import offer_list
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import AuditEntry, Event
-from muster.fleet.models import Gpu, Pool
+from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.services import cordon_node
 from muster.jobs.models import GpuClaim, Job
 from muster.offers.models import Framework, Launch, Offer, OfferedGpu, OfferFilter, Role
@@ -20,7 +21,7 @@ from muster.offers.selectors import get_offer, note_asked, standing_offers
 from muster.offers.services import Wanted, accept_offer, decline_offer, leave, register_framework
 from muster.offers.tasks import forget_old_offers
 from muster.tenants.models import Membership, Quota, VirtualCluster
-from scheduler.lifecycle import HoldReason, JobClass, JobState, OfferState, Reason
+from scheduler.lifecycle import Form, HoldReason, JobClass, JobState, OfferState, Reason
 from tests.db.stories import (
     Other,
     World,
@@ -119,6 +120,19 @@ class TestRounds:
         framework(world)
         (offer, _) = offered(world)
         assert (offer.expires_at - offer.made_at).total_seconds() == pytest.approx(300, abs=1)
+
+    def test_a_framework_is_offered_what_starts_its_jobs(self, world: World) -> None:
+        made = framework(world)
+        for node, runtime in zip(world.nodes, ("process", "podman"), strict=True):
+            Node.objects.filter(pk=node.pk).update(inventory={"runtimes": [runtime], "mount_roots": ["/data"]})
+        register_framework(user=world.user, role_name=made.role.name, needs=Form.IMAGE_VOLUMES)
+        (offer,) = offered(world)
+        assert offer.node == world.nodes[1]
+        (told,) = offer_list([offer])
+        assert (told["runtimes"], told["starts"]) == (["podman"], ["image", "image_volumes"])
+        # One that registers again needs what it says then.
+        framework(world)
+        assert len(offered(world)) == 2
 
     def test_jobs_that_wait_in_the_pool_go_first(self, world: World) -> None:
         framework(world)
@@ -312,6 +326,31 @@ class TestAccepting:
             user=world.user, offer_id=offer.pk, wanted=[Wanted({**SPEC, "gpus": 3}), Wanted(SPEC, [first.uuid])]
         )
         assert [gpus_of(job) for job in jobs] == [set(offer.gpu_ids[1:]), {first.pk}]
+
+    @pytest.mark.parametrize(
+        ("runtime", "spec", "field", "message"),
+        [
+            ("process", {"image": "busybox"}, "image", "runs no containers, and this job names an image"),
+            ("podman", {}, "image", "runs jobs in containers, and this job names no image"),
+            ("podman", {"shm": "1GiB"}, "shm", "has no image for jobs that name none, and this job asks for shm"),
+        ],
+    )
+    def test_what_the_node_cannot_start_is_refused_by_its_field(
+        self, world: World, runtime: str, spec: dict[str, Any], field: str, message: str
+    ) -> None:
+        # Another node of the pool can start it, so that the pool does not refuse it.
+        framework(world)
+        offer, other = offered(world)
+        all_forms = {"inventory": {"runtimes": ["process", "podman"]}, "labels": {"default-image": "busybox"}}
+        Node.objects.filter(pk=other.node_id).update(**all_forms)
+        Node.objects.filter(pk=offer.node_id).update(inventory={"runtimes": [runtime]})
+        with pytest.raises(Invalid) as refused:
+            accept(world, offer, SPEC if runtime == "process" else {**SPEC, "image": "busybox"}, {**SPEC, **spec})
+        assert [(one.field, one.message) for one in refused.value.errors] == [
+            (f"jobs.1.spec.{field}", f"{offer.node.name} {message}")
+        ]
+        assert get_offer(world.user, offer.pk).state == OfferState.STANDING
+        nothing_happened(offer)
 
     def test_a_node_that_was_cordoned_meanwhile_refuses_with_its_reason(self, world: World) -> None:
         framework(world)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from scheduler.lifecycle import Form
 
 PROCESS = "process"
+# By what field of its spec, or by its lack, a job is of a form that a node may not start.
+ASKED_BY: Mapping[Form, str] = {
+    Form.PLAIN: "image",
+    Form.IMAGE: "image",
+    Form.CONTAINER: "shm",
+    Form.IMAGE_VOLUMES: "mounts",
+    Form.CONTAINER_VOLUMES: "mounts",
+}
 
 
 def forms_of(runtimes: Collection[str], default_image: str, mount_roots: Collection[str] = ()) -> tuple[Form, ...]:

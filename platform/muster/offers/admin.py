@@ -38,7 +38,7 @@ class RoleAdmin(AuditedMixin, ModelAdmin[Role]):
 class FrameworkAdmin(ReadOnlyMixin, ModelAdmin[Framework]):
     """Who schedules in which role."""
 
-    list_display = ["id", "role", "user", "registered_at", "seen_at"]
+    list_display = ["id", "role", "user", "needs", "registered_at", "seen_at"]
     list_filter = ["role"]
     list_select_related = ["role", "user"]
     ordering = ["-id"]

@@ -10,7 +10,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Gpu, Node
 from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
-from scheduler.lifecycle import OfferState
+from scheduler.lifecycle import Form, OfferState
 
 
 class Role(models.Model):
@@ -37,10 +37,20 @@ class Framework(models.Model):
     role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="frameworks")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="frameworks")
     registered_at = models.DateTimeField(db_default=DatabaseNow())
+    needs = models.CharField(
+        max_length=20,
+        choices=choices(Form),
+        default=Form.ANY,
+        db_default=Form.ANY.value,
+        help_text="In what form its jobs start: it is offered no node that cannot start such a job.",
+    )
     seen_at = models.DateTimeField(null=True, help_text="When it last asked for offers; empty once it has left.")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["role", "user"], name="framework_once_in_a_role")]
+        constraints = [
+            models.UniqueConstraint(fields=["role", "user"], name="framework_once_in_a_role"),
+            one_of("needs", Form, name="framework_needs_known"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.user}'s framework in {self.role}"

@@ -25,7 +25,7 @@ from scheduler import offers as two_level
 from scheduler.board import Board
 from scheduler.cycle import compose
 from scheduler.holdings import CPUS, MEMORY_MIB
-from scheduler.lifecycle import NodeAdmin, NodeHealth, OfferState
+from scheduler.lifecycle import Form, NodeAdmin, NodeHealth, OfferState
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,8 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
     request = two_level.Request(
         roles=[two_level.Role(pk, role.vc_id, role.weight, role.revocable) for pk, role in sorted(roles.items())],
         frameworks=[
-            two_level.Framework(one.pk, one.role_id, held.get(one.pk, {}), asks=one.pk in asking) for one in frameworks
+            two_level.Framework(one.pk, one.role_id, held.get(one.pk, {}), asks=one.pk in asking, needs=Form(one.needs))
+            for one in frameworks
         ],
         standing=[two_level.Offer(row.framework_id, share_of(row)) for row in standing],
         filters=[two_level.Filter(row.framework_id, row.node_id, row.until.timestamp()) for row in filters],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import NotFound
@@ -56,6 +56,8 @@ def standing_offers(user: User) -> list[Offer]:
             framework__in=frameworks_of(user).order_by(), state=OfferState.STANDING, expires_at__gt=DatabaseNow()
         )
         .select_related("framework__role", "node")
+        .defer("node__inventory")
+        .annotate(runtimes=F("node__inventory__runtimes"), mount_roots=F("node__inventory__mount_roots"))
         .order_by("pk")
     )
 

@@ -17,13 +17,15 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.units import Unit
 from muster.events.services import audit, record, recorded_together, wake_pool
 from muster.fleet.models import Gpu, Node
+from muster.fleet.runtimes import ASKED_BY, forms_of
 from muster.jobs.models import Job
 from muster.jobs.services import submit_job
 from muster.offers.models import Framework, Launch, Offer, OfferFilter, Role
 from muster.offers.selectors import get_framework, get_offer
 from muster.offers.transitions import accept, end_offers, set_filter
 from muster.tenants.selectors import tenants_of
-from scheduler.lifecycle import JobClass, OfferState
+from scheduler.closing import CANNOT
+from scheduler.lifecycle import Form, JobClass, OfferState
 from scheduler.model import AllocationView
 from scheduler.plan import Place
 
@@ -40,17 +42,18 @@ class Wanted:
     gpus: Sequence[str] | None = None
 
 
-def register_framework(*, user: User, role_name: str) -> tuple[Framework, bool]:
-    """The user's framework in the role, and whether it is new; it is offered GPUs while it asks for them.
+def register_framework(*, user: User, role_name: str, needs: Form = Form.ANY) -> tuple[Framework, bool]:
+    """The user's framework in the role, and whether it is new; it is offered GPUs while it asks for them, of nodes that
+    start jobs of the form that it `needs`.
 
-    One that registers again begins anew: its filters are forgotten.
+    One that registers again begins anew: its filters are forgotten, and it needs what it says now.
     """
     role = first_of(Role.objects.filter(name=role_name, vc__tenant__in=tenants_of(user)))
     if role is None:
         raise NotFound(f"there is no role {role_name[:100]!r} of a tenant of yours")
     with transaction.atomic():
         framework, created = Framework.objects.get_or_create(role=role, user=user)
-        Framework.objects.filter(pk=framework.pk).update(seen_at=DatabaseNow())
+        Framework.objects.filter(pk=framework.pk).update(seen_at=DatabaseNow(), needs=needs)
         OfferFilter.objects.filter(framework=framework).delete()
         if created:
             audit(
@@ -99,7 +102,7 @@ def accept_offer(
     """The jobs, placed on GPUs of the offer; what they leave of it is free at once, and filtered for `filter_s`.
 
     1. The offer is taken, so that nobody else can: from here on the law finds its GPUs free, for this transaction only.
-    2. The jobs are submitted as any others.
+    2. The jobs are submitted as any others; what their node cannot start is `Invalid`, by the field that asks for it.
     3. They are placed by the applier of the cycles, all in one unit, under the same locks and the same law.
 
     `Conflict` with the reason if the offer has ended or the law refuses; then nothing has happened, and an offer that
@@ -116,6 +119,7 @@ def accept_offer(
             offer.refresh_from_db(fields=["state", "ended_at", "detail"])
             raise Conflict(_over(offer))
         jobs = [_submit(user, role, one, index) for index, one in enumerate(wanted)]
+        _require_forms(offer, jobs)
         shares = _shares(offer, jobs, wanted)
         Launch.objects.bulk_create([Launch(job=job, framework=offer.framework, offer=offer) for job in jobs])
         unit = Unit(tuple(Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)))
@@ -170,6 +174,16 @@ def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
         if found["class"] != JobClass.OPPORTUNISTIC.value or found.get("preemptible") is False:
             raise Invalid.field("class", f"what is launched in role {role.name} is opportunistic and can be preempted")
     return found
+
+
+def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
+    """Return if the offer's node starts all of them, as far as its agent has said."""
+    said, label = offer.node.inventory, str(offer.node.labels.get("default-image", ""))
+    forms = forms_of(said.get("runtimes") or (), label, said.get("mount_roots") or ())
+    for index, job in enumerate(jobs):
+        form = Form(job.form)
+        if forms and form not in forms:
+            raise Invalid.field(f"jobs.{index}.spec.{ASKED_BY[form]}", f"{offer.node.name} {CANNOT[form]}")
 
 
 def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list[AllocationView]:

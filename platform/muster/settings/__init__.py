@@ -213,6 +213,7 @@ SPECTACULAR_SETTINGS = {
         "UsageOutcome": "muster.usage.outcomes.Outcome",
         "UsageBy": "muster.usage.dimensions.By",
         "JobClass": "scheduler.lifecycle.JobClass",
+        "JobForm": "scheduler.lifecycle.Form",
         "FailureCategory": "muster.api.shapes.usage.CATEGORIES",
         "NoticeKind": "muster.jobs.notify.Kind",
         "WebhookState": "muster.api.shapes.notices.WEBHOOK_STATES",

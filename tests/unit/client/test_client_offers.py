@@ -30,7 +30,9 @@ def test_registering_leaving_and_declining_are_sent_again_when_the_answer_got_lo
     server.on("POST /frameworks", GONE, httpx.Response(200, json={"id": 3}))
     server.on("DELETE /frameworks/3", GONE, httpx.Response(204))
     server.on("POST /offers/7:decline", GONE, httpx.Response(204))
-    assert client.register_framework("research")["id"] == 3
+    assert client.register_framework("research", needs="image")["id"] == 3
+    bodies = [json.loads(request.content) for request in server.sent("POST /frameworks")]
+    assert bodies == [{"role": "research", "needs": "image"}] * 2
     client.leave(3)
     client.decline_offer(7, filter="1m")
     assert [json.loads(request.content) for request in server.sent("POST /offers/7:decline")] == [{"filter": "1m"}] * 2

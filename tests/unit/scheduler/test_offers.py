@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.cycle import CycleConfig, decide
 from scheduler.guard import GUARDS
 from scheduler.law import check
+from scheduler.lifecycle import Form
 from scheduler.model import AllocationView, Node, Running, Snapshot, VirtualCluster
 from scheduler.offers import Filter, Framework, Offer, Request, Role, offers, reservation_of
 from scheduler.plan import Place, Plan
@@ -107,6 +108,16 @@ CASES = {
     "a framework of a role that is gone gets nothing": Case(nodes(4), (framework(1, role_id=7),), []),
     "what one holds that does not ask counts for its role": Case(
         nodes(4, 4), (Framework(1, 1, {"A100": 1}, asks=False), framework(2), framework(3, 2)), [(3, 1, 4), (2, 2, 4)]
+    ),
+    "no node that cannot start what it launches": Case(
+        (make_node(1, forms=(Form.PLAIN,)), make_node(2, gpus=2, forms=(Form.IMAGE,)), make_node(3, gpus=1)),
+        (replace(framework(1), needs=Form.IMAGE),),
+        [(1, 2, 2), (1, 3, 1)],
+    ),
+    "what one cannot use goes to another": Case(
+        (make_node(1, forms=(Form.PLAIN,)),),
+        (replace(framework(1), needs=Form.IMAGE), framework(2, A100=1)),
+        [(2, 1, 8)],
     ),
     "no more offers than asked for": Case(nodes(4, 4, 4), (framework(1),), [(1, 1, 4), (1, 2, 4)], most=2),
 }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from muster.api.render.jobs import Json
 from muster.api.render.moments import moment
 from muster.fleet.models import Gpu
+from muster.fleet.runtimes import forms_of
 from muster.offers.models import Framework, Offer
 
 
@@ -18,6 +19,7 @@ def framework(row: Framework) -> Json:
         "vc": row.role.vc.name,
         "pool": row.role.vc.pool.name,
         "revocable": row.role.revocable,
+        "needs": row.needs,
         "registered_at": moment(row.registered_at),
     }
 
@@ -34,6 +36,8 @@ def offer_list(offers: Sequence[Offer]) -> list[Json]:
             "framework": offer.framework_id,
             "role": offer.framework.role.name,
             "node": offer.node.name,
+            "runtimes": _texts(offer, "runtimes"),
+            "starts": _starts(offer),
             "gpus": [
                 {name: gpus[gpu_id][name] for name in ("uuid", "index", "type", "memory_mib")}
                 for gpu_id in offer.gpu_ids
@@ -47,3 +51,13 @@ def offer_list(offers: Sequence[Offer]) -> list[Json]:
         }
         for offer in offers
     ]
+
+
+def _starts(offer: Offer) -> list[str]:
+    default_image = str(offer.node.labels.get("default-image", ""))
+    return [form.value for form in forms_of(_texts(offer, "runtimes"), default_image, _texts(offer, "mount_roots"))]
+
+
+def _texts(offer: Offer, what: str) -> list[str]:
+    """What the node's agent says of one thing, as `standing_offers` has read it beside the offer."""
+    return [str(one) for one in getattr(offer, what) or ()]

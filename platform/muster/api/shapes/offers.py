@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from muster.api.shapes.common import Flag, Integer, Moment, Shape, Text
+from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
 from muster.api.shapes.jobs import JobInList, SpecField
+from scheduler.lifecycle import Form
 
 LONGEST_WAIT_S = 30
 
 
 class NewFramework(Shape):
-    """The role to register in."""
+    """The role to register in, and in what form its jobs start: no other nodes are offered."""
 
     role = Text(max_length=63)
+    needs = Choice(choices=values(Form), default=Form.ANY.value)
 
 
 class Framework(Shape):
@@ -24,6 +26,7 @@ class Framework(Shape):
     vc = Text()
     pool = Text()
     revocable = Flag(help_text="What it launches is opportunistic and may be preempted.")
+    needs = Choice(choices=values(Form), help_text="In what form its jobs start.")
     registered_at = Moment()
 
 
@@ -50,6 +53,13 @@ class Offer(Shape):
     framework = Integer()
     role = Text()
     node = Text()
+    runtimes = serializers.ListField(
+        child=Text(), help_text="What the node runs jobs in, process, docker or podman; empty: its agent has not said."
+    )
+    starts = serializers.ListField(
+        child=Choice(choices=values(Form)),
+        help_text="The forms of the jobs that the node starts; empty: its agent has not said.",
+    )
     gpus = OfferedGpu(many=True)
     cpus = Integer()
     memory_mib = Integer()
