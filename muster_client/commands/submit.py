@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
-from muster_client.errors import EXIT_USAGE
+from muster_client.errors import EXIT_USAGE, ApiError
 from muster_client.render import dry_run_sheet
 from muster_client.session import begin
-from muster_client.shapes import JobSpec
+from muster_client.shapes import FieldError, JobSpec, Problem
 from muster_client.spec import parse_value
 from muster_client.submission import for_dry_run, read_spec_argument, submit
+
+
+class Screening(StrEnum):
+    """Whether a job is first tried on one or two GPUs."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+_OPTIONS = frozenset({"name", "vc", "gpus", "nodes", "image", "time", "code", "screening"})
 
 
 def submit_command(
@@ -45,6 +57,13 @@ def run_command(
     image: Annotated[str | None, typer.Option(help="The image to run it in.", show_default=False)] = None,
     time: Annotated[str | None, typer.Option(help="The time limit, such as 30m or 24h.", show_default=False)] = None,
     code: Annotated[str | None, typer.Option(help="A folder to run it in, such as .", show_default=False)] = None,
+    mounts: Annotated[
+        list[str] | None,
+        typer.Option("--mount", metavar="VOLUME:/PATH[:ro|rw]", help="A volume in its container; repeat it for more."),
+    ] = None,
+    screening: Annotated[
+        Screening | None, typer.Option(help="Whether it is tried on a few GPUs first.", show_default=False)
+    ] = None,
     follow: Follow = False,
     idempotency_key: IdempotencyKey = None,
     as_json: JsonFlag = False,
@@ -59,13 +78,35 @@ def run_command(
         "image": image,
         "time": time,
         "code": code,
+        "mounts": mounts or None,
+        "screening": screening.value if screening else None,
     }
     # Several words are passed on exactly as they came; a single one may hold pipes and variables.
     text = command[0] if len(command) == 1 else shlex.join(command)
     spec: JobSpec = {"command": text, **{key: value for key, value in given.items() if value is not None}}
     with session.client() as client:
-        status = submit(client, session.output, spec, Path.cwd(), key=idempotency_key, follow=follow)
+        try:
+            status = submit(client, session.output, spec, Path.cwd(), key=idempotency_key, follow=follow)
+        except ApiError as error:
+            # Programs get the problem as the server sent it.
+            raise error if as_json else ApiError(_by_option(error.problem(), mounts or [])) from error
     raise typer.Exit(status)
+
+
+def _by_option(problem: Problem, mounts: list[str]) -> Problem:
+    """The problem with the options that were given in place of the fields of a spec, which nobody has written."""
+    errors: list[FieldError] = []
+    detail = problem["detail"]
+    for one in problem["errors"]:
+        field, _, rest = one["field"].partition(".")
+        if field == "mounts":
+            option = f"--mount {mounts[int(rest)]}" if rest.isdecimal() and int(rest) < len(mounts) else "--mount"
+        else:
+            option = f"--{field}" if field in _OPTIONS else one["field"]
+        errors.append({**one, "field": option})
+        if detail.startswith(f"{one['field']}: "):
+            detail = option + detail.removeprefix(one["field"])
+    return {**problem, "detail": detail, "errors": errors}
 
 
 def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_json: JsonFlag = False) -> None:

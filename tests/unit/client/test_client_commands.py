@@ -229,6 +229,7 @@ def test_ctrl_c_leaves_the_job_alone_and_says_so(server: FakeServer, run: Run, t
 def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
     server.on("POST /jobs", httpx.Response(201, json=job()))
     flags = ["--gpus", "A100:4", "--nodes", "2", "--name", "n", "--vc", "v", "--time", "30m", "--image", "torch:2"]
+    flags += ["--mount", "data:/data", "--mount", "scratch:/scratch:rw", "--screening", "always"]
     assert run("run", *flags, "--", "python", "train.py", "--name", "a b").exit_code == 0
     assert json.loads(server.requests[0].content) == {
         "command": "python train.py --name 'a b'",
@@ -238,10 +239,34 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
         "vc": "v",
         "time": "30m",
         "image": "torch:2",
+        "mounts": ["data:/data", "scratch:/scratch:rw"],
+        "screening": "always",
     }
     assert run("run", "--gpus", "0", "echo $HOME | wc").exit_code == 0
     assert json.loads(server.requests[1].content) == {"command": "echo $HOME | wc", "gpus": 0}
     assert run("run").exit_code == 2
+    refused = run("run", "--screening", "perhaps", "true")
+    assert (refused.exit_code, "--screening" in refused.stderr) == (2, True)
+    assert len(server.requests) == 2
+
+
+def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run: Run) -> None:
+    errors = [
+        {"field": "mounts.1", "message": "there is no volume scratch"},
+        {"field": "mounts", "message": "no node of pool main mounts volumes"},
+        {"field": "gpus", "message": "no"},
+        {"field": "retry.on", "message": "not an option"},
+    ]
+    detail = "mounts.1: there is no volume scratch"
+    server.on("POST /jobs", problem(422, "Some fields are wrong", detail=detail, errors=errors))
+    flags = ("run", "--mount", "data:/data", "--mount", "scratch:/s")
+    result = run(*flags, "true")
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert "mounts" not in said.replace("mounts volumes", "")
+    for expected in ("--mount scratch:/s: there is", "--mount: no node", "--gpus: no", "retry.on: not an option"):
+        assert expected in said
+    assert json.loads(run(*flags[:1], "--json", *flags[1:], "true").stderr)["errors"] == errors
 
 
 def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, run: Run, tmp_path: Path) -> None:
