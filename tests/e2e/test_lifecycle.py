@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -179,11 +181,32 @@ def test_the_command_ends_as_the_job_that_it_follows(cluster: Cluster, tmp_path:
     assert {name: out for name, (out, _) in shown.items()} == dict.fromkeys(ends, "out\n")
 
 
-def test_where_the_nodes_have_an_engine_a_job_runs_in_its_image(cluster: Cluster, tmp_path: Path) -> None:
+@contextlib.contextmanager
+def volume(cluster: Cluster, name: str, folder: Path) -> Iterator[None]:
+    """A volume of the first user's tenant while the block lasts, as an operator makes it."""
+    cluster.sql("UPDATE fleet_pool SET mount_roots = %s", str(folder.parent))
+    cluster.sql(
+        "INSERT INTO tenants_volume (tenant_id, name, path, writable)"
+        " SELECT tenant_id, %s, %s, false FROM tenants_virtualcluster WHERE name = %s",
+        *(name, str(folder), FIRST_USER),
+    )
+    try:
+        yield
+    finally:
+        cluster.sql("DELETE FROM tenants_volume")
+        cluster.sql("UPDATE fleet_pool SET mount_roots = ''")
+
+
+def test_where_the_nodes_have_an_engine_a_job_runs_in_its_image_with_its_volumes(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     socket = engines.docker_socket()
+    data = tmp_path / "volumes" / "data"
+    data.mkdir(parents=True)
+    (data / "x").write_text("from the volume\n")
     (tmp_path / "here.txt").write_text("from the archive\n")
     code = upload(cluster, tmp_path)
-    words = ("--runtime", "docker", "--docker-socket", socket, "--network", "none")
+    words = ("--runtime", "docker", "--docker-socket", socket, "--network", "none", "--mount-root", str(data.parent))
     with cluster.agents_with(*words), running_registry() as registry:
         with pytest.raises(ApiError, match="image"):
             cluster.submit("true")
@@ -199,6 +222,13 @@ def test_where_the_nodes_have_an_engine_a_job_runs_in_its_image(cluster: Cluster
         told = [event["data"]["text"] for event in cluster.client().events(job["id"]) if "progress" in event["kind"]]
         assert told[0] == f"pulling {image}"
         assert told[-1].startswith(f"pulled {image} in ")
+        with volume(cluster, "data", data):
+            look = "cat /data/x; touch /data/y 2>/dev/null || echo it cannot be written"
+            reader = cluster.wait(cluster.submit(look, image=image, mounts=["data:/data"]))
+            assert reader["state"] == "succeeded", cluster.story(reader)
+            assert cluster.whole_log(reader) == b"from the volume\nit cannot be written\n"
+            with pytest.raises(ApiError, match="no volume 'data'"):
+                cluster.submit(look, user="blue", image=image, mounts=["data:/data"])
         talk = (
             "if [ $RANK = 0 ]; then nc -l -p $MASTER_PORT; else"
             " until echo hello from rank $RANK | nc $MASTER_ADDR $MASTER_PORT; do sleep 0.1; done; fi"
