@@ -1,8 +1,8 @@
 """The way of one allocation's log from its spool to the platform, one chunk at a time.
 
 1. After a restart, ask for the size that the platform has by sending the last byte that is here.
-2. Ship what is there in chunks that end at line ends where they can. A chunk whose answer was lost is sent again as it
-   was, so that the platform never sees one that straddles its size.
+2. Ship what is there in chunks that end at line ends where they can, and gather for a moment after a small one. A chunk
+   whose answer was lost is sent again as it was, so that the platform never sees one that straddles its size.
 3. Where bytes are no longer in the spool, state the hole with the next chunk.
 4. Beyond the cap ship slowly, and what is newest if that is not enough; when the job is over, its newest part.
 5. When everything is shipped, tell size, holes and SHA-256.
@@ -26,6 +26,8 @@ CHUNK_BYTES = 64 << 10
 BACKLOG_CHUNK_BYTES = 512 << 10
 PACE_BYTES_PER_S = 64 << 10
 """How fast a log beyond its cap is shipped: a page still shows the newest, and a flood hurts nobody else."""
+GATHER_S = 0.2
+"""How long what a job prints is gathered after a small chunk: a request for each line would cost the platform most."""
 _BACKLOG_BYTES = 1 << 20
 _LARGEST_TAIL_BYTES = 32 << 20
 _TOO_LARGE, _NOT_FOUND, _CONFLICT = 413, 404, 409
@@ -177,8 +179,11 @@ class LogStream:
             self._gaps = 0
             if size > end:
                 self._skip_to(size)
-            paced = self._final is None and end > self._cap
-            return len(chunk.data) / PACE_BYTES_PER_S if paced else 0.0
+            if self._final is not None:
+                return 0.0
+            if end > self._cap:
+                return len(chunk.data) / PACE_BYTES_PER_S
+            return GATHER_S if len(chunk.data) < self._chunk_bytes // 2 and end < self._cap else 0.0
         # The platform has less than we thought: go back to where it is. If that does not help, do not hurry.
         self._position = size
         self._gaps += 1

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.client import Client
-from nodeagent.logstream import BACKLOG_CHUNK_BYTES, PACE_BYTES_PER_S, LogStream
+from nodeagent.logstream import BACKLOG_CHUNK_BYTES, GATHER_S, PACE_BYTES_PER_S, LogStream
 from nodeagent.runtime.shim.spool import SpoolReader, SpoolWriter
 from nodeagent.transport import Dialled
 from tests.agent.fake_platform import Allocation, FakePlatform
@@ -179,6 +179,23 @@ def test_after_a_restart_a_hash_that_cannot_be_known_is_left_out(platform: FakeP
     assert bytes(log.allocation.log) == lines(20) * 40
     assert log.allocation.finish is not None
     assert (log.allocation.finish.sha256, log.allocation.finish.holes) == ("", ())
+
+
+def test_what_a_job_prints_goes_at_once_and_then_together(log: Log, platform: FakePlatform) -> None:
+    log.writer.append(lines(1))
+    assert log.stream.step() == GATHER_S
+    assert bytes(log.allocation.log) == lines(1)
+    log.writer.append(lines(500))
+    assert log.stream.step() == GATHER_S
+    # A full chunk is followed by the next.
+    log.writer.append(lines(5000))
+    assert log.stream.step() == 0.0
+    log.ship()
+    assert bytes(log.allocation.log) == lines(1) + lines(500) + lines(5000)
+    # Nobody waits for more of a job that is over.
+    log.writer.append(lines(1))
+    log.stream.finalise(log.writer.size)
+    assert log.stream.step() == 0.0
 
 
 def test_beyond_the_cap_it_goes_slowly(platform: FakePlatform, tmp_path: Path) -> None:

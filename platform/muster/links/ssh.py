@@ -77,7 +77,10 @@ class Connection:
                 if not self._transport.is_active():
                     raise Failed(LinkState.LOST, "the connection was lost during a command")
                 with contextlib.suppress(TimeoutError):
-                    output += channel.recv(1 << 15)
+                    data = channel.recv(1 << 15)
+                    output += data
+                    if not data:  # no output comes any more, and recv would not wait: what is missing is the status
+                        channel.status_event.wait(0.2)
                 while channel.recv_stderr_ready():
                     errors += channel.recv_stderr(1 << 15)
                 if len(output) > LARGEST_OUTPUT_BYTES or len(errors) > LARGEST_OUTPUT_BYTES:
