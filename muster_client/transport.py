@@ -48,7 +48,9 @@ class Transport:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         try:
-            self._http = httpx.Client(headers=headers, timeout=_TIMEOUT, transport=transport)
+            # To load the certificates of all authorities takes longer than most calls; no redirect leads to TLS.
+            encrypted = not url.startswith("http:")
+            self._http = httpx.Client(headers=headers, timeout=_TIMEOUT, transport=transport, verify=encrypted)
         except (UnicodeEncodeError, ValueError) as error:
             raise MusterError("The token has characters that no token has.") from error
         self._token = token

@@ -15,7 +15,8 @@ from muster.offers.models import Framework, Offer, Role
 from muster.offers.services import register_framework
 from muster_client import Client
 from scheduler.lifecycle import JobState, Reason
-from tests.db.stories import WAIT_S, Other, World, claim, cycle, end, live_attempt, make_world, ranks, run
+from tests.db.conftest import client as client_of
+from tests.db.stories import Other, World, claim, cycle, end, live_attempt, make_world, ranks, run
 from tests.factories import make_token, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
@@ -30,8 +31,7 @@ def world() -> World:
 
 @pytest.fixture
 def http(server: str, world: World) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {make_token(world.user)}"}
-    with httpx.Client(base_url=f"{server}/api/v1", headers=headers, timeout=WAIT_S) as client:
+    with client_of(f"{server}/api/v1", world.user) as client:
         yield client
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import httpx
@@ -227,3 +228,13 @@ def test_waiting_ends_with_the_job_or_with_the_timeout(server: FakeServer, clien
     server.on("GET /jobs/7", httpx.Response(200, json=job()))
     assert client.wait(7, timeout_s=5) is None
     assert sum(server.slept_s) == 4 + 5
+
+
+def test_certificates_are_read_where_there_are_any_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    plain = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda **how: made.append(plain(**how)) or made[-1])
+    Client("http://127.0.0.1:8000").close()
+    assert made == []
+    Client("https://muster.example.org").close()
+    assert [context.verify_mode for context in made] == [ssl.CERT_REQUIRED]
