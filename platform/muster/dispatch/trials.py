@@ -8,7 +8,7 @@ virtual cluster that the job was submitted to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -57,10 +57,16 @@ def with_trials(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
     tenant_ids = {job.tenant_id for job in jobs if job.vc_id > FIRST_ID}
     if not tenant_ids:
         return snapshot
-    cap = tenant_cap(pool)
-    quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
     rows = Tenant.objects.filter(pk__in=tenant_ids).order_by("pk")
-    known = {tenant.id: tenant for tenant in snapshot.tenants}
-    known |= {row.pk: model.Tenant(row.pk, row.name, row.weight) for row in rows}
-    clusters = tuple(model.VirtualCluster(FIRST_ID + row.pk, row.pk, f"trials of {row.name}", quotas) for row in rows)
+    return beside_others(snapshot, [model.Tenant(row.pk, row.name, row.weight) for row in rows], cap=tenant_cap(pool))
+
+
+def beside_others(snapshot: model.Snapshot, tenants: Iterable[model.Tenant], *, cap: int) -> model.Snapshot:
+    """The snapshot with a virtual cluster for the trials of each of the tenants, which may hold `cap` GPUs at once."""
+    quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
+    trying = {one.id: one for one in tenants}
+    known = {one.id: one for one in snapshot.tenants} | trying
+    clusters = tuple(
+        model.VirtualCluster(FIRST_ID + one.id, one.id, f"trials of {one.name}", quotas) for one in trying.values()
+    )
     return replace(snapshot, tenants=tuple(known[pk] for pk in sorted(known)), vcs=(*snapshot.vcs, *clusters))

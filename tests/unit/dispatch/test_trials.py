@@ -1,0 +1,109 @@
+"""A trial takes no quota: whatever is tried, virtual clusters hold what they held, and other jobs start as they would.
+
+Trials become part of snapshots here as they do in production, and lie on nodes of their own: what they take of the
+machines is theirs to take, and everything else is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.dispatch.trials import FIRST_ID, beside_others, on_trial
+from muster.jobs.demand import Demand
+from scheduler.cycle import CycleConfig, decide
+from scheduler.guard import GUARDS
+from scheduler.lifecycle import JobClass
+from scheduler.model import AllocationView, Job, Snapshot, Tenant
+from scheduler.plan import Plan
+from scheduler.policies import POLICIES
+from tests.faults.layout import ROUNDS
+from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
+from tests.unit.scheduler.test_scheduler_properties import TYPES, configs_of, snapshots
+
+FIRST_NODE, FIRST_JOB = 900, 500
+CAP = 2
+
+
+def trial_of(job: Job, *, gpus: int, gpu_type: str) -> Job:
+    """The job as it is in the queue of the screening pool."""
+    demand = Demand(nodes=1, gpus=gpus, cpus=1, memory_mib=1, gpu_type=gpu_type, time_limit_s=300.0)
+    told = on_trial({"tenant_id": job.tenant_id}, asdict(demand))
+    return replace(job, **{name: value for name, value in told.items() if name != "relax_after_s"})
+
+
+def with_nodes(world: Snapshot, jobs: list[Job]) -> Snapshot:
+    """The world with a node for each of the jobs, which takes nothing else."""
+    nodes = [
+        make_node(FIRST_NODE + place, gpus=job.gpus, gpu_type=job.gpu_type or "", schedulable=False)
+        for place, job in enumerate(jobs)
+    ]
+    return replace(world, nodes=(*world.nodes, *nodes))
+
+
+def with_running(world: Snapshot, jobs: list[Job]) -> Snapshot:
+    """The world in which each of the jobs runs on its node."""
+    nodes = [world.node_by_id[FIRST_NODE + place] for place in range(len(jobs))]
+    runs = [
+        make_running(AllocationView(node.id, 0, tuple(gpu.id for gpu in node.gpus), 1, 1), attempt_id=-job.id, job=job)
+        for node, job in zip(nodes, jobs, strict=True)
+    ]
+    return replace(world, running=(*world.running, *runs))
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> list[Job]:
+    """Jobs of the world's virtual clusters that are tried, of several tenants."""
+    return [
+        trial_of(
+            make_job(
+                FIRST_JOB + place,
+                gpus=8,
+                vc_id=draw(st.integers(1, 2)),
+                tenant_id=draw(st.integers(1, 3)),
+                klass=draw(st.sampled_from(JobClass)),
+            ),
+            gpus=draw(st.integers(1, 2)),
+            gpu_type=draw(st.sampled_from(TYPES)),
+        )
+        for place in range(draw(st.integers(1, 4)))
+    ]
+
+
+def what_others_get(plan: Plan) -> object:
+    """All that a plan does, and why each job waits."""
+    return plan.places, plan.preempts, {hold.job_id: hold.reason for hold in plan.holds}
+
+
+@pytest.mark.parametrize("policy", POLICIES.names)
+@settings(max_examples=12 * ROUNDS, deadline=None)
+@given(data=st.data())
+def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str, data: st.DataObject) -> None:
+    world, tried = data.draw(snapshots()), data.draw(trials())
+    config = replace(data.draw(configs_of(policy)), guard=data.draw(st.sampled_from(GUARDS.names)))
+    tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
+    world = with_nodes(world, tried)
+    beside = beside_others(with_running(world, tried), tenants, cap=CAP)
+    assert {key: held for key, held in beside.held_by_vc.items() if key[0] < FIRST_ID} == world.held_by_vc
+    assert what_others_get(decide(beside, config)) == what_others_get(decide(world, config))
+
+
+@pytest.mark.parametrize("guard", ["quota", "borrow"])
+def test_were_a_trial_its_jobs_own_the_job_behind_it_would_wait(guard: str) -> None:
+    tried, config = make_job(FIRST_JOB, gpus=8), CycleConfig(guard=guard)
+    world = make_snapshot(waiting=[make_job(1, gpus=4)], vcs=[make_vc(quotas={"A100": 4})])
+    for job, starts in ((trial_of(tried, gpus=2, gpu_type="A100"), 1), (replace(tried, gpus=2, gpu_type="A100"), 0)):
+        plan = decide(beside_others(with_running(with_nodes(world, [job]), [job]), world.tenants, cap=CAP), config)
+        assert len(plan.places) == starts
+
+
+def test_the_trials_of_one_tenant_are_bounded_and_take_nothing_of_anothers() -> None:
+    waiting = [
+        trial_of(make_job(number, tenant_id=tenant), gpus=2, gpu_type="A100")
+        for number, tenant in ((1, 1), (2, 1), (3, 2))
+    ]
+    world = beside_others(make_snapshot(waiting=waiting), [Tenant(1, "one", 1.0), Tenant(2, "two", 1.0)], cap=CAP)
+    assert {place.job_id for place in decide(world, CycleConfig()).places} == {1, 3}
