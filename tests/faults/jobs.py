@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.cluster import Cluster
 
 # Each attempt leaves a line when it starts, and a stamp and a line of output twenty times a second for as long as it
-# lives: until the test says that it may end, and two minutes at most.
+# lives: until the test says that it may end, and two minutes at most. `MORE` in its environment ends each line.
 BEATING = """
 exec python3 -u - <<'END'
 import os, time
@@ -16,7 +16,7 @@ number, end = 0, time.time() + 120
 with open(path + "." + os.environ["MUSTER_ATTEMPT"] + "." + os.environ["MUSTER_RANK"], "a", buffering=1) as stamps:
     while time.time() < end and not os.path.exists(path + ".end"):
         stamps.write("%.6f\\n" % time.time())
-        print("line", number)
+        print("line %d%s" % (number, os.environ.get("MORE", "")))
         number += 1
         time.sleep(0.05)
 END
@@ -40,8 +40,9 @@ def stamps_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0)
     return [float(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def output_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0) -> bytes:
+def output_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0, more: str = "") -> bytes:
     """What a beating job that has ended by itself must have printed."""
     return b"".join(
-        b"line %d\n" % number for number in range(len(stamps_of(cluster, job_id, attempt=attempt, rank=rank)))
+        b"line %d%s\n" % (number, more.encode())
+        for number in range(len(stamps_of(cluster, job_id, attempt=attempt, rank=rank)))
     )
