@@ -21,7 +21,7 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.units import Unit
 from muster.events.models import Event
 from muster.fleet.leases import judge_nodes, renew, tick
-from muster.fleet.models import Node, NodeLease, Tick
+from muster.fleet.models import GpuCheck, Node, NodeLease, Pool, Tick
 from muster.fleet.services import cordon_node
 from muster.jobs import services
 from muster.jobs.attempts import lose_allocations
@@ -125,6 +125,27 @@ class TestClaimAndCancel:
         with pytest.raises(Conflict, match="superseded"):
             late.result()
         assert states(attempt.job) == ("active", "placed", ["reserved"])
+
+
+class TestEndAndChecksOfGpus:
+    def test_a_job_that_fails_for_its_nodes_sake_takes_the_checks_of_its_gpus_after_its_node(self) -> None:
+        world = make_world()
+        Pool.objects.filter(pk=world.pool.pk).update(black_hole_jobs=3, black_hole_s=3600)
+        attempt = start(world)
+        rank = ranks(attempt)[0]
+        checks = GpuCheck.objects.filter(gpu__claims__allocation=rank)
+        GpuCheck.objects.bulk_create(GpuCheck(gpu_id=claim.gpu_id) for claim in rank.claims.all())
+        with transaction.atomic():
+            # As whoever takes results of checks: the node, and then the checks of its GPUs.
+            Node.objects.select_for_update(no_key=True).get(pk=rank.node_id)
+            failing = Other(lambda: end(rank, Reason.UNKNOWN)).until_it_waits()
+            # If the job had them by now, each would wait for the other, and Postgres would end one of them.
+            assert list(checks.select_for_update(no_key=True, nowait=True, of=("self",)).values_list("in_doubt")) == [
+                (False,)
+            ]
+            checks.update(streak=7)
+        failing.result()
+        assert list(checks.values_list("in_doubt", "streak")) == [(True, 0)]
 
 
 class TestEndAndLoss:
