@@ -56,12 +56,13 @@ def uncount_all() -> int:
     return done
 
 
+# Nothing holds a GPU for a job that has ended; if something did, it would go on to count as it does now. That is asked
+# of one job after the other until there are enough: as EXISTS it would be asked of all that wait, perhaps a million.
 _NEXT = (
-    f"SELECT job.id FROM jobs_job job WHERE job.state IN ({ENDED}) AND NOT job.counted AND NOT EXISTS ("
-    # Nothing holds a GPU for a job that has ended; if something did, it would go on to count as it does now.
-    "SELECT 1 FROM jobs_attempt attempt JOIN jobs_allocation allocation ON allocation.attempt_id = attempt.id"
+    f"SELECT job.id FROM jobs_job job WHERE job.state IN ({ENDED}) AND NOT job.counted AND ("
+    "SELECT true FROM jobs_attempt attempt JOIN jobs_allocation allocation ON allocation.attempt_id = attempt.id"
     " JOIN jobs_gpuclaim claim ON claim.allocation_id = allocation.id"
-    " WHERE attempt.job_id = job.id AND claim.released_at IS NULL)"
+    " WHERE attempt.job_id = job.id AND claim.released_at IS NULL LIMIT 1) IS NULL"
     " ORDER BY job.id LIMIT %(most)s FOR NO KEY UPDATE SKIP LOCKED"
 )
 # 1. What each attempt of these jobs held, by days and types of GPU.
@@ -84,6 +85,8 @@ _COUNT = (
     " told.bucket = date_trunc('day', told.first_claimed_at, 'UTC'), told.attempts = 1 AND told.number = 1"
     " AND told.one_type AND told.all_lasted AND told.first_claimed_at = told.latest_claimed_at"
     " FROM told JOIN jobs_attempt attempt ON attempt.id = told.attempt_id JOIN jobs_job job ON job.id = attempt.job_id"
+    # Which goes without saying, but not to the planner, who would read all jobs for so many days as there might be.
+    " WHERE job.id = ANY(%(jobs)s)"
     " RETURNING *)"
     f" INSERT INTO usage_daytotal AS total ({_KEY}, slot_us, attempts, began)"
     f" SELECT {_KEY}, sum(slot_us), count(*), count(*) FILTER (WHERE began) FROM days WHERE alone"
