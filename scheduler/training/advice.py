@@ -1,7 +1,7 @@
 """What a curve of losses tells its owner: it is no number any more, it rises, or nothing has been won for long.
 
-False alarms cost trust, so each kind asks for evidence that noise does not give: means of blocks are compared, whose
-spread says what they are worth. docs/training.md has the rates of false alarms and of those that are found.
+False alarms cost trust, so each kind asks for evidence that noise does not give, also where each loss is like the one
+before (`scheduler.training.trends`). docs/training.md has the rates of false alarms and of those that are found.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from statistics import median
+
+from scheduler.training.trends import spread_of_means, trend_of
 
 LOSSES = ("loss", "train_loss", "train/loss", "training_loss", "train.loss", "Loss")
 """The names under which a loss is known, the first that there is counts."""
 ODD_POINTS = 3
 """So many values in a row that are no numbers: mixed precision passes over one or two by itself."""
-WITHIN = 0.001
-"""Philly's question: from when on the loss was within 0.1 % of the lowest."""
+WITHIN, WITHIN_NOISE = 0.001, 0.003
+"""Philly's question: from when on the loss was within 0.1 % of the lowest. Where noise hides that, within 0.3 %."""
 LEAST_POINTS = 48
+LEAST_POINTS_OF_RISE = 96
+"""In less, noise that is both large and slow cannot be told from a rise, as it has hardly changed its mind yet."""
 _BLOCKS = 8
-_SURE, _SURE_OF_NOTHING = 7.0, 3.0
-"""So many standard errors: of a rise, and of what may have been won unseen."""
+_WINDOW_BLOCKS = 64
+"""Of the stretch that may be a plateau: enough for its trend, and few enough to compare each with each."""
+_SURE, _SURE_OF_NOTHING = 7.0, 2.576
+"""So many standard errors: of a rise, and of what may have been won unseen (0.5 % at either side)."""
 _LEAST_RISE = 0.2
 _LEAST_SHARE = 1 / 3
 """Of a training whose end is known so much must be done before a plateau is told."""
@@ -65,6 +70,8 @@ def _rising(points: Points) -> Advice | None:
 
     Its own lowest quarter must lie above it too: a restart of the learning rate comes down again, and a spike is short.
     """
+    if len(points) < LEAST_POINTS_OF_RISE:
+        return None
     blocks = _blocks([value for _, value in points], 2 * _BLOCKS)
     means = [_mean(block) for block in blocks]
     lowest = min(range(len(means) - 2), key=means.__getitem__)
@@ -73,7 +80,8 @@ def _rising(points: Points) -> Advice | None:
     if lowest == 0 or won <= 0:
         # It never went down: what it rises by is measured by the noise alone.
         won = 0.0
-    least = means[lowest] + max(won / 2, _LEAST_RISE * abs(means[lowest]), _SURE * _spread(means))
+    spread = spread_of_means([value for _, value in points], max(1, len(points) // (2 * _BLOCKS)))
+    least = means[lowest] + max(won / 2, _LEAST_RISE * abs(means[lowest]), _SURE * spread)
     quiet = sorted(last)[: max(1, len(last) // 4)]
     if min(means[-1], means[-2]) <= least or _mean(quiet) <= means[lowest] + won / 4:
         return None
@@ -90,15 +98,13 @@ def _still_high(means: list[float], lowest: int, least: float) -> bool:
     return len(means) - first >= 3 and all(mean > least for mean in means[first:])
 
 
-def _spread(means: list[float]) -> float:
-    """How far means of blocks lie apart by chance: by how far each is from the middle of its neighbours."""
-    inner = range(1, len(means) - 1)
-    bends = [abs(means[place - 1] - 2 * means[place] + means[place + 1]) for place in inner]
-    return 1.4826 * median(bends) / math.sqrt(6)
-
-
 def _plateau(points: Points, total: float | None) -> Advice | None:
-    """In the second half of its steps the loss won less than 0.1 %, and noise could not hide that it won more."""
+    """In the second half of its steps the loss moved by less than 0.1 %, and noise could not hide more.
+
+    The whole confidence interval of the trend has to lie within, which tests for equivalence (Schuirmann, "A Comparison
+    of the Two One-Sided Tests Procedure and the Power Approach", J. Pharmacokinetics and Biopharmaceutics 15, 1987).
+    Where noise leaves no room for that, the interval may reach to 0.3 %; what is most likely has to be within 0.1 %.
+    """
     steps, values = [point[0] for point in points], [point[1] for point in points]
     now = steps[-1]
     if total is not None and now < total * _LEAST_SHARE:
@@ -107,35 +113,35 @@ def _plateau(points: Points, total: float | None) -> Advice | None:
     later = values[half:]
     if half < LEAST_POINTS // 4 or len(later) < LEAST_POINTS // 2:
         return None
-    first, second = later[: len(later) // 2], later[len(later) // 2 :]
-    level = _mean(second)
+    level = _mean(later)
     if level <= 0:
         return None
-    won, error = _mean(first) - level, math.hypot(_error(first), _error(second))
-    # What is won between the halves of a stretch is half of what a straight line wins over it.
-    if 2 * abs(won) + _SURE_OF_NOTHING * error > WITHIN * level:
+    means = [_mean(block) for block in _blocks(later, _WINDOW_BLOCKS)]
+    trend = trend_of(means, sure=_SURE_OF_NOTHING)
+    likely, most = (len(means) / level * abs(slope) for slope in (trend.slope, max(trend.least, trend.most, key=abs)))
+    noisy = len(means) / level * (trend.most - trend.least) > WITHIN
+    if most <= WITHIN:
+        within = WITHIN
+    elif noisy and likely <= WITHIN and most <= WITHIN_NOISE:
+        within = WITHIN_NOISE
+    else:
         return None
-    lowest = min(_mean(block) for block in _blocks(values, max(_BLOCKS, len(values) // 16)))
-    since = _since(steps, values, lowest)
+    lowest = min(_mean(block) for block in _blocks(later, _BLOCKS))
+    since = _since(steps, values, lowest, within)
     of = f" of {total:g}" if total is not None else ""
-    return Advice(Kind.PLATEAU, f"within 0.1 % of the lowest loss ({lowest:.4g}) since step {since:g}{of}", since)
+    text = f"within {within * 100:g} % of the lowest loss ({lowest:.4g}) since step {since:g}{of}"
+    return Advice(Kind.PLATEAU, text, since)
 
 
-def _since(steps: list[float], values: list[float], lowest: float) -> float:
-    """The step from which on means of short stretches lie within 0.1 % of the lowest."""
+def _since(steps: list[float], values: list[float], lowest: float, within: float) -> float:
+    """The step from which on means of short stretches lie within a share of the lowest."""
     blocks = _blocks(values, max(_BLOCKS, len(values) // 16))
     place = 0
     for block in blocks:
-        if _mean(block) <= lowest * (1 + WITHIN):
+        if _mean(block) <= lowest * (1 + within):
             return steps[place]
         place += len(block)
     return steps[-1]
-
-
-def _error(values: list[float]) -> float:
-    """The standard error of the mean, by blocks: what follows each other is alike, so single values would tell less."""
-    means = [_mean(block) for block in _blocks(values, _BLOCKS)]
-    return _deviation(means) / math.sqrt(len(means))
 
 
 def _blocks(values: list[float], count: int) -> list[list[float]]:
@@ -146,8 +152,3 @@ def _blocks(values: list[float], count: int) -> list[list[float]]:
 
 def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    mean = _mean(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, len(values) - 1))

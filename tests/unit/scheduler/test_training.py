@@ -16,6 +16,7 @@ from scheduler.training import Curve, Kind, advise, interval_of
 from scheduler.training.advice import ODD_POINTS
 from scheduler.training.checkpoints import PRIOR_NODE_HOURS, daly_s, failures_per_node_hour
 from scheduler.training.curve import joined
+from scheduler.training.trends import spread_of_means, trend_of
 
 
 def curve(*points: tuple[float | None, float]) -> Curve:
@@ -94,15 +95,18 @@ def noisy(shape: Callable[[float], float], *, seed: int, noise: float, steps: in
     return made
 
 
-def kinds_over(shape: Callable[[float], float], *, seed: int, noise: float) -> set[Kind]:
-    """All that is told of it while it goes on, looked at forty times."""
+def kinds_over(
+    shape: Callable[[float], float], *, seed: int, noise: float, alike: float = 0.0, steps: int = STEPS
+) -> set[Kind]:
+    """All that is told of it while it goes on, looked at forty times; its noise is `alike` from step to step."""
     source = random.Random(seed)
     made, found = Curve(), set()
-    for step in range(1, STEPS + 1):
-        value = shape(step / STEPS)
-        made.add(float(step), max(1e-9, value + source.gauss(0, noise * value)))
-        if step % (STEPS // 40) == 0:
-            found |= {one.kind for one in advise(made.points(), odd_run=made.odd_run, total=STEPS)}
+    error = source.gauss(0, 1)
+    for step in range(1, steps + 1):
+        error = alike * error + math.sqrt(1 - alike**2) * source.gauss(0, 1)
+        made.add(float(step), max(1e-9, shape(step / steps) * (1 + noise * error)))
+        if step % (steps // 40) == 0:
+            found |= {one.kind for one in advise(made.points(), odd_run=made.odd_run, total=steps)}
     return found
 
 
@@ -116,28 +120,40 @@ HEALTHY: dict[str, Callable[[float], float]] = {
 }
 
 
+NOISES = [(0.002, 0.0), (0.1, 0.0), (0.1, 0.9)]
+"""Relative to the loss, and the autocorrelation."""
+
+
 @pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("noise", [0.002, 0.02, 0.1])
-def test_of_a_training_that_goes_on_nothing_is_told(name: str, noise: float) -> None:
-    alarms = [seed for seed in range(25) if kinds_over(HEALTHY[name], seed=seed, noise=noise)]
+@pytest.mark.parametrize(("noise", "alike"), NOISES)
+def test_of_a_training_that_goes_on_nothing_is_told(name: str, noise: float, alike: float) -> None:
+    alarms = [seed for seed in range(10) if kinds_over(HEALTHY[name], seed=seed, noise=noise, alike=alike)]
     assert alarms == []
 
 
-@pytest.mark.parametrize("noise", [0.002, 0.02, 0.1])
-def test_a_loss_that_rises_for_good_is_told(noise: float) -> None:
+@pytest.mark.parametrize(("noise", "alike"), NOISES)
+def test_a_loss_that_rises_for_good_is_told(noise: float, alike: float) -> None:
     def diverging(x: float) -> float:
         return 0.3 + 2.2 * math.exp(-6 * x) + (4 * (x - 0.5) if x > 0.5 else 0.0)
 
-    found = [Kind.RISING in kinds_over(diverging, seed=seed, noise=noise) for seed in range(25)]
+    found = [Kind.RISING in kinds_over(diverging, seed=seed, noise=noise, alike=alike) for seed in range(10)]
     assert all(found)
+
+
+def test_a_plateau_is_told_in_spite_of_noise_if_it_lasts_and_a_slow_fall_is_none() -> None:
+    steps = 20_000
+    for seed in range(3):
+        flat = kinds_over(lambda x: 0.5 + 2 * math.exp(-25 * x), seed=seed, noise=0.02, steps=steps)
+        falling = kinds_over(lambda x: 2.04 - 0.04 * x, seed=seed, noise=0.02, steps=steps)
+        assert (flat, falling) == ({Kind.PLATEAU}, set())
 
 
 def test_a_plateau_is_told_with_the_step_since_when() -> None:
     def flat(x: float) -> float:
         return 0.5 + 2 * math.exp(-25 * x)
 
-    found = [advise(noisy(flat, seed=seed, noise=0.001).points(), total=STEPS) for seed in range(25)]
-    assert [[one.kind for one in told] for told in found] == [[Kind.PLATEAU]] * 25
+    found = [advise(noisy(flat, seed=seed, noise=0.001).points(), total=STEPS) for seed in range(10)]
+    assert [[one.kind for one in told] for told in found] == [[Kind.PLATEAU]] * 10
     text = found[0][0].text
     assert text.startswith("within 0.1 % of the lowest loss (0.")
     assert text.endswith(f" of {STEPS}")
@@ -168,6 +184,42 @@ def test_whatever_the_losses_are_advice_is_no_error(values: list[float], total: 
     for value in values:
         made.add(None, value)
     assert len(advise(made.points(), odd_run=made.odd_run, total=total)) <= 1
+
+
+class TestTrends:
+    def test_the_bounds_of_a_trend_have_it_as_often_as_they_should(self) -> None:
+        source = random.Random(11)
+        missed = {0.0: 0, 0.7: 0}
+        for alike in missed:
+            for _ in range(200):
+                values, error = [], 0.0
+                for place in range(64):
+                    error = alike * error + source.gauss(0, 1)
+                    values.append(0.1 * place + error)
+                trend = trend_of(values, sure=1.96)
+                missed[alike] += not trend.least <= 0.1 <= trend.most
+        # One in twenty, were the autocorrelation known; it is estimated, from few values.
+        assert missed[0.0] <= 20
+        assert missed[0.7] <= 50
+
+    def test_an_outlier_hardly_moves_it(self) -> None:
+        values = [0.5 * place for place in range(40)]
+        values[7] = 1e9
+        trend = trend_of(values, sure=2.0)
+        assert (trend.least, trend.slope, trend.most) == (0.5, 0.5, 0.5)
+
+    @pytest.mark.parametrize("alike", [0.0, 0.9])
+    def test_means_lie_as_far_apart_as_it_says_also_of_slow_noise(self, alike: float) -> None:
+        source, error, values = random.Random(12), 0.0, []
+        for place in range(4096):
+            error = alike * error + math.sqrt(1 - alike**2) * source.gauss(0, 1)
+            values.append(error - place / 50)
+        known = math.sqrt((1 + alike) / (1 - alike) / 256)
+        assert 0.6 * known < spread_of_means(values, 256) < 2 * known
+
+    def test_of_too_few_values_nothing_is_sure(self) -> None:
+        assert trend_of([1.0], sure=2.0).most == math.inf
+        assert trend_of([1.0, 2.0, 3.0], sure=2.576).least == -math.inf
 
 
 class TestIntervals:
