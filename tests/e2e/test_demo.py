@@ -1,16 +1,31 @@
-"""`manage.py demo`, as a person at a terminal sees it: from nothing to three jobs, and back to nothing."""
+"""`manage.py demo`, as a person at a terminal sees it: from nothing to three jobs, and back to nothing.
+
+Meanwhile a server over SSH is added, with worker, `links` and web as processes of their own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
+import psycopg2
 import pytest
 
-from tests.e2e.demo import Demo, new_demo, read_until
+from muster.local import processes
+from muster.local.places import find_places
+from muster.local.postgres import DATABASE, ROLE
+from tests.e2e.demo import ROOT, Demo, new_demo, read_until
+from tests.faults.cluster import until
+from tests.sshd import SshServer, require_sshd
 
 NAMES = ("ada", "grace", "otto")
 
@@ -36,6 +51,25 @@ def first_run(demo: Demo) -> Iterator[tuple[subprocess.Popen[str], str]]:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def sshd() -> Iterator[SshServer]:
+    """A GPU server that has nothing but sshd and Python."""
+    require_sshd()
+    folder = Path(tempfile.mkdtemp(prefix="muster-"))
+    folder.chmod(0o711)
+    made = SshServer(folder)
+    made.start()
+    yield made
+    made.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def agents_there() -> list[int]:
+    """The agents that run on the server, once it was added."""
+    return []
 
 
 def test_three_jobs_end_as_they_should(first_run: tuple[subprocess.Popen[str], str]) -> None:
@@ -88,6 +122,88 @@ def test_a_second_one_on_the_same_state_is_refused(demo: Demo, first_run: tuple[
     assert f"already: process {process.pid}" in shown
 
 
+def manage(demo: Demo, *words: str) -> None:
+    ours = {"DATABASE_URL", "REDIS_URL", "MUSTER_TESTING", "MUSTER_URL", "PYTEST_CURRENT_TEST"}
+    env = {name: value for name, value in os.environ.items() if name not in ours}
+    env |= {"MUSTER_HOME": str(demo.home), "PORT": str(demo.port)}
+    done = subprocess.run(
+        [sys.executable, "manage.py", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def let_others_take_jobs(demo: Demo, admin: str) -> None:
+    """Put all nodes but the server in service or out of it."""
+    places = find_places(demo.home)
+    with contextlib.closing(psycopg2.connect(user=ROLE, dbname=DATABASE, host=str(places.sockets))) as link:
+        link.autocommit = True
+        with link.cursor() as cursor:
+            cursor.execute("UPDATE fleet_node SET admin = %s WHERE name <> 'gpu03'", [admin])
+
+
+def through_the_link(demo: Demo) -> tuple[bytes, int | None]:
+    """What a shell in a job on the server writes, and its exit code."""
+    let_others_take_jobs(demo, "cordoned")
+    client = demo.client("ada")
+    job = client.submit({"command": "while true; do sleep 0.2; done", "gpus": 0})
+    until(
+        lambda: client.attempts(job["id"])[-1:] and client.attempts(job["id"])[-1]["state"] == "running",
+        "it runs",
+        60,
+        0.2,
+    )
+    command = ("sh", "-c", "read words; echo got $words; exit 7")
+    shell = client.open_shell(job["id"], command=command, terminal=False)
+    assert shell["node"] == "gpu03"
+    with client.shell_calls(shell) as calls:
+        calls.send(first=0, start=0, data=b"through the link\n", over=True)
+        written, end = b"", None
+        while end is None:
+            data, end = calls.output(len(written))
+            written += data
+    client.cancel(job["id"])
+    let_others_take_jobs(demo, "active")
+    return written, end.exit_code
+
+
+def test_a_server_over_ssh_is_added_by_one_command_and_runs_jobs(
+    demo: Demo, first_run: tuple[subprocess.Popen[str], str], sshd: SshServer, agents_there: list[int]
+) -> None:
+    manage(
+        demo,
+        *("add_server", "gpu03", "--pool", "main", "--host", "127.0.0.1", "--port", str(sshd.port)),
+        *("--user", "root", "--key-file", str(sshd.folder / "client"), "--host-key", sshd.host_key),
+        *("--folder", sshd.agent_folder, "--options", "--gpus=emulated:H100:2 --job-user=nobody"),
+    )
+    client = demo.client("otto")
+
+    def node() -> dict[str, object]:
+        return next(node for node in client.nodes() if node["name"] == "gpu03")  # type: ignore[return-value]
+
+    try:
+        until(lambda: node()["health"] == "ready", "the node is ready", 60, every_s=0.2)
+    except AssertionError as error:
+        logs = "".join((demo.home / "log" / f"{name}.log").read_text()[-3000:] for name in ("links", "default"))
+        raise AssertionError(f"{error}\n{node()}\n{logs}") from error
+    link = node()["link"]
+    assert isinstance(link, dict)
+    assert (link["state"], link["reason"]) == ("up", "")
+    secret = (sshd.folder / "client").read_text().split("\n")[2]
+    logged = "".join(path.read_text(errors="replace") for path in (demo.home / "log").iterdir())
+    assert secret not in logged
+    # The process that keeps the links is started again when it dies, and the agent has not noticed.
+    (keeper,) = [line for line in demo.processes() if line.endswith("manage links")]
+    agents = sshd.agents()
+    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+        if " ".join(processes.command_line(pid)) == keeper:
+            os.kill(pid, 9)
+    until(lambda: node()["link"]["state"] != "up" or sshd.connections(), "the link is gone or back", 60, 0.2)  # type: ignore[index]
+    until(lambda: node()["link"]["state"] == "up" and sshd.connections(), "the link is back", 60, 0.2)  # type: ignore[index]
+    assert sshd.agents() == agents
+    assert through_the_link(demo) == (b"got through the link\n", 7)
+    agents_there.extend(agents)
+
+
 def test_an_interrupt_ends_everything_also_a_job_that_hides(
     demo: Demo, first_run: tuple[subprocess.Popen[str], str]
 ) -> None:
@@ -100,6 +216,11 @@ def test_an_interrupt_ends_everything_also_a_job_that_hides(
     assert process.returncode == 0
     assert "Stopping everything" in shown
     assert demo.processes() == []
+
+
+def test_the_agent_of_a_server_outlives_the_platform(sshd: SshServer, agents_there: list[int]) -> None:
+    assert len(agents_there) == 1
+    assert sshd.agents() == agents_there
 
 
 def test_the_next_run_goes_on_with_the_same_state(demo: Demo, first_run: tuple[subprocess.Popen[str], str]) -> None:
