@@ -10,10 +10,10 @@ from muster.agents.health import take_check_results, take_health_events
 from muster.agents.services import beat_answer
 from muster.common.errors import Conflict
 from muster.dispatch.reaper import reap
-from muster.events.models import Event
+from muster.events.models import AuditEntry, Event
 from muster.fleet.checks import ask_for_checks, begin_checks
 from muster.fleet.models import Gpu, GpuCheck, Node, NodeLease, Pool
-from muster.fleet.services import cordon_node, repair_gpus
+from muster.fleet.services import clear_node, cordon_node, drain_node, repair_gpus, resume_node
 from muster.jobs.blackholes import _cordon
 from nodeagent.protocol import CheckOutcome, CheckResult, HealthEvent
 from scheduler.blackholes import Judgement, Opinion
@@ -325,3 +325,68 @@ def test_a_pool_that_does_not_say_so_leaves_such_a_node_to_operators(world: Worl
         for gpu in Gpu.objects.filter(node=world.nodes[0]):
             check(gpu)
     assert now_of(world.nodes[0]).admin == "cordoned"
+
+
+def give_back_after_restart(*gpus: Gpu) -> None:
+    """The machine is restarted, and each of the GPUs passes as many checks as its pool asks for."""
+    restart(gpus[0].node)
+    for gpu in (*gpus, *gpus):
+        check(gpu)
+
+
+def drained(gpu: Gpu) -> Node:
+    """The node, which the platform has drained because the GPU fell off the bus."""
+    Node.objects.filter(pk=gpu.node_id).update(boot_id="boot-1")
+    fail(gpu, "gpu_lost")
+    assert now_of(gpu.node).admin == "draining"
+    return now_of(gpu.node)
+
+
+def test_a_node_that_was_drained_for_a_gpu_is_opened_with_the_last_that_is_given_back(world: World, gpu: Gpu) -> None:
+    other = Gpu.objects.get(node=gpu.node, index=1)
+    node = drained(gpu)
+    fail(other, "xid", 48)
+    give_back_after_restart(gpu)
+    assert (now_of(gpu).health, now_of(node).admin) == ("ok", "draining")
+    give_back_after_restart(other)
+    node = now_of(node)
+    assert (node.admin, node.drained_for_gpu_at) == ("active", None)
+    assert node.reason == "GPU 1, the last that had failed, works again: it has passed 2 checks in a row (matmul)"
+    act = AuditEntry.objects.filter(object_type="node", object_id=node.name).latest("pk")
+    assert (act.action, act.actor, act.after["reason"]) == ("active", "platform", node.reason)
+    assert Event.objects.filter(kind="node.active", node_id=node.pk, actor="platform").count() == 1
+
+
+def test_a_node_that_fails_again_within_a_day_stays_drained(world: World, gpu: Gpu) -> None:
+    other = Gpu.objects.get(node=gpu.node, index=1)
+    drained(gpu)
+    give_back_after_restart(gpu)
+    node = drained(other)
+    give_back_after_restart(other)
+    assert (now_of(other).health, now_of(node).admin) == ("ok", "draining")
+
+
+@pytest.mark.parametrize("when", ["before", "cleared since", "drained again since", "cordoned since"])
+def test_a_node_that_a_person_had_to_do_with_stays_drained(world: World, gpu: Gpu, when: str) -> None:
+    node = gpu.node
+    if when == "before":
+        drain_node(node=node, reason="a fan", actor="olga")
+    drained(gpu)
+    if when == "cleared since":
+        clear_node(node=node, reason="a fan", actor="olga")
+    elif when == "drained again since":
+        resume_node(node=node, reason="a look", actor="olga")
+        drain_node(node=node, reason="a fan", actor="olga")
+    elif when == "cordoned since":
+        cordon_node(node=node, reason="a fan", actor="olga")
+    before = now_of(node).admin
+    give_back_after_restart(gpu)
+    assert now_of(gpu).health == "ok"
+    assert (now_of(node).admin, now_of(node).reason) == (before, "a fan")
+
+
+def test_a_pool_whose_checks_give_nothing_back_leaves_it_drained(world: World, gpu: Gpu) -> None:
+    Pool.objects.update(check_release=0)
+    node = drained(gpu)
+    give_back_after_restart(gpu)
+    assert (now_of(gpu).health, now_of(node).admin) == ("failure", "draining")

@@ -251,6 +251,8 @@ def _give_back(node: Node, row: GpuCheck) -> None:
         before, after = {"unhealthy": [gpu.uuid], "why": why}, {"unhealthy": [], "reason": reason}
         audit("repair", actor="platform", object_type="node", object_id=node.name, before=before, after=after)
         wake_pool(node.pool_id)
+        if was == Level.FAILURE:
+            _open_again(node, gpu, reason)
     in_hole = node.black_hole_at is not None
     if in_hole and _resume(node, needed):
         in_hole = False
@@ -259,6 +261,26 @@ def _give_back(node: Node, row: GpuCheck) -> None:
         every_s = node.pool.check_every_s
         due_at = row.at + timedelta(seconds=every_s) if every_s and row.at else None
         GpuCheck.objects.filter(pk=row.pk).update(in_doubt=not is_well, due_at=due_at)
+
+
+def _open_again(node: Node, gpu: Gpu, reason: str) -> None:
+    """Resume a node that the platform has drained for a GPU, now that this one, which had failed, is given back.
+
+    It must have been the last. What a person drained, or has done anything with since, stays as it is; so does what
+    fails again within a day.
+    """
+    if node.admin != NodeAdmin.DRAINING or _relapsed(node.drained_for_gpu_at, node.given_back_at):
+        return
+    failed = Gpu.objects.filter(node=node, present=True, health=Level.FAILURE)
+    if node.drained_for_gpu_at is None or failed.exists():
+        return
+    why = f"GPU {gpu.index}, the last that had failed, works again: {reason}"
+    resume_node(node=node, reason=why, actor="platform")
+    Node.objects.filter(pk=node.pk).update(given_back_at=DatabaseNow())
+    mail_operators(
+        subject=f"Node {node.name} takes jobs again",
+        body=f"It was drained because a GPU had failed. {why}.\n",
+    )
 
 
 def _resume(node: Node, needed: int) -> bool:

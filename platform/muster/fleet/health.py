@@ -72,6 +72,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
             if meaning.action is Action.DRAIN_NODE and node.admin == NodeAdmin.ACTIVE:
                 reason = f"GPU {gpu.index} has failed ({meaning.words}): restart the machine"
                 drain_node(node=node, reason=reason, actor="platform")
+                Node.objects.filter(pk=node.pk).update(drained_for_gpu_at=DatabaseNow())
     return meaning
 
 
@@ -167,7 +168,8 @@ _TODO = {
     Action.RESET_GPU: "Reset the GPU when nothing runs on it, then repair it in the admin.",
     Action.CHECK_GPU: "It gets jobs again when a check of it has passed.",
     Action.DRAIN_GPU: "Look at the GPU and its links, then repair it in the admin.",
-    Action.DRAIN_NODE: "The node is drained. Restart the machine, then repair the GPU and resume the node.",
+    Action.DRAIN_NODE: "The node is drained. Restart the machine. Where its pool lets no checks give GPUs back, "
+    "repair the GPU then, and resume the node.",
 }
 
 

@@ -223,6 +223,11 @@ class Node(models.Model):
     given_back_at = models.DateTimeField(
         null=True, editable=False, help_text="When checks that passed last gave it back to the scheduler."
     )
+    drained_for_gpu_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="Since when the platform has it drained for a GPU that failed; empty once anybody acts on it.",
+    )
     checks = models.JSONField(
         default=list, editable=False, help_text="The checks that its agent is to do: fleet.checks."
     )

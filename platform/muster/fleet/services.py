@@ -79,7 +79,7 @@ def clear_node(*, node: Node, reason: str, actor: str) -> None:
         if row.admin != NodeAdmin.DRAINING:
             drain_node(node=row, reason=reason, actor=actor, move=True)
             return
-        Node.objects.filter(pk=row.pk).update(clears=True, reason=reason)
+        Node.objects.filter(pk=row.pk).update(clears=True, reason=reason, drained_for_gpu_at=None)
         before, after = ({"clears": row.clears, "reason": row.reason}, {"clears": True, "reason": reason})
         record("node.clearing", actor=actor, node_id=row.pk, data={"node": row.name, "reason": reason})
         audit("clear", actor=actor, object_type="node", object_id=row.name, before=before, after=after)
@@ -154,7 +154,7 @@ def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, clears
         except TransitionError as error:
             raise Conflict(f"node {row.name} is {source}: it cannot become {target} from there") from error
         Node.objects.filter(pk=row.pk, admin=source).update(
-            admin=target, reason=reason, clears=clears, version=F("version") + 1
+            admin=target, reason=reason, clears=clears, drained_for_gpu_at=None, version=F("version") + 1
         )
         data = {"node": row.name, "from": source, "to": target, "reason": reason}
         if clears:
