@@ -26,7 +26,7 @@ CHUNK_BYTES = 64 << 10
 BACKLOG_CHUNK_BYTES = 512 << 10
 PACE_BYTES_PER_S = 64 << 10
 """How fast a log beyond its cap is shipped: a page still shows the newest, and a flood hurts nobody else."""
-GATHER_S = 0.2
+GATHER_S = 0.05
 """How long what a job prints is gathered after a small chunk: a request for each line would cost the platform most."""
 _BACKLOG_BYTES = 1 << 20
 _LARGEST_TAIL_BYTES = 32 << 20
