@@ -19,7 +19,7 @@ from starlette.routing import Route
 from muster.agents import services
 from muster.agents.desired import DesiredSet, desired_sets
 from muster.agents.samples import store_samples
-from muster.common.asgi import in_thread, read_body
+from muster.common.asgi import in_thread, read_body, store_in_thread
 from muster.common.errors import Invalid, MusterError
 from muster.common.gathering import Gathered
 from muster.events.hub import hub
@@ -140,7 +140,7 @@ async def log(request: Request) -> Response:
     chunk = _chunk(request, body)
     fence = _number(request, FENCE_HEADER)
     try:
-        size = await in_thread(lambda: services.store_log(secret, allocation_id, fence, chunk))
+        size = await store_in_thread(len(body), lambda: services.store_log(secret, allocation_id, fence, chunk))
     except Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
     return JSONResponse({"size": size}, status_code=202)
@@ -171,14 +171,15 @@ async def output(request: Request) -> Response:
         raise Invalid.field(SHA256_HEADER, "write 64 hexadecimal digits")
     file_id: int = request.path_params["file_id"]
     try:
-        size = await in_thread(
+        size = await store_in_thread(
+            len(body),
             lambda: outputs_store.append(
                 services.allocation_of(secret, allocation_id, fence),
                 file_id,
                 offset=chunk.offset,
                 body=chunk.body,
                 sha256=sha256,
-            )
+            ),
         )
     except outputs_store.Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
