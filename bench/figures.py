@@ -34,7 +34,7 @@ ITEMS: Mapping[str, str] = {
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
-    USAGE: "reports of usage over a year of a million attempts, from claims alone and from the sums by days",
+    USAGE: "reports of usage over a year of 100,000 attempts, from claims alone and from the sums by days",
     FAILURES: "the class of a failure from 64 KiB of a log, and from a MiB that is made to hinder it",
 }
 

@@ -55,7 +55,7 @@ class Plan:
     ingest_s: float = 15.0
     containers: int = 15
     idle_s: float = 30.0
-    usage_attempts: int = 1_000_000
+    usage_attempts: int = 100_000
     reports: int = 5
 
     @property
