@@ -24,7 +24,7 @@ from tests.faults.layout import ROUNDS
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
 from tests.unit.scheduler.test_scheduler_properties import TYPES, configs_of, snapshots
 
-FIRST_NODE, FIRST_JOB = 900, 500
+FIRST_NODE, FIRST_JOB, STRANGERS = 900, 500, 700
 CAP = 2
 
 
@@ -55,15 +55,17 @@ def with_running(world: Snapshot, jobs: list[Job]) -> Snapshot:
 
 
 @st.composite
-def trials(draw: st.DrawFn) -> list[Job]:
-    """Jobs of the world's virtual clusters that are tried, of several tenants."""
+def trials(draw: st.DrawFn, *, of_others: bool) -> list[Job]:
+    """Jobs of the world's virtual clusters that are tried, of several tenants; maybe of none that have other jobs."""
+    first = STRANGERS if of_others else 1
     return [
         trial_of(
             make_job(
                 FIRST_JOB + place,
                 gpus=8,
                 vc_id=draw(st.integers(1, 2)),
-                tenant_id=draw(st.integers(1, 3)),
+                tenant_id=first + draw(st.integers(0, 2)),
+                owner_id=first,
                 klass=draw(st.sampled_from(JobClass)),
             ),
             gpus=draw(st.integers(1, 2)),
@@ -82,7 +84,8 @@ def what_others_get(plan: Plan) -> object:
 @settings(max_examples=12 * ROUNDS, deadline=None)
 @given(data=st.data())
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str, data: st.DataObject) -> None:
-    world, tried = data.draw(snapshots()), data.draw(trials())
+    # To share by users or tenants is to count all that they hold in a pool, also what their trials do.
+    world, tried = data.draw(snapshots()), data.draw(trials(of_others=policy == "drf"))
     config = replace(data.draw(configs_of(policy)), guard=data.draw(st.sampled_from(GUARDS.names)))
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
     world = with_nodes(world, tried)
