@@ -25,6 +25,7 @@ from tests.agent.waiting import eventually
 
 WITHIN_S = 30.0
 WAITS = "echo ready; while true; do sleep 0.2; done"
+KILL_LINE = "\x15"
 
 
 class Talk:
@@ -46,12 +47,15 @@ class Talk:
         return self.seen
 
     def leave(self, key: str) -> ShellEnding:
-        """How it ended by the key, pressed again and again: what comes while a terminal's mode changes is lost."""
+        """How it ended by the key, pressed again and again on an empty line.
+
+        What comes while a terminal's mode changes is lost, or left in the line as another character.
+        """
         until = time.monotonic() + WITHIN_S
         while self.shell.ending() is None:
             assert time.monotonic() < until, f"{key!r} does not end it: {self.seen!r}"
             with contextlib.suppress(OSError):  # it ends just now
-                self.say(key)
+                self.say(KILL_LINE + key)
             self._take()
         return self.end()
 
