@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import time
-
 from celery import shared_task
 
+from muster.common.turns import in_batches
 from muster.notices import digest, mails, posting, reading
-
-LONGEST_TURN_S = 20.0
-"""So long a worker may go on with what waits before it looks at other tasks."""
 
 
 @shared_task(name="notices.read_events")
 def read_events() -> int:
     """Read new events until there is none; returns how many."""
-    began, count = time.monotonic(), 0
-    while time.monotonic() - began < LONGEST_TURN_S:
-        found = reading.read_events()
-        count += found
-        if found < reading.BATCH:
-            break
-    return count
+    return in_batches(reading.read_events, of=reading.BATCH)
 
 
 @shared_task(name="notices.deliver_webhooks")
 def deliver_webhooks() -> int:
     """Post what is due as long as all of it arrives; returns how much did."""
-    began, count = time.monotonic(), 0
-    while time.monotonic() - began < LONGEST_TURN_S:
-        arrived = posting.deliver_webhooks()
-        count += arrived
-        if arrived < posting.AT_ONCE:
-            break
-    return count
+    return in_batches(posting.deliver_webhooks, of=posting.AT_ONCE)
 
 
 @shared_task(name="notices.gather")

@@ -7,6 +7,7 @@ import time
 from celery import shared_task
 from django.conf import settings
 
+from muster.common.turns import in_batches
 from muster.training import services
 from muster.training.loglines import read_logs
 
@@ -18,14 +19,9 @@ _COARSEST_S = 3600
 @shared_task(name="training.look")
 def look() -> int:
     """Read losses from logs, and tell what there is to tell; returns how many figures were looked at."""
-    began, count = time.monotonic(), 0
-    read_logs(until=began + LONGEST_TURN_S)
-    while time.monotonic() - began < LONGEST_TURN_S:
-        found = services.look_at_losses()
-        count += found
-        if found < services.MOST_SERIES:
-            break
-    return count
+    until = time.monotonic() + LONGEST_TURN_S
+    read_logs(until=until)
+    return in_batches(services.look_at_losses, of=services.MOST_SERIES, until=until)
 
 
 @shared_task(name="training.count_failures")
