@@ -16,7 +16,8 @@ import time
 from typing import BinaryIO, Dict, Mapping, Optional, Tuple
 
 from nodeagent.frames import ANSWER, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameError, FrameReader
-from nodeagent.linksocket import is_of, listen
+from nodeagent.linksocket import listen
+from nodeagent.sockets import is_of
 from nodeagent.transport import Transport, Unreachable
 
 # A link that takes nothing for so long is dead.

@@ -1,16 +1,15 @@
-"""The socket in the agent's folder by which links come: who listens, who connects, and who may."""
+"""The socket in the agent's folder by which links come: who listens, and who connects."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-import struct
 
 from nodeagent.files import ShortPath
+from nodeagent.sockets import is_of, listen_at
 
 SOCKET = "link.sock"
-_CREDENTIALS = struct.Struct("iII")
 
 _log = logging.getLogger("nodeagent.link")
 
@@ -22,15 +21,7 @@ def listen(state: str) -> socket.socket:
         os.unlink(path)
     except FileNotFoundError:
         _log.debug("a first start: there is no %s", path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with ShortPath(state) as folder:
-        before = os.umask(0o177)
-        try:
-            listener.bind(folder.path(SOCKET))
-        finally:
-            os.umask(before)
-    listener.listen(4)
-    return listener
+    return listen_at(path, socket.SOCK_STREAM)
 
 
 def connect(state: str) -> socket.socket:
@@ -45,9 +36,3 @@ def connect(state: str) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-def is_of(connection: socket.socket, uids: "set[int]") -> bool:
-    """Whether the other end is a process of one of these users."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(data)[1] in uids)

@@ -17,16 +17,15 @@ import os
 import select
 import signal
 import socket
-import struct
 import termios
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
 from nodeagent.clock import boottime
-from nodeagent.files import ShortPath
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import Job
+from nodeagent.sockets import is_of, listen_at
 
 MARK = "MUSTER_SHELL"
 MOST_SHELLS = 16
@@ -36,7 +35,6 @@ INTERACTIVE = ("/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; fi; e
 _KILL_AFTER_S = 1.0
 _FIRST_LOOK_S, _LATER_LOOK_S = 0.01, 0.2
 _MOST_DESCRIPTORS = 4096
-_CREDENTIALS = struct.Struct("iII")
 _FORGOTTEN = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
@@ -62,7 +60,8 @@ class Shells:
     def __init__(self, path: str, job: Job) -> None:
         self._job = job
         self._epoll = select.epoll()
-        self._listener = _listen(path)
+        self._listener = listen_at(path, socket.SOCK_SEQPACKET)
+        self._listener.setblocking(False)
         self._epoll.register(self._listener, select.EPOLLIN)
         self._shells: Dict[int, _Shell] = {}
         self._over = ""
@@ -131,7 +130,7 @@ class Shells:
             connection, _ = self._listener.accept()
         except OSError:  # who asked has gone already
             return
-        if not _is_of_ours(connection) or len(self._shells) >= MOST_SHELLS:
+        if not is_of(connection, {0, os.geteuid()}) or len(self._shells) >= MOST_SHELLS:
             connection.close()
             return
         connection.setblocking(False)
@@ -276,23 +275,3 @@ def _become(job: Job, request: ShellRequest, descriptors: List[int]) -> NoReturn
 def shell_environment(request: ShellRequest) -> Tuple[Tuple[str, str], ...]:
     """What a shell finds beside the environment of its job."""
     return ((MARK, str(request.id)), ("TERM", request.term))
-
-
-def _listen(path: str) -> socket.socket:
-    folder, name = os.path.split(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ShortPath(folder) as short:
-        before = os.umask(0o177)
-        try:
-            listener.bind(short.path(name))
-        finally:
-            os.umask(before)
-    listener.listen(4)
-    listener.setblocking(False)
-    return listener
-
-
-def _is_of_ours(connection: socket.socket) -> bool:
-    """Whether the other end is root, or the user of this process."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(data)[1] in (0, os.geteuid())
