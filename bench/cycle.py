@@ -12,14 +12,14 @@ from bench.samples import median
 from scheduler.cycle import CycleConfig, decide
 from scheduler.lifecycle import AttemptState, JobClass
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
+from scheduler.trials import FIRST_ID, beside_others
 
 NODES, GPUS_PER_NODE, WAITING = 1_000, 8, 10_000
 _CPUS, _MEMORY_MIB, _GPU_MEMORY_MIB = 128, 1 << 20, 80 * 1024
 _TYPES = ("A100", "H100", "V100")
 _VCS = 20
 TRIALS = 2_000
-# As `muster.dispatch.trials` makes them: virtual clusters that no quota knows, above all that are stored.
-_FIRST_TRIAL_VC, _TENANT_CAP = 1 << 48, 2
+_TENANT_CAP = 2
 _NOW = 1_800_000_000.0
 _TAKEN_SHARES = {"full": 1.0, "half": 0.5, "empty": 0.0}
 
@@ -52,14 +52,10 @@ def measure_trials(*, samples: int) -> Series:
 
 def with_trials(snapshot: Snapshot, count: int) -> Snapshot:
     """The snapshot with the first jobs that wait being tried first: on two GPUs, bounded by a cap of each tenant."""
-    clusters = tuple(
-        VirtualCluster(_FIRST_TRIAL_VC + one.id, one.id, f"trials of {one.name}", dict.fromkeys(_TYPES, _TENANT_CAP))
-        for one in snapshot.tenants
-    )
     tried = tuple(
         replace(
             job,
-            vc_id=_FIRST_TRIAL_VC + job.tenant_id,
+            vc_id=FIRST_ID + job.tenant_id,
             gpus=2,
             nodes=1,
             cpus=8,
@@ -70,7 +66,8 @@ def with_trials(snapshot: Snapshot, count: int) -> Snapshot:
         )
         for job in snapshot.waiting[:count]
     )
-    return replace(snapshot, vcs=(*snapshot.vcs, *clusters), waiting=(*tried, *snapshot.waiting[count:]))
+    waiting = (*tried, *snapshot.waiting[count:])
+    return beside_others(replace(snapshot, waiting=waiting), snapshot.tenants, cap=_TENANT_CAP)
 
 
 def make_snapshot(*, taken_share: float, nodes: int = NODES, waiting: int = WAITING, seed: int = 1) -> Snapshot:

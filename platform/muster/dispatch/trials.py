@@ -8,8 +8,7 @@ virtual cluster that the job was submitted to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from muster.fleet.models import Pool
@@ -18,9 +17,7 @@ from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
 from scheduler.lifecycle import JobClass, Level
-
-# Above all ids of virtual clusters that are stored.
-FIRST_ID = 1 << 48
+from scheduler.trials import FIRST_ID, beside_others
 
 
 def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
@@ -59,14 +56,3 @@ def with_trials(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
         return snapshot
     rows = Tenant.objects.filter(pk__in=tenant_ids).order_by("pk")
     return beside_others(snapshot, [model.Tenant(row.pk, row.name, row.weight) for row in rows], cap=tenant_cap(pool))
-
-
-def beside_others(snapshot: model.Snapshot, tenants: Iterable[model.Tenant], *, cap: int) -> model.Snapshot:
-    """The snapshot with a virtual cluster for the trials of each of the tenants, which may hold `cap` GPUs at once."""
-    quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
-    trying = {one.id: one for one in tenants}
-    known = {one.id: one for one in snapshot.tenants} | trying
-    clusters = tuple(
-        model.VirtualCluster(FIRST_ID + one.id, one.id, f"trials of {one.name}", quotas) for one in trying.values()
-    )
-    return replace(snapshot, tenants=tuple(known[pk] for pk in sorted(known)), vcs=(*snapshot.vcs, *clusters))

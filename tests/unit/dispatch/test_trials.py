@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.dispatch.trials import FIRST_ID, beside_others, on_trial
+from muster.dispatch.trials import on_trial
 from muster.jobs.demand import Demand
 from scheduler.cycle import CycleConfig, decide
 from scheduler.guard import GUARDS
@@ -20,6 +20,7 @@ from scheduler.lifecycle import JobClass
 from scheduler.model import AllocationView, Job, Snapshot, Tenant
 from scheduler.plan import Plan
 from scheduler.policies import POLICIES
+from scheduler.trials import FIRST_ID, beside_others
 from tests.faults.layout import ROUNDS
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
 from tests.unit.scheduler.test_scheduler_properties import TYPES, configs_of, snapshots
