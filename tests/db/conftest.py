@@ -11,6 +11,8 @@ import pytest
 import uvicorn
 from django.db import connection
 
+from muster.logrules import selectors as logrules
+from muster.logrules import watch
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import WAIT_S, World, make_world, unsound
 from tests.factories import make_token
@@ -99,3 +101,13 @@ def http(server: str, world: World) -> Iterator[httpx.Client]:
 def stranger(server: str) -> Iterator[httpx.Client]:
     with client(server, make_world().user) as http:
         yield http
+
+
+@pytest.fixture
+def no_rule_is_remembered() -> Iterator[None]:
+    """Forgets rules for logs, and which jobs have met them, before and after."""
+    logrules.forget_rules()
+    watch.forget_meetings()
+    yield
+    logrules.forget_rules()
+    watch.forget_meetings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
@@ -21,16 +20,7 @@ from scheduler.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, end, make_world, ranks, start
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_remembered() -> Iterator[None]:
-    selectors.forget_rules()
-    watch.forget_meetings()
-    yield
-    selectors.forget_rules()
-    watch.forget_meetings()
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_rule_is_remembered")]
 
 
 @pytest.fixture

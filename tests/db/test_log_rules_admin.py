@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import unescape
 from zlib import crc32
 
@@ -12,26 +11,17 @@ from django.urls import reverse
 
 from muster.events.models import AuditEntry
 from muster.jobs.models import Attempt
-from muster.logrules import selectors, watch
+from muster.logrules import watch
 from muster.logrules.models import LogMatch, LogRuleBook
 from muster.logs.store import Chunk, append
 from scheduler.lifecycle import Reason
 from tests.db.stories import World, end, make_world, ranks, start
 from tests.factories import make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("no_rule_is_remembered")]
 
 ADD, LIST = "admin:logrules_logrulebook_add", "admin:logrules_logrulebook_changelist"
 LINE = b"NCCL WARN a timeout\n"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_remembered() -> Iterator[None]:
-    selectors.forget_rules()
-    watch.forget_meetings()
-    yield
-    selectors.forget_rules()
-    watch.forget_meetings()
 
 
 @pytest.fixture
