@@ -30,6 +30,7 @@ from nodeagent.sampler import Sampler
 from nodeagent.session import Session, register
 from nodeagent.shells import Shells
 from nodeagent.shipper import LogShipper, Shipper
+from nodeagent.signals import call_on_signals
 from nodeagent.transport import Dialled, Transport
 from nodeagent.workpool import WorkPool
 
@@ -82,12 +83,11 @@ def run(options: Options) -> int:
     inbox: "queue.SimpleQueue[Message]" = queue.SimpleQueue()
     stopping = threading.Event()
 
-    def on_signal(number: int, _frame: object) -> None:
+    def end(number: int) -> None:
         stopping.set()
         inbox.put(Quit(0, "asked to end by signal {}".format(number)))
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    call_on_signals((signal.SIGTERM, signal.SIGINT), end)
 
     dialled = Dialled(options.url, options.ca_file) if options.url else None
     identity = Identity(options.state)

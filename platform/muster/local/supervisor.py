@@ -74,7 +74,7 @@ class Supervisor:
         self._runs: dict[str, _Run] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._hurry = threading.Event()
+        self._hurry = False
         self._thread = threading.Thread(target=self._keep_running, name="supervisor", daemon=True)
         self._zombies: set[int] = set()
 
@@ -128,7 +128,7 @@ class Supervisor:
                 self._thread.join()
             for stage in sorted({run.child.stage for run in self._runs.values()}, reverse=True):
                 self._end_stage([run for run in self._runs.values() if run.child.stage == stage])
-            left = processes.end_all(self._strays, grace_s=0.0 if self._hurry.is_set() else 2.0)
+            left = processes.end_all(self._strays, grace_s=0.0 if self._hurry else 2.0)
             if left:
                 self._say(f"[red]these processes do not end: {', '.join(map(str, left))}[/]")
             self._record.unlink(missing_ok=True)
@@ -211,7 +211,7 @@ class Supervisor:
             if run.process.poll() is None:
                 run.process.terminate()
         end = time.monotonic() + max(run.child.grace_s for run in runs)
-        while any(run.process.poll() is None for run in runs) and time.monotonic() < end and not self._hurry.is_set():
+        while any(run.process.poll() is None for run in runs) and time.monotonic() < end and not self._hurry:
             time.sleep(0.02)
         for run in runs:
             if run.process.poll() is None:
@@ -250,7 +250,8 @@ class Supervisor:
         return self.log_of(name).read_bytes()[-_SHOWN_LOG_BYTES:].decode(errors="replace")
 
     def _hurry_up(self, _number: int, _frame: object) -> None:
-        self._hurry.set()
+        # No event: its lock may be held by what this has interrupted, even by itself when signals come in twos.
+        self._hurry = True
 
 
 def _ending(status: int) -> str:

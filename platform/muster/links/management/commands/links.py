@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from muster.links.keeper import Keeper
+from nodeagent.signals import call_on_signals
 
 
 class Command(BaseCommand):
@@ -21,6 +22,5 @@ class Command(BaseCommand):
     def handle(self, *args: object, **options: object) -> None:
         """Runs until SIGTERM or SIGINT; agents and jobs go on."""
         stopping = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stopping.set())
+        call_on_signals((signal.SIGTERM, signal.SIGINT), lambda _: stopping.set())
         Keeper(settings.WEB_URL, stopping).run()
