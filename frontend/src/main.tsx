@@ -6,24 +6,23 @@ import "./styles/tokens.css";
 import "./styles/global.css";
 
 import { MantineProvider } from "@mantine/core";
-import { QueryCache, QueryClientProvider } from "@tanstack/react-query";
+import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 
-import { isSignedOut, makeQueryClient } from "./api/queries";
+import { makeQueryClient } from "./api/queries";
 import { makeRouter } from "./app/router";
 import { safeNext } from "./app/search";
+import { makeCache } from "./app/signedOut";
 import { cssVariables, theme } from "./app/theme";
 
 // A session that ended while a page was open: sign in, and come back to the same page.
-const cache = new QueryCache({
-  onError: (error) => {
-    if (!isSignedOut(error) || router.state.location.pathname === "/signin") return;
-    const next = safeNext(router.state.location.href);
-    client.clear();
-    void router.navigate({ to: "/signin", search: next === "/" ? {} : { next } });
-  },
+const cache = makeCache(() => {
+  if (router.state.location.pathname === "/signin") return;
+  const next = safeNext(router.state.location.href);
+  client.clear();
+  void router.navigate({ to: "/signin", search: next === "/" ? {} : { next } });
 });
 const client = makeQueryClient(cache);
 const router = makeRouter(client);

@@ -1,0 +1,44 @@
+import { type QueryClient, QueryObserver } from "@tanstack/react-query";
+import { beforeEach, expect, test, vi } from "vitest";
+
+import { Problem } from "../api/problem";
+import { makeQueryClient } from "../api/queries";
+import { makeCache } from "./signedOut";
+
+const onSignedOut = vi.fn();
+let client: QueryClient;
+
+beforeEach(() => {
+  onSignedOut.mockReset();
+  client = makeQueryClient(makeCache(onSignedOut));
+});
+
+const refused = (status: number) => ({
+  queryKey: ["something"],
+  queryFn: () => Promise.reject(new Problem(status, "No", "", "", [])),
+});
+
+/** Shows the query on a page until it is refused. */
+async function show(status: number) {
+  const observer = new QueryObserver(client, refused(status));
+  const leave = observer.subscribe(() => undefined);
+  await vi.waitFor(() => {
+    expect(observer.getCurrentResult().isError).toBe(true);
+  });
+  leave();
+}
+
+test("what a page shows and may no longer is told", async () => {
+  await show(401);
+  expect(onSignedOut).toHaveBeenCalledOnce();
+});
+
+test("another refusal is the page's own", async () => {
+  await show(404);
+  expect(onSignedOut).not.toHaveBeenCalled();
+});
+
+test("what nobody observes is for the guard, which redirects by itself", async () => {
+  await expect(client.query(refused(401))).rejects.toThrow(Problem);
+  expect(onSignedOut).not.toHaveBeenCalled();
+});
