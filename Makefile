@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test engines faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test test-long engines faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -48,8 +48,13 @@ up: setup ## the platform alone on this machine: web, workers, Postgres and Valk
 
 setup: $(SYNCED) $(BUILT) ## install what is pinned into .venv and build the web pages (a second run takes no time)
 
-test: setup ## run the tests (Postgres and Valkey are started for them)
-	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test: setup ## run the tests (Postgres and Valkey are started for them), but for the long ones
+	@$(PYTEST) -m "not long" $(ARGS)
+
+test-long: setup ## run the tests that take clusters, container engines, an SSH server or published traces
+	@$(PYTEST) -m long $(ARGS)
 
 engines: ## install what some tests are skipped without: Docker, Podman, sshd, iptables, PyTorch … (Debian or Ubuntu, as root)
 	@apt-get update -qq
@@ -62,12 +67,12 @@ bench: setup ## measure the platform on this machine, beside Slurm where it is i
 figures: setup ## simulate what others have published, and write the figures in docs (needs their traces)
 	@$(PY) -m bench.published $(ARGS)
 
-faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make test` does
+faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make check` does
 	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults tests/protocol \
 	  tests/unit/scheduler/test_scheduler_properties.py $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
-	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test
+	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test test-long
 	@printf '\nAll checks passed.\n'
 
 check-format: setup ## Python is formatted (ruff)

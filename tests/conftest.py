@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
@@ -20,6 +20,7 @@ from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test.utils import override_settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.groups import FilesAndOneCluster, is_long, may_have, place_of, scope_of
 from tests.kept import end_what_is_kept
 
 
@@ -70,44 +71,29 @@ def _tables_are_emptied() -> Iterator[None]:
 _NEVER_EMPTY = "events_auditentry"
 
 
-_ON_THE_CLUSTER = {
-    f"tests/e2e/test_{name}.py"
-    for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
-}
-_OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
-# What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
-# gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
-_FIRST = (
-    *("the cluster", "the pages", "tests/contract/"),
-    *("tests/e2e/", "tests/db/test_links_ssh.py", "tests/agent/"),
-)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves the files of one half of the tests unread where the other half alone is to run."""
+    halves = {"long": True, "not long": False}
+    wanted = config.getoption("markexpr")
+    return True if wanted in halves and not may_have(collection_path, long=halves[wanted]) else None
 
 
-class _FilesAndOneCluster(LoadFileScheduling):
-    """Whole files for each worker of a parallel run, and one worker for all that share a cluster or a demonstration.
-
-    Tests of a container engine are apart from those of another: each takes about as long as a large file.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _scope(nodeid)
-
-
-def _scope(nodeid: str) -> str:
-    file = nodeid.partition("::")[0]
-    engine = re.search(r"\[(docker|podman)\b", nodeid)
-    if engine:
-        return f"{file} {engine[1]}"
-    if file in _OF_THE_PAGES:
-        return "the pages"
-    return "the cluster" if file.startswith("tests/faults/") or file in _ON_THE_CLUSTER else file
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Collects without looking for garbage: there is none, and what is collected lives as long as the run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
     """Ends what a group of files has shared, after its last test."""
     yield
-    if nextitem is None or _scope(nextitem.nodeid) != _scope(item.nodeid):
+    if nextitem is None or scope_of(nextitem.nodeid) != scope_of(item.nodeid):
         end_what_is_kept()
 
 
@@ -116,13 +102,14 @@ def pytest_sessionfinish() -> None:
     end_what_is_kept()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with what takes longest; everything else keeps the order that pytest-django gives it."""
-    places = dict(enumerate(_FIRST))
-    items.sort(
-        key=lambda item: next((at for at, word in places.items() if _scope(item.nodeid).startswith(word)), len(places))
-    )
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Marks what is long, and begins with what takes longest; else the order is the one that pytest-django gives."""
+    for item in items:
+        if is_long(item.nodeid):
+            item.add_marker(pytest.mark.long)
+    yield
+    items.sort(key=lambda item: place_of(item.nodeid))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -145,4 +132,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """Gives `--dist loadfile` the grouping above."""
-    return _FilesAndOneCluster(config, log) if config.getoption("dist") == "loadfile" else None
+    return FilesAndOneCluster(config, log) if config.getoption("dist") == "loadfile" else None

@@ -1,0 +1,70 @@
+"""Which tests run together on one worker, and which are long: `make test` leaves those to `make test-long`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from xdist.scheduler import LoadFileScheduling
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_ON_THE_CLUSTER = {
+    f"tests/e2e/test_{name}.py"
+    for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
+}
+_OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
+_LONG = {"tests/e2e/test_torch.py", "tests/db/test_links_ssh.py", "tests/sim/test_published.py"}
+# Where a parameter alone tells that a test takes an engine.
+_OF_ENGINES = "tests/agent/"
+# What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
+# gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
+_FIRST = (
+    *("the cluster", "the pages", "tests/contract/"),
+    *("tests/e2e/", "tests/db/test_links_ssh.py", "tests/agent/"),
+)
+
+
+class FilesAndOneCluster(LoadFileScheduling):
+    """Whole files for each worker of a parallel run, and one worker for all that share a cluster or a demonstration.
+
+    Tests of a container engine are apart from those of another: each takes about as long as a large file.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+
+def scope_of(nodeid: str) -> str:
+    """What a test shares a worker by."""
+    file = nodeid.partition("::")[0]
+    engine = _engine(nodeid)
+    if engine:
+        return f"{file} {engine}"
+    if file in _OF_THE_PAGES:
+        return "the pages"
+    return "the cluster" if file.startswith("tests/faults/") or file in _ON_THE_CLUSTER else file
+
+
+def place_of(nodeid: str) -> int:
+    """Where a test stands in the order; equal ones keep the order they have."""
+    scope = scope_of(nodeid)
+    return next((at for at, word in enumerate(_FIRST) if scope.startswith(word)), len(_FIRST))
+
+
+def is_long(nodeid: str) -> bool:
+    """Whether the test takes a cluster that others share, a container engine, an SSH server or a published trace."""
+    return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
+
+
+def may_have(path: Path, *, long: bool) -> bool:
+    """Whether a file may have tests that are long, or that are not: what cannot need not be read."""
+    file = path.relative_to(ROOT).as_posix()
+    if not path.name.startswith("test_") or file.startswith(_OF_ENGINES):
+        return True
+    return is_long(file) == long
+
+
+def _engine(nodeid: str) -> str:
+    found = re.match(rf"{_OF_ENGINES}.*\[(docker|podman)\b", nodeid)
+    return found[1] if found else ""
