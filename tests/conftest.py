@@ -18,6 +18,7 @@ from django.conf import settings
 from django.core.management.commands import flush
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test.utils import override_settings
+from whitenoise.middleware import WhiteNoiseMiddleware
 from xdist.scheduler import LoadFileScheduling
 
 from tests.groups import FilesAndOneCluster, is_long, may_have, place_of, scope_of
@@ -69,6 +70,23 @@ def _tables_are_emptied() -> Iterator[None]:
 
 
 _NEVER_EMPTY = "events_auditentry"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files_are_found_once() -> Iterator[None]:
+    """Every test's client makes the middleware anew, which would look through all static files again each time."""
+    find = WhiteNoiseMiddleware.add_files_from_finders
+    found: dict[str, Any] = {}
+
+    def find_once(self: WhiteNoiseMiddleware) -> None:
+        if not found:
+            find(self)
+            found.update(self.files)
+        self.files.update(found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", find_once)
+        yield
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -14,7 +14,10 @@ _ON_THE_CLUSTER = {
     for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
 }
 _OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
-_LONG = {"tests/e2e/test_torch.py", "tests/db/test_links_ssh.py", "tests/sim/test_published.py"}
+_LONG = {
+    *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/db/test_links_ssh.py"),
+    *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
+}
 # Where a parameter alone tells that a test takes an engine.
 _OF_ENGINES = "tests/agent/"
 # What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
@@ -53,7 +56,7 @@ def place_of(nodeid: str) -> int:
 
 
 def is_long(nodeid: str) -> bool:
-    """Whether the test takes a cluster that others share, a container engine, an SSH server or a published trace."""
+    """Whether the test takes a cluster, a container engine, an SSH server, PyTorch or a published trace for long."""
     return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
 
 

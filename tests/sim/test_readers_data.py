@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from scheduler.sim.readers import ReadOptions, detect, read_trace
@@ -15,12 +13,8 @@ def gpus(trace: Trace) -> int:
     return sum(job.gpus for job in trace.jobs)
 
 
-def test_it_reads_the_philly_trace_in_two_seconds() -> None:
-    path = data("philly_sia", "philly.csv.gz")
-    read_trace(path, limit=1)  # imports
-    began = time.process_time()
-    trace = read_trace(path)
-    assert time.process_time() - began < 2  # measured 0.7
+def test_it_reads_the_whole_philly_trace() -> None:
+    trace = read_trace(data("philly_sia", "philly.csv.gz"))
     assert (len(trace.jobs), len({job.vc for job in trace.jobs}), trace.skipped) == (82_247, 15, ())
     assert sum(job.work.alone_s() for job in trace.jobs) / 82_247 == pytest.approx(13_135.93, abs=0.01)
     assert sum(job.gpus == 1 for job in trace.jobs) == 76_627
