@@ -280,9 +280,10 @@ def test_axe_finds_nothing_serious(ada: Page, demo: Demo) -> None:
             options = {"resultTypes": ["violations"]} | ({} if scheme == "light" else ONLY_COLOURS)
             answer = ada.evaluate("options => axe.run(document, options)", options)
             found += [
-                (path, width, scheme, violation["id"], violation["nodes"][0]["html"][:200])
+                (path, width, scheme, violation["id"], node["html"][:200], node["failureSummary"])
                 for violation in answer["violations"]
                 if violation["impact"] in {"serious", "critical"}
+                for node in violation["nodes"]
             ]
     assert found == []
 

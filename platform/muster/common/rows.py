@@ -10,7 +10,7 @@ M = TypeVar("M", bound=Model)
 
 
 def first_of(rows: QuerySet[M]) -> M | None:
-    """Any one of the rows, or None: for conditions that find at most one, on paths that every request takes.
+    """The first of the rows in the order that they have, or None: on paths that every request takes.
 
     `first()` sorts by the primary key, and for an ORDER BY Django compares and hashes every selected column, which
     costs more than the query itself when a row is wide or joins others.

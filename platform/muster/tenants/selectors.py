@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from muster.accounts.models import User
+from muster.common.rows import first_of
 from muster.tenants.models import Membership, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 
@@ -23,12 +24,8 @@ def virtual_clusters_of(user: User) -> QuerySet[VirtualCluster]:
 
 def default_virtual_cluster(user: User) -> VirtualCluster | None:
     """Where the user's jobs go if they name none: the first of their own memberships."""
-    return (
-        VirtualCluster.objects.filter(tenant__memberships__user=user)
-        .order_by("tenant__memberships__id", "id")
-        .select_related("tenant", "pool")
-        .first()
-    )
+    theirs = VirtualCluster.objects.filter(tenant__memberships__user=user).select_related("tenant", "pool")
+    return first_of(theirs.order_by("tenant__memberships__id", "id"))
 
 
 def is_manager(user: User, tenant_id: int) -> bool:
