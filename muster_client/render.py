@@ -251,6 +251,9 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
     outlook = result.get("screening")
     if outlook is not None:
         rows.append(("Tried first", _text(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
+        if outlook.get("starts_now") is not None:
+            waits = outlook.get("hold")
+            rows.append(("Trial", _text("would start now" if waits is None else f"would wait: {waits['detail']}")))
     return _sheet(rows + _hold_rows(result["hold"]))
 
 

@@ -74,6 +74,8 @@ class Outlook(TypedDict):
 
     tried: bool
     why: str
+    starts_now: NotRequired[bool | None]
+    hold: NotRequired[Hold | None]
 
 
 class Job(TypedDict):

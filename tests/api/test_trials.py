@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from muster.accounts.models import User
 from muster.api.render.jobs import job_document, job_list
@@ -18,6 +19,7 @@ from muster.screening.services import go_on_untried
 from tests.db.stories import cycle, live_attempt, now_of
 from tests.db.test_screening import GANG, Screened, fail, over, running
 from tests.db.test_verdicts import BROKEN_CODE
+from tests.factories import make_token
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +46,20 @@ class TestBefore:
         assert answer.outlook.trial is not None
         assert answer.outlook.why == f"on 2 GPUs of pool {pools.small.pool.name}, for 5 min at most"
         assert (answer.starts_now, answer.hold, Job.objects.count()) == (False, None, 0)
+        assert answer.trial.starts_now
+
+    def test_and_why_the_trial_would_wait(self, pools: Screened, client: Client) -> None:
+        pools.tried()
+        said = client.post(
+            "/api/v1/jobs:dry-run",
+            {"command": "true", "vc": pools.main.vc.name, **GANG},
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {make_token(pools.main.user)}"},
+        ).json()
+        assert (said["starts_now"], said["hold"]) == (False, None)
+        trial = said["screening"]
+        assert (trial["tried"], trial["starts_now"], trial["hold"]["reason"]) == (True, False, "quota")
+        assert "trials of" in trial["hold"]["detail"]
 
     @pytest.mark.parametrize(
         ("spec", "words"),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
-from muster.dispatch.holds import hold_as_data
 from muster.dispatch.settings import config_of, plainer
 from muster.dispatch.snapshot import job_view, pool_snapshot
+from muster.fleet.models import Pool
+from muster.jobs.models import Job
 from muster.jobs.services import draft_job
 from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
 from scheduler.cycle import CycleConfig, Forecast, forecast
+from scheduler.plan import Hold
 
 log = logging.getLogger(__name__)
 
@@ -22,27 +26,24 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """The answer to a dry run; `position` is the place the job would get in its virtual cluster's queue, and `outlook`
-    whether it is tried elsewhere first: then it waits for that, too."""
+    whether it is tried elsewhere first: then it waits for that, too, and `trial` says what would become of that."""
 
     spec: dict[str, Any]
     gpus_total: int
     feasible: bool
     fits_quota: bool
     starts_now: bool
-    hold: dict[str, Any] | None
+    hold: Hold | None
     position: int | None
     outlook: Outlook
+    trial: Forecast | None
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
     """What would become of the job; raises what submitting it would raise."""
     job = draft_job(user=user, data=data)
     job.submitted_at = job.eligible_at = database_now()
-    snapshot = pool_snapshot(job.pool, seed=job.pool_id)
-    # One more than any id there is: between equals the youngest job is last.
-    newest = max((waiting.id for waiting in snapshot.waiting), default=0)
-    hypothetical = job_view(job, job_id=newest + 1, now=snapshot.now)
-    answer = _forecast(snapshot, config_of(job.pool), hypothetical)
+    answer = _forecast_of(job, job.pool)
     outlook = outlook_of(job)
     return DryRun(
         spec=job.spec,
@@ -50,10 +51,27 @@ def dry_run(*, user: User, data: object) -> DryRun:
         feasible=answer.feasible,
         fits_quota=answer.fits_quota,
         starts_now=answer.starts_now and outlook.trial is None,
-        hold=hold_as_data(answer.hold) if answer.hold else None,
+        hold=answer.hold,
         position=answer.hold.position if answer.hold else None,
         outlook=outlook,
+        trial=_forecast_of_trial(job, outlook),
     )
+
+
+def _forecast_of_trial(job: Job, outlook: Outlook) -> Forecast | None:
+    """What a cycle of the screening pool would do, if the job is tried."""
+    if outlook.screening is None or outlook.trial is None:
+        return None
+    tried = copy(job)
+    tried.trial = outlook.trial
+    return _forecast_of(tried, outlook.screening.screening_pool, trials_of=(job.tenant_id,))
+
+
+def _forecast_of(job: Job, pool: Pool, *, trials_of: Collection[int] = ()) -> Forecast:
+    snapshot = pool_snapshot(pool, seed=pool.pk, trials_of=trials_of)
+    # One more than any id there is: between equals the youngest job is last.
+    newest = max((waiting.id for waiting in snapshot.waiting), default=0)
+    return _forecast(snapshot, config_of(pool), job_view(job, job_id=newest + 1, now=snapshot.now))
 
 
 def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job) -> Forecast:

@@ -124,8 +124,11 @@ def one_moment() -> Iterator[None]:
         yield
 
 
-def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
-    """The pool as it is now: every node, every waiting job, every live attempt."""
+def pool_snapshot(pool: Pool, *, seed: int, trials_of: Collection[int] = ()) -> model.Snapshot:
+    """The pool as it is now: every node, every waiting job, every live attempt.
+
+    It has what bounds the trials of these tenants, too, where none of theirs is there yet.
+    """
     with one_moment():
         moment = database_now()
         now = moment.timestamp()
@@ -143,7 +146,7 @@ def pool_snapshot(pool: Pool, *, seed: int) -> model.Snapshot:
             tenants=tenants,
             vcs=vcs,
         )
-        return with_trials(pool, snapshot)
+        return with_trials(pool, snapshot, also_of=trials_of)
 
 
 def locked_snapshot(

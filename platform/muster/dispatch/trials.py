@@ -8,7 +8,7 @@ virtual cluster that the job was submitted to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from muster.fleet.models import Pool
@@ -48,10 +48,10 @@ def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def with_trials(pool: Pool, snapshot: model.Snapshot) -> model.Snapshot:
-    """The snapshot with the virtual clusters of its trials, if there are any."""
+def with_trials(pool: Pool, snapshot: model.Snapshot, *, also_of: Collection[int] = ()) -> model.Snapshot:
+    """The snapshot with the virtual clusters of its trials, if there are any, and of these tenants' in any case."""
     jobs = [*snapshot.waiting, *(run.job for run in snapshot.running)]
-    tenant_ids = {job.tenant_id for job in jobs if job.vc_id > FIRST_ID}
+    tenant_ids = {job.tenant_id for job in jobs if job.vc_id > FIRST_ID}.union(also_of)
     if not tenant_ids:
         return snapshot
     rows = Tenant.objects.filter(pk__in=tenant_ids).order_by("pk")

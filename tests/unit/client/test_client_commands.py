@@ -281,12 +281,20 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
         "hold": hold,
         "position": 3,
         "gpus_total": 4,
+        "screening": {
+            "tried": True,
+            "why": "on 1 GPU of pool small",
+            "starts_now": False,
+            "hold": hold | {"detail": "2 trials"},
+        },
     }
     server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
     path = spec_file(tmp_path / "code", "command: x\ncode: .\n")
     result = run("dry-run", path)
     assert result.exit_code == 0
     assert "quota: 6 of 8 A100" in result.stdout
+    assert "yes: on 1 GPU of pool small" in result.stdout
+    assert "would wait: 2 trials" in result.stdout
     assert server.sent("POST /uploads") == []
     assert json.loads(server.sent("POST /jobs:dry-run")[0].content) == {"command": "x"}
     assert json.loads(run("dry-run", path, "--json").stdout) == answer

@@ -3,7 +3,7 @@ import { IconBulb, IconCheck, IconClock, IconX } from "@tabler/icons-react";
 import type { ReactNode } from "react";
 
 import { Unreachable, type FieldError } from "../../api/problem";
-import type { DryRun } from "../../api/types";
+import type { DryRun, Hold } from "../../api/types";
 import { ordinal, plural } from "../../format/amount";
 import { holdWords } from "../../format/words";
 import classes from "./DryRunCard.module.css";
@@ -31,8 +31,23 @@ function Line({ mood, children }: { mood: Mood; children: ReactNode }) {
   );
 }
 
+/** Why it would wait, and what would help. */
+function Why({ hold }: { hold: Hold }) {
+  return (
+    <div className={classes.hold}>
+      <p>{hold.detail}</p>
+      {hold.helps.map((help) => (
+        <p key={help} className={classes.help}>
+          <IconBulb size={15} aria-hidden="true" />
+          <span>{help}</span>
+        </p>
+      ))}
+    </div>
+  );
+}
+
 function Verdict({ result }: { result: DryRun }) {
-  const { hold } = result;
+  const { hold, screening } = result;
   return (
     <>
       <ul className={classes.lines}>
@@ -45,12 +60,17 @@ function Verdict({ result }: { result: DryRun }) {
         <Line mood={result.fits_quota ? "yes" : "no"}>
           {result.fits_quota ? "It fits the quota" : "It does not fit the quota now"}
         </Line>
-        {result.screening.tried ? (
-          <Line mood="wait">It would be tried first: {result.screening.why}</Line>
+        {screening.tried ? (
+          <Line mood="wait">
+            It would be tried first: {screening.why};{" "}
+            {screening.hold === null
+              ? "that would start now"
+              : `for that it would wait: ${holdWords(screening.hold.reason).toLowerCase()}`}
+          </Line>
         ) : null}
         {result.starts_now ? (
           <Line mood="yes">It would start now</Line>
-        ) : result.screening.tried && hold === null ? (
+        ) : screening.tried && hold === null ? (
           <Line mood="yes">It would start after that</Line>
         ) : !result.feasible ? (
           <Line mood="no">It would wait and never start</Line>
@@ -62,17 +82,8 @@ function Verdict({ result }: { result: DryRun }) {
           </Line>
         )}
       </ul>
-      {hold === null ? null : (
-        <div className={classes.hold}>
-          <p>{hold.detail}</p>
-          {hold.helps.map((help) => (
-            <p key={help} className={classes.help}>
-              <IconBulb size={15} aria-hidden="true" />
-              <span>{help}</span>
-            </p>
-          ))}
-        </div>
-      )}
+      {screening.hold === null ? null : <Why hold={screening.hold} />}
+      {hold === null ? null : <Why hold={hold} />}
     </>
   );
 }

@@ -32,7 +32,7 @@ const FITS = {
   starts_now: true,
   hold: null,
   position: null,
-  screening: { tried: false, why: "it is no larger than a trial" },
+  screening: { tried: false, why: "it is no larger than a trial", starts_now: null, hold: null },
 };
 
 beforeEach(() => {
@@ -113,4 +113,26 @@ test("trying again after a lost answer names the same key, another spec another 
   expect(keys[0]).toBe(keys[1]);
   expect(keys[2]).not.toBe(keys[0]);
   expect(navigate).not.toHaveBeenCalled();
+});
+
+test("of a job that is tried first it says whether the trial could start, and else why not", async () => {
+  const tried = { tried: true, why: "on 2 GPUs of pool small", starts_now: true, hold: null };
+  const waits = {
+    reason: "quota" as const,
+    detail: "its trials hold 2 GPUs",
+    helps: ["wait for them"],
+  };
+  vi.mocked(api.dryRun)
+    .mockResolvedValueOnce({ ...FITS, starts_now: false, screening: tried })
+    .mockResolvedValue({
+      ...FITS,
+      starts_now: false,
+      screening: { ...tried, starts_now: false, hold: waits },
+    });
+  const { name } = await open("name: a\ncommand: run\n");
+  expect(await screen.findByText(/on 2 GPUs of pool small; that would start now/)).toBeDefined();
+  expect(screen.getByText("It would start after that")).toBeDefined();
+  type(name, "b");
+  expect(await screen.findByText(/for that it would wait/)).toBeDefined();
+  expect(screen.getByText("its trials hold 2 GPUs")).toBeDefined();
 });

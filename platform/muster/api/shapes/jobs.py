@@ -226,6 +226,8 @@ class Outlook(Shape):
 
     tried = Flag()
     why = Text(help_text="Where, on how much and for how long, or why not.")
+    starts_now = Flag(allow_null=True, help_text="Whether its trial would; null if it is not tried.")
+    hold = Hold(allow_null=True, help_text="Why its trial would wait.")
 
 
 class DryRun(Shape):

@@ -15,6 +15,7 @@ from muster.api.views.jobs import SPEC_BODY
 from muster.dispatch.forecast import dry_run
 from muster.dispatch.selectors import why
 from muster.jobs.selectors import get_job
+from scheduler.plan import Hold
 
 
 class JobWhy(ApiView):
@@ -47,12 +48,15 @@ class JobDryRun(ApiView):
                 "starts_now": result.starts_now,
                 "hold": _hold(result.hold),
                 "position": result.position,
-                "screening": {"tried": result.outlook.trial is not None, "why": result.outlook.why},
+                "screening": {
+                    "tried": result.outlook.trial is not None,
+                    "why": result.outlook.why,
+                    "starts_now": None if result.trial is None else result.trial.starts_now,
+                    "hold": None if result.trial is None else _hold(result.trial.hold),
+                },
             }
         )
 
 
-def _hold(hold: dict[str, Any] | None) -> dict[str, Any] | None:
-    if hold is None:
-        return None
-    return {"reason": hold["reason"], "detail": hold["detail"], "helps": list(hold["helps"])}
+def _hold(hold: Hold | None) -> dict[str, Any] | None:
+    return None if hold is None else {"reason": hold.reason, "detail": hold.detail, "helps": list(hold.helps)}
