@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -124,8 +125,15 @@ def pytest_sessionfinish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Marks what is long, and begins with what takes longest; else the order is the one that pytest-django gives."""
     for item in items:
+        operation = getattr(item, "operation_label", None)
+        if operation and operation not in item.nodeid:
+            # Schemathesis makes a test of each operation, all with one id; of such a parallel run does only one.
+            item._id = item.parent.id.child(f"{item.originalname}[{operation}]")
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.long)
+    twice = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if twice:
+        raise pytest.UsageError(f"only one of these tests would run: {', '.join(twice)}")
     yield
     items.sort(key=lambda item: place_of(item.nodeid))
 

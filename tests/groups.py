@@ -15,7 +15,8 @@ _ON_THE_CLUSTER = {
 }
 _OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
 _LONG = {
-    *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py", "tests/db/test_links_ssh.py"),
+    *("tests/e2e/test_demo.py", "tests/e2e/test_page_actions.py", "tests/e2e/test_torch.py"),
+    *("tests/api/test_openapi.py", "tests/db/test_links_ssh.py"),
     *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
 }
 # Where a parameter alone tells that a test takes an engine.
@@ -56,7 +57,10 @@ def place_of(nodeid: str) -> int:
 
 
 def is_long(nodeid: str) -> bool:
-    """Whether the test takes a cluster, a container engine, an SSH server, PyTorch or a published trace for long."""
+    """Whether the test takes a cluster, an engine, an SSH server, PyTorch, a browser or a published trace for long.
+
+    Pages are tried in both halves: looking at them is quick, and acting on them is long.
+    """
     return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
 
 
