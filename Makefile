@@ -53,7 +53,7 @@ PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 test: setup ## run the tests (Postgres and Valkey are started for them), but for the long ones
 	@$(PYTEST) -m "not long" $(ARGS)
 
-test-long: setup ## run the tests that take clusters, container engines, PyTorch, an SSH server or published traces
+test-long: setup ## run the long ones: clusters, container engines, PyTorch, SSH, acts on pages, made-up requests, published traces
 	@$(PYTEST) -m long $(ARGS)
 
 engines: ## install what some tests are skipped without: Docker, Podman, sshd, iptables, PyTorch … (Debian or Ubuntu, as root)

@@ -24,7 +24,7 @@ _OF_ENGINES = "tests/agent/"
 # What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
 # gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
 _FIRST = (
-    *("the cluster", "the pages", "tests/contract/"),
+    *("the cluster", "the pages", "tests/api/test_openapi.py"),
     *("tests/e2e/", "tests/db/test_links_ssh.py", "tests/agent/"),
 )
 
@@ -59,7 +59,7 @@ def place_of(nodeid: str) -> int:
 def is_long(nodeid: str) -> bool:
     """Whether the test takes a cluster, an engine, an SSH server, PyTorch, a browser or a published trace for long.
 
-    Pages are tried in both halves: looking at them is quick, and acting on them is long.
+    Pages are looked at in the quick half, and acted on in the long one, where requests to the API are made up as well.
     """
     return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
 
