@@ -5,7 +5,8 @@ The agent runs this text as `python -I -c`, with the GPU as the only one that ca
 
 The factors have small integers, so that the product is exact in 32 bits, also with TF32. It is verified on the
 processor by Freivalds' method, which needs no second product: A(Bx) = Cx for a random x. (R. Freivalds, Probabilistic
-Machines Can Use Less Running Time, IFIP Congress 1977.)
+Machines Can Use Less Running Time, IFIP Congress 1977.) No number of x is zero, so that one wrong number in a row of C
+is always found; with eight such x, a row with several is missed once in 16^8 times at most.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 _LARGEST = 8
+_VECTORS = 8
 _NO_KERNELS = "no kernel image"
 
 
@@ -28,7 +30,7 @@ def work(torch: Any, *, device: str, seconds: float, size: int, copy_mib: int) -
     """What a device makes of products and copies: whether they are right, and how fast they were."""
     made = torch.Generator().manual_seed(time.time_ns() % (1 << 62))
     a, b = (torch.randint(-_LARGEST, _LARGEST + 1, (size, size), generator=made).float() for _ in range(2))
-    x = torch.randint(-_LARGEST, _LARGEST + 1, (size, 1), generator=made).double()
+    x = _without_zeros(torch, (size, _VECTORS), made)
     there_a, there_b = a.to(device), b.to(device)
     if not (torch.equal(there_a.cpu(), a) and torch.equal(there_b.cpu(), b)):
         return {"ok": False, "detail": "what was copied there and back is not the same"}
@@ -90,6 +92,13 @@ def _answer(options: argparse.Namespace) -> Dict[str, Any]:
         words = str(error).strip().split("\n", 1)[0][:300]
         # A PyTorch that was not built for this kind of GPU says nothing about the GPU.
         return {"missing": words} if _NO_KERNELS in words else {"ok": False, "detail": words}
+
+
+def _without_zeros(torch: Any, shape: Tuple[int, int], made: Any) -> Any:
+    """Numbers of 64 bits, each as likely as the others: 1 to 8 with either sign."""
+    sizes = torch.randint(1, _LARGEST + 1, shape, generator=made)
+    signs = 2 * torch.randint(0, 2, shape, generator=made) - 1
+    return (sizes * signs).double()
 
 
 def _finish(torch: Any, device: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -34,15 +35,34 @@ def test_work_that_is_done_right_is_found_right_and_measured() -> None:
 
 
 @pytest.mark.usefixtures("_torch")
-def test_a_product_with_one_wrong_number_is_found_wrong() -> None:
-    spoilt = SOURCE.read_text().replace(
-        "wanted = a.double()", "product[size // 2, size // 3] += 1.0; wanted = a.double()"
-    )
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "product[size // 2, size // 3] += 1.0",
+        # Where two numbers of a vector are the same, two errors in a row cancel out for it.
+        "product[size // 2, 3] += 1.0; product[size // 2, 4] -= 1.0",
+        "product[size // 2] = float('nan')",
+    ],
+    ids=["one", "two-that-cancel", "no-numbers"],
+)
+def test_a_wrong_product_is_found_wrong(spoil: str) -> None:
+    assert SOURCE.read_text().count("wanted = a.double()") == 1
     program = Program(TORCH, SMALL)
-    program._source = spoilt
+    program._source = SOURCE.read_text().replace("wanted = a.double()", f"{spoil}; wanted = a.double()")
     outcome = program.run("GPU-1", Stopper())
     assert outcome is not None
     assert (outcome.is_right, outcome.detail) == (False, "a product of matrices is wrong")
+
+
+@pytest.mark.usefixtures("_torch")
+def test_no_number_of_the_vectors_is_zero() -> None:
+    look = (
+        "import torch; from nodeagent.gpu.matmul import _without_zeros as f;"
+        "x = f(torch, (4096, 8), torch.Generator().manual_seed(1)); print(sorted(set(x.flatten().tolist())))"
+    )
+    root = Path(trial.__file__).parents[2]
+    shown = subprocess.run([TORCH, "-c", look], cwd=root, check=True, capture_output=True, text=True).stdout
+    assert json.loads(shown) == [float(n) for n in range(-8, 9) if n != 0]
 
 
 @pytest.mark.usefixtures("_torch")
