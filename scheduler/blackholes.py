@@ -28,9 +28,9 @@ class Stay:
     job: int
     kind: str
     held_s: float
-    """How long it ran there, so far or in all."""
+    """How long it ran there, so far or in all; not how long it is kept when it has failed."""
     failed: bool = False
-    """Whether it ended there, and by itself, as a failure."""
+    """Whether it failed there, and by itself."""
     succeeded: bool = False
 
 

@@ -11,6 +11,7 @@ from muster.events.delivery import deliver_due
 from muster.events.models import AuditEntry, Event
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import resume_node
+from muster.jobs.attempts import End, report_kept
 from muster.jobs.models import Attempt, Job
 from scheduler.lifecycle import Reason
 from tests.db.stories import (
@@ -170,3 +171,62 @@ def test_of_a_gang_only_the_rank_that_failed_speaks_against_its_node() -> None:
         end(first, Reason.EXIT_NONZERO)
         end(second, Reason.KILLED_BY_SIGNAL, exit_code=143)
     assert not Node.objects.exclude(admin="active").exists()
+
+
+class TestKept:
+    """What a failed job ran in may be kept: it has failed all the same."""
+
+    @pytest.fixture
+    def world(self) -> World:
+        world = make_world(nodes=2, keep_failed_max_s=7200)
+        good = start(world, gpus=4, command="python train.py")
+        let_pass(3600, good, "running_at")
+        for node in world.nodes:
+            let_pass(3600, node, "created_at")
+        return world
+
+    def begin(self, world: World) -> Attempt:
+        return begin(world, keep_failed="1h", gpus=1)
+
+    def keep(self, attempt: Attempt) -> Attempt:
+        (rank,) = ranks(attempt)
+        how = End(reason=Reason.EXIT_NONZERO, exit_code=1, detail="exit status 1")
+        report_kept(node_id=rank.node_id, allocation_id=rank.pk, fence=attempt.pk, end=how, left_s=3600.0)
+        return attempt
+
+    def half_an_hour_ago(self, attempt: Attempt) -> None:
+        let_pass(1800, attempt, "placed_at", "running_at")
+        let_pass(1800, ranks(attempt)[0], "claimed_at", "failed_at")
+
+    def test_their_node_is_cordoned_while_they_are_kept(self, world: World) -> None:
+        node = bad_node(world)
+        kept = [self.keep(self.begin(world)) for _ in range(2)]
+        assert now_of(node).admin == "active"
+        kept.append(self.keep(self.begin(world)))
+        assert now_of(node).admin == "cordoned"
+        assert {now_of(attempt).state for attempt in kept} == {"running"}
+        event = Event.objects.get(kind="node.black_hole")
+        assert sorted(event.data["jobs"]) == sorted(attempt.job_id for attempt in kept)
+        for attempt in kept:
+            self.half_an_hour_ago(attempt)
+            fail(attempt)
+        assert {now_of(attempt.job).state for attempt in kept} == {"queued"}  # tried elsewhere: it was the node
+
+    def test_being_kept_for_long_is_no_sign_of_health(self, world: World) -> None:
+        node = bad_node(world)
+        kept = self.keep(self.begin(world))
+        self.half_an_hour_ago(kept)
+        fail(kept)
+        for _ in range(2):
+            fail(begin(world))
+        assert now_of(node).admin == "cordoned"
+
+    def test_what_ran_for_long_before_it_failed_and_was_kept_clears_the_node(self, world: World) -> None:
+        for _ in range(2):
+            self.keep(self.begin(world))
+        well = self.begin(world)
+        let_pass(1800, well, "running_at")
+        let_pass(1800, ranks(well)[0], "claimed_at")
+        self.keep(well)
+        self.keep(self.begin(world))
+        assert now_of(bad_node(world)).admin == "active"

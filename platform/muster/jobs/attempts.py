@@ -127,7 +127,7 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
         if allocation.state != AllocationState.ACTIVE or allocation.observed == Observed.KEPT:
             return
         how = {"exit_code": end.exit_code, "end_reason": end.reason, "end_detail": end.detail[:500]}
-        Allocation.objects.filter(pk=allocation.pk).update(observed=Observed.KEPT, **how)
+        Allocation.objects.filter(pk=allocation.pk).update(observed=Observed.KEPT, failed_at=DatabaseNow(), **how)
         allocation.observed = Observed.KEPT
         _run_if_all_started(gang)
         until = utc_now() + timedelta(seconds=min(max(left_s, 0.0), _LONGEST_KEPT_S))
@@ -137,6 +137,9 @@ def report_kept(*, node_id: int, allocation_id: int, fence: int, end: End, left_
             attempt.kept_until, attempt.reason = until, end.reason
             attempt.reason_detail, attempt.exit_code = f"{which}{end.detail}"[:500], end.exit_code
             attempt.save(update_fields=["kept_until", "reason", "reason_detail", "exit_code"])
+            # Now, and not when what is kept is over: meanwhile others would fail there.
+            failed_s = (utc_now() - attempt.placed_at).total_seconds()
+            failed_by_node([node_id], reason=end.reason, failed_s=failed_s)
         node = Node.objects.only("name").get(pk=node_id).name
         told = {"reason": end.reason, "exit_code": end.exit_code, "detail": end.detail[:500]}
         record(
@@ -373,12 +376,15 @@ def _finish_if_released(gang: _Gang, *, tail: str = "") -> None:
 
 
 def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: Verdict | None) -> None:
-    job, attempt = gang.job, gang.attempt
+    job, attempt, now = gang.job, gang.attempt, utc_now()
     # The other ranks were stopped because of it: their own ends say nothing against their nodes.
-    blamed = sorted({one.node_id for one in gang.allocations if one.end_reason == reason})
+    to_blame = [one for one in gang.allocations if one.end_reason == reason]
+    blamed = sorted({one.node_id for one in to_blame})
+    # What a failed rank ran in may be kept for a while: that says nothing of how quickly it failed.
+    failed_s = (min((one.failed_at or now for one in to_blame), default=now) - attempt.placed_at).total_seconds()
     if reason is Reason.GPU_FAILED:
         blamed = nodes_of_failed_gpus(attempt.pk)
-    held_s = (utc_now() - attempt.placed_at).total_seconds()
+    held_s = (now - attempt.placed_at).total_seconds()
     if attempt.stage == Stage.SCREENING:
         gpus = demand_of(attempt).gpus_total
         if job.desired == Desired.RUN:
@@ -391,7 +397,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         desired=Desired(job.desired),
         retry=Retry.model_validate(job.spec["retry"]),
         retries_used=job.retries_used,
-        by_node=ended_as is AttemptState.FAILED and failed_by_node(blamed, reason=reason, held_s=held_s),
+        by_node=ended_as is AttemptState.FAILED and failed_by_node(blamed, reason=reason, failed_s=failed_s),
         verdict=verdict,
         failed_so_before=failed_so_before(attempt, verdict, reason),
         chance=random.random(),  # noqa: S311 (it spreads pauses, and is no secret)

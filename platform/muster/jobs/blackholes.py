@@ -37,8 +37,8 @@ _WINDOW = timedelta(hours=1)
 _STAYS_HERE, _STAYS_ELSEWHERE = 20, 200
 
 
-def failed_by_node(node_ids: Collection[int], *, reason: Reason, held_s: float) -> bool:
-    """Whether the job that has just failed for that reason had better be tried on other nodes than these.
+def failed_by_node(node_ids: Collection[int], *, reason: Reason, failed_s: float) -> bool:
+    """Whether a job that failed for that reason, so long after it was placed, had better be tried on other nodes.
 
     So it is if one of them fails whatever comes to it, or may do so for all that is known; once it is known the node is
     cordoned. Called in the transaction that ends the attempt, before it is said what becomes of the job. The locks of
@@ -47,7 +47,7 @@ def failed_by_node(node_ids: Collection[int], *, reason: Reason, held_s: float) 
     """
     if reason not in _FAILURES:
         return False
-    nodes = Node.objects.filter(pk__in=node_ids, pool__black_hole_jobs__gt=0, pool__black_hole_s__gte=held_s)
+    nodes = Node.objects.filter(pk__in=node_ids, pool__black_hole_jobs__gt=0, pool__black_hole_s__gte=failed_s)
     opinions = [
         Opinion.BLACK_HOLE if node.black_hole_at is not None else _opinion_of(node)
         for node in nodes.select_for_update(no_key=True, of=("self",)).select_related("pool").order_by("pk")
@@ -91,17 +91,20 @@ def _stays(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iter
             "end_reason",
             "attempt__running_at",
             "claimed_at",
+            "failed_at",
             "released_at",
         )[:limit]
     )
-    for job, owner, code, command, image, state, attempt, why, end_reason, running_at, claimed_at, released_at in rows:
-        # Of a gang, the ranks that were stopped for another's failure say nothing against their nodes.
-        to_blame = state == AllocationState.RELEASED and why == end_reason and why in _FAILURES
+    for job, owner, code, command, image, state, attempt, why, end_reason, running, claimed, failed, released in rows:
+        # Of a gang, the ranks that were stopped for another's failure say nothing against their nodes. One that failed
+        # may be kept: it has failed all the same, and runs no longer.
+        is_over = state == AllocationState.RELEASED or failed is not None
+        until = failed or released or now
         yield Stay(
             job=job,
             kind=hashlib.sha256(repr((owner, code, command, image)).encode()).hexdigest(),
-            held_s=max(((released_at or now) - (running_at or claimed_at or now)).total_seconds(), 0.0),
-            failed=to_blame,
+            held_s=max((until - (running or claimed or now)).total_seconds(), 0.0),
+            failed=is_over and why == end_reason and why in _FAILURES,
             succeeded=attempt == AttemptState.SUCCEEDED or why == Reason.SCREENING_PASSED,
         )
 

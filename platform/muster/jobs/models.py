@@ -247,6 +247,7 @@ class Allocation(models.Model):
     memory_mib = models.PositiveBigIntegerField()
     boot_id = models.CharField(max_length=64, default="")
     claimed_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True, help_text="When its command failed, if what it ran in is kept.")
     ended_at = models.DateTimeField(null=True, help_text="When the agent said that no process is left.")
     exit_code = models.IntegerField(null=True)
     end_reason = models.CharField(max_length=20, choices=choices(Reason), default="")

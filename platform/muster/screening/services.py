@@ -177,7 +177,7 @@ def _move_on(end: TrialEnd) -> None:
     by_node = (
         end.ended_as is AttemptState.FAILED
         and not own_fault
-        and failed_by_node(end.nodes, reason=end.reason, held_s=end.held_s)
+        and failed_by_node(end.nodes, reason=end.reason, failed_s=end.held_s)
     )
     found = judge(
         ended_as=end.ended_as,
