@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.figures import Series
+from scheduler.sim.applications import PolluxWork, load_applications
 from scheduler.sim.readers import read_trace
 
 CLUSTERS = {"2490": "P100:231x8,P40:321x2", "640": "V100:80x8"}
@@ -19,9 +21,13 @@ _TIMEOUT_S = 600
 
 
 def measure(folder: Path, *, clusters: Sequence[str] = tuple(CLUSTERS)) -> Series:
-    """Seconds on the clock and MiB at most, by policy and cluster, and seconds of the processor to read the trace."""
+    """Seconds on the clock and MiB at most, by policy and cluster, and seconds of the processor to read the trace, and
+    to tell how long each job of a published workload (160 jobs) takes alone."""
     trace = folder / "philly_sia" / "philly.csv.gz"
-    series: Series = {"simulate_read_s": _times_to_read(trace)}
+    series: Series = {
+        "simulate_read_s": _times_to_read(trace),
+        "simulate_alone_s": _times_alone(folder / "adaptdl_osdi21"),
+    }
     with TemporaryDirectory() as scratch:
         for cluster in clusters:
             for policy in POLICIES:
@@ -43,5 +49,19 @@ def _times_to_read(trace: Path, *, samples: int = 3) -> list[float]:
     for _ in range(samples):
         before = time.process_time()
         read_trace(trace)
+        took.append(time.process_time() - before)
+    return took
+
+
+def _times_alone(folder: Path) -> list[float]:
+    applications = load_applications(folder / "traces")
+    took = []
+    for workload in sorted((folder / "workloads-0.5").glob("workload-*.csv")):
+        with workload.open() as file:
+            rows = list(csv.DictReader(file))
+        before = time.process_time()
+        for row in rows:
+            application = applications[row["application"]]
+            PolluxWork(application, int(row["batch_size"]), int(row["num_replicas"]), whole_seconds=True).alone_s()
         took.append(time.process_time() - before)
     return took

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import time
 from pathlib import Path
 
 import pytest
@@ -199,7 +198,6 @@ def test_a_published_job_alone_takes_as_long_as_in_the_authors_program() -> None
     folder = data("adaptdl_osdi21")
     expected = json.loads((folder / "results-jobload" / "tiresias-0.5" / "summary.json").read_text())["jcts"]
     applications = load_applications(folder / "traces")
-    began = time.process_time()
     same = jobs = 0
     for number in range(1, 9):
         with (folder / "workloads-0.5" / f"workload-{number}.csv").open() as file:
@@ -215,7 +213,6 @@ def test_a_published_job_alone_takes_as_long_as_in_the_authors_program() -> None
                 jobs += 1
     assert jobs == 640
     assert same >= ALONE_AT_LEAST
-    assert time.process_time() - began < 4  # measured 0.1 s; a workload of 160 jobs may take 1 s
 
 
 def test_rounds_of_a_minute_end_a_published_job_in_the_same_second() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from scheduler.failures.rules import RuleError
@@ -108,9 +106,8 @@ def test_of_a_long_line_what_lies_around_the_match_is_told_and_is_printable(rule
     ids=["halves", "one line", "ruled out", "binary", "ends"],
 )
 def test_what_is_made_to_be_slow_is_not(rules: LogRules, text: bytes) -> None:
-    began = time.process_time()
+    # An engine that backtracks needs hours for it, and would be ended by the limit of every test.
     assert met(rules, text) == []
-    assert time.process_time() - began < 10.0, "seconds where an engine that backtracks needs hours"
 
 
 def test_two_hundred_rules_are_as_many_as_there_may_be() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 
@@ -77,9 +76,8 @@ def test_of_many_lines_some_are_taken_evenly_and_the_last() -> None:
     ids=["one word", "one number", "words", "binary", "half a pair", "spaces"],
 )
 def test_what_is_made_to_be_slow_is_not(data: bytes) -> None:
-    began = time.process_time()
+    # An engine that backtracks needs hours for it, and would be ended by the limit of every test.
     assert len(losses_in(data)) <= MOST_LINES
-    assert time.process_time() - began < 5.0, "seconds where an engine that backtracks needs hours"
 
 
 def placed(*lines: str) -> list[tuple[float | None, float | None]]:
