@@ -98,6 +98,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("idle.links", "memory of the process links (RSS)", "MiB", "idle_links_mib", max),
     Figure("ingest.rate", "logs taken from 8 agents", "MB/s", "ingest_mb_s", median, 50, True),
     *_times("ingest.line", "ingest_line_ms", "log line to client meanwhile", (None, 200)),
+    Figure("ingest.ruled-rate", "logs taken beside 30 rules for them", "MB/s", "ruled_mb_s", median, 50, True),
+    *_times("ingest.ruled-line", "ruled_line_ms", "log line to client beside both", (None, 200)),
     Figure("docker.over-p50", "first line over `docker run`, p50", "ms", "docker_over_ms", median, 1500),
     *_times(CONTAINERS, "docker_job_ms", "submit to first line, container", (None, None)),
     Figure("docker.engine-p50", "`docker run` to first line, p50", "ms", "docker_engine_ms", median),

@@ -47,6 +47,8 @@ class Orders:
     url: str
     tokens: list[str]
     seconds: float
+    first: int = 1
+    """The number of the first of them: no two nodes of a platform have the same GPUs."""
 
 
 def chunk_of(size: int = MAX_CHUNK_BYTES) -> bytes:
@@ -144,7 +146,7 @@ def main() -> int:
         print(json.dumps({"state": WRITING}), flush=True)
 
     barrier = threading.Barrier(len(orders.tokens), action=all_write, timeout=_PLACED_WITHIN_S)
-    writers = [Writer(number, token, orders, barrier) for number, token in enumerate(orders.tokens, 1)]
+    writers = [Writer(number, token, orders, barrier) for number, token in enumerate(orders.tokens, orders.first)]
     for writer in writers:
         writer.start()
     for writer in writers:

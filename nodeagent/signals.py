@@ -1,25 +1,33 @@
-"""Signals as calls in a thread of their own, which may take locks."""
+"""Signals as calls in a thread of their own, which may take locks, at once and whatever the main thread does."""
 
 from __future__ import annotations
 
-import queue
+import os
 import signal
 import threading
 from typing import Callable, Iterable
 
 
 def call_on_signals(numbers: Iterable[int], call: Callable[[int], None]) -> None:
-    """Calls `call` with the number of each such signal that comes from now on.
+    """Calls `call` with the number of each such signal that comes from now on. Once in a process, by its main thread.
 
-    A handler cannot set a `threading.Event`: it may have interrupted the event's own `wait`, or itself for another
-    signal, while that holds the lock of the event, and then waits for ever for what it has interrupted itself.
+    A handler in Python will not do. It cannot set a `threading.Event`: it may have interrupted the event's own `wait`,
+    or itself for another signal, while that holds the lock of the event, and then waits for ever for what it has
+    interrupted itself. And it runs when the main thread gets to it, which may have been about to wait for something
+    for half a minute, or not have been the thread that the kernel interrupted. So what counts is the byte that Python's
+    handler in C writes.
     """
-    come: "queue.SimpleQueue[int]" = queue.SimpleQueue()  # the one queue whose `put` may interrupt itself
+    wanted = frozenset(int(number) for number in numbers)
+    come, write_end = os.pipe()
+    os.set_blocking(write_end, False)
 
     def pass_on() -> None:
         while True:
-            call(come.get())
+            for number in os.read(come, 64):
+                if number in wanted:
+                    call(number)
 
     threading.Thread(target=pass_on, name="signals", daemon=True).start()
-    for number in numbers:
-        signal.signal(number, lambda number, _: come.put(number))
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in wanted:
+        signal.signal(number, lambda *_: None)

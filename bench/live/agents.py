@@ -23,6 +23,8 @@ from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.fleet.services import create_node, create_pool
 from muster.local import processes
+from muster.logrules.selectors import LOOK_EVERY_S
+from muster.logrules.services import draft_log_rules, put_log_rules_into_force
 from muster_client.client import Client
 from scheduler.lifecycle import NodeHealth
 
@@ -30,6 +32,11 @@ ROOT = Path(__file__).resolve().parents[2]
 _FLEET_GPUS = 4
 _WRITERS = 8
 _MOST_SHOWN = 3
+_RULES = "\n".join(
+    f"bench-{number}:\n  match: 'rank [0-9]+ .*(fault|abort) {number}'\n"
+    f"  line: 'rank 7 saw fault {number}'\n  actions: [notify_operators]"
+    for number in range(30)
+)
 
 
 def measure(stack: Stack, plan: Plan) -> Series:
@@ -38,7 +45,9 @@ def measure(stack: Stack, plan: Plan) -> Series:
     if IDLE in plan.items:
         series |= _idle(plan)
     if INGEST in plan.items:
-        series |= _ingest(stack, plan)
+        series |= _ingest(stack, plan, "ingest", first=1)
+        with _rules_in_force():
+            series |= _ingest(stack, plan, "ruled", first=1 + _WRITERS)
     if AGENTS in plan.items:
         series |= _fleet(stack, plan)
     return series
@@ -65,16 +74,17 @@ def _idle(plan: Plan) -> Series:
     }
 
 
-def _ingest(stack: Stack, plan: Plan) -> Series:
+def _ingest(stack: Stack, plan: Plan, name: str, *, first: int) -> Series:
     """Megabytes a second that are taken from the writers, and how late lines of a job beside them come."""
-    pool = create_pool(name="ingest", actor=ACTOR)
-    tokens = [create_node(pool=pool, name=f"writer{number}", actor=ACTOR)[1] for number in range(1, _WRITERS + 1)]
-    orders = json.dumps(asdict(writers.Orders(stack.url, tokens, plan.ingest_s)))
+    pool = create_pool(name=name, actor=ACTOR)
+    numbers = range(first, first + _WRITERS)
+    tokens = [create_node(pool=pool, name=f"writer{number}", actor=ACTOR)[1] for number in numbers]
+    orders = json.dumps(asdict(writers.Orders(stack.url, tokens, plan.ingest_s, first)))
     with Client(stack.url, stack.token) as client, _program("bench.writers", orders) as running:
         await_ready(pool, _WRITERS)
-        grant(pool, "ingest", gpus=_WRITERS)
+        grant(pool, name, gpus=_WRITERS)
         for _ in range(_WRITERS):
-            client.submit(spec_of("true", vc="ingest"))
+            client.submit(spec_of("true", vc=name))
         assert running.stdout is not None
         first = json.loads(running.stdout.readline() or "{}")
         if first.get("state") != writers.WRITING:
@@ -83,7 +93,24 @@ def _ingest(stack: Stack, plan: Plan) -> Series:
         last = json.loads(running.stdout.readline() or "{}")
     if "mb_s" not in last:
         raise StackError(f"the writers failed: {last}")
-    return {"ingest_mb_s": [last["mb_s"]], "ingest_line_ms": lines_ms}
+    return {f"{name}_mb_s": [last["mb_s"]], f"{name}_line_ms": lines_ms}
+
+
+@contextmanager
+def _rules_in_force() -> Iterator[None]:
+    """As many rules for logs as a large site has, which nothing here meets; the web process knows them."""
+    _put_into_force(_RULES)
+    try:
+        yield
+    finally:
+        _put_into_force("")
+
+
+def _put_into_force(rules: str) -> None:
+    book = draft_log_rules(text=rules, note=f"{rules.count('match:')} rules of the bench", actor=ACTOR)
+    put_log_rules_into_force(book=book, actor=ACTOR)
+    # The web process looks that often; a second more is for one that looks just now.
+    time.sleep(LOOK_EVERY_S + 1)
 
 
 def _fleet(stack: Stack, plan: Plan) -> Series:

@@ -1,4 +1,4 @@
-"""Signals that come in twos and threes, at any moment, to a process that waits for an event."""
+"""Signals that come in twos and threes, at any moment, or to another thread than the main one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,27 @@ import signal, threading
 from nodeagent.signals import call_on_signals
 
 come, over = threading.Event(), threading.Event()
-call_on_signals((signal.SIGTERM, signal.SIGUSR1), lambda _: come.set())
-call_on_signals((signal.SIGINT,), lambda _: over.set())
+call_on_signals(
+    (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT),
+    lambda number: (over if number == signal.SIGINT else come).set(),
+)
 print("waits", flush=True)
 times = 0
 while not over.is_set():
     times += come.wait(0.0005)
     come.clear()
 print(times)
+"""
+
+MISSED = """
+import queue, signal, threading
+from nodeagent.signals import call_on_signals
+
+come = queue.SimpleQueue()
+call_on_signals((signal.SIGTERM,), come.put)
+# By then the main thread waits.
+threading.Timer(0.3, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM)).start()
+print(come.get(timeout=60))
 """
 
 
@@ -38,3 +51,10 @@ def test_signals_at_any_moment_leave_an_event_usable() -> None:
         said, _ = waiter.communicate(timeout=10)
     assert waiter.returncode == 0
     assert int(said) > 10
+
+
+def test_a_signal_that_does_not_interrupt_the_main_thread_is_not_missed() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", MISSED], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+    assert int(said) == signal.SIGTERM

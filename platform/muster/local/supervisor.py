@@ -112,8 +112,11 @@ class Supervisor:
         return self._log_folder / f"{name}.log"
 
     def wait(self) -> None:
-        """Never returns by itself: a signal that raises ends it."""
-        while not self._stopping.wait(3600):
+        """Never returns by itself: a signal that raises ends it.
+
+        In turns, since a signal that comes just before a wait does not end it, but is heard of after it.
+        """
+        while not self._stopping.wait(1.0):
             pass
 
     def stop(self) -> None:
