@@ -76,6 +76,8 @@ def _idle(plan: Plan) -> Series:
 
 def _ingest(stack: Stack, plan: Plan, name: str, *, first: int) -> Series:
     """Megabytes a second that are taken from the writers, and how late lines of a job beside them come."""
+    # Else what was written before goes to the disk meanwhile, and the database waits for that.
+    os.sync()
     pool = create_pool(name=name, actor=ACTOR)
     numbers = range(first, first + _WRITERS)
     tokens = [create_node(pool=pool, name=f"writer{number}", actor=ACTOR)[1] for number in numbers]

@@ -46,7 +46,7 @@ def prints(allocation: Allocation, *chunks: bytes) -> None:
     offset = 0
     for chunk in chunks:
         append(allocation, Chunk(offset, chunk, crc32(chunk)))
-        watch.look_at(allocation, start=offset, end=offset + len(chunk))
+        watch.look_at(allocation, start=offset, body=chunk)
         offset += len(chunk)
 
 
@@ -60,6 +60,30 @@ class TestFound:
         monkeypatch.setattr(watch, "read", None)
         prints(rank_of(start(world)), b"NCCL WARN a timeout\n")
         assert not LogMatch.objects.exists()
+
+    def test_after_whole_lines_nothing_is_read_back(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        in_force(rule("notify_owner"))
+        allocation = rank_of(start(world))
+        monkeypatch.setattr(watch, "read", None)
+        prints(allocation, b"step 1\n", b"step 2\n" * 9000, b"bar 1 %\r", b"NCCL WARN a timeout\n")
+        assert LogMatch.objects.get().line == "NCCL WARN a timeout"
+
+    def test_of_what_came_before_no_more_is_read_back_than_a_line_may_have(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        in_force(rule("notify_owner"))
+        allocation = rank_of(start(world))
+        asked: list[tuple[int, int]] = []
+        read = watch.read
+
+        def noted(allocation: Allocation, *, start: int, end: int) -> bytes:
+            asked.append((start, end))
+            return read(allocation, start=start, end=end)
+
+        monkeypatch.setattr(watch, "read", noted)
+        prints(allocation, b"step 1\n" * 10_000 + b"NCCL WARN a tim", b"eout\n")
+        assert asked == [(70_015 - 4096, 70_015)]
+        assert LogMatch.objects.get().line == "NCCL WARN a timeout"
 
     def test_a_line_is_found_once_a_job_and_is_the_evidence(self, world: World) -> None:
         in_force(rule("notify_owner"))
@@ -75,7 +99,7 @@ class TestFound:
         )
         watch.forget_meetings()
         prints(rank_of(attempt), b"step 1\n")
-        watch.look_at(rank_of_stored(attempt), start=7, end=40)
+        watch.look_at(rank_of_stored(attempt), start=7, body=b"n1: NCCL WARN a timeout\n")
         assert Event.objects.filter(kind="job.log_rule").count() == 1, "another process finds it in the database"
 
     @pytest.mark.parametrize("cut", range(1, 20))
@@ -104,7 +128,7 @@ class TestFound:
         prints(allocation, many)
         append(allocation, Chunk(len(many), many, crc32(many)))
         with django_assert_num_queries(0):
-            watch.look_at(allocation, start=len(many), end=2 * len(many))
+            watch.look_at(allocation, start=len(many), body=many)
         assert LogMatch.objects.count() == 1
 
     @pytest.mark.parametrize(("scope", "found"), [("own", 1), ("other", 0)])

@@ -57,7 +57,7 @@ def prints(world: World, **spec: object) -> Attempt:
     attempt = start(world, **spec)
     (allocation,) = ranks(attempt)
     append(allocation, Chunk(0, LINE, crc32(LINE)))
-    watch.look_at(allocation, start=0, end=len(LINE))
+    watch.look_at(allocation, start=0, body=LINE)
     return Attempt.objects.get(pk=attempt.pk)
 
 

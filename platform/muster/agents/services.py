@@ -205,7 +205,7 @@ def store_log(secret: str, allocation_id: int, fence: int, chunk: Chunk) -> int:
     """Store a chunk of a log, and look at it by the operators' rules; a chunk that is sent again is looked at again."""
     allocation = allocation_of(secret, allocation_id, fence)
     size = append(allocation, chunk)
-    look_at(allocation, start=chunk.offset, end=chunk.end)
+    look_at(allocation, start=chunk.offset, body=chunk.body)
     return size
 
 

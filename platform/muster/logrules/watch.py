@@ -1,13 +1,15 @@
 """Looking at what jobs print as it is stored, and doing what the operators' rules say.
 
-Whole lines are looked at: what a chunk ends with waits for the chunk that ends it, which reads it back from the store;
-so no process need remember anything, and a chunk that is sent again is looked at again. That a job and a rule meet once
+Whole lines are looked at: what a chunk ends with waits for the chunk that ends it, which reads it back from the store,
+unless this process knows that a line ended there. So no process need remember anything, and a chunk that is sent again
+is looked at again. That a job and a rule meet once
 is a constraint of the database.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TypeVar
 
 from django.db import transaction
 
@@ -22,22 +24,32 @@ from muster.logs.store import read
 from scheduler.lifecycle import Reason
 from scheduler.logrules import LONGEST_LINE, Action, LogRule
 
+V = TypeVar("V")
+
 _MOST_REMEMBERED = 10_000
 # Of the jobs that printed last, the rules that have met them: a job may print the same line a million times.
 _met: OrderedDict[int, frozenset[str]] = OrderedDict()
 
 
-def look_at(allocation: Allocation, *, start: int, end: int, over: bool = False) -> None:
-    """Look at the bytes [start, end) that were just stored, with the beginning of their first line.
+# Where the line has ended that came last, by allocation: the bytes before that need not be read.
+_line_ends: OrderedDict[int, int] = OrderedDict()
+
+
+def look_at(allocation: Allocation, *, start: int, body: bytes, over: bool = False) -> None:
+    """Look at the bytes that were just stored from `start` on, with the beginning of their first line.
 
     `over`: nothing comes after them, so what they end with is a line too.
     """
     rules = rules_in_force()
-    if not rules.rules or end <= start:
+    if not rules.rules or not body:
         return
-    before = max(0, start - LONGEST_LINE)
-    data = read(allocation, start=before, end=end)
-    text = _whole_lines(data, max(0, len(data) - (end - start)), over=over)
+    before = b""
+    if start and _line_ends.get(allocation.pk) != start:
+        before = read(allocation, start=max(0, start - LONGEST_LINE), end=start)
+    if body.endswith((b"\n", b"\r")):
+        _remember(_line_ends, allocation.pk, start + len(body))
+    data = before + body
+    text = _whole_lines(data, len(before), over=over)
     job_id = allocation.attempt.job_id
     found = rules.matches(text, without=_met.get(job_id, frozenset()))
     if not found:
@@ -47,7 +59,7 @@ def look_at(allocation: Allocation, *, start: int, end: int, over: bool = False)
         if rule.pool in {"", job.pool.name} and rule.tenant in {"", job.tenant.name}:
             _meet(job, allocation, rule, line)
     # Those of another pool or tenant never will.
-    _remember(job_id, frozenset(rule.name for rule, _ in found))
+    _remember(_met, job_id, _met.get(job_id, frozenset()) | {rule.name for rule, _ in found})
 
 
 def look_at_the_end(allocation: Allocation) -> None:
@@ -56,12 +68,14 @@ def look_at_the_end(allocation: Allocation) -> None:
         log = LogFile.objects.filter(pk=allocation.pk).first()
         if log is not None and log.size:
             allocation.log_file = log
-            look_at(allocation, start=max(0, log.size - LONGEST_LINE), end=log.size, over=True)
+            start = max(0, log.size - LONGEST_LINE)
+            look_at(allocation, start=start, body=read(allocation, start=start, end=log.size), over=True)
 
 
 def forget_meetings() -> None:
     """Forget what this process remembers; the database does not."""
     _met.clear()
+    _line_ends.clear()
 
 
 def _whole_lines(data: bytes, new: int, *, over: bool) -> bytes:
@@ -73,11 +87,11 @@ def _whole_lines(data: bytes, new: int, *, over: bool) -> bytes:
     return data[begin:end]
 
 
-def _remember(job_id: int, names: frozenset[str]) -> None:
-    _met[job_id] = _met.get(job_id, frozenset()) | names
-    _met.move_to_end(job_id)
-    while len(_met) > _MOST_REMEMBERED:
-        _met.popitem(last=False)
+def _remember(memory: OrderedDict[int, V], key: int, value: V) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > _MOST_REMEMBERED:
+        memory.popitem(last=False)
 
 
 def _meet(job: Job, allocation: Allocation, rule: LogRule, line: str) -> None:
