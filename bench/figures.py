@@ -150,7 +150,7 @@ FIGURES: tuple[Figure, ...] = (
         for policy in ("fifo", "srtf", "tiresias")
     ),
     Figure("simulate.read", "reading Philly's trace (CPU)", "s", "simulate_read_s", median, 2),
-    Figure("simulate.alone", "160 published jobs alone (CPU)", "s", "simulate_alone_s", median, 3),
+    Figure("simulate.alone", "80 published jobs alone (CPU)", "s", "simulate_alone_s", median, 3),
     Figure("simulate.memory", "memory of the largest simulation", "MiB", "simulate_peak_mib", max, 1024),
     *(
         Figure(f"usage.{report}-{period}", f"usage, {what}, a {period}", "ms", f"usage_{report}_{period}_ms", median)

@@ -21,8 +21,9 @@ _TIMEOUT_S = 600
 
 
 def measure(folder: Path, *, clusters: Sequence[str] = tuple(CLUSTERS)) -> Series:
-    """Seconds on the clock and MiB at most, by policy and cluster, and seconds of the processor to read the trace, and
-    to tell how long each job of a published workload (160 jobs) takes alone."""
+    """Seconds on the clock and MiB at most, by policy and cluster, and seconds of the processor: to read the trace, and
+    to tell how long each job of a published workload (80 jobs) takes alone.
+    """
     trace = folder / "philly_sia" / "philly.csv.gz"
     series: Series = {
         "simulate_read_s": _times_to_read(trace),

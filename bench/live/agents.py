@@ -88,9 +88,9 @@ def _ingest(stack: Stack, plan: Plan, name: str, *, first: int) -> Series:
         for _ in range(_WRITERS):
             client.submit(spec_of("true", vc=name))
         assert running.stdout is not None
-        first = json.loads(running.stdout.readline() or "{}")
-        if first.get("state") != writers.WRITING:
-            raise StackError(f"the writers did not begin: {first}")
+        begun = json.loads(running.stdout.readline() or "{}")
+        if begun.get("state") != writers.WRITING:
+            raise StackError(f"the writers did not begin: {begun}")
         lines_ms = [delay * 1000 for delay in talk(client, lines=int(plan.ingest_s * plan.lines_a_second))]
         last = json.loads(running.stdout.readline() or "{}")
     if "mb_s" not in last:

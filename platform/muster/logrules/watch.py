@@ -1,9 +1,8 @@
 """Looking at what jobs print as it is stored, and doing what the operators' rules say.
 
 Whole lines are looked at: what a chunk ends with waits for the chunk that ends it, which reads it back from the store,
-unless this process knows that a line ended there. So no process need remember anything, and a chunk that is sent again
-is looked at again. That a job and a rule meet once
-is a constraint of the database.
+unless this process knows that a line ended there. What a process remembers only saves work, and a chunk that is sent
+again is looked at again. That a job and a rule meet once is a constraint of the database.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ V = TypeVar("V")
 _MOST_REMEMBERED = 10_000
 # Of the jobs that printed last, the rules that have met them: a job may print the same line a million times.
 _met: OrderedDict[int, frozenset[str]] = OrderedDict()
-
-
 # Where the line has ended that came last, by allocation: the bytes before that need not be read.
 _line_ends: OrderedDict[int, int] = OrderedDict()
 
