@@ -62,6 +62,13 @@ class Exited:
 
 
 @dataclass(frozen=True)
+class Unsettled:
+    """An allocation that seemed to be over is not: somebody watches it."""
+
+    id: int
+
+
+@dataclass(frozen=True)
 class EndAnswered:
     """The platform knows the end of an allocation."""
 
@@ -91,6 +98,17 @@ class Quit:
 
 
 Message = Union[
-    Synced, Happened, ClaimRefused, Abandoned, Starting, Launched, Exited, EndAnswered, LogDone, OutputsDone, Quit
+    Synced,
+    Happened,
+    ClaimRefused,
+    Abandoned,
+    Starting,
+    Launched,
+    Exited,
+    Unsettled,
+    EndAnswered,
+    LogDone,
+    OutputsDone,
+    Quit,
 ]
 Post = Callable[[Message], None]

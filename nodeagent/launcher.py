@@ -16,7 +16,7 @@ from nodeagent import clock
 from nodeagent.backoff import Backoff
 from nodeagent.client import Client, Refused, Unauthorized, Unreachable
 from nodeagent.code import install_code
-from nodeagent.inbox import Abandoned, ClaimRefused, EndAnswered, Exited, Launched, Post, Quit, Starting
+from nodeagent.inbox import Abandoned, ClaimRefused, EndAnswered, Exited, Launched, Post, Quit, Starting, Unsettled
 from nodeagent.journal import Journal
 from nodeagent.protocol import (
     EXIT_UNAUTHORIZED,
@@ -30,7 +30,7 @@ from nodeagent.protocol import (
     ProgressNote,
     RegistryLogin,
 )
-from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime
+from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime, Watched
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.tail import newest
@@ -119,7 +119,7 @@ class Launcher:
         self._ends.submit(end)
 
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
-        """Give an allocation that nobody watches an exit status."""
+        """Give an allocation that nobody watches an exit status; one that somebody watches after all goes on."""
         status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
         self._ends.submit(lambda: self._settle(allocation_id, status, Backoff()))
 
@@ -228,6 +228,10 @@ class Launcher:
             wait_s = backoff.wait_s()
             _log.warning("allocation %d: its end is not known, looking in %.1f s: %s", allocation_id, wait_s, error)
             self._ends.submit(lambda: self._settle(allocation_id, fallback, backoff), wait_s)
+            return
+        except Watched:
+            _log.info("allocation %d: it is not over", allocation_id)
+            self._post(Unsettled(allocation_id))
             return
         except OSError as error:
             _log.warning("allocation %d: its exit status cannot be kept: %s", allocation_id, error)

@@ -27,6 +27,7 @@ from nodeagent.inbox import (
     Quit,
     Starting,
     Synced,
+    Unsettled,
 )
 from nodeagent.journal import Journal
 from nodeagent.launcher import Launcher
@@ -108,16 +109,19 @@ class Loop:
                 self._ship(held, holes=entry.holes if entry is not None else (), resumed=True)
             if isinstance(step, core.Settle):
                 _log.warning("allocation %d: %s: %s", held.id, step.reason.value, step.detail)
-                self._put(replace(held, stage=Stage.RUNNING))
+                self._adopt(replace(held, stage=Stage.RUNNING))
                 self._settle(held.id, step.reason, step.detail)
             elif held.stage is Stage.RUNNING:
                 _log.info("allocation %d: adopted", held.id)
-                ordered = self._runtime.adopt(held.id)
-                self._put(replace(held, stop=None if ordered is None else core.StopOrder(*ordered)))
-                self._assign_gpus(held.id)
+                self._adopt(held)
             else:
                 self._look(held.id)
         self._publish()
+
+    def _adopt(self, held: Held) -> None:
+        ordered = self._runtime.adopt(held.id)
+        self._put(replace(held, stop=None if ordered is None else core.StopOrder(*ordered)))
+        self._assign_gpus(held.id)
 
     def run(self) -> Quit:
         """Take messages until one says to end; return it."""
@@ -173,6 +177,8 @@ class Loop:
             self._launched(message.id)
         elif isinstance(message, Exited):
             self._exited(message.id, message.status)
+        elif isinstance(message, Unsettled):
+            self._settling.discard(message.id)  # the next look says how it is
         elif isinstance(message, (ClaimRefused, Abandoned)):
             self._not_started(message)
         elif isinstance(message, EndAnswered):

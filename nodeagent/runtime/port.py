@@ -26,6 +26,10 @@ class NotYet(Exception):
     """Nothing can be said of an allocation for now, such as while its engine is down; ask again."""
 
 
+class Watched(Exception):
+    """An allocation that was to be settled is being watched after all, such as by a shim that came late."""
+
+
 class Phase(Enum):
     """What is there of an allocation."""
 
@@ -234,7 +238,7 @@ class Runtime(Protocol):
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
         """Make an allocation that nobody watches EXITED: kill what is left of it and keep `fallback` as its status.
 
-        `NotYet` where it cannot be known what is left.
+        `NotYet` where it cannot be known what is left, `Watched` where somebody watches it after all.
         """
 
     def usage(self) -> Mapping[int, Usage]:

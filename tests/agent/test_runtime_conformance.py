@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import queue
 import random
@@ -14,7 +15,8 @@ import pytest
 
 from nodeagent import clock
 from nodeagent.protocol import EndReason, OnDisconnect
-from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Phase
+from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Phase, Watched
+from nodeagent.runtime.shim import folders
 from tests.agent.conftest import RuntimeUnderTest
 from tests.agent.waiting import eventually
 
@@ -255,6 +257,38 @@ def test_what_was_prepared_but_not_launched_is_absent_and_can_be_settled(under_t
     assert under_test.output(spec.allocation_id) == b""
 
 
+def test_what_a_shim_watches_is_not_settled(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("mkfifo go; echo ready; cat go; exit 4")
+    under_test.printed(number, b"ready")
+    with pytest.raises(Watched):
+        under_test.runtime.settle(number, ExitStatus(EndReason.UNKNOWN))
+    assert under_test.runtime.observe(number).phase is Phase.RUNNING
+    (under_test.folder(number) / "work" / "go").write_text("on")
+    assert under_test.exit(number).exit_code == 4
+
+
+def test_a_shim_that_comes_while_somebody_looks_is_not_taken_for_a_dead_one(
+    under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = under_test.spec("true")
+    under_test.runtime.prepare(spec)
+    folder = under_test.folder(spec.allocation_id)
+    looks = 0
+
+    def comes_at_the_second_look(path: str) -> ExitStatus | None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            with (folder / "lock").open("a") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                (folder / "shim.json").write_text("{}")
+        return None
+
+    monkeypatch.setattr(folders, "read_exit", comes_at_the_second_look)
+    assert under_test.runtime.observe(spec.allocation_id).phase is Phase.ABSENT
+    assert looks == 2
+
+
 def test_nothing_is_prepared_twice(under_test: RuntimeUnderTest) -> None:
     number = under_test.start("true")
     under_test.exit(number)
@@ -268,6 +302,7 @@ def test_a_removed_allocation_is_gone(under_test: RuntimeUnderTest) -> None:
     under_test.runtime.remove(number)
     assert under_test.runtime.allocations() == ()
     assert under_test.runtime.observe(number).phase is Phase.ABSENT
+    assert under_test.runtime.adopt(number) is None
 
 
 def test_the_environment_is_the_specs_and_the_agents_word_on_gpus_is_final(under_test: RuntimeUnderTest) -> None:

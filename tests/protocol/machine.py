@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, MetricPoint, OnDisconnect
-from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Observation, Phase, Usage
+from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Observation, Phase, Usage, Watched
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from tests.protocol.kernel import Kernel
 
@@ -103,6 +103,8 @@ class Machine:
         self.stubborn: set[int] = set()
         """Jobs whose processes do not end when they are asked to."""
         self.listener: Callable[[int, EventKind], None] | None = None
+        self.fork_s, self.settle_s = FORK_S, FORK_S
+        """After how long the shim of a launch comes, and how long after its call `settle` looks for one."""
         self.signals = 0
         """How many wishes to stop were left by agents."""
 
@@ -169,7 +171,7 @@ class Machine:
     def launch(self, spec: LaunchSpec) -> None:
         folder = self.folders[spec.allocation_id]
         folder.launched = True
-        self._later(FORK_S, lambda: self._shim(folder))
+        self._later(self.fork_s, lambda: self._shim(folder))
         self.kernel.wait(FORK_S / 2)
 
     def observe(self, allocation_id: int) -> Observation:
@@ -190,7 +192,8 @@ class Machine:
         return folder.spec if folder.launched else None
 
     def adopt(self, allocation_id: int) -> tuple[str, float] | None:
-        return self.folders[allocation_id].stop
+        folder = self.folders.get(allocation_id)
+        return None if folder is None else folder.stop
 
     def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
         folder = self.folders.get(allocation_id)
@@ -209,13 +212,14 @@ class Machine:
             self._look(folder)
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
+        self.kernel.wait(self.settle_s)
         folder = self.folders.get(allocation_id)
         if folder is None:
             return fallback
         if folder.status is not None:
             return folder.status
         if folder.watched:
-            raise RuntimeError(f"allocation {allocation_id} is watched by a shim")
+            raise Watched(f"allocation {allocation_id} is watched by a shim")
         folder.status = replace(fallback, log_size=folder.size)
         return folder.status
 

@@ -23,11 +23,11 @@ GRACE_S = 4.0
 FENCE_S = TIMERS["stop_after_s"] + GRACE_S + TIMERS["fence_margin_s"]
 
 
-def running(story: Story, **spec: Any) -> tuple[int, Server]:
-    """A job that runs, and where its first rank does."""
+def running(story: Story, *, after_s: float = 2.0, **spec: Any) -> tuple[int, Server]:
+    """A job that runs after so long, and where its first rank does."""
     job_id = story.submit(**spec)
     story.cycle()
-    story.advance(2.0)
+    story.advance(after_s)
     return job_id, next(server for server in story.servers if server.machine.live())
 
 
@@ -139,6 +139,21 @@ def test_an_intent_without_a_trace_of_a_start_is_never_started(telling: Telling)
         story.start_agent(server)
         story.advance(2.0)
         assert (end_reasons(), story.ledger.rows) == (["never_started"], [])
+        story.settle()
+
+
+def test_a_shim_that_comes_when_it_is_given_up_ends_neither_its_job_nor_its_agent(telling: Telling) -> None:
+    with telling() as story:
+        for server in story.servers:
+            server.machine.fork_s, server.machine.settle_s = 11.5, 2.0  # agents are patient for ten seconds
+        job_id, server = running(story, after_s=20.0)
+        story.advance(5.0)
+        story.check()
+        assert (state_of(job_id)[0], len(story.ledger.alive())) == ("active", 1)
+        server.machine.finish(server.machine.live()[0], 0)
+        story.advance(5.0)
+        story.check()
+        assert (state_of(job_id), len(story.ledger.rows)) == (("succeeded", "completed"), 1)
         story.settle()
 
 

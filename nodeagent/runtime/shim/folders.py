@@ -30,6 +30,7 @@ from nodeagent.runtime.port import (
     ShellRefused,
     ShellRequest,
     Usage,
+    Watched,
     WorkFolder,
 )
 from nodeagent.runtime.shim import meters, tree
@@ -165,12 +166,17 @@ class FolderRuntime:
         if status is None:
             marker = read_json(folder.shim)
             started = marker is not None and marker.get("root") is not None
-            with self._lock(folder) as taken:
-                if not taken:
-                    return Observation(Phase.RUNNING, kept=read_kept(folder.kept)) if started else _STARTING
-            status = read_exit(folder.exit)
-            if status is None:
-                return Observation(Phase.GONE if os.path.exists(folder.shim) else Phase.ABSENT)
+            try:
+                with self._lock(folder) as taken:
+                    if not taken:
+                        return Observation(Phase.RUNNING, kept=read_kept(folder.kept)) if started else _STARTING
+                    # While the lock is ours: a shim that comes now leaves its mark later, and is not taken for a dead
+                    # one.
+                    status = read_exit(folder.exit)
+                    if status is None:
+                        return Observation(Phase.GONE if os.path.exists(folder.shim) else Phase.ABSENT)
+            except FileNotFoundError:
+                return Observation(Phase.ABSENT)  # there is no folder (yet)
         return Observation(Phase.EXITED, status)
 
     def allocations(self) -> Tuple[int, ...]:
@@ -208,7 +214,7 @@ class FolderRuntime:
         os.makedirs(folder.log, exist_ok=True)
         with self._lock(folder) as taken:
             if not taken:
-                raise RuntimeError("allocation {} is watched by a shim".format(allocation_id))
+                raise Watched("allocation {} is watched by a shim".format(allocation_id))
             known = read_exit(folder.exit)
             if known is not None:
                 return known
@@ -315,12 +321,8 @@ class FolderRuntime:
 
     @contextlib.contextmanager
     def _lock(self, folder: AllocationFolder) -> Iterator[bool]:
-        """Whether the lock of the folder was free; if so it is held meanwhile. A missing folder has a free lock."""
-        try:
-            descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            yield True
-            return
+        """Whether the lock of the folder was free; if so it is held meanwhile. FileNotFoundError without a folder."""
+        descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             taken = True
