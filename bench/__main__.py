@@ -15,6 +15,7 @@ from rich.console import Console
 
 from bench import cycle, failures, limits, policies, report, simulations
 from bench.figures import (
+    AGENTS,
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
@@ -22,8 +23,11 @@ from bench.figures import (
     EACH_POLICY,
     FAILURES,
     FIGURES,
+    IDLE,
+    INGEST,
     ITEMS,
     JOB_LIST,
+    LOG_PAGE,
     POSTGRES,
     SIMULATE,
     USAGE,
@@ -130,7 +134,7 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
     # These need Django's settings, which need the home.
     from django.core.management import call_command  # noqa: PLC0415
 
-    from bench.live import agents, containers, jobs, listing  # noqa: PLC0415
+    from bench.live import agents, containers, ingest, jobs, listing, pages  # noqa: PLC0415
     from bench.live import cycle as live_cycle  # noqa: PLC0415
     from bench.live import usage as live_usage  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
@@ -141,7 +145,17 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
         with running_platform(home, console) as stack, PeakMemory(process_groups) as memory:
             series |= jobs.measure(stack, plan)
             peaks = memory.peaks  # what no peer has costs memory that is not compared
-            series |= agents.measure(stack, plan)
+            if IDLE in plan.items:
+                series |= agents.measure_idle(plan)
+            if INGEST in plan.items:
+                series |= ingest.measure(stack, plan)
+            if LOG_PAGE in plan.items:
+                try:
+                    series |= pages.measure(stack, plan)
+                except pages.NoChromium as error:
+                    console.print(f"The page of logs is not measured: {error}", highlight=False)
+            if AGENTS in plan.items:
+                series |= agents.measure_fleet(stack, plan)
             if CONTAINERS in plan.items:
                 try:
                     series |= containers.measure(stack, plan)

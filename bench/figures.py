@@ -16,6 +16,7 @@ CYCLE_TRIALS = "cycle-trials"
 EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
 AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
+LOG_PAGE = "log-page"
 FAILURES = "failures"
 USAGE = "usage"
 ITEMS: Mapping[str, str] = {
@@ -26,6 +27,7 @@ ITEMS: Mapping[str, str] = {
     JOB_LIST: "a page of 100 jobs out of 100,000",
     IDLE: "an agent that has nothing to do, and the process that keeps links over SSH",
     INGEST: "logs of eight agents that write all they can, and a line beside them",
+    LOG_PAGE: "from a job's print to the page in Chromium that shows it, alone and beside those eight agents",
     CONTAINERS: "from submitting a job in a container to its first line, beside `docker run`",
     AGENTS: "the calls of a thousand agents to one web process",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
@@ -100,6 +102,9 @@ FIGURES: tuple[Figure, ...] = (
     *_times("ingest.line", "ingest_line_ms", "log line to client meanwhile", (None, 200)),
     Figure("ingest.ruled-rate", "logs taken beside 30 rules for them", "MB/s", "ruled_mb_s", median, 50, True),
     *_times("ingest.ruled-line", "ruled_line_ms", "log line to client beside both", (None, 200)),
+    *_times("log-page.line", "log_page_ms", "log line to view in Chromium", (None, 200)),
+    *_times("log-page.busy", "log_page_busy_ms", "the same while 8 agents write", (None, 200)),
+    Figure("log-page.rate", "logs taken from them meanwhile", "MB/s", "log_page_mb_s", median, 50, True),
     Figure("docker.over-p50", "first line over `docker run`, p50", "ms", "docker_over_ms", median, 1500),
     *_times(CONTAINERS, "docker_job_ms", "submit to first line, container", (None, None)),
     Figure("docker.engine-p50", "`docker run` to first line, p50", "ms", "docker_engine_ms", median),

@@ -30,7 +30,6 @@ from nodeagent.protocol import (
     SyncRequest,
 )
 
-MEASURING = "measuring"
 REPORT_EVERY_S = 10.0
 _REGISTER_AT_ONCE = 8
 _REGISTERED_WITHIN_S = 400.0
@@ -235,8 +234,8 @@ async def serve(orders: Orders, begun: Callable[[], None]) -> Heard:
 
 def main() -> int:
     """Read the orders, carry them out, and write what was heard."""
-    orders = Orders(**json.load(sys.stdin))
-    heard = asyncio.run(serve(orders, lambda: print(json.dumps({"state": MEASURING}), flush=True)))
+    orders = Orders(**json.loads(sys.stdin.readline()))
+    heard = asyncio.run(serve(orders, lambda: print(json.dumps({"measuring": len(orders.tokens)}), flush=True)))
     print(json.dumps({name: value for name, value in asdict(heard).items() if name != "measuring"}))
     return 0
 

@@ -16,6 +16,7 @@ from bench.figures import (
     INGEST,
     ITEMS,
     JOB_LIST,
+    LOG_PAGE,
     POSTGRES,
     SIMULATE,
     USAGE,
@@ -28,7 +29,7 @@ LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sle
 # What needs nothing but this process.
 _ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_TRIALS, EACH_POLICY, FAILURES, SIMULATE})
 # What no peer has a counterpart of.
-_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, POSTGRES, USAGE})
+_OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LOG_PAGE, POSTGRES, USAGE})
 # What needs the platform's database, and none of its processes.
 STORED = frozenset({POSTGRES, USAGE})
 

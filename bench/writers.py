@@ -34,7 +34,6 @@ from nodeagent.protocol import (
 )
 from nodeagent.transport import Dialled, Unreachable
 
-WRITING = "writing"
 _BEAT_EVERY_S = 4.0
 _PLACED_WITHIN_S = 60.0
 _LINE_BYTES = 128
@@ -47,8 +46,8 @@ class Orders:
     url: str
     tokens: list[str]
     seconds: float
-    first: int = 1
-    """The number of the first of them: no two nodes of a platform have the same GPUs."""
+    name: str = "writer"
+    """What their names begin with: no two nodes of a platform have the same GPUs."""
 
 
 def chunk_of(size: int = MAX_CHUNK_BYTES) -> bytes:
@@ -61,12 +60,13 @@ class Writer(threading.Thread):
     """One agent with one job."""
 
     def __init__(self, number: int, token: str, orders: Orders, start: threading.Barrier) -> None:
-        super().__init__(name=f"writer-{number}")
+        name = f"{orders.name}{number}"
+        super().__init__(name=name)
         self._client = Client(Dialled(orders.url), token)
-        self._secret, self._boot = f"writer-{number:04}-{'x' * 32}", f"boot-w{number}"
+        self._secret, self._boot = f"{name}-{'x' * 32}", f"boot-{name}"
         self._seconds, self._start = orders.seconds, start
-        gpu = GpuInfo(0, f"GPU-writer-{number}", "A100", 81_920)
-        self._inventory = Inventory(f"writer{number}", f"10.9.9.{number}", 64, 524_288, gpus=(gpu,))
+        gpu = GpuInfo(0, f"GPU-{name}", "A100", 81_920)
+        self._inventory = Inventory(name, f"10.9.9.{number}", 64, 524_288, gpus=(gpu,))
         self._epoch = self._seq = 0
         self.bytes, self.seconds = 0, 0.0
         self.error = ""
@@ -140,13 +140,13 @@ def rate_mb_s(written: list[tuple[int, float]]) -> float:
 
 def main() -> int:
     """Read the orders, carry them out, and write what came of it."""
-    orders = Orders(**json.load(sys.stdin))
+    orders = Orders(**json.loads(sys.stdin.readline()))
 
     def all_write() -> None:
-        print(json.dumps({"state": WRITING}), flush=True)
+        print(json.dumps({"writing": len(orders.tokens)}), flush=True)
 
     barrier = threading.Barrier(len(orders.tokens), action=all_write, timeout=_PLACED_WITHIN_S)
-    writers = [Writer(number, token, orders, barrier) for number, token in enumerate(orders.tokens, orders.first)]
+    writers = [Writer(number, token, orders, barrier) for number, token in enumerate(orders.tokens, 1)]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -98,9 +98,9 @@ def process_groups() -> dict[str, list[int]]:
     return found
 
 
-def new_user(name: str, *, operator: bool = False) -> User:
-    """A user with a password that nobody knows, and a Unix identity that no account of this machine has."""
-    password = secrets.token_urlsafe(24)
+def new_user(name: str, *, operator: bool = False, password: str | None = None) -> User:
+    """A user with a Unix identity that no account of this machine has; else nobody knows the password."""
+    password = password or secrets.token_urlsafe(24)
     return create_user(username=name, password=password, operator=operator, uid=_free_uid(), actor=ACTOR)
 
 

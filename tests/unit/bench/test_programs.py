@@ -1,4 +1,4 @@
-"""The agents of the bench: what they send, how they read answers, and what is made of it."""
+"""The programs of the bench: what they send, how they read answers, and what is made of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 
 import pytest
 
-from bench.figures import AGENTS, CONTAINERS, FIGURES, IDLE, INGEST
+from bench.figures import AGENTS, CONTAINERS, FIGURES, IDLE, INGEST, LOG_PAGE
 from bench.fleet import Line, read_head, request_bytes
 from bench.plan import Plan, quick
+from bench.reader import watched
 from bench.samples import p99
 from bench.writers import chunk_of, rate_mb_s
 from nodeagent.protocol import MAX_CHUNK_BYTES
@@ -68,11 +69,15 @@ def test_writers_that_began_together_count_until_the_last_one_ends() -> None:
     assert rate_mb_s([(10_000_000, 1.0), (30_000_000, 2.0)]) == 20
 
 
+def test_a_line_that_was_there_before_anybody_watched_does_not_count() -> None:
+    assert watched([(12.0, 12.1), (9.0, 10.1), (11.0, 11.1), (10.0, 10.1)], 10.0) == [(11.0, 11.1), (12.0, 12.1)]
+
+
 def test_one_in_a_hundred_is_above_the_99_percent() -> None:
     assert p99([float(number) for number in range(101)]) == 99
 
 
-@pytest.mark.parametrize("item", [AGENTS, CONTAINERS, IDLE, INGEST])
+@pytest.mark.parametrize("item", [AGENTS, CONTAINERS, IDLE, INGEST, LOG_PAGE])
 def test_what_only_the_platform_has_needs_it_and_no_peer(item: str) -> None:
     plan = Plan(items=(item,))
     assert plan.needs_platform
