@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 
 from muster.agents.desired import DesiredSet
 from muster.agents.health import take_check_results, take_health_events
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, Invalid, NotFound
-from muster.common.rows import first_of
+from muster.common.rows import part_of
 from muster.common.secrets import digest
 from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Node, Pool
@@ -23,7 +23,7 @@ from muster.jobs.attempts import (
     report_kept,
     report_running,
 )
-from muster.jobs.models import Allocation
+from muster.jobs.models import Allocation, Attempt, Job
 from muster.logrules.watch import look_at, look_at_the_end
 from muster.logs.store import Chunk, append
 from muster.logs.store import finish as close_log
@@ -58,6 +58,18 @@ from nodeagent.protocol import (
 )
 from scheduler.lifecycle import AllocationState, Reason
 from scheduler.lifecycle import Observed as KnownObserved
+
+# Whose secret it is, and what storing logs and files needs to know: asked with every chunk.
+_ALLOCATION = """
+SELECT allocation.attempt_id, allocation.rank, allocation.claimed_at, attempt.number, attempt.job_id, job.nodes,
+    job.pool_id, pool.log_max_bytes_per_job
+FROM jobs_allocation AS allocation
+JOIN fleet_node AS node ON node.id = allocation.node_id
+JOIN jobs_attempt AS attempt ON attempt.id = allocation.attempt_id
+JOIN jobs_job AS job ON job.id = attempt.job_id
+JOIN fleet_pool AS pool ON pool.id = job.pool_id
+WHERE allocation.id = %s AND node.credential_digest = %s
+"""
 
 SYNC_WAIT_S = 25.0
 _OLDEST_PROTOCOL = 1
@@ -181,23 +193,20 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
 
 def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
     """The allocation of the secret's node under this fence, whatever its state: logs and files come after the end."""
-    allocation = first_of(
-        Allocation.objects.filter(pk=allocation_id, node__credential_digest=digest(secret))
-        .select_related("attempt__job__pool")
-        .only(
-            "attempt_id",
-            "rank",
-            "claimed_at",
-            "attempt__number",
-            "attempt__job__nodes",
-            "attempt__job__pool__log_max_bytes_per_job",
-        )
-    )
-    if allocation is None:
+    with connection.cursor() as cursor:
+        cursor.execute(_ALLOCATION, [allocation_id, digest(secret)])
+        row = cursor.fetchone()
+    if row is None:
         node = node_of_credential(secret)
         raise NotFound(f"node {node.name} has no such allocation")
-    if allocation.attempt_id != fence:
+    attempt_id, rank, claimed_at, number, job_id, nodes, pool_id, most_bytes = row
+    if attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
+    pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=most_bytes)
+    job = part_of(Job, id=job_id, nodes=nodes, pool_id=pool_id)
+    attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id)
+    allocation = part_of(Allocation, id=allocation_id, attempt_id=attempt_id, rank=rank, claimed_at=claimed_at)
+    allocation.attempt, attempt.job, job.pool = attempt, job, pool
     return allocation
 
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from django.db.models import QuerySet
+from django.db import connection
 
 from muster.common.errors import NotFound
+from muster.common.rows import part_of
 from muster.jobs.models import Allocation, Attempt, Job
-from muster.logs.models import LogChunk, LogFile
+from muster.logs.models import LogFile
 from muster.logs.store import read
 from scheduler.lifecycle import ATTEMPT_TERMINAL
 
 MOST_PIECES = 200
-_FIELDS = (
-    "position",
-    "offset",
-    "size",
-    "allocation__attempt_id",
-    "allocation__rank",
-    "allocation__log_file__segment_bytes",
-)
+
+# Every follower reads this whenever the log has grown.
+_CHUNKS = """
+SELECT chunk.{place}, chunk."offset", chunk.size, allocation.id, allocation.rank, log.segment_bytes
+FROM logs_logchunk AS chunk
+JOIN jobs_allocation AS allocation ON allocation.id = chunk.allocation_id
+JOIN logs_logfile AS log ON log.allocation_id = allocation.id
+WHERE chunk.attempt_id = %(attempt)s AND {of} AND chunk.{place} {side} %(cursor)s
+ORDER BY chunk.{place} {order} LIMIT %(most)s
+"""
+_OF_ALL = {"of": "true", "place": "position"}
+_OF_RANK = {"of": "allocation.rank = %(rank)s", "place": '"offset"'}
+_BEFORE, _FROM = {"side": "<", "order": "DESC"}, {"side": ">=", "order": "ASC"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +73,17 @@ def pieces(attempt: Attempt, *, cursor: int, rank: int | None, largest: int, at_
     The cursor counts accepted bytes of all ranks, or with a rank that rank's own bytes. A reader who goes on from the
     cursor of the last piece is `at_border`; any other may come back to a place in the middle of a chunk.
     """
-    chunks: QuerySet[LogChunk] = LogChunk.objects.filter(attempt=attempt)
-    chunks = chunks.select_related("allocation__log_file").only(*_FIELDS)
-    if rank is not None:
-        chunks = chunks.filter(allocation__rank=rank)
-    place = "position" if rank is None else "offset"
     result: list[Piece] = []
     size = 0
-    inside = None
     if cursor and not at_border:
-        inside = chunks.filter(**{f"{place}__lt": cursor}).order_by(f"-{place}").first()
-    if inside is not None and _place(inside, rank) + inside.size > cursor:
-        result.append(_piece(attempt, inside, rank, skip=cursor - _place(inside, rank)))
-        size += len(result[0].body)
-    for row in chunks.filter(**{f"{place}__gte": cursor}).order_by(place)[:MOST_PIECES]:
+        for row in _rows(attempt, rank, _BEFORE, cursor, most=1):
+            if row.place + row.size > cursor:
+                result.append(_piece(attempt, row, skip=cursor - row.place))
+                size += len(result[0].body)
+    for row in _rows(attempt, rank, _FROM, cursor, most=MOST_PIECES):
         if size >= largest:
             break
-        result.append(_piece(attempt, row, rank, skip=0))
+        result.append(_piece(attempt, row, skip=0))
         size += row.size
     return result
 
@@ -106,11 +107,27 @@ def is_over(attempt: Attempt) -> bool:
     return not unfinished.exists()
 
 
-def _place(chunk: LogChunk, rank: int | None) -> int:
-    return chunk.position if rank is None else chunk.offset
+class _Row(NamedTuple):
+    """A chunk; `place` is where it begins in the order that the reader follows."""
+
+    place: int
+    offset: int
+    size: int
+    allocation_id: int
+    rank: int
+    segment_bytes: int
 
 
-def _piece(attempt: Attempt, chunk: LogChunk, rank: int | None, *, skip: int) -> Piece:
-    chunk.allocation.attempt = attempt
-    body = read(chunk.allocation, start=chunk.offset + skip, end=chunk.offset + chunk.size)
-    return Piece(chunk.allocation.rank, chunk.offset + skip, body, _place(chunk, rank) + chunk.size)
+def _rows(attempt: Attempt, rank: int | None, where: dict[str, str], cursor: int, *, most: int) -> list[_Row]:
+    text = _CHUNKS.format(**(_OF_ALL if rank is None else _OF_RANK), **where)
+    with connection.cursor() as database:
+        database.execute(text, {"attempt": attempt.pk, "rank": rank, "cursor": cursor, "most": most})
+        return [_Row(*row) for row in database.fetchall()]
+
+
+def _piece(attempt: Attempt, row: _Row, *, skip: int) -> Piece:
+    allocation = part_of(Allocation, id=row.allocation_id, attempt_id=attempt.pk, rank=row.rank)
+    allocation.attempt = attempt
+    allocation.log_file = part_of(LogFile, allocation_id=row.allocation_id, segment_bytes=row.segment_bytes)
+    body = read(allocation, start=row.offset + skip, end=row.offset + row.size)
+    return Piece(row.rank, row.offset + skip, body, row.place + row.size)

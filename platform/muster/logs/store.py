@@ -10,6 +10,7 @@ try.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from django.db import connection, transaction
 
 from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
+from muster.common.rows import part_of
 from muster.events.redis import log_channel, publish
 from muster.events.room import Room
 from muster.jobs.models import Allocation
@@ -34,9 +36,17 @@ ROOM = Room(
     so="Jobs go on; what they print waits on their nodes, as far as the spools there reach, and is lost beyond that.",
 )
 
+_LOCK = "SELECT size, holes, segment_bytes, finished_at FROM logs_logfile WHERE allocation_id = %s FOR NO KEY UPDATE"
+_MAKE = (
+    "INSERT INTO logs_logfile (allocation_id, size, holes, segment_bytes) VALUES (%s, 0, '[]', %s)"
+    " ON CONFLICT DO NOTHING"
+)
+
 # `position` of the head is where the next chunk of any rank begins.
 _INDEX = """
-WITH head AS (
+WITH grown AS (
+    UPDATE logs_logfile SET size = %s, holes = %s WHERE allocation_id = %s),
+head AS (
     INSERT INTO logs_loghead AS head (attempt_id, position) VALUES (%s, %s)
     ON CONFLICT (attempt_id) DO UPDATE SET position = head.position + excluded.position RETURNING position)
 INSERT INTO logs_logchunk (allocation_id, attempt_id, position, "offset", size, crc32)
@@ -101,9 +111,11 @@ def _append(allocation: Allocation, chunk: Chunk) -> int:
         if not chunk.body:
             return log.size
         _write(_folder(allocation), log.segment_bytes, chunk)
-        _index(allocation, chunk)
-        holes = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
-        LogFile.objects.filter(pk=allocation.pk).update(size=chunk.end, holes=merged(holes))
+        holes = merged(holes)
+        _index(allocation, chunk, holes)
+        left = _give_up_oldest(allocation, log.segment_bytes, chunk.end, holes)
+        if left != holes:
+            LogFile.objects.filter(pk=allocation.pk).update(holes=left)
         transaction.on_commit(lambda: publish(log_channel(allocation.attempt_id)))
     return chunk.end
 
@@ -129,25 +141,38 @@ def finish(allocation: Allocation, *, size: int, sha256: str, holes: list[tuple[
 
 
 def _locked(allocation: Allocation) -> LogFile:
-    """The log's row under lock, made if there is none: one statement, since every chunk passes here."""
+    """The log's row under lock, made if there is none. Every chunk passes here: so one statement, and it is our own."""
     segment_bytes = max(SMALLEST_SEGMENT_BYTES, min(_cap(allocation) // 8, LARGEST_SEGMENT_BYTES))
-    log = LogFile.objects.raw(
-        "INSERT INTO logs_logfile (allocation_id, size, holes, segment_bytes) VALUES (%s, 0, '[]', %s)"
-        " ON CONFLICT (allocation_id) DO UPDATE SET size = logs_logfile.size RETURNING *",
-        [allocation.pk, segment_bytes],
-    )[0]
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK, [allocation.pk])
+        row = cursor.fetchone()
+        if row is None:
+            cursor.execute(_MAKE, [allocation.pk, segment_bytes])
+            cursor.execute(_LOCK, [allocation.pk])
+            row = cursor.fetchone()
+    size, holes, segment_bytes, finished_at = row
+    log = part_of(
+        LogFile,
+        allocation_id=allocation.pk,
+        size=size,
+        holes=json.loads(holes),
+        segment_bytes=segment_bytes,
+        finished_at=finished_at,
+    )
     # The allocation knows it from here on: who reads bytes must know how large the segments are.
     log.allocation = allocation
     return log
 
 
-def _index(allocation: Allocation, chunk: Chunk) -> None:
-    """Give the chunk the next place in the common order of the attempt's ranks, in one statement for both tables."""
+def _index(allocation: Allocation, chunk: Chunk, holes: list[tuple[int, int]]) -> None:
+    """Let the log grow by the chunk, and give that the next place in the common order of the attempt's ranks, in one
+    statement for all three tables.
+    """
     size = len(chunk.body)
+    grown = (chunk.end, json.dumps(holes), allocation.pk)
+    told = (allocation.pk, allocation.attempt_id, chunk.offset, size, chunk.crc32)
     with connection.cursor() as cursor:
-        cursor.execute(
-            _INDEX, [allocation.attempt_id, size, allocation.pk, allocation.attempt_id, chunk.offset, size, chunk.crc32]
-        )
+        cursor.execute(_INDEX, [*grown, allocation.attempt_id, size, *told])
 
 
 def read(allocation: Allocation, *, start: int, end: int) -> bytes:

@@ -16,7 +16,8 @@ from muster.api.streams import sse
 from muster.api.streams.callers import caller, flag, number
 from muster.api.streams.text import MOST_BEFORE, RankText
 from muster.common.asgi import in_thread
-from muster.common.errors import Invalid
+from muster.common.errors import Invalid, NotFound
+from muster.common.rows import first_of
 from muster.events.hub import hub
 from muster.events.redis import EVENTS_CHANNEL, log_channel
 from muster.jobs.models import Attempt, Job
@@ -147,15 +148,17 @@ class _Follower:
 
     def _look(self, given_up: bool) -> _Look:
         # The state is read before the bytes: an end that is seen here has all its bytes in front of it.
-        job = Job.objects.filter(pk=self.job.pk)
         newest = self.attempt
         found: list[Piece] = []
         if self.attempt is None:
-            state, exit_code = job.values_list("state", "exit_code").get()
+            state, exit_code = Job.objects.values_list("state", "exit_code").get(pk=self.job.pk)
             over = True
         else:
-            both = job.filter(attempts=self.attempt).values_list("state", "exit_code", "attempts__state")
-            state, exit_code, self.attempt.state = both.get()
+            attempts = Attempt.objects.filter(pk=self.attempt.pk)
+            both = first_of(attempts.values_list("job__state", "job__exit_code", "state"))
+            if both is None:
+                raise NotFound(f"attempt {self.attempt.number} is no longer stored")
+            state, exit_code, self.attempt.state = both
             over = given_up or is_over(self.attempt)
             found = pieces(
                 self.attempt,
