@@ -262,6 +262,40 @@ def test_a_server_that_is_away_is_told_and_found_again(ada: Page, demo: Demo) ->
     expect(ada.get_by_role("alert")).to_have_count(0)
 
 
+def test_a_page_whose_code_is_lost_on_the_way_is_asked_for_again(ada: Page, demo: Demo) -> None:
+    ada.goto(demo.url)
+    expect(ada.get_by_role("heading", name="Overview")).to_be_visible()
+    lost: set[str] = set()
+
+    def lose_once(route: Route) -> None:
+        if route.request.url in lost:
+            route.fallback()
+        else:
+            lost.add(route.request.url)
+            route.abort("internetdisconnected")
+
+    # The page's own code, and what it shares with others: a network that changes stops all of it at once.
+    ada.context.route("**/assets/*.js", lose_once)
+    ada.get_by_role("link", name="Settings").click()
+    expect(ada.get_by_role("radiogroup", name="Theme")).to_be_visible()
+    assert len(lost) > 2
+
+
+def test_a_page_whose_code_never_came_is_loaded_anew_on_demand(ada: Page, demo: Demo) -> None:
+    def abort(route: Route) -> None:
+        route.abort()
+
+    ada.goto(f"{demo.url}/cluster")
+    card = ada.get_by_role("button", name="Details of gpu01")
+    expect(card).to_be_visible()
+    ada.context.route("**/assets/NodeDrawer-*.js", abort)
+    card.click()
+    expect(ada.get_by_text("This could not be loaded")).to_be_visible()
+    ada.context.unroute("**/assets/NodeDrawer-*.js", abort)
+    ada.get_by_role("button", name="Try again").click()
+    expect(ada.get_by_role("dialog")).to_be_visible()
+
+
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: make setup")
 def test_axe_finds_nothing_serious(ada: Page, demo: Demo) -> None:
     job = job_named(demo, "ada", "failing")["id"]

@@ -49,10 +49,11 @@ export function CannotStart({ error }: ErrorComponentProps) {
   );
 }
 
-export function PageBroken({ error, reset }: ErrorComponentProps) {
+/** Shown where a page failed, or its code did not come; React keeps such a failure until all is loaded anew. */
+export function PageBroken({ error }: ErrorComponentProps) {
   return (
     <div style={{ padding: 32 }}>
-      <Failed error={error} onRetry={reset} />
+      <Failed error={error} onRetry={() => window.location.reload()} />
     </div>
   );
 }

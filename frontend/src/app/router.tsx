@@ -8,6 +8,7 @@ import {
   redirect,
 } from "@tanstack/react-router";
 
+import { loadPart } from "../api/parts";
 import { Problem } from "../api/problem";
 import { meQuery } from "../api/queries";
 import { Toasts } from "../components/Toasts";
@@ -33,7 +34,7 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: "/signin",
   validateSearch: (search) => pick(search, "next"),
-  component: lazyRouteComponent(() => import("../pages/signin/SignInPage"), "SignInPage"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/signin/SignInPage")), "SignInPage"),
 });
 
 /** Everything that needs a session; who is not signed in is sent to sign in and comes back after. */
@@ -59,48 +60,57 @@ const app = createRoute({
 const overview = createRoute({
   getParentRoute: () => app,
   path: "/",
-  component: lazyRouteComponent(() => import("../pages/overview/OverviewPage"), "OverviewPage"),
+  component: lazyRouteComponent(
+    () => loadPart(() => import("../pages/overview/OverviewPage")),
+    "OverviewPage",
+  ),
 });
 
 const jobs = createRoute({
   getParentRoute: () => app,
   path: "/jobs",
   validateSearch: (search) => pick(search, "state", "vc", "tenant", "owner", "mine", "search"),
-  component: lazyRouteComponent(() => import("../pages/jobs/JobsPage"), "JobsPage"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/jobs/JobsPage")), "JobsPage"),
 });
 
 const job = createRoute({
   getParentRoute: () => app,
   path: "/jobs/$jobId",
   validateSearch: (search) => pick(search, "tab", "attempt", "rank"),
-  component: lazyRouteComponent(() => import("../pages/job/JobPage"), "JobPage"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/job/JobPage")), "JobPage"),
 });
 
 const submit = createRoute({
   getParentRoute: () => app,
   path: "/submit",
   validateSearch: (search) => pick(search, "clone"),
-  component: lazyRouteComponent(() => import("../pages/submit/SubmitPage"), "SubmitPage"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/submit/SubmitPage")), "SubmitPage"),
 });
 
 const cluster = createRoute({
   getParentRoute: () => app,
   path: "/cluster",
   validateSearch: (search) => pick(search, "color", "pool", "node"),
-  component: lazyRouteComponent(() => import("../pages/cluster/ClusterPage"), "ClusterPage"),
+  component: lazyRouteComponent(() => loadPart(() => import("../pages/cluster/ClusterPage")), "ClusterPage"),
 });
 
 const insights = createRoute({
   getParentRoute: () => app,
   path: "/insights",
   validateSearch: (search) => pick(search, "since"),
-  component: lazyRouteComponent(() => import("../pages/insights/InsightsPage"), "InsightsPage"),
+  component: lazyRouteComponent(
+    () => loadPart(() => import("../pages/insights/InsightsPage")),
+    "InsightsPage",
+  ),
 });
 
 const settings = createRoute({
   getParentRoute: () => app,
   path: "/settings",
-  component: lazyRouteComponent(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
+  component: lazyRouteComponent(
+    () => loadPart(() => import("../pages/settings/SettingsPage")),
+    "SettingsPage",
+  ),
 });
 
 const tree = root.addChildren([

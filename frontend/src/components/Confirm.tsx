@@ -1,7 +1,9 @@
 import { lazy, Suspense, useState, type ReactNode } from "react";
 
+import { loadPart } from "../api/parts";
+
 // Dialogs are rare, and what they are made of is not small.
-const ConfirmDialog = lazy(() => import("./ConfirmDialog"));
+const ConfirmDialog = lazy(() => loadPart(() => import("./ConfirmDialog")));
 
 export interface ConfirmProps {
   opened: boolean;

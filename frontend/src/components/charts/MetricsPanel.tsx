@@ -2,12 +2,13 @@ import { Button, Skeleton } from "@mantine/core";
 import { IconChartLine, IconTable } from "@tabler/icons-react";
 import { lazy, Suspense, useId, useState, type ReactNode } from "react";
 
+import { loadPart } from "../../api/parts";
 import { Empty } from "../Notice";
 import { newestOf, sentenceOf, summaryOf, type ChartData, type Group } from "./charts";
 import classes from "./MetricsPanel.module.css";
 
 // The library that draws is only loaded by who looks at a chart.
-const Chart = lazy(() => import("./Chart"));
+const Chart = lazy(() => loadPart(() => import("./Chart")));
 
 const MOST_NAMED = 8;
 

@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
+import { loadPart } from "../../api/parts";
 import { nodesQuery } from "../../api/queries";
 import type { Node } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
@@ -19,7 +20,9 @@ import { COLOURINGS, type Colouring } from "./colouring";
 
 const route = getRouteApi("/app/cluster");
 
-const NodeDrawer = lazy(async () => ({ default: (await import("./NodeDrawer")).NodeDrawer }));
+const NodeDrawer = lazy(async () => ({
+  default: (await loadPart(() => import("./NodeDrawer"))).NodeDrawer,
+}));
 
 /** Utilisation changes without an event, so the page asks for it. */
 const READING_INTERVAL_MS = 5000;

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { Fragment, lazy, Suspense, useState } from "react";
 
 import { changeNode } from "../../api/client";
+import { loadPart } from "../../api/parts";
 import { messageOf } from "../../api/problem";
 import { nodeQuery, nodesQuery } from "../../api/queries";
 import type { Gpu, Node, NodeAction } from "../../api/types";
@@ -23,7 +24,7 @@ import classes from "./NodeDrawer.module.css";
 import { Maintenance } from "./Maintenance";
 import { Strikes } from "./Strikes";
 
-const NodeMetrics = lazy(() => import("./NodeMetrics"));
+const NodeMetrics = lazy(() => loadPart(() => import("./NodeMetrics")));
 
 const DONE: Record<NodeAction, string> = {
   cordon: "takes no new jobs",

@@ -4,6 +4,7 @@ import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 
+import { loadPart } from "../../api/parts";
 import { attemptsQuery, isMissing, jobQuery, useFallbackInterval } from "../../api/queries";
 import type { Attempt, JobWithSpec, Page as AnswerPage } from "../../api/types";
 import { MetricsLoading } from "../../components/charts/MetricsPanel";
@@ -27,8 +28,8 @@ import { WhyCard } from "./WhyCard";
 const route = getRouteApi("/app/jobs/$jobId");
 
 // The YAML writer is only needed by who opens this tab.
-const SpecTab = lazy(() => import("./SpecTab"));
-const MetricsTab = lazy(() => import("./MetricsTab"));
+const SpecTab = lazy(() => loadPart(() => import("./SpecTab")));
+const MetricsTab = lazy(() => loadPart(() => import("./MetricsTab")));
 
 export function JobPage() {
   const { jobId } = route.useParams();

@@ -6,6 +6,7 @@ import { lazy, Suspense, useMemo, useRef, useState } from "react";
 
 import { submitJob } from "../../api/client";
 import { randomId } from "../../api/http";
+import { loadPart } from "../../api/parts";
 import { messageOf, Problem, type FieldError } from "../../api/problem";
 import { jobQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";
@@ -18,7 +19,7 @@ import { parseSpec, rangeOf, setField } from "./specText";
 import classes from "./SubmitPage.module.css";
 import { useDryRun } from "./useDryRun";
 
-const SpecEditor = lazy(() => import("./SpecEditor"));
+const SpecEditor = lazy(() => loadPart(() => import("./SpecEditor")));
 
 const NONE: readonly FieldError[] = [];
 
