@@ -1,18 +1,23 @@
-"""Network namespaces that stand for servers: each has its own link to this machine, on which packets can be dropped.
+"""Network namespaces that stand for servers: each has its own link to a bridge, on which packets can be dropped.
 
-They all hang on one bridge, by which they reach each other and us. Names and addresses are made of our process number;
-what a run that was killed has left is removed by the next one. Where they cannot be, tests are skipped with the reason.
+By the bridge they reach each other, and sockets of ours that listen there. It is in a namespace, too: an address that
+comes or goes on this machine itself makes every Chromium break off what it loads. Names and addresses are made of our
+process number; what a run that was killed has left is removed by the next one. Where they cannot be, tests are skipped
+with the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 
@@ -20,7 +25,9 @@ import pytest
 
 from muster.local.processes import is_alive
 
-_OURS = re.compile(r"^must(?:br|ns)(\d+)(?:-\d+)?\b", re.MULTILINE)
+_OURS = re.compile(r"^mustns(\d+)-\w+\b", re.MULTILINE)
+_BRIDGE = "bridge"
+_CLONE_NEWNET = 0x40000000
 
 
 class Lost(Enum):
@@ -40,7 +47,7 @@ class Namespace:
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
         """The command line by which a program runs inside; its process is the one that is started."""
-        return ("nsenter", f"--net=/run/netns/{self.name}", *argv)
+        return ("nsenter", f"--net={_path(self.name)}", *argv)
 
     def cut(self, lost: Lost) -> None:
         """Drops packets from now on, without a word to either side."""
@@ -54,10 +61,23 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The namespaces, and the address at which they find what listens on this machine."""
+    """The namespaces, and the one that they are joined by."""
 
-    host: str
+    hub: Namespace
     members: tuple[Namespace, ...]
+
+    def listen(self) -> socket.socket:
+        """A socket of this process that all of them can connect to."""
+
+        def open_inside() -> socket.socket:
+            # Only the thread that asks for it moves, and what it opens stays there.
+            with open(_path(self.hub.name)) as namespace:
+                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"no thread may enter {self.hub.name}")
+            return socket.create_server((self.hub.address, 0))
+
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            return pool.submit(open_inside).result()
 
 
 @contextlib.contextmanager
@@ -70,49 +90,53 @@ def network(count: int) -> Iterator[Network]:
         pytest.skip("only root may make network namespaces")
     _remove_leftovers()
     own = os.getpid()
-    bridge = f"mustbr{own}"
     subnet = f"10.{64 + own // 256 % 64}.{own % 256}"
-    names = [f"mustns{own}-{number}" for number in range(count)]
+    hub = Namespace(f"mustns{own}-hub", f"{subnet}.1")
+    members = tuple(Namespace(f"mustns{own}-{number}", f"{subnet}.{number + 2}") for number in range(count))
     try:
-        _run("ip", "link", "add", bridge, "type", "bridge")
-        _run("ip", "addr", "add", f"{subnet}.1/24", "dev", bridge)
-        _run("ip", "link", "set", bridge, "up")
-        members = tuple(Namespace(name, f"{subnet}.{number}") for number, name in enumerate(names, 2))
+        _add(hub)
+        _in(hub, "link", "add", _BRIDGE, "type", "bridge")
+        _set_up(hub, _BRIDGE)
         for member in members:
-            _connect(member, bridge)
-        yield Network(f"{subnet}.1", members)
+            _add(member)
+            # Both ends are made in their places, so the outer one may have the namespace's name.
+            _in(hub, "link", "add", member.name, "type", "veth", "peer", "name", "eth0", "netns", member.name)
+            _in(hub, "link", "set", member.name, "master", _BRIDGE, "up")
+            _set_up(member, "eth0")
+        yield Network(hub, members)
     finally:
-        for name in names:
-            # A namespace lives on for as long as a process or a connection is in it, and its link with it.
-            subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "del", bridge], check=False, capture_output=True)
+        # A namespace lives on for as long as a process or a connection is in it, and its link with it.
+        for member in members:
+            subprocess.run(["ip", "-n", hub.name, "link", "del", member.name], check=False, capture_output=True)
+        for one in (*members, hub):
+            subprocess.run(["ip", "netns", "del", one.name], check=False, capture_output=True)
 
 
-def _connect(member: Namespace, bridge: str) -> None:
-    _run("ip", "netns", "add", member.name)
-    # The inner end is made in its place, so the outer one may have the namespace's name.
-    _run("ip", "link", "add", member.name, "type", "veth", "peer", "name", "eth0", "netns", member.name)
-    _run("ip", "link", "set", member.name, "master", bridge, "up")
-    for words in (
-        ("addr", "add", f"{member.address}/24", "dev", "eth0"),
-        ("link", "set", "eth0", "up"),
-        ("link", "set", "lo", "up"),
-    ):
-        _run("ip", "-n", member.name, *words)
+def _add(one: Namespace) -> None:
+    _run("ip", "netns", "add", one.name)
+    _in(one, "link", "set", "lo", "up")
+
+
+def _set_up(one: Namespace, interface: str) -> None:
+    _in(one, "addr", "add", f"{one.address}/24", "dev", interface)
+    _in(one, "link", "set", interface, "up")
+
+
+def _in(one: Namespace, *words: str) -> None:
+    _run("ip", "-n", one.name, *words)
+
+
+def _path(name: str) -> str:
+    return f"/run/netns/{name}"
 
 
 def _remove_leftovers() -> None:
     """Removes what belongs to processes that are no more."""
-    for kind in ("netns", "link"):
-        listing = ("ip", "netns", "list") if kind == "netns" else ("ip", "-brief", "link", "show")
-        text = subprocess.run(listing, check=True, capture_output=True, text=True).stdout
-        for found in _OURS.finditer(text):
-            if is_alive(int(found[1])):
-                continue
-            if kind == "netns":
-                _kill_all(found[0])
-            subprocess.run(["ip", kind, "del", found[0]], check=False, capture_output=True)
+    text = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    for found in _OURS.finditer(text):
+        if not is_alive(int(found[1])):
+            _kill_all(found[0])
+            subprocess.run(["ip", "netns", "del", found[0]], check=False, capture_output=True)
 
 
 def _kill_all(namespace: str) -> None:

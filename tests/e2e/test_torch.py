@@ -51,7 +51,7 @@ def rack(network_of_nodes: Network) -> Iterator[Cluster]:
     """A cluster whose agents reach the platform, and each other, over a bridge; higher priorities take from lower."""
     net = network_of_nodes
     with contextlib.ExitStack() as stack:
-        way = cache(lambda url: stack.enter_context(proxy(url, net.host)).url)
+        way = cache(lambda url: stack.enter_context(proxy(url, net.listen())).url)
 
         def inside(child: Child) -> Child:
             own = net.members[NODES.index(child.name)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -43,8 +44,8 @@ class Proxy:
 
 
 @contextlib.contextmanager
-def proxy(target: str, host: str = "127.0.0.1") -> Iterator[Proxy]:
-    """A proxy before the platform at the URL `target`, while the block lasts."""
+def proxy(target: str, listener: socket.socket | None = None) -> Iterator[Proxy]:
+    """A proxy before the platform at the URL `target`, while the block lasts; without a listener on loopback."""
     known = Proxy()
     address = urlsplit(target).netloc
 
@@ -55,8 +56,9 @@ def proxy(target: str, host: str = "127.0.0.1") -> Iterator[Proxy]:
             """Does to one request what is decided for it."""
             _pass_on(self, known, address)
 
-    with _Server((host, 0), Handler) as server:
-        known.url = f"http://{host}:{server.server_address[1]}"
+    with _Server(listener or socket.create_server(("127.0.0.1", 0)), Handler) as server:
+        host, port = server.socket.getsockname()
+        known.url = f"http://{host}:{port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
@@ -77,6 +79,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # Connections that are cut off in the middle would be waited for without end.
     block_on_close = False
+
+    def __init__(self, listener: socket.socket, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Connections that break are what this is for."""

@@ -49,7 +49,7 @@ def test_a_gang_whose_node_is_cut_off_runs_again_only_when_all_of_it_is_gone(
     timers = PACES[pace]
     with (
         network(len(NODES)) as net,
-        proxy(cluster.url, net.host) as way,
+        proxy(cluster.url, net.listen()) as way,
         cluster.agents_as(lambda child: inside(child, net, way.url)),
         cluster.timers(timers),
     ):
