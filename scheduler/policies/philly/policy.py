@@ -294,8 +294,10 @@ def _all_fit(scratch: Scratch, wanted: Sequence[tuple[AllocationView, ...]]) -> 
 
 
 def _idle(scratch: Scratch) -> bool:
-    """Whether nothing runs: then there is nothing to wait for."""
-    return not scratch.places and not any(True for _ in scratch.view.running)
+    """Whether nothing runs where a gang could go: then there is no end to wait for."""
+    nodes = scratch.view.node_by_id
+    shares = (share for run in scratch.view.running for share in run.allocations)
+    return not scratch.places and not any((node := nodes.get(one.node_id)) and node.schedulable for one in shares)
 
 
 def _backs_off(job: Job, demand: Demand) -> Denial:

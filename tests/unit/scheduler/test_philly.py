@@ -157,6 +157,16 @@ def test_a_gang_lies_as_close_together_as_its_tries_ask(
     assert where(decide(world, config(**params))).get(1) == expected
 
 
+@pytest.mark.parametrize(("takes_jobs", "expected"), [(True, None), (False, {1: 2, 2: 2})])
+def test_it_waits_for_the_end_of_those_only_whose_nodes_take_jobs(
+    takes_jobs: bool, expected: dict[int, int] | None
+) -> None:
+    nodes = [make_node(n, gpus=2, rack=f"r{n % 2}") for n in (1, 2)]
+    apart = make_node(3, gpus=4, rack="r3", schedulable=takes_jobs)
+    world = make_snapshot(nodes=[*nodes, apart], running=[on(3, range(1), 1)], waiting=[lot(1, 4)])
+    assert where(decide(world, config())).get(1) == expected
+
+
 SCATTERED = make_snapshot(
     nodes=FOUR, running=[on(n, range(2), n, checkpoints=True) for n in (1, 2, 3, 4)], waiting=[lot(1, 4)]
 )
