@@ -255,7 +255,7 @@ class _Decision:
                 at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
             looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
             self._remember(job, {**home_memo(home), **looked, NEXT: at})
-        if self.scratch.explain:
+        if self.scratch.explain and job.id not in self.scratch.too_late:
             self.scratch.said[job.id] = self._takes_turns(job, home)
 
     def _seat(self, job: Job, demands: Sequence[Demand]) -> bool:

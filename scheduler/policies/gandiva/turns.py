@@ -59,8 +59,8 @@ class Turns:
     def wait(self, job: Job, home: Home, at: float) -> float:
         """When to look again at a job that can have its turn at this moment; keeps its nodes for it if need be."""
         now = self.scratch.now
-        if at <= now + SOON_S:  # it lacks something else, such as quota
-            return now + self.turn_s
+        if at <= now + SOON_S:  # it lacks something else: a place in this cycle, else such as quota
+            return now if job.id in self.scratch.too_late else now + self.turn_s
         if self.rested(job) and at < now + self.turn_s - SOON_S:
             self.nodes.blocked.update(home)
         return at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
 from scheduler.law import check
-from scheduler.lifecycle import JobClass
+from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import Job, Level, Node, Running, Snapshot
 from scheduler.plan import Plan, apply, release
 from scheduler.policies.gandiva.homes import home_of
@@ -161,6 +161,17 @@ def test_a_job_told_to_take_turns_is_told_where_and_asks_again_when_a_turn_is_ov
     assert "takes turns on node1" in plan.holds[0].detail
     waits = apply(world, plan).waiting_by_id[9]
     assert compose(GANDIVA).policy.next_change(waits, None, NOW) == NOW + 35
+
+
+def test_whose_turn_came_after_the_last_start_of_a_cycle_has_it_in_the_next_one() -> None:
+    over, config = runs(job(1, 4), (1, range(4)), ago_s=100), replace(GANDIVA, max_places=1)
+    # The first one finds no room and takes no turns, the second one is the cycle's last start.
+    waiting = [job(2, 4, checkpoints=False), job(3), job(4, 4)]
+    world = make_snapshot(nodes=[*nodes(1), make_node(2, gpus=1)], running=[over], waiting=waiting)
+    plan = decide(world, config)
+    assert where(plan) == {3: [(2, 1)]}
+    assert {hold.job_id: hold.reason for hold in plan.holds}[4] is HoldReason.CYCLE_LIMIT
+    assert where(decide(apply(world, plan), config)) == {4: [(1, 4)]}
 
 
 def test_a_suspended_job_rests_for_a_turn_before_it_takes_from_others() -> None:
@@ -487,7 +498,7 @@ def test_a_job_that_has_grown_keeps_its_size_when_shrinking_would_not_help() -> 
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[Snapshot, CycleConfig]:
+def histories(draw: st.DrawFn, guards: Sequence[str] = ("quota", "borrow")) -> tuple[Snapshot, CycleConfig]:
     """A pool some decisions into its life, so that jobs run, are suspended, and wait."""
     config = gandiva(
         slice_s=draw(st.sampled_from([None, 10])),
@@ -496,7 +507,7 @@ def histories(draw: st.DrawFn) -> tuple[Snapshot, CycleConfig]:
         grow_after_s=draw(st.sampled_from([None, 1, 15])),
         trial_s=draw(st.sampled_from([None, 5])),
     )
-    guard = draw(st.sampled_from(["quota", "borrow"]))
+    guard = draw(st.sampled_from(guards))
     config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])), guard=guard)
     vcs = [make_vc(1, "a", {"A100": draw(st.integers(1, 12))}), make_vc(2, "b", {"A100": 12})]
     world = make_snapshot(nodes=nodes(3), vcs=vcs)
@@ -575,10 +586,9 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
 
 
 @settings(max_examples=150, deadline=None)
-@given(histories())
+@given(histories(guards=("open", "quota")))
 def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
-    config = replace(config, guard="open")
     awake = replace(
         world,
         waiting=tuple(
