@@ -40,8 +40,11 @@ def ends_at(run: Running, unknown_s: float | None) -> float:
 
 
 def left_s(run: Running, now: float, unknown_s: float | None) -> float:
-    """Seconds that a running job will run yet: less than 0 once it has run for longer than was predicted."""
-    return ends_at(run, unknown_s) - now
+    """Seconds that a running job will run yet: less than 0 once it has run for longer than was predicted.
+
+    Not by `ends_at`, whose rounding would put a job that has just begun behind one that waits and needs as long.
+    """
+    return rest_s(run.job, unknown_s) - (now - run.placed_at)
 
 
 def width(job: Job) -> int:

@@ -37,7 +37,7 @@ class Curve:
         """
         if step is None:
             step = 1.0 if self.last_step is None else self.last_step + 1
-        elif self.last_step is not None and step <= self.last_step:
+        if self.last_step is not None and step <= self.last_step:  # above 2**53, a step more is the same number
             self._cut(step)
         self.last_step, self.last_value = step, value
         self.odd_run = 0 if math.isfinite(value) else self.odd_run + 1

@@ -34,6 +34,12 @@ GIVES_WAY: dict[str, tuple[Job, Running, dict[str, Any], bool]] = {
         {},
         False,
     ),
+    "not to one with as much left when it has just begun, whatever is rounded": (
+        wants(1, 14302.06, submitted_at=9.0),
+        runs(wants(90, 14302.06, submitted_at=8.0), 0),
+        {},
+        False,
+    ),
     "not when it has run for longer than was predicted": (wants(1, 1), runs(wants(90, 100), 400), {}, False),
     "when nothing is predicted of it": (wants(1, 9999), runs(wants(90, None), 400), {}, True),
     "not to one of which nothing is predicted": (wants(1, None), runs(wants(90, 9999), 0), {}, False),

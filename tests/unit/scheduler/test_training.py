@@ -33,6 +33,9 @@ class TestCurve:
     def test_without_steps_values_are_counted(self) -> None:
         assert curve((None, 3.0), (None, 2.0)).points() == [(1, 3.0), (2, 2.0)]
 
+    def test_where_numbers_are_too_large_to_count_on_steps_grow_all_the_same(self) -> None:
+        assert curve((2.0**53 - 1, 3.0), (None, 2.0), (None, 1.0)).points() == [(2**53 - 1, 3.0), (2**53, 1.0)]
+
     def test_what_is_done_again_counts_as_it_was_done_again(self) -> None:
         made = curve((1, 5.0), (2, 4.0), (3, 3.0), (2, 3.5))
         assert made.points() == [(1, 5.0), (2, 3.5)]
