@@ -194,15 +194,39 @@ def _elastic(job: Job) -> bool:
 def _entrants(scratch: Scratch) -> Iterator[_Entrant]:
     """The jobs that take part; what the others hold is not handed out."""
     view, now = scratch.view, scratch.now
+    moving = _moving(scratch)
     for run in view.running:
         if run.job.preemptible and scratch.stays(run) and _in_service(scratch, run):
             held = [scratch.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids]
-            yield _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
+            one = _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
+            if run.job.vc_id not in moving or not _above_quota(scratch, one):
+                yield one
     for job in view.waiting:
         if job.id not in scratch.places and job.id not in scratch.kept and not_yet(job, now) is None:
             _, denial = scratch.entitled(job, 1 if job.max_gpus else None)
             if denial is None or denial.reason not in FOR_EVER:  # nobody waits behind what can never start
                 yield _Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None)
+
+
+def _moving(scratch: Scratch) -> set[int]:
+    """The virtual clusters of the jobs for which something is kept that others still hold."""
+    view, vc_ids = scratch.view, set[int]()
+    for kept in view.reservations:
+        run = view.running_by_job.get(kept.job_id)
+        job = view.waiting_by_id.get(kept.job_id) or (run.job if run is not None else None)
+        pending = kept.until > scratch.now and kept.job_id not in scratch.drops and kept.job_id not in scratch.places
+        if job is not None and pending:
+            vc_ids.add(job.vc_id)
+    return vc_ids
+
+
+def _above_quota(scratch: Scratch, one: _Entrant) -> bool:
+    """Whether the job would lose GPUs because its virtual cluster has too many, though nobody asks for more.
+
+    While some stop for others, both count, those who go and those who come. Whoever were sized by that would shrink for
+    nobody, and the next one for that one.
+    """
+    return scratch.guard.admit(scratch.view, scratch.board.usage, one.job, one.kind, 0) is not None
 
 
 def _in_service(scratch: Scratch, run: Running) -> bool:
@@ -243,18 +267,19 @@ def _carry_out(scratch: Scratch, entrants: list[_Entrant]) -> None:
     for one in released:
         if one.run is not None:
             scratch.release(one.run)
-    takers: list[int] = []
+    takers: list[_Entrant] = []
     for one in wanted[:room]:
         allocations = _places(scratch, one)
         if allocations is not None:
             scratch.take(one.job, allocations)
-            takers.append(one.job.id)
+            takers.append(one)
         elif one.run is None:
             scratch.said[one.job.id] = _scattered(one)
     _preempt(scratch, released, takers)
+    moving = bool(_moving(scratch))
     for one in entrants:
         if one.run is None and not one.size and one.sizable:
-            scratch.said.setdefault(one.job.id, _nothing_left(one))
+            scratch.said.setdefault(one.job.id, _nothing_left(one, moving=moving))
 
 
 def _places(scratch: Scratch, one: _Entrant) -> tuple[AllocationView, ...] | None:
@@ -268,23 +293,38 @@ def _places(scratch: Scratch, one: _Entrant) -> tuple[AllocationView, ...] | Non
     return cut(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 
-def _preempt(scratch: Scratch, released: list[_Entrant], takers: list[int]) -> None:
-    """Stop those that were placed anew for themselves; of the others, those whose GPUs are gone, for who took them."""
-    taken_by = {
-        gpu_id: job_id for job_id in takers for share in scratch.places[job_id].allocations for gpu_id in share.gpu_ids
-    }
+def _preempt(scratch: Scratch, released: list[_Entrant], takers: list[_Entrant]) -> None:
+    """Stop those that were placed anew for themselves, and of the others those of whom somebody took something."""
     for one in reversed(released):
         run = one.run
         if run is None:
             continue
         if run.job.id in scratch.places:
             scratch.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
-        elif scratch.can_stay(run):  # for who was meant to have what it held found no room
+            continue
+        taker, detail = (None, "") if scratch.can_stay(run) else _taker(scratch, one, run, takers)
+        if taker is None:  # who was meant to have what it held found no room, or only its guard would have it go
             scratch.keep(run)
         else:
-            held = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
-            taker = next((taken_by[gpu_id] for gpu_id in held if gpu_id in taken_by), takers[0] if takers else 0)
-            scratch.preempt(run, taker, "its GPUs go to jobs that are ahead of it")
+            scratch.preempt(run, taker, detail)
+
+
+def _taker(scratch: Scratch, one: _Entrant, run: Running, takers: Iterable[_Entrant]) -> tuple[int | None, str]:
+    """The first of `takers` that took from the job, and what: GPUs, room on a node, or quota; None when nobody did."""
+    gpu_ids = {gpu_id for share in run.allocations for gpu_id in share.gpu_ids}
+    node_ids = {share.node_id for share in run.allocations}
+    beside = quota = None
+    for other in takers:
+        shares = scratch.places[other.job.id].allocations
+        if any(gpu_id in gpu_ids for share in shares for gpu_id in share.gpu_ids):
+            return other.job.id, "its GPUs go to jobs that are ahead of it"
+        if beside is None and any(share.node_id in node_ids for share in shares):
+            beside = other.job.id
+        if quota is None and other.size > other.has and (other.job.vc_id, other.kind) == (one.job.vc_id, one.kind):
+            quota = other.job.id
+    if not scratch.has_room_for(run):
+        return beside, "CPUs or memory of its node go to jobs that are ahead of it"
+    return quota, "its quota goes to jobs of its virtual cluster that are ahead of it"
 
 
 def _scattered(one: _Entrant) -> Denial:
@@ -296,10 +336,11 @@ def _scattered(one: _Entrant) -> Denial:
     )
 
 
-def _nothing_left(one: _Entrant) -> Denial:
+def _nothing_left(one: _Entrant, *, moving: bool) -> Denial:
+    keeps = ", or that keeps its size until others have stopped" if moving else ""
     return Denial(
         HoldReason.NO_FREE_GPUS,
-        f"each {one.kind or 'GPU'} that this job may have is with a job that is ahead of it",
+        f"each {one.kind or 'GPU'} that this job may have is with a job that is ahead of it{keeps}",
         {"gpu_type": one.kind or "", "needed": 1},
         (f"1 {one.kind or 'GPU'} comes free",),
     )
