@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -79,11 +79,12 @@ class Optimus:
         2. How many GPUs each of them gets.
         3. Whose size does not change stays; the others make room, and are placed anew, the smallest first.
         """
-        entrants = sorted(_entrants(scratch), key=lambda one: (self.waiting_key(one.job), one.job.id))
+        entrants, steady = _entrants(scratch)
+        entrants.sort(key=lambda one: (self.waiting_key(one.job), one.job.id))
         self._size(scratch, entrants)
         if self.restart_s > 0:
             _settle_for_less(entrants, self.restart_s)
-        _carry_out(scratch, entrants)
+        _carry_out(scratch, entrants, steady=steady)
 
     def _size(self, scratch: Scratch, entrants: list[_Entrant]) -> None:
         """Give each entrant its number of GPUs.
@@ -191,33 +192,28 @@ def _elastic(job: Job) -> bool:
     return job.split and job.max_gpus > 0 and bool(job.speeds)
 
 
-def _entrants(scratch: Scratch) -> Iterator[_Entrant]:
-    """The jobs that take part; what the others hold is not handed out."""
+def _entrants(scratch: Scratch) -> tuple[list[_Entrant], bool]:
+    """The jobs that take part; what the others hold is not handed out.
+
+    Also whether some of those who could take part keep their sizes instead, see `_above_quota`.
+    """
     view, now = scratch.view, scratch.now
-    moving = _moving(scratch)
+    entrants, steady = list[_Entrant](), False
+    moving = {run.job.vc_id for run in view.running if run.stopping}
     for run in view.running:
         if run.job.preemptible and scratch.stays(run) and _in_service(scratch, run):
             held = [scratch.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids]
             one = _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
-            if run.job.vc_id not in moving or not _above_quota(scratch, one):
-                yield one
+            if run.job.vc_id in moving and _above_quota(scratch, one):
+                steady = True
+            else:
+                entrants.append(one)
     for job in view.waiting:
         if job.id not in scratch.places and job.id not in scratch.kept and not_yet(job, now) is None:
             _, denial = scratch.entitled(job, 1 if job.max_gpus else None)
             if denial is None or denial.reason not in FOR_EVER:  # nobody waits behind what can never start
-                yield _Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None)
-
-
-def _moving(scratch: Scratch) -> set[int]:
-    """The virtual clusters of the jobs for which something is kept that others still hold."""
-    view, vc_ids = scratch.view, set[int]()
-    for kept in view.reservations:
-        run = view.running_by_job.get(kept.job_id)
-        job = view.waiting_by_id.get(kept.job_id) or (run.job if run is not None else None)
-        pending = kept.until > scratch.now and kept.job_id not in scratch.drops and kept.job_id not in scratch.places
-        if job is not None and pending:
-            vc_ids.add(job.vc_id)
-    return vc_ids
+                entrants.append(_Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
+    return entrants, steady
 
 
 def _above_quota(scratch: Scratch, one: _Entrant) -> bool:
@@ -255,7 +251,7 @@ def _settle_for_less(entrants: list[_Entrant], restart_s: float) -> None:
             one.size = one.has
 
 
-def _carry_out(scratch: Scratch, entrants: list[_Entrant]) -> None:
+def _carry_out(scratch: Scratch, entrants: list[_Entrant], *, steady: bool) -> None:
     """Place and preempt as the sizes say, as far as the limit of the cycle and the nodes let it."""
     changed = [one for one in entrants if one.size != one.has or (one.run is None and one.goes)]
     wanted = sorted((one for one in changed if one.goes), key=lambda one: one.size)
@@ -276,10 +272,9 @@ def _carry_out(scratch: Scratch, entrants: list[_Entrant]) -> None:
         elif one.run is None:
             scratch.said[one.job.id] = _scattered(one)
     _preempt(scratch, released, takers)
-    moving = bool(_moving(scratch))
     for one in entrants:
         if one.run is None and not one.size and one.sizable:
-            scratch.said.setdefault(one.job.id, _nothing_left(one, moving=moving))
+            scratch.said.setdefault(one.job.id, _nothing_left(one, steady=steady))
 
 
 def _places(scratch: Scratch, one: _Entrant) -> tuple[AllocationView, ...] | None:
@@ -336,8 +331,8 @@ def _scattered(one: _Entrant) -> Denial:
     )
 
 
-def _nothing_left(one: _Entrant, *, moving: bool) -> Denial:
-    keeps = ", or that keeps its size until others have stopped" if moving else ""
+def _nothing_left(one: _Entrant, *, steady: bool) -> Denial:
+    keeps = ", or that keeps its size until others have stopped" if steady else ""
     return Denial(
         HoldReason.NO_FREE_GPUS,
         f"each {one.kind or 'GPU'} that this job may have is with a job that is ahead of it{keeps}",
