@@ -74,11 +74,14 @@ def main(argv: Sequence[str]) -> int:
     console.print(f"All samples are in {path.relative_to(ROOT)}.", highlight=False)
     if not options.check:
         return 0
-    found = limits.excesses(figures, muster.values(figures), bounds)
+    values = muster.values(figures)
+    found = limits.excesses(figures, values, bounds)
     for excess in found:
         console.print(f"[red]✗[/] {excess}", highlight=False)
+    for key in limits.unmeasured(figures, values, bounds):
+        console.print(f"[yellow]?[/] {key}: it has a limit and was not measured", highlight=False)
     if not found:
-        console.print("[green]✓[/] every figure is within its limit", highlight=False)
+        console.print("[green]✓[/] every figure that was measured is within its limit", highlight=False)
     return 1 if found else 0
 
 

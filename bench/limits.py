@@ -44,6 +44,11 @@ def read_limits(text: str, figures: tuple[Figure, ...]) -> dict[str, float]:
     return {key: float(limit) for key, limit in document.items()}
 
 
+def unmeasured(figures: list[Figure], values: Mapping[str, float], limits: Mapping[str, float]) -> list[str]:
+    """The figures that have a limit and were not measured, because something that they need is missing here."""
+    return [figure.key for figure in figures if figure.key in limits and figure.key not in values]
+
+
 def excesses(figures: list[Figure], values: Mapping[str, float], limits: Mapping[str, float]) -> list[Excess]:
     """The measured figures that are past their limits."""
     return [

@@ -2,7 +2,8 @@
 
 Each has a thread, registers, claims the one allocation that it is given, and sends its log in the largest chunks that
 there are. What it sends is made up, so that neither a disk nor a job's own speed is measured. A line on standard output
-says when all of them write, and a last one what was taken.
+says when all of them write, and a last one what was taken. They write until a second line on standard input says
+that it is enough, so that whoever measures something beside them has them beside all of it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,13 @@ class Orders:
 
     url: str
     tokens: list[str]
-    seconds: float
     name: str = "writer"
     """What their names begin with: no two nodes of a platform have the same GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enough:
+    """The second line: what is being written is the last of it."""
 
 
 def chunk_of(size: int = MAX_CHUNK_BYTES) -> bytes:
@@ -59,12 +64,14 @@ def chunk_of(size: int = MAX_CHUNK_BYTES) -> bytes:
 class Writer(threading.Thread):
     """One agent with one job."""
 
-    def __init__(self, number: int, token: str, orders: Orders, start: threading.Barrier) -> None:
+    def __init__(
+        self, number: int, token: str, orders: Orders, start: threading.Barrier, enough: threading.Event
+    ) -> None:
         name = f"{orders.name}{number}"
         super().__init__(name=name)
         self._client = Client(Dialled(orders.url), token)
         self._secret, self._boot = f"{name}-{'x' * 32}", f"boot-{name}"
-        self._seconds, self._start = orders.seconds, start
+        self._start, self._enough = start, enough
         gpu = GpuInfo(0, f"GPU-{name}", "A100", 81_920)
         self._inventory = Inventory(name, f"10.9.9.{number}", 64, 524_288, gpus=(gpu,))
         self._epoch = self._seq = 0
@@ -109,8 +116,8 @@ class Writer(threading.Thread):
     def _write(self, given: DesiredAllocation) -> str:
         chunk, digest = chunk_of(), hashlib.sha256()
         start = beaten = time.monotonic()
-        while (now := time.monotonic()) < start + self._seconds:
-            if now > beaten + _BEAT_EVERY_S:
+        while not self._enough.is_set():
+            if (now := time.monotonic()) > beaten + _BEAT_EVERY_S:
                 self._beat()
                 beaten = now
             size = self._client.append_log(given.id, given.fence, self.bytes, chunk, None)
@@ -146,9 +153,12 @@ def main() -> int:
         print(json.dumps({"writing": len(orders.tokens)}), flush=True)
 
     barrier = threading.Barrier(len(orders.tokens), action=all_write, timeout=_PLACED_WITHIN_S)
-    writers = [Writer(number, token, orders, barrier) for number, token in enumerate(orders.tokens, 1)]
+    enough = threading.Event()
+    writers = [Writer(number, token, orders, barrier, enough) for number, token in enumerate(orders.tokens, 1)]
     for writer in writers:
         writer.start()
+    sys.stdin.readline()  # it ends, too, where nobody is left to say it
+    enough.set()
     for writer in writers:
         writer.join()
     errors = [writer.error for writer in writers if writer.error]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bench import writers
@@ -35,30 +35,33 @@ def measure(stack: Stack, plan: Plan) -> Series:
 
 
 @contextmanager
-def writing(stack: Stack, client: Client, *, pool_name: str, seconds: float) -> Iterator[Program]:
-    """Writers in a pool of their own, all of which write from now on, for so long; the last line tells `mb_s`."""
+def writing(stack: Stack, client: Client, *, pool_name: str) -> Iterator[Callable[[], float]]:
+    """Writers in a pool of their own, all of which write until the result is called, which tells their rate in MB/s."""
     # Else what was written before goes to the disk meanwhile, and the database waits for that.
     os.sync()
     pool = create_pool(name=pool_name, actor=ACTOR)
     numbers = range(1, _WRITERS + 1)
     tokens = [create_node(pool=pool, name=f"{pool_name}{number}", actor=ACTOR)[1] for number in numbers]
-    orders = writers.Orders(stack.url, tokens, seconds, pool_name)
+    orders = writers.Orders(stack.url, tokens, pool_name)
     with programs.running("bench.writers", orders) as program:
         await_ready(pool, _WRITERS)
         grant(pool, pool_name, gpus=_WRITERS)
         for _ in numbers:
             client.submit(spec_of("true", vc=pool_name))
         program.next("writing")
-        yield program
+        yield lambda: _end(program)
+
+
+def _end(program: Program) -> float:
+    program.tell(writers.Enough())
+    rate: float = program.next("mb_s")["mb_s"]
+    return rate
 
 
 def _beside_a_client(stack: Stack, plan: Plan, name: str) -> Series:
-    with (
-        Client(stack.url, stack.token) as client,
-        writing(stack, client, pool_name=name, seconds=plan.ingest_s) as program,
-    ):
+    with Client(stack.url, stack.token) as client, writing(stack, client, pool_name=name) as end:
         lines_ms = [delay * 1000 for delay in talk(client, lines=int(plan.ingest_s * plan.lines_a_second))]
-        return {f"{name}_mb_s": [program.next("mb_s")["mb_s"]], f"{name}_line_ms": lines_ms}
+        return {f"{name}_mb_s": [end()], f"{name}_line_ms": lines_ms}
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import time
 
 from bench import reader
 from bench.figures import Series
@@ -39,18 +38,14 @@ def measure(stack: Stack, plan: Plan) -> Series:
     user = new_user(_READER, password=password)
     add_member(tenant=Tenant.objects.get(name=NAME), user=user, role=Role.MEMBER, actor=ACTOR)
     orders = reader.Orders(stack.url, user.username, password, chromium)
-    seconds = plan.ingest_s + _OPENED_WITHIN_S
     with programs.running("bench.reader", orders) as program, Client(stack.url, new_token(user)) as client:
         program.next("signed_in")
         # Else what the writers before wrote goes to the disk meanwhile, and the database waits for that.
         os.sync()
         alone = _delays_ms(program, client, plan)
-        with writing(stack, client, pool_name=_POOL, seconds=seconds) as written:
-            end = time.monotonic() + seconds
+        with writing(stack, client, pool_name=_POOL) as end:
             beside = _delays_ms(program, client, plan)
-            if time.monotonic() >= end:
-                raise StackError(f"the writers ended before the page had shown its lines, after {seconds:.0f} s")
-            rate = written.next("mb_s")["mb_s"]
+            rate = end()
     return {"log_page_ms": alone, "log_page_busy_ms": beside, "log_page_mb_s": [rate]}
 
 

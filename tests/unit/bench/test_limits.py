@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.figures import FIGURES, Figure
-from bench.limits import PATH, BadLimits, excesses, read_limits
+from bench.limits import PATH, BadLimits, excesses, read_limits, unmeasured
 from bench.samples import median
 
 LATENCY = Figure("first-line.p50", "first line", "ms", "first_line_ms", median)
@@ -43,5 +43,8 @@ def test_a_rate_below_its_limit_is_an_excess() -> None:
     assert str(excess) == "throughput.single: 9.5 jobs/s is below the limit of 20"
 
 
-def test_what_was_not_measured_or_has_no_limit_passes() -> None:
-    assert excesses([LATENCY, RATE], {RATE.key: 1.0}, {LATENCY.key: 300.0}) == []
+def test_what_was_not_measured_is_named_and_what_has_no_limit_passes() -> None:
+    values, limits = {RATE.key: 1.0}, {LATENCY.key: 300.0}
+    assert excesses([LATENCY, RATE], values, limits) == []
+    assert unmeasured([LATENCY, RATE], values, limits) == [LATENCY.key]
+    assert unmeasured([RATE], values, limits) == []
