@@ -7,10 +7,12 @@ import os
 import tempfile
 from typing import BinaryIO, Callable
 
-from nodeagent import archive, clock
+from nodeagent import clock
+from nodeagent.archive import unpack
 from nodeagent.backoff import Backoff
 from nodeagent.client import Client, Refused, Unauthorized, Unreachable
 from nodeagent.protocol import CodeRef, EndReason
+from nodeagent.protocol.archives import UnsafeArchive
 from nodeagent.runtime.port import LaunchError
 
 TRY_FOR_S = 60.0
@@ -25,8 +27,8 @@ def install_code(
             _fetch(client, code, file, wait, wanted)
             _check(code, file)
             file.seek(0)
-            archive.unpack(file, folder)
-    except archive.UnsafeArchive as error:
+            unpack(file, folder)
+    except UnsafeArchive as error:
         raise _unavailable("the code: {}".format(error)) from error
     except OSError as error:
         raise _unavailable("the code cannot be kept: {}".format(error.strerror)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from django.conf import settings
 from django.test import Client
 
 from muster.api.streams import uploads as upload_stream
-from muster.common.errors import Invalid
+from muster.common.errors import Invalid, MusterError, TooLarge
+from muster.jobs import uploads
 from muster.jobs.models import CodeArchive
+from tests import hostile
 from tests.db.stories import (
     World,
     submit,
@@ -94,8 +97,10 @@ class TestUploads:
             pytest.param(archive_of(("/etc/cron.d/evil", b"")), id="an absolute path"),
             pytest.param(archive_of(("a\nb", b"")), id="a name with a line break"),
             pytest.param(archive_of(*GOOD)[:-20], id="half an archive"),
+            pytest.param(archive_of(*GOOD) + archive_of(*GOOD), id="two archives"),
             pytest.param(b"not an archive", id="no archive"),
             pytest.param(b"", id="nothing"),
+            *(pytest.param(body, id=what) for what, body in (hostile.HEADERS | hostile.PATHS).items()),
         ],
     )
     def test_what_is_no_plain_folder_of_files_is_refused_and_not_stored(self, http: httpx.Client, body: bytes) -> None:
@@ -117,6 +122,36 @@ class TestUploads:
         assert send(http, archive_of(*GOOD)).status_code == 413
         assert stored_files() == []
 
+    def test_more_files_than_are_allowed_are_refused_and_not_stored(
+        self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(uploads, "MOST_FILES", 3)
+        files = [(str(number), b"") for number in range(4)]
+        answer = send(http, archive_of(*files))
+        assert (answer.status_code, answer.json()["detail"]) == (413, "more than 3 files or 1024 MiB when unpacked")
+        assert stored_files() == []
+        assert send(http, archive_of(*files[:3])).status_code == 201
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param(
+                hostile.zipped(hostile.block("a", tarfile.REGTYPE, 2 << 20), 2 << 20, 1024), id="one large file"
+            ),
+            pytest.param(archive_of(*((str(number), bytes(300_000)) for number in range(4))), id="several together"),
+            pytest.param(archive_of(*((str(number), b"x") for number in range(1500))), id="padding"),
+            pytest.param(hostile.zipped(hostile.block("a", tarfile.REGTYPE), 2 << 20), id="what follows the last file"),
+            pytest.param(hostile.zipped(hostile.block("a", tarfile.REGTYPE, 1 << 40)), id="a size that is not true"),
+        ],
+    )
+    def test_what_unpacks_to_more_than_is_allowed_is_refused_and_not_stored(
+        self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch, body: bytes
+    ) -> None:
+        monkeypatch.setattr(uploads, "LARGEST_UNPACKED", 1 << 20)
+        answer = send(http, body)
+        assert (answer.status_code, answer.json()["detail"]) == (413, "more than 50000 files or 1 MiB when unpacked")
+        assert stored_files() == []
+
     def test_a_session_must_show_its_csrf_token(self, server: str, world: World) -> None:
         browser = Client()
         browser.force_login(world.user)
@@ -131,3 +166,23 @@ class TestUploads:
         with httpx.Client(base_url=server) as http:
             assert send(http, archive_of(*GOOD)).status_code == 401
         assert stored_files() == []
+
+
+BOMB = hostile.zipped(hostile.block("a", tarfile.REGTYPE, 2 * hostile.LARGE), 2 * hostile.LARGE, 1024)
+
+
+@pytest.mark.parametrize("body", [BOMB, *hostile.HEADERS.values()], ids=["a bomb", *hostile.HEADERS])
+def test_to_look_at_an_archive_takes_little_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
+    monkeypatch.setattr(uploads, "LARGEST_UNPACKED", hostile.LARGE)
+    path = tmp_path / "draft"
+    path.write_bytes(body)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge if body is BOMB else MusterError):
+            uploads.check_archive(path)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < hostile.MEMORY_BYTES

@@ -17,9 +17,10 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from nodeagent import archive, clock, jobside
+from nodeagent import clock, jobside
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
 from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, ProtocolError, RegistryLogin
+from nodeagent.protocol.archives import UnsafeArchive, safe_parts
 from nodeagent.runtime.port import (
     ExitStatus,
     LaunchError,
@@ -383,8 +384,8 @@ class FolderRuntime:
 def parts_below_work(workdir: str) -> Tuple[str, ...]:
     """Where below the folder `work` the command starts: an absolute `workdir` is the name of that folder itself."""
     try:
-        return () if workdir.startswith("/") else tuple(archive.safe_parts(workdir))
-    except archive.UnsafeArchive as error:
+        return () if workdir.startswith("/") else safe_parts(workdir)
+    except UnsafeArchive as error:
         raise LaunchError(EndReason.SPEC_REFUSED, "workdir {}".format(error)) from error
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import tarfile
 import tempfile
-import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from django.conf import settings
 from django.db import transaction
@@ -17,6 +14,7 @@ from muster.accounts.models import User
 from muster.common.errors import Invalid, NoRoom, NotFound, TooLarge
 from muster.events.room import Room
 from muster.jobs.models import CodeArchive
+from nodeagent.protocol.archives import TooMuchInArchive, UnsafeArchive, members
 
 LARGEST_ARCHIVE = 100 << 20
 ROOM = Room(
@@ -89,35 +87,15 @@ def no_room(error: OSError) -> NoRoom | None:
 
 def check_archive(path: Path) -> None:
     """Refuse what is not a plain folder of files: links, devices, absolute paths, `..`, or far too much."""
-    total = 0
     try:
-        with gzip.open(path) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as archive:
-            for count, member in enumerate(archive, start=1):
-                _check_member(member)
-                total += member.size
-                if count > MOST_FILES or total > LARGEST_UNPACKED:
-                    raise TooLarge(f"more than {MOST_FILES} files or {LARGEST_UNPACKED >> 20} MiB when unpacked")
-            _read_to_the_end(unpacked)
-    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as error:
-        raise Invalid.field("code", f"not a tar.gz archive: {error}") from error
-
-
-def _check_member(member: tarfile.TarInfo) -> None:
-    name = member.name[:200]
-    if not (member.isreg() or member.isdir()):
-        raise Invalid.field("code", f"{name!r} is a link or a device; an archive holds files and folders only")
-    parts = PurePosixPath(member.name).parts
-    if member.name.startswith("/") or ".." in parts or not member.name.isprintable():
-        raise Invalid.field("code", f"the path {name!r} is absolute, leaves the folder, or is not printable")
-
-
-def _read_to_the_end(unpacked: gzip.GzipFile) -> None:
-    """Read what follows the last file, so that gzip's own checksum is compared: half an archive is none."""
-    size = 0
-    while part := unpacked.read(1 << 20):
-        size += len(part)
-        if size > LARGEST_UNPACKED:
-            raise TooLarge(f"more than {LARGEST_UNPACKED >> 20} MiB when unpacked")
+        with path.open("rb") as packed:
+            for member in members(packed, most_entries=MOST_FILES, most_bytes=LARGEST_UNPACKED):
+                if not member.name.isprintable():
+                    raise UnsafeArchive(f"the path {member.name[:200]!r} is not printable")
+    except TooMuchInArchive as error:
+        raise TooLarge(f"more than {MOST_FILES} files or {LARGEST_UNPACKED >> 20} MiB when unpacked") from error
+    except UnsafeArchive as error:
+        raise Invalid.field("code", f"the archive cannot be used: {error}") from error
 
 
 def _digest(path: Path) -> str:

@@ -1,0 +1,260 @@
+"""Archives of code, and the one way in which both sides read them.
+
+An archive comes from a member: one gzip stream with a tar file in it (v7, ustar, GNU or pax). The platform looks
+through it before it is stored; the agent, possibly as root, unpacks it. Both read it here, so that what the one lets
+through is nothing over which the other stumbles. It holds plain files and folders below one folder, or it is refused;
+and what it can cost is bounded, whatever it says of itself:
+
+- Every unpacked byte counts, headers and padding too, and the first one too many ends it.
+- A header that goes before another one, as for a long name, has 64 KiB at most, and few follow one another. `tarfile`
+  takes any size that such a header declares into memory, before anybody sees an entry.
+- No entry lies deeper than 64 folders, and its path can be made on the nodes.
+- Nothing is kept of what has gone by, and nothing calls itself.
+
+Of `tarfile` only the reading of a single block is used, which is the same in each Python that an agent may run on.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from dataclasses import dataclass
+from typing import BinaryIO, Dict, Iterator, Optional, Tuple
+
+DEEPEST = 64
+"""So many names the path of an entry may have."""
+LONGEST_NAME_BYTES = 255
+LONGEST_PATH_BYTES = 1024
+LARGEST_HEADER_BYTES = 64 << 10
+MOST_HEADERS_BEFORE_ENTRY = 8
+
+_BLOCK_BYTES = 512
+_PIECE_BYTES = 64 << 10
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.XGLTYPE)
+_BEFORE_ENTRY = (*_PAX, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_FILE = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
+
+
+class UnsafeArchive(Exception):
+    """An archive that is broken or holds what code may not hold; the message names the entry."""
+
+
+class TooMuchInArchive(UnsafeArchive):
+    """An archive with more in it than is allowed."""
+
+
+class _Unpacked:
+    """The bytes that a gzip stream unpacks to, counted."""
+
+    def __init__(self, packed: BinaryIO, most: int) -> None:
+        self._packed = packed
+        self._most = most
+        self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)  # it looks at the checksum, too
+        self._piece = b""
+        self._used = 0
+        self.position = 0
+
+    def left(self) -> int:
+        """How many bytes may still come."""
+        return self._most - self.position
+
+    def read(self, most: int) -> bytes:
+        """The next bytes, `most` and a piece at most; empty only at the end."""
+        if self._used == len(self._piece):
+            self._piece, self._used = self._next_piece(), 0
+        part = self._piece[self._used : self._used + most]
+        self._used += len(part)
+        self.position += len(part)
+        if self.position > self._most:
+            raise self.too_much()
+        return part
+
+    def take(self, size: int) -> bytes:
+        """That many bytes; fewer only at the end."""
+        parts = []
+        while size > 0:
+            part = self.read(size)
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def skip_to(self, position: int) -> None:
+        """Go on there."""
+        while self.position < position:
+            if not self.read(position - self.position):
+                raise UnsafeArchive("it ends too early")
+
+    def end(self) -> None:
+        """Read what follows the last entry, so that the checksum is compared; nothing may follow the stream."""
+        while self.read(_PIECE_BYTES):
+            pass
+        rest = self._inflate.unused_data or self._packed.read(_PIECE_BYTES)
+        while rest:
+            if rest.strip(b"\0"):
+                raise UnsafeArchive("something follows its gzip stream")
+            rest = self._packed.read(_PIECE_BYTES)
+
+    def too_much(self) -> TooMuchInArchive:
+        """The refusal of more bytes."""
+        return TooMuchInArchive("more than {} bytes".format(self._most))
+
+    def _next_piece(self) -> bytes:
+        while not self._inflate.eof:
+            data = self._inflate.unconsumed_tail or self._packed.read(_PIECE_BYTES)
+            try:
+                piece = self._inflate.decompress(data, _PIECE_BYTES)
+            except zlib.error as error:
+                raise UnsafeArchive("it is not gzip, or damaged: {}".format(error)) from error
+            if piece:
+                return piece
+            if not data and not self._inflate.eof:
+                raise UnsafeArchive("it ends too early")
+        return b""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file or a folder of an archive, until the next one is asked for."""
+
+    name: str
+    parts: Tuple[str, ...]
+    """The folders and the name; none for the folder that is the archive itself."""
+    size: int
+    is_folder: bool
+    executable: bool
+    _unpacked: _Unpacked
+    _begin: int
+
+    def content(self) -> Iterator[bytes]:
+        """The bytes of a file in pieces, once."""
+        end = self._begin + self.size
+        while self._unpacked.position < end:
+            part = self._unpacked.read(end - self._unpacked.position)
+            if not part:
+                raise UnsafeArchive("it ends too early")
+            yield part
+
+
+def members(packed: BinaryIO, *, most_entries: int, most_bytes: int) -> Iterator[Member]:
+    """What is in an archive, in its order; `UnsafeArchive` as soon as something is wrong with it."""
+    unpacked = _Unpacked(packed, most_bytes)
+    entries = 0
+    while True:
+        member = _next_member(unpacked)
+        if member is None:
+            break
+        entries += 1
+        if entries > most_entries:
+            raise TooMuchInArchive("more than {} entries".format(most_entries))
+        if member.size > unpacked.left():
+            raise unpacked.too_much()
+        begin = unpacked.position
+        yield member
+        unpacked.skip_to(begin + _padded(member.size))
+    if not unpacked.position:
+        raise UnsafeArchive("it is empty")
+    unpacked.end()
+
+
+def safe_parts(name: str) -> Tuple[str, ...]:
+    """The folders and the file that a relative path names; it may neither be absolute, nor climb, nor be too deep."""
+    if name.startswith("/") or "\0" in name:
+        raise UnsafeArchive("{!r} is not a relative path".format(name[:200]))
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise UnsafeArchive("{!r} leads out of the folder".format(name[:200]))
+    if len(parts) > DEEPEST:
+        raise UnsafeArchive("{!r}... lies deeper than {} folders".format(name[:200], DEEPEST))
+    sizes = [len(part.encode(errors="replace")) for part in parts]
+    if sum(sizes) + len(sizes) > LONGEST_PATH_BYTES or max(sizes, default=0) > LONGEST_NAME_BYTES:
+        form = "{!r}... is longer than {} bytes, or a name in it than {}"
+        raise UnsafeArchive(form.format(name[:200], LONGEST_PATH_BYTES, LONGEST_NAME_BYTES))
+    return parts
+
+
+def _next_member(unpacked: _Unpacked) -> Optional[Member]:
+    """The next entry, with what the headers before it say of it; None at the end."""
+    name: Optional[str] = None
+    size: Optional[int] = None
+    for _ in range(MOST_HEADERS_BEFORE_ENTRY + 1):
+        block = unpacked.take(_BLOCK_BYTES)
+        if not block.strip(b"\0"):
+            return None
+        header = _header(block)
+        if header.type not in _BEFORE_ENTRY:
+            return _member(unpacked, block, header, name, header.size if size is None else size)
+        if not 0 <= header.size <= LARGEST_HEADER_BYTES:
+            raise UnsafeArchive("a header of {} bytes; {} are allowed".format(header.size, LARGEST_HEADER_BYTES))
+        text = unpacked.take(_padded(header.size))[: header.size]
+        if len(text) < header.size:
+            raise UnsafeArchive("it ends too early")
+        if header.type == tarfile.GNUTYPE_LONGNAME:
+            name = _text(text.partition(b"\0")[0])
+        elif header.type in _PAX:
+            fields = _pax_fields(text)
+            if header.type == tarfile.XGLTYPE and fields:
+                raise UnsafeArchive("a header gives all entries one name or size")
+            name = _text(fields[b"path"]) if b"path" in fields else name
+            size = _number(fields[b"size"]) if b"size" in fields else size
+    raise UnsafeArchive("more than {} headers before an entry".format(MOST_HEADERS_BEFORE_ENTRY))
+
+
+def _member(unpacked: _Unpacked, block: bytes, header: tarfile.TarInfo, long_name: Optional[str], size: int) -> Member:
+    name = header.name if long_name is None else long_name
+    kind = block[156:157]
+    # In the oldest format a folder is a file whose name ends in a slash; `header` has only seen the short name.
+    old_folder = header.isdir() if long_name is None else name.endswith("/")
+    is_folder = kind == tarfile.DIRTYPE or (kind == tarfile.AREGTYPE and old_folder)
+    if not is_folder and kind not in _FILE:
+        raise UnsafeArchive("{!r} is neither a file nor a folder".format(name[:200]))
+    parts = safe_parts(name)
+    if not is_folder and (not parts or name.endswith("/")):
+        raise UnsafeArchive("{!r} is no name of a file".format(name[:200]))
+    if size < 0:
+        raise UnsafeArchive("{!r} has a size of {}".format(name[:200], size))
+    return Member(
+        name, parts, 0 if is_folder else size, is_folder, bool(header.mode & 0o111), unpacked, unpacked.position
+    )
+
+
+def _header(block: bytes) -> tarfile.TarInfo:
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (tarfile.TarError, ValueError) as error:
+        raise UnsafeArchive("it is no tar file, or damaged: {}".format(error)) from error
+
+
+def _pax_fields(text: bytes) -> Dict[bytes, bytes]:
+    """What records of the form `LENGTH NAME=VALUE` say of the name and the size of an entry."""
+    fields = {}
+    position = 0
+    while position < len(text) and text[position]:
+        space = text.find(b" ", position, position + 8)
+        digits = text[position:space] if space > 0 else b""
+        end = position + (int(digits) if digits.isdigit() else 0)
+        equals = text.find(b"=", space + 1, end)
+        if equals < 0 or text[end - 1 : end] != b"\n" or end > len(text):
+            raise UnsafeArchive("a header that cannot be read")
+        key = text[space + 1 : equals]
+        if key.startswith(b"GNU.sparse"):
+            raise UnsafeArchive("a file with holes; pack it without --sparse")
+        if key in (b"path", b"size"):
+            fields[key] = text[equals + 1 : end - 1]
+        position = end
+    return fields
+
+
+def _number(text: bytes) -> int:
+    if not text.isdigit() or len(text) > 20:
+        raise UnsafeArchive("{!r} is no size".format(text[:20]))
+    return int(text)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
