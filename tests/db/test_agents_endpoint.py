@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -124,6 +126,14 @@ class TestRegister:
         assert "epoch" in answer.json()["detail"]
         assert agent.http.post("/agent/v1/beat", content=b"{", headers=headers).status_code == 400
         assert agent.http.post("/agent/v1/beat", content=b"[" * 100_000, headers=headers).status_code == 400
+
+    def test_a_packed_body_is_not_unpacked(self, agent: Agent) -> None:
+        # A valid message, and one whose body is far beyond the limit once it is unpacked.
+        beat = json.dumps(BeatRequest(agent.epoch, 1, BOOT).to_dict()).encode()
+        for body in (beat, beat + b" " * (100 << 20)):
+            headers = {"Authorization": bearer(agent.secret), "Content-Encoding": "gzip"}
+            answer = agent.http.post("/agent/v1/beat", content=gzip.compress(body), headers=headers)
+            assert (answer.status_code, answer.json()["detail"]) == (400, "the body is not JSON")
 
     def test_without_a_credential_nothing_is_answered(self, agent: Agent) -> None:
         assert agent.http.post("/agent/v1/beat", json={}).status_code in {401, 422}

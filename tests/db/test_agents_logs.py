@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import tarfile
@@ -66,6 +67,13 @@ class TestLog:
     def test_a_chunk_that_is_too_large_is_refused(self, agent: Agent, allocation: Allocation) -> None:
         assert agent.log(allocation, 0, b"x" * (MAX_CHUNK_BYTES + 1)).status_code == 413
         assert agent.log(allocation, 0, b"x" * MAX_CHUNK_BYTES).status_code == 202
+
+    def test_a_chunk_that_says_that_it_is_packed_is_stored_as_it_came(
+        self, agent: Agent, allocation: Allocation
+    ) -> None:
+        packed = gzip.compress(bytes(2 * MAX_CHUNK_BYTES))
+        assert agent.log(allocation, 0, packed, Content_Encoding="gzip").json() == {"size": len(packed)}
+        assert read(allocation, start=0, end=len(packed)) == packed
 
     def test_a_chunk_that_changed_on_the_way_is_refused(self, agent: Agent, allocation: Allocation) -> None:
         wrong = f"{zlib.crc32(b'other'):08x}"
