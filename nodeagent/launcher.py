@@ -170,6 +170,8 @@ class Launcher:
             self._launch(spec)
         except LaunchError as error:
             self._not_started(spec, error)
+        except Exception as error:  # noqa: BLE001 - see `_broken`
+            self._not_started(spec, _broken(spec, error))
 
     def _fetch_and_launch(self, spec: LaunchSpec, login: Optional[RegistryLogin]) -> None:
         def tell(text: str) -> None:
@@ -182,6 +184,8 @@ class Launcher:
             self._launch(spec)
         except LaunchError as error:
             self._not_started(spec, error)
+        except Exception as error:  # noqa: BLE001 - see `_broken`
+            self._not_started(spec, _broken(spec, error))
 
     def _launch(self, spec: LaunchSpec) -> None:
         if spec.check_gpus and spec.gpu_uuids:
@@ -295,3 +299,9 @@ class Launcher:
         except Refused as error:
             _log.warning("allocation %d: the platform does not want its end: %s", allocation_id, error)
         self._post(EndAnswered(allocation_id))
+
+
+def _broken(spec: LaunchSpec, error: Exception) -> LaunchError:
+    """What nobody foresaw ends this one allocation: what is in a spec or its code must not take the agent along."""
+    _log.exception("allocation %d: its start broke", spec.allocation_id)
+    return LaunchError(EndReason.LAUNCH_FAILED, "the agent could not start it: {!r}".format(error)[:500])

@@ -100,7 +100,7 @@ class Loop:
         entries = self._journal.entries()
         for step in core.recover(entries, phases, fences, self._session.boot_id):
             if isinstance(step, core.Discard):
-                self._runtime.remove(step.id)
+                self._remove(step.id)
                 continue
             held = step.held
             self._put(held)
@@ -116,6 +116,7 @@ class Loop:
                 self._adopt(held)
             else:
                 self._look(held.id)
+        self._cleaning.submit(self._clear)  # in its own time: beats must begin before it is done
         self._publish()
 
     def _adopt(self, held: Held) -> None:
@@ -366,10 +367,27 @@ class Loop:
         self._sampler.assign(allocation_id, ())
         self._journal.forget(allocation_id)
         if any(allocation_id in facts for facts in known):
-            self._cleaning.submit(lambda: self._runtime.remove(allocation_id))
+            self._cleaning.submit(lambda: self._clean_up(allocation_id))
         self._specs.pop(allocation_id, None)
         self._statuses.pop(allocation_id, None)
         self._launched_at.pop(allocation_id, None)
+
+    def _clean_up(self, allocation_id: int) -> None:
+        self._remove(allocation_id)
+        self._clear()
+
+    def _remove(self, allocation_id: int) -> None:
+        try:
+            self._runtime.remove(allocation_id)
+        except Exception:  # noqa: BLE001 - as for `_clear`
+            _log.exception("allocation %d: it cannot be removed", allocation_id)
+
+    def _clear(self) -> None:
+        """Remove what jobs left. Jobs made it: whatever is wrong with it is no reason for the agent to end."""
+        try:
+            self._runtime.clear()
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("what is left of jobs cannot be removed")
 
     def _assign_gpus(self, allocation_id: int) -> None:
         spec = self._specs.get(allocation_id)

@@ -260,7 +260,13 @@ class Runtime(Protocol):
         """Where an allocation that was started has its files; None when that cannot be told."""
 
     def remove(self, allocation_id: int) -> None:
-        """Forget an allocation that has exited, its folder too."""
+        """Forget an allocation that has exited. Quick: what was in its folder goes with `clear`."""
+
+    def clear(self) -> None:
+        """Remove what was in the folders of allocations that were removed, also by earlier runs; may take long.
+
+        What cannot be removed stays, and is logged. Calls come one at a time.
+        """
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:
         """Allow all jobs to live until `stop_after_s` after `sent_at` (CLOCK_BOOTTIME), also without the agent."""

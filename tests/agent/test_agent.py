@@ -7,6 +7,8 @@ import io
 import os
 import signal
 import stat
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 
 from nodeagent import clock, protocol
 from nodeagent.protocol import MAX_TAIL_BYTES, CodeRef, EndReason, Timers
+from tests import hostile
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
 from tests.agent.waiting import eventually
@@ -122,8 +125,10 @@ def test_a_job_gets_its_code(platform: FakePlatform, agent: AgentProcess) -> Non
         (archive(a="b"), None, 3),
         (archive(____="b", **{"..__x": "b"}), None, None),
         (b"no archive", None, None),
+        (hostile.tar((hostile.deep(1200), b"")), None, None),
+        (hostile.HEADERS["headers before headers"], None, None),
     ],
-    ids=["missing", "another hash", "another size", "unsafe", "broken"],
+    ids=["missing", "another hash", "another size", "unsafe", "broken", "too deep", "too many headers"],
 )
 def test_code_that_cannot_be_had_ends_the_job(
     platform: FakePlatform, agent: AgentProcess, code: bytes | None, sha256: str | None, size: int | None
@@ -137,6 +142,58 @@ def test_code_that_cannot_be_had_ends_the_job(
     assert allocation.end is not None
     assert (allocation.end.reason, allocation.end.started) == (EndReason.CODE_UNAVAILABLE, False)
     assert allocation.text == ""
+    assert finished(platform, platform.place("echo next")).text == "next\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder to another user")
+def test_a_start_that_breaks_ends_its_job_and_nothing_else(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo never", uid=1 << 40, gids=(1,))  # no platform of ours says that
+    end = finished(platform, number).end
+    assert end is not None
+    assert (end.reason, end.started) == (EndReason.LAUNCH_FAILED, False)
+    assert "the agent could not start it: OverflowError" in end.detail
+    assert "Traceback" in agent.output.read_text()
+    assert finished(platform, platform.place("echo next")).text == "next\n"
+
+
+DEEP = """
+import os
+os.makedirs("wide/r", exist_ok=True)
+os.symlink("/", "wide/link")
+for level in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+open("f", "w").close()
+"""
+
+
+def test_a_job_that_makes_folders_in_folders_takes_no_agent_along(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place(f"{sys.executable} -c '{DEEP}' && echo made")
+    assert finished(platform, number).text == "made\n"
+    root = agent.state / "allocations"
+    eventually(lambda: list(root.iterdir()) == [], "the removal")
+    assert finished(platform, platform.place("echo next")).text == "next\n"
+    assert agent.end() == 0
+
+
+def test_an_agent_starts_whatever_jobs_have_left(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    logged(platform, number, "ready")
+    agent.kill()
+    root = agent.state / "allocations"
+    left = root / "9999.gone"
+    left.mkdir()
+    subprocess.run([sys.executable, "-c", DEEP], cwd=left, check=True)
+    (root / "9998.gone").write_text("no folder")
+    agent.start()
+    eventually(lambda: not left.exists(), "the removal")
+    assert finished(platform, platform.place("echo next")).text == "next\n"
+    assert "9998.gone cannot be removed" in agent.output.read_text()
+    platform.stop(number)
+    finished(platform, number)
 
 
 def test_what_the_platform_forgets_is_stopped_after_a_grace(platform: FakePlatform, agent: AgentProcess) -> None:

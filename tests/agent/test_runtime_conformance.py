@@ -16,7 +16,7 @@ import pytest
 from nodeagent import clock
 from nodeagent.protocol import EndReason, OnDisconnect
 from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Phase, Watched
-from nodeagent.runtime.shim import folders
+from nodeagent.runtime.shim import folders, removal
 from tests.agent.conftest import RuntimeUnderTest
 from tests.agent.waiting import eventually
 
@@ -303,6 +303,38 @@ def test_a_removed_allocation_is_gone(under_test: RuntimeUnderTest) -> None:
     assert under_test.runtime.allocations() == ()
     assert under_test.runtime.observe(number).phase is Phase.ABSENT
     assert under_test.runtime.adopt(number) is None
+    under_test.runtime.clear()
+    assert list((under_test.state / "allocations").iterdir()) == []
+
+
+def test_what_an_earlier_run_left_half_removed_is_removed(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("mkdir -p a/b; touch a/b/c")
+    under_test.exit(number)
+    under_test.runtime.remove(number)
+    under_test.restart()
+    assert under_test.runtime.allocations() == ()
+    under_test.runtime.clear()
+    assert list((under_test.state / "allocations").iterdir()) == []
+
+
+def test_what_cannot_be_removed_is_tried_once_by_each_run(
+    under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = under_test.start("true")
+    under_test.exit(number)
+    under_test.runtime.remove(number)
+    with monkeypatch.context() as context:
+        context.setattr(removal.os, "fchmod", refuse)
+        under_test.runtime.clear()
+        under_test.runtime.clear()
+    assert caplog.text.count("cannot be removed") == 1
+    under_test.restart()
+    under_test.runtime.clear()
+    assert list((under_test.state / "allocations").iterdir()) == []
+
+
+def refuse(*_: object) -> None:
+    raise PermissionError("not this one")
 
 
 def test_the_environment_is_the_specs_and_the_agents_word_on_gpus_is_final(under_test: RuntimeUnderTest) -> None:

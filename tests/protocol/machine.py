@@ -237,6 +237,9 @@ class Machine:
         if folder is not None and folder.processes is not None:
             self.ledger.wrongs.append(f"allocation {allocation_id} was forgotten while it ran")
 
+    def clear(self) -> None:
+        """A folder here is gone at once."""
+
     def renew(self, sent_at: float, stop_after_s: float) -> None:
         self.lease = (sent_at, stop_after_s)
 

@@ -12,10 +12,9 @@ import fcntl
 import json
 import logging
 import os
-import shutil
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent import clock, jobside
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
@@ -40,6 +39,7 @@ from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit, read_kept
 from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.progress import read_progress
+from nodeagent.runtime.shim.removal import remove_tree
 from nodeagent.runtime.shim.reported import ReportReader
 from nodeagent.runtime.shim.spool import SpoolReader
 
@@ -87,13 +87,11 @@ class FolderRuntime:
         self._controls: Dict[int, Dict[str, Any]] = {}
         self._cpu: Dict[int, Tuple[float, float]] = {}
         self._reports = ReportReader()
+        self._tried: Set[str] = set()
         # Jobs of other users pass through these folders to their own; they can list neither.
         for folder in (state, self._root):
             os.makedirs(folder, exist_ok=True)
             os.chmod(folder, _PASSABLE)
-        for name in os.listdir(self._root):
-            if name.endswith(_GONE):
-                shutil.rmtree(os.path.join(self._root, name), ignore_errors=True)
         self._refuse_others_jobs()
         self._events = EventPipe(os.path.join(state, "events"), listener)
         self._forker.begin()
@@ -105,7 +103,7 @@ class FolderRuntime:
             if os.path.exists(folder.root):
                 if self.observe(spec.allocation_id).phase is not Phase.ABSENT:
                     raise LaunchError(EndReason.LAUNCH_FAILED, "the allocation was started before")
-                shutil.rmtree(folder.root)
+                remove_tree(folder.root)
             os.mkdir(folder.root)
             os.chmod(folder.root, _PASSABLE)
             for own in (folder.log, folder.work, folder.home, folder.tmp):
@@ -287,17 +285,29 @@ class FolderRuntime:
         return WorkFolder(self._folder(spec.allocation_id).work, below, os.geteuid() if uid is None else uid)
 
     def remove(self, allocation_id: int) -> None:
-        """Remove the allocation's folder; what cannot be removed now is found again by the next run of the agent."""
+        """Put the allocation's folder aside: at once it is none any more, however long the rest takes."""
         self._controls.pop(allocation_id, None)
         self._reports.forget(allocation_id)
         folder = self._folder(allocation_id).root
         try:
-            os.rename(folder, folder + _GONE)  # at once no allocation any more, however long the rest takes
-            shutil.rmtree(folder + _GONE)
+            os.rename(folder, folder + _GONE)
         except FileNotFoundError:
             return
         except OSError as error:
             _log.warning("allocation %d: its folder cannot be removed: %s", allocation_id, error)
+
+    def clear(self) -> None:
+        """Remove the folders that were put aside; each once, so that what cannot be removed waits for the next run."""
+        for name in os.listdir(self._root):
+            if not name.endswith(_GONE) or name in self._tried:
+                continue
+            self._tried.add(name)
+            try:
+                remove_tree(os.path.join(self._root, name))
+            except OSError as error:
+                _log.warning("the folder %s cannot be removed: %s", name, error)
+            else:
+                self._tried.discard(name)
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:
         """Rewrite the lease; shims read it when they think that it has run out. A full disk does not matter."""

@@ -1,0 +1,115 @@
+"""Removal of a folder with whatever a job has made in it.
+
+What is in it is a member's and need not be friendly: folders in folders as deep as the disk has room for, and perhaps
+another process of the same user that moves things about meanwhile. So:
+
+1. Nobody but the agent may pass through the folder itself any more.
+2. Of each folder in it, what is no folder is unlinked, and what is one is moved up to stand beside it. Then it is
+   empty, and goes.
+3. That is done until nothing is left.
+
+Each step goes from an open folder to a name in it and follows no link, and none goes back up by `..`: whatever is
+swapped for whatever, only what stands in the tree is unlinked or moved. Two folders are open at a time, however deep
+the tree is, and no path is longer than one name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from typing import Iterator, Optional, Tuple
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_TO_CHANGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_FRUITLESS_PASSES = 3
+"""So often in a row nothing may go before it is given up: what was just swapped for something else goes next time."""
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder, in which only the agent makes names, and all below it.
+
+    OSError when something of it cannot be removed; all else is gone then.
+    """
+    top = os.open(path, _FOLDER)
+    try:
+        os.fchmod(top, 0o700)
+        _Removal(top).run()
+    finally:
+        os.close(top)
+    os.rmdir(path)
+
+
+class _Removal:
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self._is_root = os.geteuid() == 0
+        prefix = uuid.uuid4().hex  # an earlier removal may have left what it moved
+        self._names = ("{}-{}".format(prefix, number) for number in itertools.count())
+        self._progress = False
+        self._problem: Optional[OSError] = None
+
+    def run(self) -> None:
+        """Remove all that is in the folder."""
+        fruitless = 0
+        while fruitless < _FRUITLESS_PASSES:
+            self._progress, self._problem = False, None
+            self._empty(self._top)
+            if not self._progress and self._problem is None:
+                return
+            fruitless = 0 if self._progress else fruitless + 1
+        if self._problem is not None:
+            raise self._problem
+
+    def _empty(self, folder: int) -> None:
+        """Unlink what is no folder; take apart those at the top, and move deeper ones there."""
+        for name, is_folder in _entries(folder):
+            try:
+                if not is_folder:
+                    os.unlink(name, dir_fd=folder)
+                elif folder == self._top:
+                    self._take_apart(name)
+                else:
+                    self._move_up(name, folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._problem = self._problem or error
+            else:
+                self._progress = True
+
+    def _take_apart(self, name: str) -> None:
+        self._unlock(name, self._top)
+        folder = os.open(name, _FOLDER, dir_fd=self._top)
+        try:
+            self._empty(folder)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=self._top)
+
+    def _move_up(self, name: str, folder: int) -> None:
+        try:
+            os.rmdir(name, dir_fd=folder)  # which also goes where the folder may not be moved
+        except FileNotFoundError:
+            raise
+        except OSError:
+            self._unlock(name, folder)
+            os.rename(name, next(self._names), src_dir_fd=folder, dst_dir_fd=self._top)
+
+    def _unlock(self, name: str, folder: int) -> None:
+        """Let an agent without root do what the job, whose user is its own, has forbidden: caches are read-only."""
+        if self._is_root:
+            return
+        descriptor = os.open(name, _FOLDER_TO_CHANGE, dir_fd=folder)
+        try:
+            os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)
+        finally:
+            os.close(descriptor)
+
+
+def _entries(folder: int) -> Iterator[Tuple[str, bool]]:
+    """The names in an open folder, and which of them are folders, as far as they can be told."""
+    with os.scandir(folder) as found:
+        for entry in found:
+            yield entry.name, entry.is_dir(follow_symlinks=False)
