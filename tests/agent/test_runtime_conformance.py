@@ -403,6 +403,26 @@ def test_as_root_a_job_runs_as_its_user_and_owns_its_files(under_test: RuntimeUn
 
 
 @AS_ROOT
+def test_as_root_a_folder_is_the_users_only_when_all_in_it_is(
+    under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+
+    def chown(path: str, *_: object, **__: object) -> None:
+        given.append(path)
+
+    spec = under_test.spec("true", uid=4321, gids=(777,))
+    work = Path(under_test.runtime.prepare(spec))
+    (work / "a/b").mkdir(parents=True)
+    (work / "a/b/c").touch()
+    with monkeypatch.context() as context:
+        context.setattr(folders.os, "chown", chown)
+        folders._give(str(work), 4321, 777)
+    assert sorted(given) == [str(work / name) for name in ("", "a", "a/b", "a/b/c")]
+    assert given[-1] == str(work)
+
+
+@AS_ROOT
 def test_a_users_job_can_touch_nothing_that_is_the_agents(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
     for parent in (tmp_path, *tmp_path.parents):
         if parent.is_relative_to("/tmp/pytest-of-root"):

@@ -406,11 +406,14 @@ def owned_environment(gpu_uuids: Sequence[str]) -> Dict[str, str]:
 
 
 def _give(folder: str, uid: int, gid: int) -> None:
-    """Make a user the owner of a folder and all in it, before any process of theirs could change it meanwhile."""
-    for parent, folders, names in os.walk(folder):
-        os.chown(parent, uid, gid, follow_symlinks=False)
+    """Make a user the owner of a folder and all in it; last the folder, which until then lets nobody else in.
+
+    Other processes of that user may be about: in what is theirs already they could swap a folder for a link.
+    """
+    for parent, folders, names in os.walk(folder, topdown=False):
         for name in folders + names:
             os.chown(os.path.join(parent, name), uid, gid, follow_symlinks=False)
+    os.chown(folder, uid, gid, follow_symlinks=False)
 
 
 def _last_line(path: str) -> str:
