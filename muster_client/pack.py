@@ -27,7 +27,10 @@ from muster_client.errors import PackError
 
 IGNORE_FILE = ".musterignore"
 MAX_ARCHIVE_BYTES = 100 * 1024 * 1024
-MAX_ENTRIES = 100_000
+# What the platform takes; asked here, so that nothing is packed and sent only to be refused.
+MAX_ENTRIES = 50_000
+MAX_DEPTH = 64
+MAX_PATH_BYTES = 1024
 CHUNK_BYTES = 256 * 1024
 # A `!` line of .musterignore takes any of these back in.
 DEFAULT_IGNORES = (".git/", ".hg/", ".svn/", ".venv/", "__pycache__/", "*.py[co]", ".DS_Store")
@@ -134,11 +137,16 @@ class _Walk:
         except OSError as error:
             raise PackError(f"{_shown(name)} cannot be read: {error.strerror}.") from error
         try:
-            name.encode()
+            length = len(name.encode())
         except UnicodeEncodeError as error:
             raise PackError(
                 f"{_shown(name)} has a name that is not UTF-8; rename it or list it in {IGNORE_FILE}."
             ) from error
+        if name.count("/") >= MAX_DEPTH or length >= MAX_PATH_BYTES:
+            raise PackError(
+                f"{name[:60]}… lies deeper than {MAX_DEPTH} folders, or its path has more than {MAX_PATH_BYTES} bytes; "
+                f"list it in {IGNORE_FILE}."
+            )
         if len(self.entries) >= MAX_ENTRIES:
             raise PackError(f"The code folder has more than {MAX_ENTRIES} files; list the rest in {IGNORE_FILE}.")
         if stat.S_ISDIR(status.st_mode):

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from muster.jobs.uploads import MOST_FILES
 from muster_client.errors import PackError
-from muster_client.pack import Archive, list_entries, pack_folder
+from muster_client.pack import MAX_DEPTH, MAX_ENTRIES, Archive, list_entries, pack_folder
+from nodeagent.protocol.archives import DEEPEST, members
 
 
 def folder(root: Path, **files: str) -> Path:
@@ -129,6 +131,36 @@ def test_it_refuses_a_link_to_nowhere_and_a_link_in_a_circle(tmp_path: Path) -> 
     (root / "self").symlink_to("self")
     with pytest.raises(PackError, match="self"):
         pack_folder(root)
+
+
+def test_it_takes_no_path_that_the_platform_would_refuse(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath("deep", *["a"] * 62)
+    deep.mkdir(parents=True)
+    (deep / "ok").write_text("1")  # the 64th name
+    with pack_folder(tmp_path) as archive:
+        archive.file.seek(0)
+        names = [member.parts for member in members(archive.file, most_entries=MAX_ENTRIES, most_bytes=1 << 20)]
+    assert max(map(len, names)) == MAX_DEPTH == DEEPEST
+    (deep / "b").mkdir()
+    (deep / "b" / "c").write_text("1")
+    with pytest.raises(PackError, match="lies deeper than 64 folders"):
+        pack_folder(tmp_path)
+
+
+def test_it_takes_no_path_that_is_too_long(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["n" * 200] * 5)
+    folder.mkdir(parents=True)
+    (folder / ("x" * 18)).write_text("1")  # 5 x 201 + 18 bytes, and the one that ends it
+    with pack_folder(tmp_path) as archive:
+        archive.file.seek(0)
+        assert len(list(members(archive.file, most_entries=10, most_bytes=1 << 20))) == 6
+    (folder / ("x" * 19)).write_text("1")
+    with pytest.raises(PackError, match="its path has more than 1024 bytes"):
+        pack_folder(tmp_path)
+
+
+def test_it_takes_no_more_files_than_the_platform() -> None:
+    assert MAX_ENTRIES == MOST_FILES
 
 
 def test_it_refuses_what_is_no_file(tmp_path: Path) -> None:
