@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.dispatch.fence import Lowered, fence_at, fence_s
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines, Due
 
 TERM, KILL = Due("TERM"), Due("KILL", kill=True)
@@ -97,25 +101,109 @@ def test_a_lease_that_is_renewed_in_time_stops_nothing() -> None:
     assert deadlines.due(99.0) is None
 
 
-@given(
-    beats=st.lists(st.tuples(st.floats(0.01, 40), st.floats(0, 30)), max_size=10),
-    grace_s=st.floats(0, 60),
-    rate=st.floats(0.99, 1.01),
+RATES = st.floats(0.99, 1.01)
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A beat, so long after the one before; its answer comes, or never."""
+
+    gap_s: float
+    request_s: float
+    answer_s: float | None
+
+
+BEATS = st.lists(
+    st.builds(
+        Beat,
+        gap_s=st.floats(0.01, 4000),
+        request_s=st.floats(0, 60),
+        answer_s=st.one_of(st.none(), st.floats(0, 60)),
+    ),
+    max_size=12,
 )
-def test_the_last_process_ends_before_the_fence(beats: list[tuple[float, float]], grace_s: float, rate: float) -> None:
-    """For any delay of beats and any clock rate within one per cent, SIGKILL comes before the server's fence."""
-    stop_after_s, margin_s = 600.0, 30.0
-    sent, handled = 0.0, 0.0
-    for gap_s, delay_s in beats:
-        sent += gap_s
-        handled = max(handled, sent + delay_s)  # the server counts from when it handles the newest beat
+
+
+def killed_at(grace_s: float, launched_at: float, least_s: float, leases: list[tuple[float, float, float]]) -> float:
+    """When the shim sends SIGKILL, all by the agent's clock; `leases`: since when it lies there, of when, how long."""
+
+    def lease_end(now: float) -> float:
+        sent, told_s = [(sent, told_s) for came, sent, told_s in leases if came <= now][-1]
+        return sent + max(least_s, told_s)
+
     deadlines = Deadlines("TERM", grace_s)
-    deadlines.lease_until = sent * rate + stop_after_s
-    kill_at = None
-    while kill_at is None:
-        now = deadlines.next_at()
-        now = deadlines.lease_until if now == -math.inf else now
+    now = launched_at
+    deadlines.lease_until = lease_end(now)
+    while True:
+        if now >= deadlines.lease_until:  # as in `Shim._act`: only now is the file read again
+            deadlines.lease_until = lease_end(now)
         due = deadlines.due(now)
         if due is not None and due.kill:
-            kill_at = now
-    assert kill_at / rate <= handled + stop_after_s + grace_s + margin_s
+            return now
+        now = max(now, deadlines.next_at())
+
+
+@settings(max_examples=400)
+@given(
+    beats=BEATS,
+    launch=st.integers(0, 12),
+    stop_after_s=st.floats(60, DAY_S),
+    grace_s=st.floats(0, 3600),
+    margin_s=st.floats(1, 60),
+    raised_to_s=st.floats(0, DAY_S),
+    raised_at=st.floats(0, 10_000),
+    for_s=st.floats(0, 10_000),
+    agent=RATES,
+    server=RATES,
+)
+def test_the_last_process_ends_before_the_fence(
+    *,
+    beats: list[Beat],
+    launch: int,
+    stop_after_s: float,
+    grace_s: float,
+    margin_s: float,
+    raised_to_s: float,
+    raised_at: float,
+    for_s: float,
+    agent: float,
+    server: float,
+) -> None:
+    """For any delays, clocks within one per cent, and a longer time that was granted and taken back meanwhile."""
+    lowered_at = raised_at + for_s
+    is_raised = raised_to_s > stop_after_s
+
+    def told_s(at: float) -> float:
+        return raised_to_s if is_raised and raised_at <= at < lowered_at else stop_after_s
+
+    sent, heard = 0.0, 0.0
+    leases = [(0.0, 0.0, told_s(0.0))]  # of the registration
+    for beat in beats:
+        sent = max(sent, leases[-1][0] / agent) + beat.gap_s  # one after the other
+        handled = sent + beat.request_s
+        heard = max(heard, handled)
+        if beat.answer_s is not None:
+            leases.append(((handled + beat.answer_s) * agent, sent * agent, told_s(handled)))
+    launched_at = leases[min(launch, len(leases) - 1)][0]
+    least_s = told_s(launched_at / agent)
+    fence = fence_at(
+        heard_at=EPOCH + timedelta(seconds=heard * server),
+        away_since=EPOCH + timedelta(seconds=heard * server),
+        stop_after_s=max(least_s, stop_after_s),
+        grace_s=grace_s,
+        margin_s=margin_s,
+        lowered=Lowered(raised_to_s, EPOCH + timedelta(seconds=lowered_at * server)) if is_raised else None,
+    )
+    assert killed_at(grace_s, launched_at, least_s, leases) / agent <= (fence - EPOCH).total_seconds() / server
+
+
+@pytest.mark.parametrize(
+    ("stop_after_s", "grace_s", "margin_s", "fence"),
+    [(600, 30, 30, 660), (7200, 300, 30, 7725), (60, 0, 30, 90), (DAY_S, 0, 1, DAY_S * 1.03)],
+)
+def test_the_margin_grows_with_what_is_counted(
+    stop_after_s: float, grace_s: float, margin_s: float, fence: float
+) -> None:
+    assert fence_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s) == pytest.approx(fence)

@@ -39,9 +39,11 @@ def last_audit(object_type: str) -> AuditEntry:
 
 
 def pool_form(**changes: Any) -> dict[str, Any]:
-    text = "policy policy_params placement placement_params guard guard_params name id fallback"
+    text = "policy policy_params placement placement_params guard guard_params name id"
     defaults = {
-        field.name: field.get_default() for field in Pool._meta.concrete_fields if field.name not in text.split()
+        field.name: field.get_default()
+        for field in Pool._meta.concrete_fields
+        if field.editable and field.name not in text.split()
     }
     plugins = {"policy": "fifo", "placement": "consolidate", "guard": "quota"}
     return {"name": "main", **defaults, **plugins, **changes}
@@ -110,6 +112,15 @@ def test_a_pool_whose_timers_are_shorter_already_can_be_edited_otherwise(browser
     assert (pool.cpus_per_gpu, pool.suspect_after_s) == (7, 3)
     refused = browser.post(page, pool_form(**{**timers, "suspect_after_s": "2"}))
     assert "10 s at least" in refused.content.decode()
+
+
+def test_hours_that_are_granted_and_taken_back_are_remembered(browser: Client) -> None:
+    pool = make_pool("main")
+    page = reverse("admin:fleet_pool_change", args=[pool.pk])
+    for stop_after_s in ("7200", "600"):
+        assert browser.post(page, pool_form(stop_after_s=stop_after_s)).status_code == 302
+    pool.refresh_from_db()
+    assert (pool.stop_after_s, pool.lowered_from_s, pool.lowered_at is None) == (600, 7200, False)
 
 
 class TestTheParametersOfPlugIns:

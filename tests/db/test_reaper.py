@@ -53,6 +53,17 @@ def silent(node: Node, seconds: float) -> None:
     let_pass(seconds, NodeLease.objects.get(pk=node.pk), "seen_at")
 
 
+def stop_after(world: World, seconds: float) -> None:
+    """An operator edits the pool."""
+    Pool.objects.filter(pk=world.pool.pk).update(stop_after_s=seconds)
+
+
+def lowered(world: World) -> tuple[float | None, float | None]:
+    """From how much the pool's `stop_after_s` was lowered, and how long ago."""
+    pool = now_of(world.pool)
+    return pool.lowered_from_s, pool.lowered_at and (timezone.now() - pool.lowered_at).total_seconds()
+
+
 def node_of(attempt: Attempt, rank: int = 0) -> Node:
     return ranks(attempt)[rank].node
 
@@ -223,14 +234,45 @@ class TestUnreachable:
         assert launch_spec(node_of(attempt), ranks(attempt)[0]).stop_after_s == 7200
         silent(node_of(attempt), 60)
         reap(now_of(world.pool))
-        assert fence_in_s(attempt) == pytest.approx(7200 + 300 + 30 - 60, abs=10)
+        assert fence_in_s(attempt) == pytest.approx(1.03 * (7200 + 300) - 60, abs=10)
 
     def test_the_fence_follows_a_pool_that_was_given_more_time(self, world: World) -> None:
         attempt = start(world)
-        Pool.objects.filter(pk=world.pool.pk).update(stop_after_s=7200)
+        stop_after(world, 7200)
         silent(node_of(attempt), 60)
         reap(now_of(world.pool))
-        assert fence_in_s(attempt) == pytest.approx(7200 + 30 + 30 - 60, abs=10)
+        assert fence_in_s(attempt) == pytest.approx(1.03 * (7200 + 30) - 60, abs=10)
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_hours_that_were_granted_and_taken_back_count_for_who_may_go_by_them(self, world: World, when: str) -> None:
+        # The agent that starts a job after that has the longer lease on its disk until its next beat is answered.
+        attempts = [start(world)] if when == "before" else []
+        stop_after(world, 7200)
+        stop_after(world, 600)
+        attempts += [start(world)] if when == "after" else []
+        (attempt,) = attempts
+        assert attempt.stop_after_s == 600
+        silent(node_of(attempt), 60)
+        reap(now_of(world.pool))
+        assert fence_in_s(attempt) == pytest.approx(1.03 * (7200 + 30) - 60, abs=10)
+
+    def test_of_a_node_that_was_heard_later_they_count_from_when_they_were_taken_back(self, world: World) -> None:
+        attempt = start(world)
+        stop_after(world, 7200)
+        stop_after(world, 600)
+        let_pass(5000, world.pool, "lowered_at")
+        silent(node_of(attempt), 60)
+        reap(now_of(world.pool))
+        assert fence_in_s(attempt) == pytest.approx(1.03 * (7200 + 30) - 5000, abs=10)
+
+    def test_once_they_are_over_the_fence_is_as_before(self, world: World) -> None:
+        attempt = start(world)
+        stop_after(world, 7200)
+        stop_after(world, 600)
+        let_pass(7200, world.pool, "lowered_at")
+        silent(node_of(attempt), 60)
+        reap(now_of(world.pool))
+        assert fence_in_s(attempt) == pytest.approx(FENCE_S - 60, abs=10)
 
     def test_a_node_that_comes_back_clears_it(self, world: World) -> None:
         attempt = start(world)
@@ -257,6 +299,34 @@ class TestUnreachable:
         reap(world.pool)
         assert now_of(attempt).unreachable_since is None
         assert held(attempt)[0].pk == second.pk
+
+
+class TestALongerTimeThatIsTakenBack:
+    """Postgres remembers it, whoever has lowered it."""
+
+    def test_nothing_is_remembered_of_a_longer_one(self, world: World) -> None:
+        stop_after(world, 7200)
+        assert lowered(world) == (None, None)
+
+    def test_the_longest_counts_from_when_the_last_was_lowered(self, world: World) -> None:
+        for seconds in (7200, 600, 900, 700):
+            stop_after(world, seconds)
+        from_s, ago_s = lowered(world)
+        assert (from_s, ago_s) == (7200, pytest.approx(0, abs=10))
+
+    def test_what_was_lowered_long_ago_is_forgotten(self, world: World) -> None:
+        stop_after(world, 7200)
+        stop_after(world, 900)
+        let_pass(7200 + DAY_S + 60, world.pool, "lowered_at")
+        stop_after(world, 600)
+        assert lowered(world)[0] == 900
+
+    def test_an_edit_of_something_else_leaves_it(self, world: World) -> None:
+        stop_after(world, 700)
+        stop_after(world, 600)
+        let_pass(50, world.pool, "lowered_at")
+        Pool.objects.filter(pk=world.pool.pk).update(beat_s=4, stop_after_s=600)
+        assert lowered(world) == (700, pytest.approx(50, abs=10))
 
 
 class TestFence:

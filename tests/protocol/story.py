@@ -137,6 +137,10 @@ class Story:
                 )
             )
 
+    def stop_after(self, seconds: float) -> None:
+        """The operators edit how long an agent without an answer lets its jobs run."""
+        self._act(lambda: Pool.objects.filter(pk=self.world.pool.pk).update(stop_after_s=seconds))
+
     def administer(self, server: Server, what: str) -> None:
         act = {"cordon": cordon_node, "drain": drain_node, "resume": resume_node, "retire": retire_node}[what]
         with suppress(MusterError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -91,6 +92,25 @@ def test_a_node_that_is_cut_off_has_stopped_its_job_when_its_gpus_are_free(
             story.check()
         assert story.ledger.alive() == []
         assert state_of(job_id)[1] in {"node_lost", "agent_stopped"}
+        story.settle()
+
+
+@pytest.mark.parametrize("starts", ["before", "meanwhile", "after"])
+def test_hours_that_were_granted_and_taken_back_start_nothing_twice(telling: Telling, starts: str) -> None:
+    # The lease that a shim knows is looked at again only when it has run out, and the agent's file says the old time
+    # until a beat is answered.
+    with telling((1.01, 0.99, 0.99, 0.99)) as story:
+        found = running(story) if starts == "before" else None
+        story.stop_after(20 * TIMERS["stop_after_s"])
+        story.advance(TIMERS["beat_s"] + 1.0)
+        found = running(story) if starts == "meanwhile" else found
+        story.stop_after(TIMERS["stop_after_s"])
+        job_id, server = found or running(story, after_s=1.0)
+        story.cut(server, requests=True, answers=True)
+        while state_of(job_id)[0] == "active":
+            story.advance(4.0)
+            story.check()
+        assert story.ledger.alive() == []
         story.settle()
 
 
@@ -313,7 +333,7 @@ class TestTheSimulationNotices:
     """What the histories are worth: each of these breaks one rule, and must be found out."""
 
     def test_a_fence_that_comes_too_early(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reaper, "_fence_s", lambda pool, attempt: 10.0)
+        monkeypatch.setattr(reaper, "fence_at", lambda **told: told["away_since"] + timedelta(seconds=10))
         with telling() as story:
             _, server = running(story)
             story.cut(server, requests=True, answers=True)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from muster.common.clock import database_now
+from muster.dispatch.fence import Lowered, fence_at
 from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
 from muster.fleet.leases import answering_since, judge_nodes
@@ -60,13 +61,13 @@ def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:
         held = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED)
         for attempt in live.filter(pk__in=held.values("attempt_id")).select_related("job"):
             this = Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE)
-            fence = timedelta(seconds=_fence_s(pool, attempt))
             if attempt.fence_at is None:
                 away_since = max(heard_at, since)
-                this.update(unreachable_since=away_since, fence_at=away_since + fence)
-            elif attempt.fence_at < heard_at + fence:
+                fence = _fence_at(pool, attempt, heard_at, away_since)
+                this.update(unreachable_since=away_since, fence_at=fence)
+            elif attempt.fence_at < (fence := _fence_at(pool, attempt, heard_at, heard_at)):
                 # Another node of the gang fell silent after the first: its own agent stops it later, too.
-                this.update(fence_at=heard_at + fence)
+                this.update(fence_at=fence)
     reachable = live.filter(unreachable_since__isnull=False).exclude(
         pk__in=Allocation.objects.filter(node__health=NodeHealth.DOWN)
         .exclude(state=AllocationState.RELEASED)
@@ -75,12 +76,20 @@ def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:
     reachable.update(unreachable_since=None, fence_at=None)
 
 
-def _fence_s(pool: Pool, attempt: Attempt) -> float:
-    """How long after its last answered request no process of the attempt can be left on a node.
+def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: datetime) -> datetime:
+    """When no process of the attempt can be left on a node that was heard last at `heard_at`.
 
     The agent goes by the grace of the launch, and by the longer of what it was told at the launch and what last.
     """
-    return max(attempt.stop_after_s, pool.stop_after_s) + attempt.job.grace_s + pool.fence_margin_s
+    lowered = Lowered(pool.lowered_from_s, pool.lowered_at) if pool.lowered_from_s and pool.lowered_at else None
+    return fence_at(
+        heard_at=heard_at,
+        away_since=away_since,
+        stop_after_s=max(attempt.stop_after_s, pool.stop_after_s),
+        grace_s=attempt.job.grace_s,
+        margin_s=pool.fence_margin_s,
+        lowered=lowered,
+    )
 
 
 def _let_go_past_fence(pool: Pool) -> None:

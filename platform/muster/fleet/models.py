@@ -81,7 +81,17 @@ class Pool(models.Model):
     suspect_after_s = models.FloatField(default=15)
     unreachable_after_s = models.FloatField(default=30)
     stop_after_s = models.FloatField(default=600, help_text="An agent without an answer for so long stops its jobs.")
-    fence_margin_s = models.FloatField(default=30)
+    fence_margin_s = models.FloatField(
+        default=30,
+        help_text="For how long at least what a silent node had is kept after its jobs were to be killed; 3 % of the "
+        "time until then if that is more.",
+    )
+    lowered_at = models.DateTimeField(
+        null=True, editable=False, help_text="When stop_after_s was last lowered; Postgres writes it."
+    )
+    lowered_from_s = models.FloatField(
+        null=True, editable=False, help_text="What it was before: agents that were told so may still go by it."
+    )
     max_grace_s = models.FloatField(default=600, help_text="Upper limit of a job's checkpoint grace.")
     claim_timeout_s = models.FloatField(default=60)
     orphan_grace_s = models.FloatField(default=30)

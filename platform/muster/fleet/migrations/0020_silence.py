@@ -1,0 +1,49 @@
+from django.db import migrations, models
+
+# Whoever lowers it, and by whatever way: an agent may still go by the longer time that it was told.
+CREATE = """
+CREATE FUNCTION fleet_stop_after_is_lowered() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.lowered_at + make_interval(secs => OLD.lowered_from_s) + interval '1 day' < clock_timestamp() THEN
+        NEW.lowered_from_s := OLD.stop_after_s;  -- nobody goes by what was lowered before that
+    ELSE
+        NEW.lowered_from_s := GREATEST(OLD.lowered_from_s, OLD.stop_after_s);
+    END IF;
+    NEW.lowered_at := clock_timestamp();
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER stop_after_is_lowered BEFORE UPDATE OF stop_after_s ON fleet_pool FOR EACH ROW
+    WHEN (NEW.stop_after_s < OLD.stop_after_s) EXECUTE FUNCTION fleet_stop_after_is_lowered();
+"""
+
+DROP = """
+DROP TRIGGER stop_after_is_lowered ON fleet_pool;
+DROP FUNCTION fleet_stop_after_is_lowered();
+"""
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('fleet', '0019_drained_for_gpu'),
+    ]
+
+    operations = [
+        migrations.AlterField(
+            model_name='pool',
+            name='fence_margin_s',
+            field=models.FloatField(default=30, help_text='For how long at least what a silent node had is kept after its jobs were to be killed; 3 % of the time until then if that is more.'),
+        ),
+        migrations.AddField(
+            model_name='pool',
+            name='lowered_at',
+            field=models.DateTimeField(editable=False, help_text='When stop_after_s was last lowered; Postgres writes it.', null=True),
+        ),
+        migrations.AddField(
+            model_name='pool',
+            name='lowered_from_s',
+            field=models.FloatField(editable=False, help_text='What it was before: agents that were told so may still go by it.', null=True),
+        ),
+        migrations.RunSQL(CREATE, DROP),
+    ]
