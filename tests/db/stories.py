@@ -14,12 +14,14 @@ from django.db import connection, models
 from django.db.models import F
 
 from muster.accounts.models import User
+from muster.common.models import DatabaseNow
 from muster.dispatch.cycles import CycleResult, run_cycle
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import Event
 from muster.events.selectors import EventCursor, newest
-from muster.fleet.models import Node, Pool
+from muster.fleet.leases import tick
+from muster.fleet.models import Node, NodeLease, Pool, Tick
 from muster.jobs.attempts import End, claim_allocation, end_allocation, report_running
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
@@ -170,6 +172,18 @@ def let_pass(seconds: float, row: models.Model, *fields: str) -> None:
     """The row's moments, as if so many seconds had passed since: no test waits for a clock."""
     back = {field: F(field) - timedelta(seconds=seconds) for field in fields}
     type(row).objects.filter(pk=row.pk).update(**back)
+
+
+def let_answer(seconds: float) -> None:
+    """The platform has answered without a gap for so long."""
+    for part in ("web", "reaper"):
+        tick(part)
+        let_pass(seconds, Tick.objects.get(name=part), "answering_since")
+
+
+def silent(node: Node, seconds: float) -> None:
+    """The node has not been heard for so long."""
+    NodeLease.objects.filter(pk=node.pk).update(seen_at=DatabaseNow() - timedelta(seconds=seconds))
 
 
 def planned_places(world: World) -> tuple[list[Place], dict[int, int]]:

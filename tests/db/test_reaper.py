@@ -18,12 +18,14 @@ from tests.db.stories import (
     cycle,
     end,
     held,
+    let_answer,
     let_pass,
     live_attempt,
     make_world,
     now_of,
     place,
     ranks,
+    silent,
     start,
     states,
 )
@@ -37,20 +39,12 @@ FENCE_S = 600 + 30 + 30
 
 @pytest.fixture(autouse=True)
 def _the_platform_has_answered_for_a_day(db: None) -> None:
-    for name in ("web", "reaper"):
-        tick(name)
-        let_pass(DAY_S, Tick.objects.get(name=name), "answering_since")
+    let_answer(DAY_S)
 
 
 @pytest.fixture
 def world() -> World:
     return make_world(nodes=3)
-
-
-def silent(node: Node, seconds: float) -> None:
-    """The node has not been heard for so long."""
-    NodeLease.objects.filter(pk=node.pk).update(seen_at=timezone.now())
-    let_pass(seconds, NodeLease.objects.get(pk=node.pk), "seen_at")
 
 
 def stop_after(world: World, seconds: float) -> None:
@@ -189,26 +183,6 @@ class TestTheSilenceOfThePlatform:
         let_pass(61, Tick.objects.get(name="web"), "answering_since")
         reap(world.pool)
         assert now_of(attempt).reason == "not_claimed"
-
-    def test_when_more_than_half_of_a_pool_is_silent_nothing_ends_and_operators_are_told_once(
-        self, settings: object
-    ) -> None:
-        settings.OPERATORS_MAIL = ["ops@example.org"]  # type: ignore[attr-defined]
-        world = make_world(nodes=4)
-        for node in world.nodes[:3]:
-            silent(node, 60)
-        reap(world.pool)
-        reap(world.pool)
-        assert [health(node) for node in world.nodes] == ["suspect", "suspect", "suspect", "ready"]
-        assert Event.objects.filter(kind="pool.mass_silence").count() == 1
-        assert Outbox.objects.count() == 1
-
-    def test_half_of_a_pool_may_go(self) -> None:
-        world = make_world(nodes=4)
-        for node in world.nodes[:2]:
-            silent(node, 60)
-        reap(world.pool)
-        assert [health(node) for node in world.nodes] == ["down", "down", "ready", "ready"]
 
 
 class TestUnreachable:

@@ -48,7 +48,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     """Nodes that are scheduled together."""
 
     form = PoolForm
-    list_display = ["name", "policy", "placement", "guard", "decides_by"]
+    list_display = ["name", "policy", "placement", "guard", "decides_by", "silent_since"]
     search_fields = ["name"]
     ordering = ["name"]
     actions = ["try_again"]
@@ -65,7 +65,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """The plug-ins, each kind with the parameters of its plug-ins, and the rest."""
         kinds = [(kind.capitalize(), {"fields": [kind, *field_names(kind)]}) for kind in KINDS]
-        first = ["name"] if obj is None else ["name", "decides_by"]
+        first = ["name"] if obj is None else ["name", "decides_by", "silent_since"]
         return [
             (None, {"fields": first}),
             *kinds,
@@ -77,7 +77,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays."""
-        return [] if obj is None else ["name", "decides_by"]
+        return [] if obj is None else ["name", "decides_by", "silent_since"]
 
     def save_model(self, request: HttpRequest, obj: Pool, form: forms.ModelForm[Pool], change: bool) -> None:
         """Store the pool, and let the next cycle run by what is new."""

@@ -11,6 +11,7 @@ from muster.common.clock import database_now
 from muster.dispatch.fence import Lowered, fence_at
 from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
+from muster.fleet.hold import TOGETHER, held_since
 from muster.fleet.leases import answering_since, judge_nodes
 from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
@@ -93,7 +94,10 @@ def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: date
 
 
 def _let_go_past_fence(pool: Pool) -> None:
-    """Lose what lies on nodes that stayed away until the fence; `on_disconnect: keep` waits for the node itself."""
+    """Lose what lies on nodes that stayed away until the fence; `on_disconnect: keep` waits for the node itself.
+
+    While more than half of the pool is silent, what went down with it keeps what it has, like those that are held.
+    """
     held = (
         Allocation.objects.filter(
             node__pool=pool,
@@ -106,6 +110,9 @@ def _let_go_past_fence(pool: Pool) -> None:
         .select_related("node")
         .order_by("attempt_id", "pk")
     )
+    since = held_since(pool)
+    if since is not None:
+        held = held.exclude(node__down_at__gte=since - TOGETHER)
     for allocation in held:
         lose_allocations(
             attempt_id=allocation.attempt_id,

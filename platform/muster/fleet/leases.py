@@ -16,14 +16,13 @@ from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.checks import begin_checks
+from muster.fleet.hold import held_back
 from muster.fleet.inventory import Reported, store_inventory
 from muster.fleet.models import Node, NodeLease, Pool, Tick
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth, require_move
 
 # A web process or a reaper that was silent for longer than this was out, and its silence is not the nodes'.
 LONGEST_SILENCE_S = 10
-# With fewer nodes than this, "more than half" says nothing about the platform.
-SMALLEST_POOL_FOR_THE_HALF_RULE = 4
 
 
 class Unauthorized(MusterError):
@@ -192,7 +191,8 @@ def set_health(node: Node, target: NodeHealth) -> bool:
     if source is target:
         return False
     require_move("node_health", source, target)
-    if not Node.objects.filter(pk=node.pk, health=source).update(health=target, version=F("version") + 1):
+    went = {"down_at": DatabaseNow()} if target is NodeHealth.DOWN else {}
+    if not Node.objects.filter(pk=node.pk, health=source).update(health=target, version=F("version") + 1, **went):
         return False
     node.health = target
     data = {"node": node.name, "from": source, "to": target}
@@ -236,8 +236,8 @@ def _linking_since(now: datetime) -> datetime:
 def judge_nodes(pool: Pool) -> list[Node]:
     """Move nodes that are silent to suspect and down, and return those that are down.
 
-    Only time in which the platform itself was answering counts. If more than half of a larger pool would go at once,
-    the cause is hardly the nodes: nothing moves, and the operators are told.
+    Only time in which the platform itself was answering counts. While more than half of a larger pool is silent, the
+    cause is hardly the nodes, and none goes down: `fleet.hold`.
     """
     now = database_now()
     since = answering_since(now)
@@ -258,14 +258,12 @@ def judge_nodes(pool: Pool) -> list[Node]:
         for node in nodes
         if node.health in {NodeHealth.READY, NodeHealth.SUSPECT} and unheard_s[node.pk] > pool.unreachable_after_s
     ]
-    live = sum(node.health != NodeHealth.DOWN for node in nodes)
-    if live >= SMALLEST_POOL_FOR_THE_HALF_RULE and len(lost) * 2 > live:
-        _tell_of_mass_loss(pool, lost)
-        lost = []
+    held = held_back(pool, nodes, lost, unheard_s=unheard_s, now=now)
     for node in suspects:
         _move_under_lock(node, NodeHealth.SUSPECT)
     for node in lost:
-        _move_under_lock(node, NodeHealth.DOWN)
+        if node.pk not in held:
+            _move_under_lock(node, NodeHealth.DOWN)
     return [node for node in nodes if node.health == NodeHealth.DOWN]
 
 
@@ -281,20 +279,6 @@ def _move_under_lock(node: Node, target: NodeHealth) -> None:
         if target is NodeHealth.DOWN:
             NodeLease.objects.filter(pk=node.pk, seen_at=node.lease.seen_at).update(state=LeaseState.EXPIRED)
         node.health = row.health
-
-
-def _tell_of_mass_loss(pool: Pool, lost: list[Node]) -> None:
-    names = ", ".join(node.name for node in lost)[:300]
-    already = Tick.objects.filter(name=f"mass:{pool.pk}"[:20], at__gt=database_now() - timedelta(minutes=5)).exists()
-    if already:
-        return
-    with transaction.atomic():
-        Tick.objects.update_or_create(name=f"mass:{pool.pk}"[:20], defaults={"at": DatabaseNow()})
-        record("pool.mass_silence", actor="platform", data={"pool": pool.name, "nodes": names})
-        mail_operators(
-            subject=f"More than half of pool {pool.name} is silent",
-            body=f"No lease is ended until this is looked at. Silent: {names}",
-        )
 
 
 def _node_of(secret: str, credential: str) -> Node:

@@ -92,6 +92,9 @@ class Pool(models.Model):
     lowered_from_s = models.FloatField(
         null=True, editable=False, help_text="What it was before: agents that were told so may still go by it."
     )
+    silent_since = models.DateTimeField(
+        null=True, editable=False, help_text="Since when more than half of it is silent, so that no node is given up."
+    )
     max_grace_s = models.FloatField(default=600, help_text="Upper limit of a job's checkpoint grace.")
     claim_timeout_s = models.FloatField(default=60)
     orphan_grace_s = models.FloatField(default=30)
@@ -204,6 +207,7 @@ class Node(models.Model):
     rack = models.CharField(max_length=63, blank=True, default="")
     admin = models.CharField(max_length=10, choices=choices(NodeAdmin), default=NodeAdmin.ACTIVE)
     health = models.CharField(max_length=10, choices=choices(NodeHealth), default=NodeHealth.PENDING)
+    down_at = models.DateTimeField(null=True, editable=False, help_text="When it last went down.")
     reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
     clears = models.BooleanField(
         default=False, help_text="Whether jobs that may be stopped for others go elsewhere while it is draining."

@@ -45,5 +45,15 @@ class Migration(migrations.Migration):
             name='lowered_from_s',
             field=models.FloatField(editable=False, help_text='What it was before: agents that were told so may still go by it.', null=True),
         ),
+        migrations.AddField(
+            model_name='pool',
+            name='silent_since',
+            field=models.DateTimeField(editable=False, help_text='Since when more than half of it is silent, so that no node is given up.', null=True),
+        ),
+        migrations.AddField(
+            model_name='node',
+            name='down_at',
+            field=models.DateTimeField(editable=False, help_text='When it last went down.', null=True),
+        ),
         migrations.RunSQL(CREATE, DROP),
     ]
