@@ -440,6 +440,11 @@ class Client:
         """Have the node's GPUs checked that no job has, and return the node; for operators."""
         return cast(Node, self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
 
+    def declare_node_gone(self, name: str, *, reason: str) -> Node:
+        """Take a silent node for gone, so that what it has is let go, and return the node; for operators."""
+        path = f"/nodes/{quote(name, safe='')}:declare-gone"
+        return cast(Node, self._http.document("POST", path, json_body={"reason": reason}))
+
     def gpus(self) -> list[Gpu]:
         """Return every GPU."""
         return cast(list[Gpu], self._all("/gpus"))

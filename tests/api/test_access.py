@@ -61,6 +61,8 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/nodes", None, (401, 200, 200, 200, 200, 200)),
     ("GET", "/nodes/gpu01", None, (401, 200, 200, 200, 200, 200)),
     ("PATCH", "/nodes/gpu01", {"action": "drain", "reason": "fans"}, (401, 403, 403, 403, 200, 403)),
+    # It is heard: whoever may say that it is gone is told so.
+    ("POST", "/nodes/gpu01:declare-gone", {"reason": "burnt"}, (401, 403, 403, 403, 409, 403)),
     ("GET", "/maintenance", None, (401, 200, 200, 200, 200, 200)),
     (
         "POST",

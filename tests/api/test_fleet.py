@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,11 +13,11 @@ from django.utils import timezone
 
 from muster.accounts.models import User
 from muster.events.models import AuditEntry
-from muster.fleet.models import Gpu, GpuCheck, GpuReading, HealthReport, Node, Strike
+from muster.fleet.models import Gpu, GpuCheck, GpuReading, HealthReport, Node, NodeLease, Strike
 from muster.links.models import LinkState, Server
 from muster.tenants.models import Volume
 from scheduler.lifecycle import NodeAdmin, NodeHealth
-from tests.api.asking import fields_of, require_described, send
+from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node
 
@@ -318,6 +319,39 @@ def test_an_operator_has_the_gpus_checked_that_no_job_has(world: World, api: Api
     assert answer.status_code == 202
     assert [(one["gpu"], one["wanted"]) for one in answer.json()["gpu_checks"]] == [(2, True), (3, True)]
     assert AuditEntry.objects.get(action="check").object_id == "gpu01"
+
+
+def test_an_operator_declares_a_silent_node_gone(world: World, api: Api) -> None:
+    path = f"{NODE}:declare-gone"
+    refused = send(api(world.operator), "POST", path, {"reason": "it burnt"})
+    require_described("POST", path, refused)
+    assert refused.status_code == 409
+    assert re.search(r"gpu01 was heard \d+ s ago: it is not gone", problem_of(refused)["detail"])
+    Node.objects.filter(pk=world.node.pk).update(health=NodeHealth.DOWN)
+    NodeLease.objects.filter(pk=world.node.pk).update(seen_at=timezone.now() - timedelta(minutes=1))
+    answer = send(api(world.operator), "POST", path, {"reason": "it burnt"})
+    require_described("POST", path, answer)
+    assert answer.status_code == 202
+    node = answer.json()
+    assert (node["admin"], node["health"], node["reason"]) == ("cordoned", "down", "declared gone: it burnt")
+    assert AuditEntry.objects.get(action="declare_gone").actor == "oscar"
+
+
+@pytest.mark.parametrize("body", [{}, {"reason": " "}, {"reason": "a\nb"}, {"reason": "x" * 501}])
+def test_why_a_node_is_gone_must_be_said(body: dict[str, str], world: World, api: Api) -> None:
+    answer = send(api(world.operator), "POST", f"{NODE}:declare-gone", body)
+    assert answer.status_code == 422
+    assert fields_of(answer) == ["reason"]
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "status"),
+    [("owner", NODE, 403), ("stranger", NODE, 403), ("operator", "/api/v1/nodes/none", 404), (None, NODE, 401)],
+)
+def test_nobody_else_declares_nodes_gone(role: str | None, path: str, status: int, world: World, api: Api) -> None:
+    answer = send(api(world.user(role) if role else None), "POST", f"{path}:declare-gone", {"reason": "x"})
+    assert answer.status_code == status
+    require_described("POST", f"{NODE}:declare-gone", answer)
 
 
 @pytest.mark.parametrize(

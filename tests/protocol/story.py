@@ -12,6 +12,7 @@ from pathlib import Path
 from muster.common.errors import Conflict, MusterError
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
+from muster.fleet.gone import declare_gone
 from muster.fleet.leases import tick
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import cordon_node, drain_node, resume_node, retire_node
@@ -70,6 +71,7 @@ class Server:
         self.run: Run | None = None
         self.copies: list[tuple[Machine, Run]] = []
         self.was_copied = False
+        self.was_declared_gone = False
 
 
 class Story:
@@ -142,9 +144,16 @@ class Story:
         self._act(lambda: Pool.objects.filter(pk=self.world.pool.pk).update(stop_after_s=seconds))
 
     def administer(self, server: Server, what: str) -> None:
-        act = {"cordon": cordon_node, "drain": drain_node, "resume": resume_node, "retire": retire_node}[what]
+        act = {
+            "cordon": cordon_node,
+            "drain": drain_node,
+            "resume": resume_node,
+            "retire": retire_node,
+            "declare gone": declare_gone,
+        }[what]
         with suppress(MusterError):
             self._act(lambda: act(node=Node.objects.get(pk=server.node.pk), reason="work", actor="op"))
+            server.was_declared_gone |= what == "declare gone"
 
     # What befalls machines, agents, network and platform
 
@@ -204,16 +213,16 @@ class Story:
         now = {pk: (state, reason) for pk, state, reason in Attempt.objects.values_list("pk", "state", "reason")}
         assert {pk: now.get(pk) for pk in self.ended} == self.ended, "an attempt that had ended has changed"
         self.ended = {pk: one for pk, one in now.items() if one[0] in ATTEMPT_TERMINAL}
-        live = [row.spec for row in self.ledger.alive() if not self._is_of_a_copied(row)]
+        live = [row.spec for row in self.ledger.alive() if not self._is_beyond_knowing(row)]
         left = {spec.fence for spec in live} & set(self.ended)
         assert not left, f"attempts {left} have ended, and their processes have not"
 
     def _check_allocations(self) -> None:
         fields = ("pk", "end_reason", "exit_code", "node_id", "claimed_at")
         released = Allocation.objects.filter(state=AllocationState.RELEASED).values_list(*fields)
-        copied = {server.node.pk for server in self.servers if server.was_copied}
+        beyond = {server.node.pk for server in self.servers if server.was_copied or server.was_declared_gone}
         for pk, reason, exit_code, node_id, claimed_at in released:
-            if node_id in copied:
+            if node_id in beyond:
                 continue
             rows = self.ledger.of(pk)
             assert all(row.ended is not None for row in rows), f"the GPUs of {pk} are free, and it still runs"
@@ -284,8 +293,15 @@ class Story:
             self.platform.look_at_polls()
 
     def _may_be_two(self, old: Processes, new: Processes) -> bool:
-        """Of a machine that was cloned nobody can know what the other one runs; its lease ends that in time."""
-        return self._is_of_a_copied(old) or self._is_of_a_copied(new)
+        """Of a machine that was cloned nobody can know what the other one runs; its lease ends that in time.
 
-    def _is_of_a_copied(self, row: Processes) -> bool:
-        return any(server.was_copied and row.machine.startswith(server.machine.label) for server in self.servers)
+        Nor of one that operators took for gone, and that was not.
+        """
+        return self._is_beyond_knowing(old) or self._is_beyond_knowing(new)
+
+    def _is_beyond_knowing(self, row: Processes) -> bool:
+        return any(
+            server.was_declared_gone or server.was_copied
+            for server in self.servers
+            if row.machine.startswith(server.machine.label)
+        )

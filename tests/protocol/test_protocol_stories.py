@@ -18,7 +18,7 @@ from nodeagent.runtime.port import Phase
 from scheduler.lifecycle import Reason
 from tests.protocol.conftest import Telling
 from tests.protocol.network import Fate
-from tests.protocol.story import TIMERS, Server, Story
+from tests.protocol.story import REAP_EVERY_S, TIMERS, Server, Story
 
 GRACE_S = 4.0
 FENCE_S = TIMERS["stop_after_s"] + GRACE_S + TIMERS["fence_margin_s"]
@@ -127,6 +127,32 @@ def test_a_job_that_is_kept_outlives_the_fence_and_frees_its_gpus_by_its_own_end
         story.advance(30.0)
         story.check()
         assert (open_claims(), state_of(job_id)) == (0, ("succeeded", "completed"))
+        story.settle()
+
+
+def test_what_runs_on_a_node_that_was_wrongly_declared_gone_is_stopped_when_it_is_heard_again(
+    telling: Telling,
+) -> None:
+    with telling() as story:
+        job_id, server = running(story, on_disconnect="keep")
+        story.cut(server, requests=True, answers=True)
+        story.advance(2 * FENCE_S)
+        story.administer(server, "declare gone")
+        story.advance(REAP_EVERY_S + 1.0)
+        assert state_of(job_id) == ("queued", "node_lost")
+        story.cycle()
+        story.advance(2.0)
+        second = next(other for other in story.servers if other is not server and other.machine.live())
+        assert len(story.ledger.alive()) == 2  # the word was wrong
+        server.link.mend()
+        story.advance(TIMERS["beat_s"] + TIMERS["orphan_grace_s"] + GRACE_S + 30.0)
+        assert [row.machine for row in story.ledger.alive()] == [second.machine.label]
+        assert (server.machine.folders, open_claims()) == ({}, 1)
+        assert state_of(job_id)[0] == "active"
+        second.machine.finish(second.machine.live()[0], 0)
+        story.advance(2.0)
+        story.check()
+        assert state_of(job_id) == ("succeeded", "completed")
         story.settle()
 
 

@@ -104,6 +104,7 @@ v1 = [
     _to("nodes", fleet.Nodes),
     _to("nodes/<name:name>", fleet.OneNode),
     _to("nodes/<name:name>:check", fleet.NodeCheck),
+    _to("nodes/<name:name>:declare-gone", fleet.NodeGone),
     _to("nodes/<name:name>/metrics", metrics.MetricsOfNode),
     _to("maintenance", fleet.MaintenanceTimes),
     _to("maintenance/<id:maintenance_id>", fleet.OneMaintenance),

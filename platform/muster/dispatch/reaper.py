@@ -30,7 +30,8 @@ def reap(pool: Pool) -> None:
     """Judge the pool's nodes, and draw the consequences for what runs on them.
 
     1. Nodes that are silent become suspect, then down; their attempts are marked unreachable and keep their GPUs.
-    2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go.
+    2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go. What lies on
+       a node that an operator has declared gone is let go at once.
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
     4. Maintenance begins and ends, and nodes that are cleared have those stopped who may go elsewhere.
     5. Warnings of GPUs that nobody repeats are over.
@@ -38,6 +39,7 @@ def reap(pool: Pool) -> None:
     7. Checks of GPUs are asked for when they are due.
     """
     down = judge_nodes(pool)
+    _let_go_of_gone(pool)
     since = answering_since(database_now())
     _mark_unreachable(pool, down, since)
     _let_go_past_fence(pool)
@@ -48,6 +50,27 @@ def reap(pool: Pool) -> None:
     let_warnings_end(pool)
     keep_trials(pool)
     ask_due_checks(pool)
+
+
+def _let_go_of_gone(pool: Pool) -> None:
+    """Lose whatever lies on nodes that an operator has declared gone, also if they have been heard since.
+
+    They are cordoned from then on until they are resumed, which ends it: all that lies there is from before.
+    """
+    held = (
+        Allocation.objects.filter(node__pool=pool, node__gone_at__isnull=False)
+        .exclude(state=AllocationState.RELEASED)
+        .select_related("node")
+        .order_by("attempt_id", "pk")
+    )
+    for allocation in held:
+        lose_allocations(
+            attempt_id=allocation.attempt_id,
+            node_id=allocation.node_id,
+            reason=Reason.NODE_LOST,
+            detail=f"node {allocation.node.name} was declared gone by {allocation.node.gone_why}",
+            actor="platform",
+        )
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:

@@ -19,6 +19,7 @@ from muster.common.clock import database_now
 from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, ReadOnlyMixin, TabularInline, actor
 from muster.events.services import wake_pool
+from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
 from muster.fleet.models import Clearing, Gpu, HealthReport, Maintenance, Node, Pool, Strike
 from muster.fleet.services import (
@@ -79,7 +80,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     search_fields = ["name", "address", "rack"]
     ordering = ["name"]
     inlines = [GpuInline]
-    actions = ["cordon", "drain", "clear", "resume", "retire", "forgive", "repair", "renew_join_token"]
+    actions = ["cordon", "drain", "clear", "resume", "declare_gone", "retire", "forgive", "repair", "renew_join_token"]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
         (
@@ -217,6 +218,18 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         """Give the nodes back to the scheduler."""
         return self._with_reason(request, queryset, resume_node, "resume", "Jobs will start there again.")
 
+    @admin.action(description="Declare gone: let go of what a silent node has")
+    def declare_gone(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+        """Take silent nodes for gone."""
+        return self._with_reason(
+            request,
+            queryset,
+            declare_gone,
+            "declare_gone",
+            "Be sure that the machines run nothing any more: what they have is lost, and its jobs may start elsewhere "
+            "at once. The nodes are cordoned.",
+        )
+
     @admin.action(description="Retire: take out for good")
     def retire(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         """Take the nodes out for good."""
@@ -265,7 +278,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         if not form.is_valid():
             context = {
                 **self.admin_site.each_context(request),
-                "title": action.capitalize(),
+                "title": action.replace("_", " ").capitalize(),
                 "opts": self.model._meta,
                 "explanation": explanation,
                 "nodes": nodes.select_related("pool"),
@@ -280,7 +293,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             except MusterError as error:
                 self.message_user(request, f"{node.name}: {error.detail}", messages.ERROR)
             else:
-                self.message_user(request, f"{node.name}: {action} is done.")
+                self.message_user(request, f"{node.name}: {action.replace('_', ' ')} is done.")
         return None
 
     def _show_join_token(self, request: HttpRequest, node: Node, secret: str) -> None:

@@ -6,7 +6,8 @@
 2. The hold begins when one of them would go, and operators are told. Time alone does not end it: as long as it lasts,
    what went down shortly before it began goes on counting, and only what is heard counts as heard, also when the
    platform has been out meanwhile.
-3. It ends when no more than half are silent, since nodes are heard again.
+3. It ends when no more than half are silent: nodes are heard again, or operators have declared all the others gone
+   (`fleet.gone`). Such a node is let go at once, and their word is of no other: it goes on counting meanwhile.
 4. A node that is out of use, cordoned or draining and without a job, may be switched off: it says nothing.
 """
 
@@ -65,13 +66,10 @@ def _silent_s(node: Node, unheard_s: Mapping[int, float], now: datetime, since: 
 
 
 def _fallen(nodes: Sequence[Node], idle: Collection[int], now: datetime, since: datetime | None) -> list[Node]:
-    """Who went down with those that are silent now."""
+    """Who went down with those that are silent now; of whom operators have declared gone, only while the hold lasts."""
     first = (since or now) - TOGETHER
-    return [
-        node
-        for node in nodes
-        if node.health == NodeHealth.DOWN and node.down_at and node.down_at >= first and node.pk not in idle
-    ]
+    down = [node for node in nodes if node.health == NodeHealth.DOWN and node.down_at and node.down_at >= first]
+    return [node for node in down if (since is not None if node.gone_at else node.pk not in idle)]
 
 
 def _out_of_use(pool: Pool) -> set[int]:
@@ -93,7 +91,7 @@ def _begin(pool: Pool, silent: Sequence[Node], now: datetime) -> None:
         Tick.objects.update_or_create(name=f"mass:{pool.pk}"[:20], defaults={"at": DatabaseNow()})
         mail_operators(
             subject=f"More than half of pool {pool.name} is silent",
-            body=f"No lease is ended until enough of them are heard again. Silent: {names}",
+            body=f"No lease is ended until enough of them are heard again, or are declared gone. Silent: {names}",
         )
 
 

@@ -208,6 +208,12 @@ class Node(models.Model):
     admin = models.CharField(max_length=10, choices=choices(NodeAdmin), default=NodeAdmin.ACTIVE)
     health = models.CharField(max_length=10, choices=choices(NodeHealth), default=NodeHealth.PENDING)
     down_at = models.DateTimeField(null=True, editable=False, help_text="When it last went down.")
+    gone_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="When an operator declared it gone: nothing is held there until it is resumed.",
+    )
+    gone_why = models.CharField(max_length=500, blank=True, default="", editable=False, help_text="By whom, and why.")
     reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
     clears = models.BooleanField(
         default=False, help_text="Whether jobs that may be stopped for others go elsewhere while it is draining."

@@ -91,7 +91,9 @@ def resume_node(*, node: Node, reason: str, actor: str) -> None:
         if Node.objects.filter(pk=node.pk, admin=NodeAdmin.DRAINING).exists():
             _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
         _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
-        Node.objects.filter(pk=node.pk).update(resumed_at=DatabaseNow(), black_hole_at=None, given_back_at=None)
+        Node.objects.filter(pk=node.pk).update(
+            resumed_at=DatabaseNow(), black_hole_at=None, given_back_at=None, gone_at=None, gone_why=""
+        )
 
 
 def retire_node(*, node: Node, reason: str, actor: str) -> None:

@@ -238,7 +238,8 @@ def stop_attempt(
 def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: str, actor: str) -> bool:
     """Release what the attempt holds on a node whose processes are known to be gone; the attempt ends as lost.
 
-    The caller has proof: a fence that has passed, or a new boot of the node. False if nothing was held there.
+    The caller has proof, a fence that has passed or a new boot of the node, or an operator's word. False if nothing was
+    held there.
     """
     with transaction.atomic(), recorded_together():
         gang = _locked(attempt_id)

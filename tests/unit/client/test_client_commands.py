@@ -529,6 +529,33 @@ def test_a_node_is_checked_and_shows_what_came_of_it(server: FakeServer, run: Ru
     assert "under way" in shown
 
 
+def test_a_silent_node_is_declared_gone_with_a_reason(server: FakeServer, run: Run) -> None:
+    server.on("POST /nodes/gpu01:declare-gone", httpx.Response(202, json=NODE))
+    result = run("nodes", "declare-gone", "gpu01", "--reason", "it burnt")
+    assert result.stdout == "gpu01 is taken for gone: what it has is being let go.\n"
+    assert json.loads(server.sent("POST /nodes/gpu01:declare-gone")[-1].content) == {"reason": "it burnt"}
+    server.on("POST /nodes/gpu01:declare-gone", problem(409, "Conflict", detail="node gpu01 was heard 2 s ago"))
+    refused = run("nodes", "declare-gone", "gpu01", "-m", "it burnt")
+    assert refused.exit_code != 0
+    assert "was heard 2 s ago" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("declare-gone", "gpu01"), "--reason TEXT"),
+        (("check", "gpu01", "--reason", "x"), "declare-gone NAME"),
+        (("--reason", "x"), "declare-gone NAME"),
+    ],
+)
+def test_a_reason_goes_with_the_word_that_a_node_is_gone_alone(
+    server: FakeServer, run: Run, words: tuple[str, ...], says: str
+) -> None:
+    result = run("nodes", *words)
+    assert (result.exit_code, server.requests) == (2, [])
+    assert says in result.stderr
+
+
 def test_two_names_are_one_too_many(run: Run) -> None:
     result = run("nodes", "gpu01", "gpu02")
     assert result.exit_code == 2

@@ -205,6 +205,12 @@ class NodeAction(Shape):
     reason = Text(max_length=500)
 
 
+class NodeGone(Shape):
+    """Why an operator takes a node for gone."""
+
+    reason = Text(max_length=500)
+
+
 class PoolGpus(Shape):
     """GPUs of one type: `free` ones could be given to a job now."""
 

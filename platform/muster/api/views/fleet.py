@@ -13,6 +13,7 @@ from muster.api.shapes import fleet as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe, query_of
 from muster.common.errors import Forbidden, NotFound
 from muster.fleet.checks import ask_for_checks
+from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned
 from muster.fleet.models import Clearing, Gpu, Node, Pool
 from muster.fleet.selectors import with_worst_gpu
@@ -103,6 +104,29 @@ class NodeCheck(ApiView):
         if not user.is_operator:
             raise Forbidden("only operators may have nodes checked")
         ask_for_checks(node=node, actor=user.username)
+        return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
+
+
+class NodeGone(ApiView):
+    """The word that a node is gone."""
+
+    @describe(
+        "declare_node_gone",
+        tag="cluster",
+        answers={202: shapes.NodeDetail},
+        problems=(403, 404, 409, 413, 415, 422),
+        request=shapes.NodeGone,
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Take a silent node for gone: it is cordoned, and what it has is lost within seconds. For operators.
+
+        Be sure that the machine runs nothing any more: its jobs may start elsewhere at once. 409 if it is heard.
+        """
+        user = caller(request)
+        node = _node(name)
+        if not user.is_operator:
+            raise Forbidden("only operators may declare nodes gone")
+        declare_gone(node=node, reason=body_of(request, shapes.NodeGone)["reason"], actor=user.username)
         return Response(render.node_document(user, _node(name)), status=status.HTTP_202_ACCEPTED)
 
 

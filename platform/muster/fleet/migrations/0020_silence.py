@@ -55,5 +55,15 @@ class Migration(migrations.Migration):
             name='down_at',
             field=models.DateTimeField(editable=False, help_text='When it last went down.', null=True),
         ),
+        migrations.AddField(
+            model_name='node',
+            name='gone_at',
+            field=models.DateTimeField(editable=False, help_text='When an operator declared it gone: nothing is held there until it is resumed.', null=True),
+        ),
+        migrations.AddField(
+            model_name='node',
+            name='gone_why',
+            field=models.CharField(blank=True, default='', editable=False, help_text='By whom, and why.', max_length=500),
+        ),
         migrations.RunSQL(CREATE, DROP),
     ]
