@@ -160,9 +160,10 @@ class Client:
         body |= {"ends_at": ends_at, "clearing": clearing, "reason": reason}
         return cast(Maintenance, self._http.document("POST", "/maintenance", json_body=body))
 
-    def call_off_maintenance(self, maintenance_id: int) -> None:
+    def call_off_maintenance(self, maintenance_id: int, *, reason: str | None = None) -> None:
         """End it now, or call it off before it begins. For operators."""
-        self._http.request("DELETE", f"/maintenance/{maintenance_id}")
+        params = {} if reason is None else {"reason": reason}
+        self._http.request("DELETE", f"/maintenance/{maintenance_id}", params=params)
 
     def volumes(self) -> list[Volume]:
         """Return the volumes that the user's jobs may mount."""

@@ -78,12 +78,15 @@ def ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 def cancel_command(
     ctx: typer.Context,
     number: Annotated[int, typer.Argument(metavar="NUMBER", min=1, help="As `maintenance ls` shows it.")],
+    reason: Annotated[
+        str | None, typer.Option("--reason", "-m", help="Why, for the audit log.", show_default=False)
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Call it off before it begins, or end it now; its nodes take jobs again."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
-        client.call_off_maintenance(number)
+        client.call_off_maintenance(number, reason=reason)
     session.output.answer({"id": number, "called_off": True}, f"Maintenance {number} is called off.")
 
 

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from muster.accounts.models import User
+from muster.events.models import AuditEntry
 from muster.fleet.models import Node
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
@@ -39,9 +40,11 @@ def test_an_operator_plans_it_everybody_sees_it_and_it_is_called_off(world: Worl
     assert node.json()["maintenance"] == [planned]
     one = f"{PATH}/{planned['id']}"
     assert problem_of(send(member, "DELETE", one))["status"] == 403
-    removed = send(operator, "DELETE", one)
+    assert fields_of(send(operator, "DELETE", f"{one}?reason=a%00b")) == ["reason"]
+    removed = send(operator, "DELETE", f"{one}?reason=it%20came%20late")
     require_described("DELETE", one, removed)
     assert removed.status_code == 204
+    assert AuditEntry.objects.get(action="call_off").after == {"why": "it came late"}
     assert member.get(PATH).json()["results"] == []
     assert problem_of(send(operator, "DELETE", one))["status"] == 404
 

@@ -269,8 +269,10 @@ def test_a_node_that_joins_the_pool_meanwhile_is_drained_too(pool: Pool, node: N
 
 def test_called_off_before_it_begins_it_closes_nothing(pool: Pool, node: Node) -> None:
     row = plan()
-    call_off(maintenance=row, actor="olga")
+    call_off(maintenance=row, actor="olga", reason=" the driver came late ")
     assert is_placed(submitted(pool))
+    assert Event.objects.get(kind="maintenance.called_off").data["why"] == "the driver came late"
+    assert AuditEntry.objects.get(action="call_off").after == {"why": "the driver came late"}
     with pytest.raises(Conflict):
         call_off(maintenance=row, actor="olga")
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -29,6 +29,7 @@ STILL_SO = (NodeAdmin.DRAINING, NodeAdmin.CORDONED)
 
 # A clock that is a little behind, or a form that was filled in slowly, is no wish for the past.
 _LATE = timedelta(minutes=1)
+_UNSAID: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,25 @@ def plan_maintenance(
     return row
 
 
-def call_off(*, maintenance: Maintenance, actor: str) -> None:
-    """End the maintenance now, or call it off before it begins. One that is over is a `Conflict`."""
+def call_off(*, maintenance: Maintenance, actor: str, reason: str = "") -> None:
+    """End the maintenance now, or call it off before it begins, for a reason if there is one to tell.
+
+    One that is over is a `Conflict`.
+    """
+    why = {"why": require_reason(reason)} if reason else {}
     with transaction.atomic():
         row = _locked(maintenance.pk)
         if row is None:
             raise Conflict(f"{maintenance} is over")
-        audit("call_off", actor=actor, object_type="maintenance", object_id=row.pk, before=_shown(row))
-        _end(row, "maintenance.called_off", actor)
+        audit(
+            "call_off",
+            actor=actor,
+            object_type="maintenance",
+            object_id=row.pk,
+            before=_shown(row),
+            after=why or None,
+        )
+        _end(row, "maintenance.called_off", actor, why)
 
 
 def keep_maintenance(pool: Pool) -> None:
@@ -162,9 +174,9 @@ def _begin(row: Maintenance, now: datetime) -> None:
         Maintenance.objects.filter(pk=row.pk).update(drained=drained)
 
 
-def _end(row: Maintenance, kind: str, actor: str) -> None:
+def _end(row: Maintenance, kind: str, actor: str, why: Mapping[str, str] = _UNSAID) -> None:
     Maintenance.objects.filter(pk=row.pk).update(over_at=database_now())
-    _tell(kind, row, actor)
+    _tell(kind, row, actor, why)
     ours = Node.objects.filter(pk__in=row.drained, admin__in=STILL_SO, reason__startswith=_begins(row))
     for node in ours.order_by("pk"):
         resume_node(node=node, reason=f"the maintenance is over: {row.reason}", actor=actor)
@@ -229,5 +241,5 @@ def _shown(row: Maintenance) -> dict[str, object]:
     }
 
 
-def _tell(kind: str, row: Maintenance, actor: str) -> None:
-    record(kind, actor=actor, node_id=row.node_id, data={"maintenance": row.pk, **_shown(row)})
+def _tell(kind: str, row: Maintenance, actor: str, why: Mapping[str, str] = _UNSAID) -> None:
+    record(kind, actor=actor, node_id=row.node_id, data={"maintenance": row.pk, **_shown(row), **why})

@@ -91,3 +91,5 @@ def test_it_is_called_off_by_its_number(server: FakeServer, run: Run) -> None:
     server.on("DELETE /maintenance/7", httpx.Response(204))
     assert run("maintenance", "cancel", "7").stdout == "Maintenance 7 is called off.\n"
     assert run("maintenance", "cancel", "8").exit_code == 4
+    run("maintenance", "cancel", "7", "--reason", "came late")
+    assert server.sent("DELETE /maintenance/7")[-1].url.params["reason"] == "came late"

@@ -120,6 +120,12 @@ class NewMaintenance(Shape):
     reason = Text(max_length=LONGEST_REASON)
 
 
+class CallOff(Shape):
+    """Why maintenance is called off."""
+
+    reason = Text(required=False, max_length=500, help_text="For the audit log and the event.")
+
+
 class NodeStrike(Shape):
     """A failure that a node is blamed for; `job` and `detail` are null for who may not see the job."""
 

@@ -164,14 +164,21 @@ class MaintenanceTimes(ApiView):
 class OneMaintenance(ApiView):
     """One time in which nodes are to be free of jobs."""
 
-    @describe("call_off_maintenance", tag="cluster", answers={204: None}, problems=(403, 404, 409))
+    @describe(
+        "call_off_maintenance",
+        tag="cluster",
+        answers={204: None},
+        problems=(403, 404, 409, 422),
+        parameters=[shapes.CallOff],
+    )
     def delete(self, request: Request, maintenance_id: int) -> Response:
         """End it now, or call it off before it begins; its nodes take jobs again. For operators."""
         user = _operator(request)
         row = planned().filter(pk=maintenance_id).first()
         if row is None:
             raise NotFound(f"no maintenance {maintenance_id} is planned or under way")
-        call_off(maintenance=row, actor=user.username)
+        reason = query_of(request, shapes.CallOff).get("reason", "")
+        call_off(maintenance=row, actor=user.username, reason=reason)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
