@@ -7,7 +7,7 @@ import queue
 import signal
 import threading
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, Tuple
 
 from nodeagent import __version__, inventory
 from nodeagent.checks import Checks, Work, no_work
@@ -23,7 +23,7 @@ from nodeagent.lifeline import Beats, Exchange, Polls, Reporter
 from nodeagent.linked import Linked
 from nodeagent.loop import Loop, quit_for
 from nodeagent.outputs import OutputStream
-from nodeagent.protocol import Inventory, Timers
+from nodeagent.protocol import HealthEvent, Inventory, Timers
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
 from nodeagent.runtime.port import Runtime
 from nodeagent.sampler import Sampler
@@ -174,6 +174,9 @@ def _serve(
     def report_now() -> None:
         exchange.sync("", 0.0)
 
+    def tell_health(events: Tuple[HealthEvent, ...]) -> None:
+        exchange.tell(events)
+
     launcher = Launcher(
         client=client,
         journal=journal,
@@ -187,6 +190,7 @@ def _serve(
         wait=stopping.wait,
         report_soon=something_runs.set,
         report_now=report_now,
+        tell_health=tell_health,
         make_way=checks.make_way,
     )
     loop = Loop(

@@ -39,6 +39,7 @@ from nodeagent.workpool import WorkPool
 _log = logging.getLogger("nodeagent.launcher")
 
 _GPU_WAIT_S = 10.0
+"""A GPU that is not seen to be empty by then gets no jobs any more until it is, and the end is told."""
 _GPU_LOOK_EVERY_S = 0.1
 _CHECK_FOR_S = 5.0
 _CHECK_EVERY_S = 0.2
@@ -65,6 +66,7 @@ class Launcher:
         wait: Callable[[float], bool],
         report_soon: Callable[[], None],
         report_now: Callable[[], None],
+        tell_health: Callable[[Tuple[HealthEvent, ...]], None],
         make_way: Callable[[], None],
     ) -> None:
         self._client = client
@@ -79,6 +81,7 @@ class Launcher:
         self._wait = wait
         self._report_soon = report_soon
         self._report_now = report_now
+        self._tell_health = tell_health
         self._make_way = make_way
         self._abandoned: Set[int] = set()
 
@@ -93,7 +96,10 @@ class Launcher:
         self._abandoned.add(allocation_id)
 
     def end(self, allocation_id: int, fence: int, status: ExitStatus, uuids: Tuple[str, ...]) -> None:
-        """Tell the platform that an allocation is over, until it answers; first its GPUs must be empty."""
+        """Tell the platform that an allocation is over, until it answers; first its GPUs must be empty.
+
+        One that is not, or of which nobody can say, is taken out of service before.
+        """
         request = EndRequest(
             fence=fence,
             boot_id=self._session.boot_id,
@@ -190,6 +196,8 @@ class Launcher:
     def _launch(self, spec: LaunchSpec) -> None:
         if spec.check_gpus and spec.gpu_uuids:
             self._check_gpus(spec)
+        elif spec.gpu_uuids:
+            self._sampler.note_strangers(spec.allocation_id, spec.gpu_uuids)
         if spec.allocation_id in self._abandoned:
             raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
         self._runtime.launch(spec)
@@ -279,13 +287,15 @@ class Launcher:
     def _end(
         self, allocation_id: int, request: EndRequest, backoff: Backoff, uuids: Tuple[str, ...], gpu_wait_until: float
     ) -> None:
-        if uuids and self._sampler.busy(allocation_id, uuids):
-            if clock.boottime() < gpu_wait_until:
+        left = self._sampler.left(allocation_id, uuids) if uuids else ()
+        if left:
+            wait_s = _GPU_LOOK_EVERY_S
+            if clock.boottime() >= gpu_wait_until:
+                wait_s = 0.0 if self._take_out(allocation_id, left) else backoff.wait_s()
+            if wait_s > 0:
                 again = partial(self._end, allocation_id, request, backoff, uuids, gpu_wait_until)
-                self._ends.submit(again, _GPU_LOOK_EVERY_S)
+                self._ends.submit(again, wait_s)
                 return
-            detail = "a process that is not of allocation {} holds its GPU".format(allocation_id)
-            self._sampler.report(HealthEvent("other", uuids[0], detail))
         try:
             self._client.end(allocation_id, request)
         except Unreachable as error:
@@ -298,7 +308,20 @@ class Launcher:
             return
         except Refused as error:
             _log.warning("allocation %d: the platform does not want its end: %s", allocation_id, error)
+        self._sampler.forget_strangers(allocation_id)
         self._post(EndAnswered(allocation_id))
+
+    def _take_out(self, allocation_id: int, left: Tuple[Tuple[str, str], ...]) -> bool:
+        """Whether the platform has it that nothing may start on these GPUs until a check has seen them empty."""
+        for uuid, why in left:
+            _log.warning("allocation %d is over, but its GPU %s is not free: %s", allocation_id, uuid, why)
+        events = [HealthEvent("check_failed", uuid, "after a job had ended: {}".format(why)) for uuid, why in left]
+        try:
+            self._tell_health(tuple(events))
+        except (Unreachable, Refused) as error:
+            _log.warning("allocation %d: its end waits until its GPUs are told of: %s", allocation_id, error)
+            return False
+        return True
 
 
 def _broken(spec: LaunchSpec, error: Exception) -> LaunchError:

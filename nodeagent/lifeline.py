@@ -16,6 +16,7 @@ from nodeagent.protocol import (
     EXIT_UNAUTHORIZED,
     AllocationReport,
     BeatRequest,
+    HealthEvent,
     Observed,
     SyncRequest,
     SyncResponse,
@@ -163,6 +164,20 @@ class Exchange:
         if answer.log_pause_s > 0:
             self._paused(answer.log_pause_s)
         return answer
+
+    def tell(self, health: Tuple[HealthEvent, ...]) -> None:
+        """Tell what went wrong with GPUs; on return the platform has it."""
+        self._client.sync(
+            SyncRequest(
+                epoch=self._session.epoch,
+                seq=self._session.seq(),
+                boot_id=self._session.boot_id,
+                generation="",
+                wait_s=0.0,
+                allocations=self._reports(),
+                health=health,
+            )
+        )
 
     def has_news(self) -> bool:
         """Whether something waits to be told that is no report and no reading."""

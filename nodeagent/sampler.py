@@ -5,11 +5,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from nodeagent.gpu.fatal import is_fatal
-from nodeagent.gpu.port import GpuDriver
+from nodeagent.gpu.port import GpuDriver, Occupancy
 from nodeagent.host import HostMeter
 from nodeagent.protocol import (
     MAX_CHECKS,
@@ -71,6 +71,8 @@ class Sampler:
         self._meter = HostMeter()
         self._driving = threading.Lock()
         self._mutex = threading.Lock()
+        self._hung: Optional[object] = None
+        self._strangers: Dict[int, Mapping[str, FrozenSet[int]]] = {}
         self._due_at = 0.0
         self._unsaid: List[HealthEvent] = []
         self._notes: List[ProgressNote] = []
@@ -157,24 +159,16 @@ class Sampler:
             return waits, time.monotonic() - newest
 
     def faults(self, allocation_id: int, uuids: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
-        """Which of these GPUs are not fit for a start of the allocation now, and why; after 10 s at most.
+        """Which of these GPUs are not fit for a start of the allocation now, and why; after 20 s at most.
 
         On those that it shares, processes of others are as it should be.
         """
         with self._mutex:
             alone = self._alone(allocation_id, uuids)
-        answer: "queue.SimpleQueue[Tuple[Tuple[str, str], ...]]" = queue.SimpleQueue()
-
-        def ask() -> None:
-            with self._driving:
-                answer.put(self._gpus.faults(uuids, alone))
-
-        threading.Thread(target=ask, name="gpu-check", daemon=True).start()
-        try:
-            found = answer.get(timeout=DRIVER_WAIT_S)
-        except queue.Empty:
-            why = "the driver has not answered within {:.0f} s".format(DRIVER_WAIT_S)
-            return tuple((uuid, why) for uuid in uuids)
+        silent = tuple((uuid, _silent()) for uuid in uuids)
+        found = self._drive(lambda: self._gpus.faults(uuids, alone), silent)
+        if found is silent:
+            return silent
         self._look()
         with self._mutex:
             reported = {event.gpu_uuid: event for event in self._unsaid if is_fatal(event)}
@@ -182,14 +176,38 @@ class Sampler:
         fatal = [(uuid, reported[uuid]) for uuid in uuids if uuid in reported and uuid not in named]
         return (*found, *((uuid, "{} was reported".format(event.detail or event.kind)) for uuid, event in fatal))
 
-    def busy(self, allocation_id: int, uuids: Sequence[str]) -> bool:
-        """Whether any process still holds one of these GPUs of an allocation.
+    def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> None:
+        """Note who is on these GPUs before the allocation starts: those processes are none of its own.
 
-        Those that it shares are left out: nobody can tell whose processes are on them.
+        On one that it shares nobody is a stranger: its partner may end first, and leave something there.
         """
         with self._mutex:
             alone = self._alone(allocation_id, uuids)
-        return bool(alone) and self._drive(lambda: self._gpus.busy(alone), False)
+        nobody: Mapping[str, Occupancy] = {}
+        there = self._drive(lambda: self._gpus.occupancy(alone), nobody) if alone else nobody
+        found = {uuid: one.pids for uuid, one in there.items() if one.pids}
+        with self._mutex:
+            if found:
+                self._strangers[allocation_id] = found
+
+    def forget_strangers(self, allocation_id: int) -> None:
+        """An allocation is over, and nobody asks any more who was there before it."""
+        with self._mutex:
+            self._strangers.pop(allocation_id, None)
+
+    def left(self, allocation_id: int, uuids: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
+        """Which of its GPUs an allocation that is over may still hold, and why; after 20 s at most.
+
+        Only what is seen to be empty is. GPUs that it shares are left out: nobody can tell whose processes are on them,
+        and who has them last is asked.
+        """
+        with self._mutex:
+            alone = self._alone(allocation_id, uuids)
+            strangers = self._strangers.get(allocation_id, {})
+        silent: Mapping[str, Occupancy] = {uuid: Occupancy(problem=_silent()) for uuid in alone}
+        there = self._drive(lambda: self._gpus.occupancy(alone), silent) if alone else silent
+        ours = {uuid: replace(one, pids=one.pids - strangers.get(uuid, frozenset())) for uuid, one in there.items()}
+        return tuple((uuid, one.problem or one.words) for uuid, one in ours.items() if one.pids or one.problem)
 
     def _alone(self, allocation_id: int, uuids: Sequence[str]) -> List[str]:
         """Those of the GPUs that no other allocation has."""
@@ -197,13 +215,38 @@ class Sampler:
         return [uuid for uuid in uuids if uuid not in others]
 
     def _drive(self, call: Callable[[], T], otherwise: T) -> T:
-        """What the driver answers, or the other value while it hangs in somebody else's call."""
-        if not self._driving.acquire(timeout=DRIVER_WAIT_S):
+        """What the driver answers, or the other value where it does not within 10 s, in this call or the one before.
+
+        A call that hangs keeps a thread of its own, and nobody waits for it again: who comes later gets the other value
+        at once, until it has returned after all.
+        """
+        if not self._driving.acquire(timeout=0.0 if self._hung is not None else DRIVER_WAIT_S):
             return otherwise
-        try:
-            return call()
-        finally:
+        answer: "queue.SimpleQueue[Union[Tuple[T], BaseException]]" = queue.SimpleQueue()
+
+        def ask() -> None:
+            said: Union[Tuple[T], BaseException]
+            try:
+                said = (call(),)
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+                said = error
+            with self._mutex:
+                answer.put(said)
+                if self._hung is answer:
+                    self._hung = None
             self._driving.release()
+
+        threading.Thread(target=ask, name="gpu-driver", daemon=True).start()
+        try:
+            said = answer.get(timeout=DRIVER_WAIT_S)
+        except queue.Empty:
+            with self._mutex:
+                if answer.empty():
+                    self._hung = answer
+            return otherwise
+        if isinstance(said, BaseException):
+            raise said
+        return said[0]
 
     def _look(self) -> None:
         """Note what the driver has to tell of the GPUs' health."""
@@ -283,6 +326,10 @@ class Sampler:
                     there.rss_mib + usage.rss_mib // len(uuids),
                 )
         return found
+
+
+def _silent() -> str:
+    return "the driver has not answered within {:.0f} s".format(DRIVER_WAIT_S)
 
 
 def _rates(usage: Usage, now: float, since: float, before: Usage) -> Dict[str, Optional[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Optional
 
+from nodeagent.gpu.port import Occupancy
 from nodeagent.gpu.watch import Condition
 
 # With no process on it a GPU has its driver's own memory in use, which is less than this.
@@ -62,11 +63,25 @@ def fault_of(pynvml: Any, attempt: Try, uuid: str, *, is_alone: bool) -> str:
     return _occupant(pynvml, attempt, handle) if is_alone else ""
 
 
+def occupancy_of(pynvml: Any, handle: Any) -> Occupancy:
+    """Who computes on a GPU. Where the driver lists nobody's processes, ever, there is nobody as far as can be told."""
+    try:
+        processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except pynvml.NVMLError as error:
+        return Occupancy() if lists_none(pynvml, error) else Occupancy(problem="it does not answer: {}".format(error))
+    return Occupancy(frozenset(int(process.pid) for process in processes))
+
+
+def lists_none(pynvml: Any, error: Any) -> bool:
+    """Whether this is no failure: a virtual GPU has no list of processes, and a closed container may not see it."""
+    return error.value in (pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION)
+
+
 def _occupant(pynvml: Any, attempt: Try, handle: Any) -> str:
     """Who holds its memory. Of graphics a display may be there for good, and takes little."""
-    processes = attempt(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-    if processes:
-        return "process {} is on it".format(", ".join(str(process.pid) for process in processes[:5]))
+    there = occupancy_of(pynvml, handle)
+    if there.pids or there.problem:
+        return there.problem or there.words
     held_mib = _held_mib(pynvml, attempt, handle)
     return "{} MiB are in use and no process is there".format(held_mib) if held_mib else ""
 

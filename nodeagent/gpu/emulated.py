@@ -6,8 +6,10 @@ its clock follow the utilisation. Faults are injected from outside by appending 
 After `gpu_lost` a GPU gives no readings any more, after `throttle` its clock is half of what it would be, and each
 `ecc` counts one error that was not corrected. Without an event errors are counted that were corrected,
 `{"gpu": 0, "kind": "ecc_corrected", "count": 12}`, and memory is left behind, of which only a check tells:
-`{"gpu": 0, "kind": "memory_left", "mib": 9216}`; with 0 it is gone again. `work_wrong` makes the next `count` pieces of
-work wrong, and `work_hangs` has them never end.
+`{"gpu": 0, "kind": "memory_left", "mib": 9216}`; with 0 it is gone again. In the same way a process is left there,
+`{"gpu": 0, "kind": "process_left", "pid": 71}`. `list_fails` has the driver give no list of the GPU's processes, and
+`list_hangs` has it not answer who asks for one, until the same comes with `"over": true`. `work_wrong` makes the next
+`count` pieces of work wrong, and `work_hangs` has them never end.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Outcome
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, Outcome
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
@@ -28,6 +31,8 @@ _CONTEXT_MIB = 400
 _IDLE_TEMPERATURE_C, _TEMPERATURE_RANGE_C = 30.0, 45.0
 _IDLE_CLOCK_MHZ = 210
 _HANGS_S = 60.0
+_LOOK_EVERY_S = 0.05
+_LIST_KINDS = ("list_fails", "list_hangs")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class EmulatedGpus:
         self._lost: Set[str] = set()
         self._throttled: Set[str] = set()
         self._left_mib: Dict[str, int] = {}
+        self._left_pid: Dict[str, int] = {}
+        self._list_faults: Set[Tuple[str, str]] = set()
         self._spoilt: Counter[Tuple[str, str]] = Counter()
         self._errors: Counter[Tuple[str, str]] = Counter()
         self._unsaid: List[HealthEvent] = []
@@ -109,9 +116,10 @@ class EmulatedGpus:
         events, self._unsaid = tuple(self._unsaid), []
         return events
 
-    def busy(self, uuids: Sequence[str]) -> bool:
-        """Never: without hardware, a process that is gone holds nothing."""
-        return False
+    def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
+        """Nobody but who was left there: without hardware, a process that is gone holds nothing."""
+        self._read_faults()
+        return {gpu.uuid: self._occupancy(gpu.uuid) for gpu in self._gpus if gpu.uuid in uuids}
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """Those that are lost, and on those `alone` memory that was left behind."""
@@ -143,13 +151,27 @@ class EmulatedGpus:
     def close(self) -> None:
         """Nothing to let go of."""
 
+    def _occupancy(self, uuid: str) -> Occupancy:
+        while (uuid, "list_hangs") in self._list_faults:
+            time.sleep(_LOOK_EVERY_S)
+            self._read_faults()
+        if uuid in self._lost or (uuid, "list_fails") in self._list_faults:
+            return Occupancy(problem="it does not answer")
+        pid = self._left_pid.get(uuid, 0)
+        return Occupancy(frozenset({pid} if pid else ()))
+
     def _fault(self, uuid: str, is_alone: bool) -> str:
         if uuid not in {gpu.uuid for gpu in self._gpus}:
             return NO_SUCH_GPU
         if uuid in self._lost:
             return "it does not answer"
+        if not is_alone:
+            return ""
+        there = self._occupancy(uuid)
+        if there.pids or there.problem:
+            return there.problem or there.words
         left_mib = self._left_mib.get(uuid, 0)
-        return "{} MiB are in use and no process is there".format(left_mib) if left_mib and is_alone else ""
+        return "{} MiB are in use and no process is there".format(left_mib) if left_mib else ""
 
     def _sample(self, gpu: GpuInfo, usage: Usage) -> GpuSample:
         model = _MODELS.get(gpu.model, _DEFAULT_MODEL)
@@ -188,6 +210,13 @@ class EmulatedGpus:
         """What a fault does to the readings, and the event that tells of it."""
         if kind == "memory_left":
             self._left_mib[uuid] = fault.get("mib", 0)
+            return
+        if kind == "process_left":
+            self._left_pid[uuid] = fault.get("pid", 0)
+            return
+        if kind in _LIST_KINDS:
+            change = self._list_faults.discard if fault.get("over") else self._list_faults.add
+            change((uuid, kind))
             return
         if kind in ("work_wrong", "work_hangs"):
             self._spoilt[uuid, kind] += fault.get("count", 1)

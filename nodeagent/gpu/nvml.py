@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
-from nodeagent.gpu.conditions import condition_of, fault_of
+from nodeagent.gpu.conditions import condition_of, fault_of, lists_none, occupancy_of
 from nodeagent.gpu.kernellog import KernelLog, address
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Outcome
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, Outcome
 from nodeagent.gpu.watch import LOOK_EVERY_S, Watch
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
@@ -59,6 +59,7 @@ class NvmlGpus:
         self._uuid_of = {address(gpu.pci_bus_id): gpu.uuid for gpu in self._gpus}
         self._unsaid: List[HealthEvent] = []
         self._events = self._watch_xids()
+        self._look_whether_processes_are_listed()
 
     def inventory(self) -> Tuple[GpuInfo, ...]:
         """Every GPU as it was when the agent started."""
@@ -130,13 +131,9 @@ class NvmlGpus:
             events.extend(self._watch.look(conditions, now))
         return tuple(events)
 
-    def busy(self, uuids: Sequence[str]) -> bool:
-        """Whether the driver lists a process on one of these GPUs; a GPU that does not answer holds none."""
-        return any(
-            _try(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-            for uuid, handle in self._handle_of.items()
-            if uuid in uuids
-        )
+    def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
+        """Whom the driver lists. Nobody knows whether a GPU that does not answer is empty."""
+        return {uuid: occupancy_of(pynvml, handle) for uuid, handle in self._handle_of.items() if uuid in uuids}
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """What the driver says of each now, and who is on those that are to be empty."""
@@ -194,6 +191,15 @@ class NvmlGpus:
             _log.warning("Xid errors cannot be watched: %s", error)
             return None
         return events
+
+    def _look_whether_processes_are_listed(self) -> None:
+        """Say it once where nobody can see that a GPU is empty when its job has ended."""
+        for gpu in self._gpus:
+            try:
+                pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle_of[gpu.uuid])
+            except pynvml.NVMLError as error:
+                if lists_none(pynvml, error):
+                    _log.warning("no process of GPU %s can be seen, nor whether one is left there: %s", gpu.uuid, error)
 
     def _event(self, event: Any) -> HealthEvent:
         uuid = _try(pynvml.nvmlDeviceGetUUID, event.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Collection, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Callable, Collection, FrozenSet, Mapping, Optional, Protocol, Sequence, Tuple
 
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
@@ -26,6 +26,19 @@ class Outcome:
     how: str = ""
 
 
+@dataclass(frozen=True)
+class Occupancy:
+    """The processes on one GPU; `problem` says why they cannot be told at this moment."""
+
+    pids: FrozenSet[int] = frozenset()
+    problem: str = ""
+
+    @property
+    def words(self) -> str:
+        """Who is there, for people; the first few of many."""
+        return "process {} is on it".format(", ".join(str(pid) for pid in sorted(self.pids)[:5]))
+
+
 class GpuDriver(Protocol):
     """The GPUs of one node. All calls but `work` come from one thread at a time."""
 
@@ -46,8 +59,8 @@ class GpuDriver(Protocol):
     def health(self) -> Tuple[HealthEvent, ...]:
         """What went wrong since the last call."""
 
-    def busy(self, uuids: Sequence[str]) -> bool:
-        """Whether any process still holds one of these GPUs."""
+    def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
+        """Who is on each of these GPUs at this moment, as far as this machine has them."""
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """Which of these GPUs are not fit for a start now, and why; nobody else is to be on those `alone`."""
@@ -87,9 +100,9 @@ class NoGpus:
         """Nothing can go wrong."""
         return ()
 
-    def busy(self, uuids: Sequence[str]) -> bool:
-        """Never."""
-        return False
+    def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
+        """It has none of them."""
+        return {}
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
         """It has none of them."""

@@ -83,6 +83,92 @@ def test_what_a_gpu_suffered_is_told_before_the_end_of_its_job(platform: FakePla
     assert told_at_end == [1]
 
 
+LEFT = ({"kind": "process_left", "pid": 71}, {"kind": "list_fails"}, {"kind": "list_hangs"})
+
+
+def ended_with(
+    platform: FakePlatform, agent: AgentProcess, *faults: dict[str, Any], **fields: Any
+) -> tuple[int, list[int]]:
+    """A job that leaves these faults on the first GPU and ends well: its id, and what was told by the end of it."""
+    told_at_end: list[int] = []
+    first = uuids(platform)[0]
+    lines = "".join(json.dumps({"gpu": 0, **fault}) + "\\n" for fault in faults)
+    number = platform.place(f"printf '{lines}' >> {agent.state / 'emulated-faults'}", gpu_uuids=(first,), **fields)
+
+    def look() -> bool:
+        with platform.lock:
+            if platform.allocations[number].end is not None and not told_at_end:
+                told_at_end.append(told(platform).count(("check_failed", first)))
+        return bool(told_at_end)
+
+    eventually(look, "the end", 40)
+    return number, told_at_end
+
+
+@pytest.mark.parametrize("fault", LEFT, ids=lambda fault: str(fault["kind"]))
+def test_a_gpu_that_is_not_seen_empty_is_out_of_service_before_the_end_is_told(
+    fault: dict[str, Any], platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    number, told_at_end = ended_with(platform, agent, fault)
+    assert told_at_end == [1]
+    end = platform.allocations[number].end
+    assert end is not None
+    assert end.reason is EndReason.COMPLETED
+    (detail,) = {event.detail for sync in platform.syncs for event in sync.health}
+    why = {"process_left": "process 71 is on it", "list_fails": "it does not answer"}
+    assert detail == "after a job had ended: " + why.get(fault["kind"], "the driver has not answered within 10 s")
+    # It stays so for a check, until the GPU is seen to be empty.
+    want(platform, (1, uuids(platform)[0]))
+    (failed,) = eventually(lambda: checked(platform), "the check", 20)
+    assert failed.outcome is CheckOutcome.FAILED
+    inject(agent, gpu=0, **{**fault, "pid": 0, "over": True})
+    want(platform, (2, uuids(platform)[0]))
+    passed = eventually(lambda: checked(platform)[1:], "the next check", 30)[0]
+    assert passed.outcome is CheckOutcome.PASSED
+
+
+def test_an_end_waits_until_the_platform_has_it_that_a_gpu_is_out_of_service(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    first = uuids(platform)[0]
+    faults = agent.state / "emulated-faults"
+    left = json.dumps({"gpu": 0, "kind": "process_left", "pid": 71})
+    number = platform.place(f"echo '{left}' >> {faults}; echo done", gpu_uuids=(first,))
+    eventually(lambda: "done" in platform.allocations[number].text, "it is over")
+    platform.fault("POST /agent/v1/sync", 503, times=1000)  # and ends would arrive
+    waits = "its end waits until its GPUs are told of"
+    eventually(lambda: waits in agent.output.read_text(), "the end waits", 30)
+    assert platform.allocations[number].end is None
+    with platform.lock:
+        platform.faults.clear()
+    eventually(lambda: platform.allocations[number].end, "the end", 20)
+    assert ("check_failed", first) in told(platform)
+
+
+def test_a_process_that_leaves_in_time_costs_nobody_a_gpu(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    first = uuids(platform)[0]
+    faults = agent.state / "emulated-faults"
+    left = json.dumps({"gpu": 0, "kind": "process_left", "pid": 71})
+    number = platform.place(f"echo '{left}' >> {faults}; echo done", gpu_uuids=(first,))
+    eventually((agent.allocation_folder(number) / "exit").exists, "it is over")
+    assert platform.allocations[number].end is None
+    inject(agent, gpu=0, kind="process_left", pid=0)
+    eventually(lambda: platform.allocations[number].end, "the end")
+    assert told(platform) == []
+
+
+def test_who_was_on_a_gpu_before_a_job_is_not_left_of_it(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    inject(agent, gpu=0, kind="process_left", pid=71)
+    number = platform.place("echo ran", gpu_uuids=uuids(platform)[:1])  # its pool has agents look at no GPU before
+    end = eventually(lambda: platform.allocations[number].end, "the end")
+    assert end.reason is EndReason.COMPLETED
+    assert told(platform) == []
+
+
 def checked(platform: FakePlatform) -> list[CheckResult]:
     return [result for sync in platform.syncs for result in sync.checks]
 

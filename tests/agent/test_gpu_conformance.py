@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.emulated import EmulatedGpus, parse_models
 from nodeagent.gpu.nvml import NvmlGpus
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuDriver, GpuUnavailable, NoGpus
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuDriver, GpuUnavailable, NoGpus, Occupancy
+from nodeagent.protocol import GpuInfo
 from nodeagent.runtime.port import Usage
 
 
@@ -65,8 +71,84 @@ def test_a_quiet_driver_has_no_health_events_and_a_version(driver: GpuDriver) ->
     assert driver.driver_version()
 
 
-def test_a_gpu_that_nobody_uses_is_not_busy(driver: GpuDriver) -> None:
-    assert driver.busy(["no such GPU"]) is False
+def test_nobody_is_on_a_gpu_that_nobody_uses(driver: GpuDriver) -> None:
+    first = driver.inventory()[0].uuid
+    assert driver.occupancy(["no such GPU", first]) == {first: Occupancy()}
+    assert driver.occupancy([]) == {}
+
+
+class Staged:
+    """A driver with a GPU on which the test puts what it likes."""
+
+    def __init__(self, driver: GpuDriver, stage: Callable[[int, str], None]) -> None:
+        self.driver = driver
+        self.uuid = driver.inventory()[0].uuid
+        self.stage = stage
+
+    @property
+    def there(self) -> Occupancy:
+        return self.driver.occupancy([self.uuid])[self.uuid]
+
+
+@pytest.fixture(params=["emulated", "nvml"])
+def staged(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Staged:
+    """Each driver, with a process on its first GPU (0: none) or a list of them that cannot be had."""
+    if request.param == "emulated":
+        faults = tmp_path / "faults"
+
+        def inject(pid: int, error: str) -> None:
+            listed = {"gpu": 0, "kind": "list_fails", "over": not error}
+            with faults.open("a") as file:
+                file.write(f'{{"gpu": 0, "kind": "process_left", "pid": {pid}}}\n{json.dumps(listed)}\n')
+
+        return Staged(EmulatedGpus(parse_models("A100:2"), "here", str(faults)), inject)
+    pynvml: Any = pytest.importorskip("pynvml")
+    there: list[Any] = [[], ""]
+
+    def processes(_: object) -> list[SimpleNamespace]:
+        if there[1]:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+        return [SimpleNamespace(pid=pid) for pid in there[0]]
+
+    def put(pid: int, error: str) -> None:
+        there[:] = [[pid] if pid else [], error]
+
+    monkeypatch.setattr("nodeagent.gpu.nvml.pynvml", pynvml)
+    gpu = GpuInfo(0, "GPU-1", "H100", 81559, "00000000:01:00.0", None)
+    driver = object.__new__(NvmlGpus)
+    driver._gpus, driver._handle_of = (gpu,), {"GPU-1": 0}
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", processes)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda _: SimpleNamespace(used=9 << 30))
+    return Staged(driver, put)
+
+
+def test_a_process_that_was_left_is_named_until_it_is_gone(staged: Staged) -> None:
+    staged.stage(71, "")
+    assert staged.there == Occupancy(frozenset({71}))
+    staged.stage(0, "")
+    assert staged.there == Occupancy()
+
+
+def test_a_gpu_whose_processes_cannot_be_listed_is_not_taken_for_empty(staged: Staged) -> None:
+    staged.stage(0, "an error")
+    assert staged.there.problem.startswith("it does not answer")
+    staged.stage(0, "")
+    assert staged.there == Occupancy()
+
+
+def test_an_emulated_list_hangs_until_that_is_over(tmp_path: Path) -> None:
+    faults = tmp_path / "faults"
+    driver = EmulatedGpus(parse_models("A100:1"), "here", str(faults))
+    uuid = driver.inventory()[0].uuid
+    faults.write_text('{"gpu": 0, "kind": "process_left", "pid": 71}\n{"gpu": 0, "kind": "list_hangs"}\n')
+    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answers.put(driver.faults([uuid], [uuid])), daemon=True).start()
+    with pytest.raises(queue.Empty):
+        answers.get(timeout=0.2)
+    with faults.open("a") as file:
+        file.write('{"gpu": 0, "kind": "list_hangs", "over": true}\n')
+    assert answers.get(timeout=10) == ((uuid, "process 71 is on it"),)
+    assert driver.faults([uuid], []) == driver.health() == ()
 
 
 def test_a_quiet_gpu_is_fit_and_one_that_is_not_there_is_not(driver: GpuDriver) -> None:
@@ -170,4 +252,5 @@ def test_none_is_a_choice() -> None:
     assert isinstance(open_gpus("none", "here", ""), NoGpus)
     assert NoGpus().inventory() == NoGpus().samples({}) == ()
     assert NoGpus().work("GPU-1", lambda _: False) is None
+    assert NoGpus().occupancy(["GPU-1"]) == {}
     assert NoGpus().faults(["GPU-1"], []) == (("GPU-1", NO_SUCH_GPU),)

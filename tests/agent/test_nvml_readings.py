@@ -11,7 +11,7 @@ import pytest
 from nodeagent.gpu import nvml
 from nodeagent.gpu.conditions import condition_of
 from nodeagent.gpu.nvml import NvmlGpus
-from nodeagent.gpu.port import NO_SUCH_GPU
+from nodeagent.gpu.port import NO_SUCH_GPU, Occupancy
 from nodeagent.protocol import HealthEvent
 
 pynvml: Any = pytest.importorskip("pynvml")
@@ -191,6 +191,33 @@ def test_a_gpu_is_looked_at_before_a_start(
     for name, function in functions.items():
         monkeypatch.setattr(nvml.pynvml, name, function)
     assert gpus.faults(["GPU-1"], ["GPU-1"]) == ((("GPU-1", why),) if why else ())
+
+
+def refusing(number: int) -> Callable[[Any], Any]:
+    def refuse(_: Any) -> Any:
+        raise pynvml.NVMLError(number)
+
+    return refuse
+
+
+@pytest.mark.parametrize("error", [pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION])
+def test_a_driver_that_never_lists_processes_costs_no_gpu_and_that_is_said_once(
+    error: int, machine: Callable[..., NvmlGpus], caplog: pytest.LogCaptureFixture
+) -> None:
+    gpus = machine(**{**HEALTHY, "nvmlDeviceGetComputeRunningProcesses": refusing(error)})
+    assert gpus.occupancy(["GPU-1"]) == {"GPU-1": Occupancy()}
+    assert gpus.faults(["GPU-1"], ["GPU-1"]) == ()
+    assert [record.message.split(":")[0] for record in caplog.records if "no process" in record.message] == [
+        "no process of GPU GPU-1 can be seen, nor whether one is left there"
+    ]
+
+
+def test_a_gpu_whose_list_fails_is_not_empty_and_passes_no_check(machine: Callable[..., NvmlGpus]) -> None:
+    gpus = machine(**{**HEALTHY, "nvmlDeviceGetComputeRunningProcesses": lost})
+    why = "it does not answer: GPU is lost"
+    assert gpus.occupancy(["GPU-1"]) == {"GPU-1": Occupancy(problem=why)}
+    assert gpus.faults(["GPU-1"], ["GPU-1"]) == (("GPU-1", why),)
+    assert gpus.faults(["GPU-1"], []) == ()
 
 
 def test_who_shares_a_gpu_expects_others_on_it(machine: Callable[..., NvmlGpus]) -> None:

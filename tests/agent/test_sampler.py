@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent import sampler
 from nodeagent.gpu.emulated import EmulatedGpus
+from nodeagent.gpu.port import Occupancy
 from nodeagent.protocol import (
     MAX_REPORTED_AT_ONCE,
     MAX_REPORTED_POINTS,
@@ -19,6 +20,7 @@ from nodeagent.protocol import (
 )
 from nodeagent.runtime.port import Usage
 from nodeagent.sampler import Sampler
+from tests.agent.waiting import eventually
 
 UUIDS = [gpu.uuid for gpu in EmulatedGpus(("A100", "A100"), "here").inventory()]
 
@@ -125,15 +127,37 @@ def test_a_gpu_is_used_by_all_who_share_it(clock: list[float]) -> None:
     assert found == {one: (3, 75.0), other: (1, 50.0)}
 
 
+def crowd(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+    """Have these processes be on every GPU."""
+    there = Occupancy(frozenset(pids))
+    monkeypatch.setattr(EmulatedGpus, "occupancy", lambda _, uuids: dict.fromkeys(uuids, there))
+
+
 def test_a_gpu_that_another_one_shares_keeps_nobody_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EmulatedGpus, "busy", lambda _, uuids: bool(uuids))  # a process is left on each
+    crowd(monkeypatch, 71)
     taker = sampler_of()
     one, other = UUIDS
     taker.assign(7, (one, other))
     taker.assign(8, (one,))
-    assert (taker.busy(7, (one, other)), taker.busy(8, (one,))) == (True, False)
+    assert (taker.left(7, (one, other)), taker.left(8, (one,))) == (((other, "process 71 is on it"),), ())
     taker.assign(7, ())
-    assert taker.busy(8, (one,)) is True
+    assert taker.left(8, (one,)) == ((one, "process 71 is on it"),)
+
+
+def test_who_was_there_before_a_job_is_not_left_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd(monkeypatch, 71)
+    taker = sampler_of()
+    one, other = UUIDS
+    taker.assign(7, (one, other))
+    taker.assign(8, (other,))
+    taker.note_strangers(7, (one, other))
+    taker.assign(8, ())
+    # On what it shared nobody is a stranger: that may be of the partner, who has ended before.
+    assert taker.left(7, (one, other)) == ((other, "process 71 is on it"),)
+    crowd(monkeypatch, 71, 72)
+    assert taker.left(7, (one,)) == ((one, "process 72 is on it"),)
+    taker.forget_strangers(7)
+    assert taker.left(7, (one,)) == ((one, "process 71, 72 is on it"),)
 
 
 def test_a_gpu_of_which_something_fatal_was_just_reported_is_not_fit(clock: list[float]) -> None:
@@ -161,12 +185,28 @@ def test_a_driver_that_hangs_is_a_fault_and_keeps_nobody_from_telling(
     try:
         assert taker.faults(7, UUIDS[:1]) == ((UUIDS[0], "the driver has not answered within 0 s"),)
         assert asked.is_set()
-        assert taker.busy(7, UUIDS) is False
+        assert taker.left(7, UUIDS[:1]) == ((UUIDS[0], "the driver has not answered within 0 s"),)
         taker.report(HealthEvent("other"))
         news = taker.take({})
         assert (news.gpus, len(news.health)) == ((), 1)
+        monkeypatch.setattr(EmulatedGpus, "faults", lambda *_: ())
+        monkeypatch.setattr(sampler, "DRIVER_WAIT_S", 20.0)
+        assert taker.faults(7, UUIDS[:1])  # at once: nobody waits for the same call again
+        go_on.set()
+        eventually(lambda: taker.faults(7, UUIDS[:1]) == (), "the driver answers again")
     finally:
         go_on.set()
+
+
+def test_what_the_driver_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> tuple[()]:
+        raise ValueError("a broken driver")
+
+    monkeypatch.setattr(EmulatedGpus, "faults", fail)
+    taker = sampler_of()
+    with pytest.raises(ValueError, match="a broken driver"):
+        taker.faults(7, UUIDS)
+    assert taker.left(7, UUIDS) == ()  # and it may be asked again
 
 
 def test_what_waits_to_be_told_of_gpus_is_known_and_when_it_was_taken(clock: list[float]) -> None:

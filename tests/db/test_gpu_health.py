@@ -185,6 +185,17 @@ def test_a_failed_check_leaves_what_runs_on_the_gpu_alone(agent: Agent, world: W
     assert (now_of(attempt).state, now_of(gpu_of(attempt)).healthy) == ("running", False)
 
 
+def test_a_gpu_that_is_not_empty_after_a_job_takes_no_other_and_the_job_is_done(agent: Agent, world: World) -> None:
+    attempt = start(world)
+    allocation, gpu = ranks(attempt)[0], gpu_of(attempt)
+    agent.sync(health=(HealthEvent("check_failed", gpu.uuid, "after a job had ended: process 71 is on it"),))
+    assert agent.end(allocation, EndReason.COMPLETED).status_code == 200
+    assert (now_of(attempt).state, now_of(attempt.job).state) == ("succeeded", "succeeded")
+    assert not Strike.objects.exists()
+    held = {gpu_of(place(world)) for _ in range(7)}
+    assert held == set(Gpu.objects.exclude(pk=gpu.pk))
+
+
 def test_a_pool_may_do_without_the_look(agent: Agent, world: World) -> None:
     Pool.objects.update(check_gpus=False)
     attempt = place(world)

@@ -34,8 +34,14 @@ class Sampler:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def busy(self, allocation_id: int, uuids: Sequence[str]) -> bool:
-        return self._machine.busy(uuids)
+    def left(self, allocation_id: int, uuids: Sequence[str]) -> tuple[tuple[str, str], ...]:
+        return self.faults(allocation_id, uuids)
+
+    def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> None:
+        """Nobody else is on a GPU here."""
+
+    def forget_strangers(self, allocation_id: int) -> None:
+        """None was noted."""
 
     def assign(self, allocation_id: int, uuids: tuple[str, ...]) -> None:
         """Nobody reads."""
