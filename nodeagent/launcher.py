@@ -8,6 +8,7 @@ the GPUs; a last look whether a stop came; start. A stop that comes before the l
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Callable, Optional, Set, Tuple
@@ -46,6 +47,8 @@ _CHECK_EVERY_S = 0.2
 _HEALTH_FIRST_S = 1.0
 """So long a report of a GPU's health may be on its way, and an end that it explains is told after it."""
 _LEASE_LOOK_EVERY_S = 0.1
+_TELL_AFTER_S = 60.0
+"""Operators are told of an allocation that cannot be ended for so long: an engine may just be restarted."""
 
 
 class Launcher:
@@ -127,7 +130,7 @@ class Launcher:
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
         """Give an allocation that nobody watches an exit status; one that somebody watches after all goes on."""
         status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
-        self._ends.submit(lambda: self._settle(allocation_id, status, Backoff()))
+        self._ends.submit(lambda: self._settle(allocation_id, status, Backoff(), clock.boottime() + _TELL_AFTER_S))
 
     def _claim(self, allocation_id: int, fence: int, backoff: Backoff) -> None:
         if allocation_id in self._abandoned:
@@ -224,7 +227,8 @@ class Launcher:
         reason, detail = error.reason, error.detail
         if spec.allocation_id in self._abandoned:
             reason, detail = EndReason.NEVER_STARTED, "it was stopped before it started"
-        self._settle(spec.allocation_id, ExitStatus(reason, detail=detail, started=False), Backoff())
+        status = ExitStatus(reason, detail=detail, started=False)
+        self._settle(spec.allocation_id, status, Backoff(), clock.boottime() + _TELL_AFTER_S)
 
     def _install_code(self, spec: LaunchSpec, code: CodeRef, folder: str) -> None:
         try:
@@ -233,13 +237,17 @@ class Launcher:
             self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
             raise LaunchError(EndReason.CODE_UNAVAILABLE, str(error)) from error
 
-    def _settle(self, allocation_id: int, fallback: ExitStatus, backoff: Backoff) -> None:
+    def _settle(self, allocation_id: int, fallback: ExitStatus, backoff: Backoff, tell_at: float) -> None:
         try:
             status = self._runtime.settle(allocation_id, fallback)
         except NotYet as error:
             wait_s = backoff.wait_s()
             _log.warning("allocation %d: its end is not known, looking in %.1f s: %s", allocation_id, wait_s, error)
-            self._ends.submit(lambda: self._settle(allocation_id, fallback, backoff), wait_s)
+            if clock.boottime() >= tell_at:
+                tell_at = math.inf
+                detail = "allocation {} is held, for nobody can end it: {}".format(allocation_id, error)
+                self._sampler.report(HealthEvent("other", None, detail[:500]))
+            self._ends.submit(lambda: self._settle(allocation_id, fallback, backoff, tell_at), wait_s)
             return
         except Watched:
             _log.info("allocation %d: it is not over", allocation_id)

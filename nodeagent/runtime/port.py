@@ -23,7 +23,7 @@ class RuntimeUnavailable(Exception):
 
 
 class NotYet(Exception):
-    """Nothing can be said of an allocation for now, such as while its engine is down; ask again."""
+    """Nothing can be said of an allocation for now: its engine is down, or a process cannot be killed; ask again."""
 
 
 class Watched(Exception):
@@ -238,7 +238,7 @@ class Runtime(Protocol):
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
         """Make an allocation that nobody watches EXITED: kill what is left of it and keep `fallback` as its status.
 
-        `NotYet` where it cannot be known what is left, `Watched` where somebody watches it after all.
+        `NotYet` where something is left, or it cannot be known, `Watched` where somebody watches it after all.
         """
 
     def usage(self) -> Mapping[int, Usage]:

@@ -26,7 +26,8 @@ from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.docker.engine import DockerEngine
 from nodeagent.runtime.podman.engine import PodmanEngine
-from nodeagent.runtime.port import ExitStatus, LaunchError, Phase, RuntimeUnavailable
+from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Phase, RuntimeUnavailable
+from nodeagent.runtime.shim import tree
 from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.registry import Registry, busybox_layer, layer_of, running_registry
@@ -333,6 +334,69 @@ def test_a_container_that_nobody_answers_for_is_removed_at_the_next_start(
     under_test.restart()
     assert containers_of(under_test) == (plan.name,)
     assert not Path(f"/proc/{state.pid}").exists()
+
+
+def test_a_container_that_cannot_be_removed_keeps_no_agent_from_starting_and_goes_later(
+    kind: str, under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = under_test.start("echo ready; sleep 60")
+    under_test.printed(number, b"ready")
+    engine, plan = engine_of(kind), plan_of(under_test, number)
+    strays = [
+        replace(plan, name=f"{plan.name}-{fence}", labels={**plan.labels, "muster.fence": fence}) for fence in "89"
+    ]
+    for stray in strays:
+        engine.create(stray)
+    asked: list[str] = []
+
+    def refuse(_: object, name: str) -> None:
+        asked.append(name)
+        raise EngineError(f"container {name} cannot be removed")
+
+    with monkeypatch.context() as stubborn:
+        stubborn.setattr(type(engine), "remove", refuse)
+        under_test.restart()
+        assert under_test.runtime.observe(number).phase is Phase.RUNNING
+        names = {stray.name for stray in strays}
+        eventually(lambda: set(asked) == names, "it goes on for the others")
+        assert {plan.name} | names == set(containers_of(under_test))
+    eventually(lambda: containers_of(under_test) == (plan.name,), "they are removed after all")
+
+
+def test_what_an_engine_will_not_remove_is_not_settled_yet(
+    kind: str, under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = under_test.spec("true")
+    under_test.runtime.prepare(spec)
+    folder = under_test.folder(spec.allocation_id)
+    # As a shim leaves it that dies between the making of its container and its start.
+    task = {"job": {"plan": {"name": f"muster-{under_test.name}-{spec.allocation_id}-1"}}}
+    (folder / "launch.json").write_text(json.dumps({"runtime": kind, "spec": spec.to_dict(), "task": task}))
+    (folder / "shim.json").write_text("{}")
+
+    def refuse(_: object, name: str) -> None:
+        raise EngineError(f"container {name} cannot be removed")
+
+    fallback = ExitStatus(EndReason.UNKNOWN, detail="gone")
+    with monkeypatch.context() as stubborn:
+        stubborn.setattr(type(engine_of(kind)), "remove", refuse)
+        with pytest.raises(NotYet, match="cannot be removed"):
+            under_test.runtime.settle(spec.allocation_id, fallback)
+        assert under_test.runtime.observe(spec.allocation_id).phase is Phase.GONE
+    assert under_test.runtime.settle(spec.allocation_id, fallback).reason is EndReason.UNKNOWN
+
+
+def test_a_first_process_that_cannot_be_killed_is_not_over_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        identity = tree.identity(sleeper.pid)
+        assert identity is not None
+        with monkeypatch.context() as stubborn:
+            stubborn.setattr(container_runtime.signal, "pidfd_send_signal", lambda *_: None)
+            stubborn.setattr(container_runtime, "_KILL_WAIT_MS", 10)
+            with pytest.raises(NotYet, match="cannot be killed"):
+                container_runtime._kill_and_wait(*identity)
+        container_runtime._kill_and_wait(*identity)
+        assert sleeper.wait() == -signal.SIGKILL
 
 
 def test_without_its_watcher_a_container_ends_though_no_agent_looks(kind: str, under_test: RuntimeUnderTest) -> None:

@@ -9,15 +9,16 @@ import queue
 import random
 import signal
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nodeagent import clock
 from nodeagent.protocol import EndReason, OnDisconnect
-from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Phase, Watched
+from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, NotYet, Phase, Watched
 from nodeagent.runtime.shim import folders, removal
-from tests.agent.conftest import RuntimeUnderTest
+from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.waiting import eventually
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
@@ -244,6 +245,26 @@ def test_when_the_watcher_is_killed_its_job_is_gone_and_the_end_unknown(
     assert status.reason is EndReason.UNKNOWN
     assert not is_alive(seconds)
     assert under_test.runtime.observe(number).exit == status
+
+
+def test_a_process_that_cannot_be_killed_is_not_over_yet(
+    tmp_path: Path, forkers: Callable[[str], KeptForker], monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    made = runtime_under_test("process", tmp_path / "state", forkers)
+    number = made.start(f"setsid sleep {seconds} & echo ready; wait")
+    made.printed(number, b"ready")
+    eventually(lambda: is_alive(seconds), "the sleeper")
+    os.kill(made.shim(number), signal.SIGKILL)
+    eventually(lambda: made.runtime.observe(number).phase is Phase.GONE)
+    with monkeypatch.context() as stubborn:
+        stubborn.setattr("nodeagent.runtime.process.runtime.tree.signal_all", lambda *_: None)
+        stubborn.setattr("nodeagent.runtime.process.runtime._SWEEP_WAIT_S", 0.0)
+        with pytest.raises(NotYet, match="cannot be killed"):
+            made.runtime.settle(number, ExitStatus(EndReason.UNKNOWN))
+        assert made.runtime.observe(number).phase is Phase.GONE
+    assert made.runtime.settle(number, ExitStatus(EndReason.UNKNOWN)).reason is EndReason.UNKNOWN
+    assert not is_alive(seconds)
+    stop_everything(made.runtime)
 
 
 def test_what_was_prepared_but_not_launched_is_absent_and_can_be_settled(under_test: RuntimeUnderTest) -> None:

@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
-from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
+from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.images import registry_of, without_secret
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, plan_of, volumes_of
+from nodeagent.runtime.container.strays import Strays
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
 from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
 from nodeagent.runtime.shim import tree
@@ -27,7 +28,7 @@ _log = logging.getLogger("nodeagent.runtime")
 
 INFINIBAND = "/dev/infiniband"
 _INFINIBAND_FOR_JOBS = ("uverbs", "rdma_cm")  # the others manage the fabric
-_KILL_WAIT_MS = 10_000
+_KILL_WAIT_MS = 2_000
 _ASKED_WITH = " (asked with the tenant's credentials for {})"
 _ASKED_WITHOUT = " (asked without credentials of the tenant for {})"
 
@@ -65,7 +66,12 @@ class ContainerRuntime(FolderRuntime):
         self._options = options
         self._emulated_gpus = emulated_gpus
         self._state = state
-        self._remove_strays()
+        self._strays = Strays(engine)
+        try:
+            self._remove_strays()
+        except EngineError as error:
+            self.close()
+            raise RuntimeUnavailable("the runtime {}: {}".format(self.name, error)) from error
 
     def labels(self) -> Mapping[str, str]:
         """The device control group keeps jobs from each other's GPUs; each runs as its member."""
@@ -128,10 +134,10 @@ class ContainerRuntime(FolderRuntime):
             raise LaunchError(EndReason.LAUNCH_FAILED, without_secret(str(error), login)) from None
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
-        """Kill and remove the container; while the engine is down, nobody knows whether there is one."""
+        """Kill and remove the container; while the engine is down or refuses, nobody knows whether there is one."""
         try:
             return super().settle(allocation_id, fallback)
-        except EngineUnavailable as error:
+        except EngineError as error:
             raise NotYet(str(error)) from error
 
     def remove(self, allocation_id: int) -> None:
@@ -139,11 +145,14 @@ class ContainerRuntime(FolderRuntime):
         folder = self._folder(allocation_id)
         status = read_exit(folder.exit)
         if status is not None and status.reason is EndReason.UNKNOWN:
-            try:
-                self._remove_container(folder)
-            except EngineError as error:
-                _log.warning("allocation %d: its container is removed at the next start: %s", allocation_id, error)
+            name = self._forsaken(folder)
+            self._strays.remove([name] if name else [])
         super().remove(allocation_id)
+
+    def close(self) -> None:
+        """Let go of the engine too; what it would not remove is found by the next run of the agent."""
+        self._strays.close()
+        super().close()
 
     def containers(self) -> Tuple[str, ...]:
         """The names of all containers of this agent that the engine has."""
@@ -193,19 +202,23 @@ class ContainerRuntime(FolderRuntime):
         root = marker.get("root")
         if root is not None and marker.get("boot_id") == self._boot_id:
             _kill_and_wait(int(root[0]), int(root[1]))
+        name = self._forsaken(folder)
         try:
-            self._remove_container(folder)
-        except EngineUnavailable as error:
+            if name:
+                self._engine.remove(name)
+        except EngineError as error:
             if root is None:
                 raise
             _log.warning("a container is removed later: %s", error)
 
-    def _remove_container(self, folder: AllocationFolder) -> None:
+    def _forsaken(self, folder: AllocationFolder) -> str:
+        """The name of the container whose shim is gone, empty if none came so far as to make it."""
         launch = read_json(folder.launch)
-        if launch is not None and os.path.exists(folder.shim):  # else no shim came so far as to make a container
-            name = launch["task"]["job"]["plan"]["name"]
-            unstage(name)  # no shim does it any more
-            self._engine.remove(name)
+        if launch is None or not os.path.exists(folder.shim):
+            return ""
+        name = str(launch["task"]["job"]["plan"]["name"])
+        unstage(name)  # no shim does it any more
+        return name
 
     def _remove_strays(self) -> None:
         """Remove containers that no shim answers for: of superseded attempts, or left while the engine was down."""
@@ -215,10 +228,10 @@ class ContainerRuntime(FolderRuntime):
             if spec is not None and self.observe(allocation_id).phase not in (Phase.ABSENT, Phase.EXITED):
                 live.add(container_name(self._agent, allocation_id, spec.fence))
         unstage_all_but(live, container_name(self._agent, 0, 0).rpartition("-0-0")[0] + "-")
-        for name in self.containers():
-            if name not in live:
-                _log.warning("container %s: nobody answers for it; it is removed", name)
-                self._engine.remove(name)
+        strays = [name for name in self.containers() if name not in live]
+        for name in strays:
+            _log.warning("container %s: nobody answers for it; it is removed", name)
+        self._strays.remove(strays)
 
 
 def _infiniband() -> Tuple[str, ...]:
@@ -232,7 +245,10 @@ def _infiniband() -> Tuple[str, ...]:
 
 
 def _kill_and_wait(pid: int, started_ticks: int) -> None:
-    """Kill a container's first process, if it is still that one, and wait until the kernel has ended all of it."""
+    """Kill a container's first process, if it is still that one, and wait until the kernel has ended all of it.
+
+    One that hangs in the kernel may end later, or never: `NotYet`.
+    """
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -244,7 +260,7 @@ def _kill_and_wait(pid: int, started_ticks: int) -> None:
         poller = select.poll()
         poller.register(pidfd, select.POLLIN)
         if not poller.poll(_KILL_WAIT_MS):
-            raise RuntimeError("process {} of a container cannot be killed".format(pid))
+            raise NotYet("process {} of its container cannot be killed".format(pid))
     except ProcessLookupError:
         return
     finally:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from nodeagent import clock
 from nodeagent.protocol import EndReason, LaunchSpec
-from nodeagent.runtime.port import LaunchError, Listener
+from nodeagent.runtime.port import LaunchError, Listener, NotYet
 from nodeagent.runtime.process.job import Command
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environment, parts_below_work
@@ -21,7 +21,7 @@ JOBS = "nodeagent.runtime.process.job"
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MARK = "MUSTER_ALLOCATION_DIR"
-_SWEEP_WAIT_S = 10.0
+_SWEEP_WAIT_S = 2.0
 
 
 class ProcessRuntime(FolderRuntime):
@@ -67,7 +67,10 @@ class ProcessRuntime(FolderRuntime):
         return Command(argv=(shell, "-c", spec.command), env=environment, cwd=cwd, uid=uid, gids=gids).to_dict()
 
     def _sweep(self, folder: AllocationFolder) -> None:
-        """Kill whatever carries the allocation's mark, until nothing does any more."""
+        """Kill whatever carries the allocation's mark, until nothing does any more.
+
+        A process that hangs in the kernel may end later, or never: `NotYet`.
+        """
         mark = "{}={}".format(_MARK, folder.root).encode()
         until = clock.boottime() + _SWEEP_WAIT_S
         while True:
@@ -76,7 +79,7 @@ class ProcessRuntime(FolderRuntime):
                 return
             tree.signal_all(left, signal.SIGKILL)
             if clock.boottime() >= until:
-                raise RuntimeError("processes {} cannot be killed".format(sorted(left)))
+                raise NotYet("processes {} cannot be killed".format(sorted(left)))
             time.sleep(0.01)
 
 

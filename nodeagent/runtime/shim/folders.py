@@ -155,7 +155,7 @@ class FolderRuntime:
         raise NotImplementedError
 
     def _sweep(self, folder: AllocationFolder) -> None:
-        """Kill what a dead shim left behind; on return no process of the allocation is left."""
+        """Kill what a dead shim left behind; on return no process of the allocation is left, else `NotYet`."""
         raise NotImplementedError
 
     def observe(self, allocation_id: int) -> Observation:

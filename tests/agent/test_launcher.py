@@ -1,0 +1,115 @@
+"""What becomes of starts and ends that something is in the way of; time and threads are in the hands of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodeagent import clock
+from nodeagent.inbox import Exited, Message
+from nodeagent.launcher import Launcher
+from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, RegisterResponse, Timers
+from nodeagent.runtime.port import ExitStatus, NotYet
+from nodeagent.session import Session
+
+STOP_AFTER_S = 600.0
+
+
+class Pool:
+    """Tasks that the test runs, in the order of their times."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def submit(self, task: Callable[[], None], delay_s: float = 0.0) -> None:
+        self._stage.waiting.append((self._stage.now + delay_s, task))
+
+
+@dataclass
+class Stage:
+    """A launcher, and what there is around it."""
+
+    spec: LaunchSpec
+    now: float = 1000.0
+    waiting: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    posted: list[Message] = field(default_factory=list)
+    reported: list[HealthEvent] = field(default_factory=list)
+    launched: list[float] = field(default_factory=list)
+    fetch: Callable[[], None] = lambda: None
+    settle: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        timers = Timers(stop_after_s=STOP_AFTER_S)
+        self.session = Session("boot", RegisterResponse(1, 5, "node-5", "cluster", 7, timers), self.now)
+        runtime = SimpleNamespace(
+            prepare=lambda _: "/nowhere",
+            lacks=lambda _: True,
+            fetch=lambda *_: self.fetch(),
+            launch=lambda _: self.launched.append(self.now),
+            settle=self._settled,
+        )
+        doubles: dict[str, Any] = {
+            "client": SimpleNamespace(claim=lambda *_: self.spec),
+            "journal": SimpleNamespace(intend=lambda *_: None),
+            "runtime": runtime,
+            "sampler": SimpleNamespace(report=self.reported.append),
+            "launches": Pool(self),
+            "fetches": Pool(self),
+            "ends": Pool(self),
+        }
+        self.launcher = Launcher(
+            session=self.session,
+            post=self.posted.append,
+            wait=lambda _: False,
+            report_soon=lambda: None,
+            report_now=lambda: None,
+            tell_health=lambda _: None,
+            make_way=lambda: None,
+            **doubles,
+        )
+
+    def _settled(self, _: int, fallback: ExitStatus) -> ExitStatus:
+        self.settle()
+        return fallback
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Let time pass from task to task."""
+        while not until():
+            self.waiting.sort(key=lambda one: one[0])
+            at, task = self.waiting.pop(0)
+            self.now = max(self.now, at)
+            task()
+
+    @property
+    def exits(self) -> list[ExitStatus]:
+        return [message.status for message in self.posted if isinstance(message, Exited)]
+
+
+def staged(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Stage:
+    spec = LaunchSpec(7, 1, 1, 0, 9, "test", "alice", "true", **fields)
+    stage = Stage(spec)
+    monkeypatch.setattr(clock, "boottime", lambda: stage.now)
+    return stage
+
+
+def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch)
+    began = stage.now
+
+    def hang() -> None:
+        if stage.now < began + 300.0:
+            raise NotYet("processes [71] cannot be killed")
+
+    stage.settle = hang
+    stage.launcher.settle(7, EndReason.UNKNOWN, "its processes are gone")
+    stage.run(lambda: stage.now >= began + 50.0)
+    assert (stage.reported, stage.posted) == ([], [])
+    stage.run(lambda: bool(stage.exits))
+    (event,) = stage.reported
+    detail = "allocation 7 is held, for nobody can end it: processes [71] cannot be killed"
+    assert (event.kind, event.gpu_uuid, event.detail) == ("other", None, detail)
+    assert stage.exits[0].reason is EndReason.UNKNOWN
