@@ -1,8 +1,8 @@
 """Claims, launches and ends: the slow steps of an allocation, in the threads of a pool.
 
 A launch in order: a lease; claim; intent on disk; folder; code; what the runtime lacks, such as an image; a look at
-the GPUs; a last look whether a stop came; start. A stop that comes before the last look finds the mark set by
-`abandon`; one that comes after finds the folder to leave its wish in.
+the GPUs; a last look whether a stop came and the lease still lasts; start. A stop that comes before the last look finds
+the mark set by `abandon`; one that comes after finds the folder to leave its wish in.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from nodeagent.protocol import (
     EndRequest,
     HealthEvent,
     LaunchSpec,
+    OnDisconnect,
     ProgressNote,
     RegistryLogin,
 )
@@ -140,6 +141,7 @@ class Launcher:
             self._launches.submit(lambda: self._claim(allocation_id, fence, backoff), _LEASE_LOOK_EVERY_S)
             return
         self._make_way()
+        asked_at = clock.boottime()
         request = ClaimRequest(fence, self._session.boot_id, self._session.epoch)
         try:
             spec = self._client.claim(allocation_id, request)
@@ -157,9 +159,9 @@ class Launcher:
                 self._post(Abandoned(allocation_id))
             else:
                 # From here on the spec goes to many places and to disk; what is secret goes to the pull only.
-                self._start(replace(spec, registry_login=None), spec.registry_login)
+                self._start(replace(spec, registry_login=None), spec.registry_login, asked_at)
 
-    def _start(self, spec: LaunchSpec, login: Optional[RegistryLogin]) -> None:
+    def _start(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float) -> None:
         try:
             self._journal.intend(spec.allocation_id, spec.fence, self._session.boot_id)
         except OSError as error:
@@ -174,15 +176,15 @@ class Launcher:
             if spec.code is not None:
                 self._install_code(spec, spec.code, folder)
             if self._runtime.lacks(spec):
-                self._fetches.submit(lambda: self._fetch_and_launch(spec, login))
+                self._fetches.submit(lambda: self._fetch_and_launch(spec, login, claimed_at))
                 return
-            self._launch(spec)
+            self._launch(spec, claimed_at)
         except LaunchError as error:
             self._not_started(spec, error)
         except Exception as error:  # noqa: BLE001 - see `_broken`
             self._not_started(spec, _broken(spec, error))
 
-    def _fetch_and_launch(self, spec: LaunchSpec, login: Optional[RegistryLogin]) -> None:
+    def _fetch_and_launch(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float) -> None:
         def tell(text: str) -> None:
             _log.info("allocation %d: %s", spec.allocation_id, text)
             self._sampler.note(ProgressNote(spec.allocation_id, spec.fence, text))
@@ -190,19 +192,35 @@ class Launcher:
 
         try:
             self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
-            self._launch(spec)
+            self._launch(spec, claimed_at)
         except LaunchError as error:
             self._not_started(spec, error)
         except Exception as error:  # noqa: BLE001 - see `_broken`
             self._not_started(spec, _broken(spec, error))
 
-    def _launch(self, spec: LaunchSpec) -> None:
+    def _launch_again(self, spec: LaunchSpec, claimed_at: float) -> None:
+        try:
+            self._launch(spec, claimed_at)
+        except LaunchError as error:
+            self._not_started(spec, error)
+
+    def _launch(self, spec: LaunchSpec, claimed_at: float) -> None:
+        """Start it, or come back when the lease is renewed: it may have run low during a long pull."""
         if spec.check_gpus and spec.gpu_uuids:
             self._check_gpus(spec)
         elif spec.gpu_uuids:
             self._sampler.note_strangers(spec.allocation_id, spec.gpu_uuids)
         if spec.allocation_id in self._abandoned:
             raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
+        now = clock.boottime()
+        if spec.on_disconnect is OnDisconnect.STOP and (
+            self._session.has_run_out(now) or claimed_at < self._session.unbroken_since
+        ):
+            # Its fence may be over, and what it was given somebody else's; it would have had to stop itself.
+            raise LaunchError(EndReason.AGENT_STOPPED, "the platform was silent for too long before it could start")
+        if not self._session.may_start(now):
+            self._launches.submit(lambda: self._launch_again(spec, claimed_at), _LEASE_LOOK_EVERY_S)
+            return
         self._runtime.launch(spec)
         self._post(Launched(spec.allocation_id))
 

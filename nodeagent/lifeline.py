@@ -118,9 +118,9 @@ class Beats(Conversation):
         request = BeatRequest(self._session.epoch, self._session.seq(), self._session.boot_id)
         answer = self._client.beat(request, timeout_s=max(1.0, beat_s))
         self._last_sent = time.monotonic()
+        self._session.renew(sent_at, clock.boottime())
         self._session.timers = answer.timers
         self._renewed(sent_at, answer.timers)
-        self._session.renewed_at = sent_at
         self._wanted(answer.checks)
 
 

@@ -38,6 +38,8 @@ class Session:
         """When the answered registration was sent (CLOCK_BOOTTIME)."""
         self.renewed_at = registered_at
         """When the newest request was sent whose answer renewed the lease (CLOCK_BOOTTIME)."""
+        self.unbroken_since = registered_at
+        """Since when the lease has not run out (CLOCK_BOOTTIME): what was claimed before may be somebody else's."""
         self._numbers = itertools.count(1)
 
     def may_start(self, now: float) -> bool:
@@ -46,6 +48,16 @@ class Session:
         After a long silence the news of a job may be faster than the answer to a beat.
         """
         return now - self.renewed_at < self.timers.stop_after_s / 2
+
+    def renew(self, sent_at: float, now: float) -> None:
+        """A request that was sent then has renewed the lease now."""
+        if self.has_run_out(now):
+            self.unbroken_since = sent_at
+        self.renewed_at = sent_at
+
+    def has_run_out(self, now: float) -> bool:
+        """Whether the platform has been silent for so long that jobs stop themselves."""
+        return now - self.renewed_at >= self.timers.stop_after_s
 
     def seq(self) -> int:
         """The next sequence number."""

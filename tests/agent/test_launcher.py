@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nodeagent import clock
-from nodeagent.inbox import Exited, Message
+from nodeagent.inbox import Exited, Launched, Message
 from nodeagent.launcher import Launcher
-from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, RegisterResponse, Timers
+from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, OnDisconnect, RegisterResponse, Timers
 from nodeagent.runtime.port import ExitStatus, NotYet
 from nodeagent.session import Session
 
@@ -94,6 +94,73 @@ def staged(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Stage:
     stage = Stage(spec)
     monkeypatch.setattr(clock, "boottime", lambda: stage.now)
     return stage
+
+
+def test_a_pull_that_outlasts_the_lease_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch)
+
+    def pull() -> None:
+        stage.now += STOP_AFTER_S
+
+    stage.fetch = pull
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: bool(stage.exits))
+    assert stage.launched == []
+    assert (stage.exits[0].reason, stage.exits[0].started) == (EndReason.AGENT_STOPPED, False)
+
+
+def test_a_lease_that_ran_out_during_a_pull_and_was_renewed_starts_nothing_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = staged(monkeypatch)
+
+    def pull() -> None:
+        stage.now += STOP_AFTER_S + 1.0
+        stage.session.renew(stage.now - 0.1, stage.now)
+
+    stage.fetch = pull
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: bool(stage.exits))
+    assert stage.launched == []
+    assert stage.exits[0].reason is EndReason.AGENT_STOPPED
+    # What is claimed from then on starts.
+    stage.fetch = lambda: None
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: bool(stage.launched))
+
+
+@pytest.mark.parametrize("on_disconnect", OnDisconnect)
+def test_a_start_waits_while_the_lease_is_low(monkeypatch: pytest.MonkeyPatch, on_disconnect: OnDisconnect) -> None:
+    stage = staged(monkeypatch, on_disconnect=on_disconnect)
+    began = stage.now
+
+    def pull() -> None:
+        stage.now += STOP_AFTER_S / 2
+
+    stage.fetch = pull
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: stage.now >= began + STOP_AFTER_S / 2 + 30.0)
+    assert (stage.launched, stage.exits) == ([], [])
+    renewed_at = stage.now
+    stage.session.renew(stage.now, stage.now)
+    stage.run(lambda: bool(stage.launched))
+    assert renewed_at <= stage.launched[0] <= renewed_at + 1.0
+    assert Launched(7) in stage.posted
+
+
+def test_a_job_that_the_silence_does_not_stop_is_started_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch, on_disconnect=OnDisconnect.KEEP)
+
+    def pull() -> None:
+        stage.now += 2 * STOP_AFTER_S
+
+    stage.fetch = pull
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: stage.now >= 1000.0 + 2 * STOP_AFTER_S + 30.0)
+    assert (stage.launched, stage.exits) == ([], [])
+    stage.session.renew(stage.now, stage.now)
+    stage.run(lambda: bool(stage.launched))
+    assert stage.exits == []
 
 
 def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
