@@ -17,7 +17,7 @@ import subprocess
 import tarfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,14 +32,39 @@ _ADD_BRIDGE, _REMOVE_BRIDGE, _SET_FLAGS = 0x89A0, 0x89A1, 0x8914
 
 def docker_socket() -> str:
     """The socket of the run's dockerd, which has the test image."""
-    _require("dockerd", "containerd", "runc", "busybox")
-    with _locked("docker") as folder:
+    return _docker("docker", _on_the_machine)
+
+
+def docker_socket_apart() -> str:
+    """The socket of another dockerd, whose networks are in a namespace: on the machine none comes or goes for them."""
+    return _docker("docker-apart", _apart)
+
+
+def _docker(name: str, networks: Callable[[Path], list[str]]) -> str:
+    _require("dockerd", "containerd", "runc", "busybox", "unshare")
+    with _locked(name) as folder:
         address = folder / "docker.sock"
         if not (folder / "ready").exists():
-            _start_dockerd(folder, address)
+            _start_dockerd(folder, address, networks(folder))
             _import_into_docker(address, _rootfs(folder))
             (folder / "ready").touch()
         return str(address)
+
+
+def _on_the_machine(folder: Path) -> list[str]:
+    """A dockerd with a bridge of its own and no rule of the firewall: the machine may have a Docker, too.
+
+    With the bridge `none`, a dockerd removes the one that another dockerd uses.
+    """
+    _change_bridge(_bridge_of(folder), _ADD_BRIDGE)
+    firewall = ("--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false")
+    return ["dockerd", "--bridge", _bridge_of(folder), *firewall]
+
+
+def _apart(_folder: Path) -> list[str]:
+    """A dockerd in a network namespace that has nothing but loopback."""
+    script = 'busybox ip link set lo up && exec dockerd --bridge none --iptables=false --ip6tables=false "$@"'
+    return ["unshare", "--net", "sh", "-c", script, "dockerd"]
 
 
 def bridge() -> str:
@@ -67,14 +92,15 @@ def podman_environment() -> dict[str, str]:
 
 def stop_engines(folder: Path) -> None:
     """End what a run has started in its folder; a folder without engines is fine."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
-        pid = int((folder / "docker" / "docker.pid").read_text())
-        os.kill(pid, signal.SIGTERM)
-        until = time.monotonic() + _STOP_S
-        while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-            time.sleep(0.02)
+    for name in ("docker", "docker-apart"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+            pid = int((folder / name / "docker.pid").read_text())
+            os.kill(pid, signal.SIGTERM)
+            until = time.monotonic() + _STOP_S
+            while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+                time.sleep(0.02)
     with contextlib.suppress(OSError):
         _change_bridge(_bridge_of(folder / "docker"), _REMOVE_BRIDGE)
     # Podman leaves its storage mounted, Docker the namespace of the machine's network.
@@ -109,26 +135,15 @@ def _locked(name: str) -> Iterator[Path]:
             pytest.skip(failed.read_text())
 
 
-def _start_dockerd(folder: Path, address: Path) -> None:
-    _change_bridge(_bridge_of(folder), _ADD_BRIDGE)
+def _start_dockerd(folder: Path, address: Path, command: list[str]) -> None:
     with (folder / "dockerd.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                "dockerd",
+                *command,
                 *("--host", f"unix://{address}"),
                 *("--data-root", str(folder / "data")),
                 *("--exec-root", str(folder / "exec")),
                 *("--pidfile", str(folder / "docker.pid")),
-                # A bridge of its own and no rule of the firewall: the machine may have a Docker, too. (With the
-                # bridge `none`, a dockerd removes the one that another dockerd uses.)
-                *(
-                    "--bridge",
-                    _bridge_of(folder),
-                    "--iptables=false",
-                    "--ip6tables=false",
-                    "--ip-masq=false",
-                    "--ip-forward=false",
-                ),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,

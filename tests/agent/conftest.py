@@ -224,7 +224,12 @@ def under_test(
 
 
 def runtime_under_test(
-    kind: str, state: Path, forkers: Callable[[str], KeptForker], options: Options | None = None
+    kind: str,
+    state: Path,
+    forkers: Callable[[str], KeptForker],
+    options: Options | None = None,
+    *,
+    socket: str = "",
 ) -> RuntimeUnderTest:
     """A runtime of one kind; the test is skipped where there is no engine for it."""
     agent = f"t{os.getpid()}n{next(_NUMBERS)}"
@@ -232,7 +237,7 @@ def runtime_under_test(
     options = options or Options(network="none", gang_network="none")
     spool_bytes = 1 << 20
     if kind == "docker":
-        socket, forker = engines.docker_socket(), forkers(docker_runtime.JOBS)
+        socket, forker = socket or engines.docker_socket(), forkers(docker_runtime.JOBS)
 
         def make(heard: Listener) -> Runtime:
             return DockerRuntime(

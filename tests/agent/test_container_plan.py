@@ -12,6 +12,7 @@ from nodeagent.protocol import EndReason, LaunchSpec
 from nodeagent.runtime.container.cdi import Device, Injection, injection, read_devices
 from nodeagent.runtime.container.images import Progress, problem_of, qualified
 from nodeagent.runtime.container.job import ending_of
+from nodeagent.runtime.container.meeting import Network, network_problem
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import Plan, plan_of
 from nodeagent.runtime.port import LaunchError
@@ -152,6 +153,65 @@ def test_a_rank_in_the_nodes_own_network_is_told_the_interface_of_its_address() 
     gang = {"nodes": 2, "rank": 1, "env": {"MUSTER_NODE_ADDRS": "10.0.0.7,127.0.0.1"}}
     assert planned(**gang).env["GLOO_SOCKET_IFNAME"] == "lo"
     assert "GLOO_SOCKET_IFNAME" not in planned(Options(gang_network="overlay1"), **gang).env
+
+
+GANG = {
+    "MASTER_ADDR": "10.0.0.7",
+    "PET_MASTER_ADDR": "10.0.0.7",
+    "MASTER_PORT": "29500",
+    "MUSTER_NODE_ADDRS": "10.0.0.7,10.0.0.8",
+}
+
+
+@pytest.mark.parametrize(("pool", "node"), [("overlay1", "host"), ("", "overlay1")])
+def test_ranks_in_a_network_of_its_own_meet_by_names_that_all_of_them_can_tell(pool: str, node: str) -> None:
+    slurm = {"SLURM_NODELIST": "gpu1,gpu2", "SLURMD_NODENAME": "gpu2"}
+    plans = [
+        planned(
+            Options(gang_network=node), nodes=2, rank=rank, allocation_id=rank, gang_network=pool, env={**GANG, **slurm}
+        )
+        for rank in range(2)
+    ]
+    assert [plan.alias for plan in plans] == ["muster-40-0", "muster-40-1"]
+    for plan in plans:
+        assert (plan.env["MASTER_ADDR"], plan.env["PET_MASTER_ADDR"]) == ("muster-40-0", "muster-40-0")
+        assert plan.env["MUSTER_NODE_ADDRS"] == plan.env["SLURM_NODELIST"] == "muster-40-0,muster-40-1"
+        assert (plan.env["MASTER_PORT"], plan.env["NCCL_SOCKET_IFNAME"]) == ("29500", "eth0")
+    assert plans[1].env["SLURMD_NODENAME"] == "muster-40-1"
+    # The first is there when it is there; the others wait for it.
+    assert [plan.arguments[-1] for plan in plans] == ["", "muster-40-0"]
+
+
+@pytest.mark.parametrize("network", ["host", "none", "bridge"])
+def test_where_containers_have_no_names_addresses_stay_as_they_are(network: str) -> None:
+    plan = planned(Options(gang_network=network), nodes=2, env=GANG)
+    assert (plan.alias, plan.arguments[-1], "NCCL_SOCKET_IFNAME" in plan.env) == ("", "", False)
+    assert {name: plan.env[name] for name in GANG} == GANG
+
+
+def test_what_a_job_has_set_itself_stays() -> None:
+    own = {"PET_MASTER_ADDR": "etcd.example.org", "NCCL_SOCKET_IFNAME": "ethwe"}
+    env = planned(Options(gang_network="overlay1"), nodes=2, env={**GANG, **own}).env
+    assert {name: env[name] for name in own} == own
+
+
+@pytest.mark.parametrize(
+    ("network", "addresses", "problem"),
+    [
+        (Network("overlay", is_local=False, has_names=True), "10.0.0.7,10.0.0.8", ""),
+        (Network("weave", is_local=True, has_names=True), "10.0.0.7,10.0.0.8", ""),
+        (Network("bridge", is_local=True, has_names=True), "10.0.0.7,10.0.0.7", ""),
+        (Network("bridge", is_local=True, has_names=True), "10.0.0.7,10.0.0.8", "is a bridge, in which other nodes"),
+        (Network("macvlan", is_local=True, has_names=True), "10.0.0.7,10.0.0.8", "is a macvlan, in which other nodes"),
+        (Network("bridge", is_local=True, has_names=False), "10.0.0.7,10.0.0.7", "containers have no names"),
+    ],
+)
+def test_a_network_in_which_ranks_cannot_find_each_other_is_named(
+    network: Network, addresses: str, problem: str
+) -> None:
+    said = network_problem("net1", network, {"MUSTER_NODE_ADDRS": addresses})
+    assert problem in said
+    assert bool(problem) == said.startswith(("the network net1", "in the network net1"))
 
 
 def test_a_gang_is_refused_where_the_operator_says_so() -> None:

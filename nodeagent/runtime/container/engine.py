@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Callable, Mapping, NoReturn, Optional, Protocol, Sequence, Tuple
 
 from nodeagent.protocol import EndReason, RegistryLogin
+from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
 
 LABEL = "muster.agent"
@@ -82,6 +83,9 @@ class Engine(Protocol):
 
         The registry is asked in any case, also where the engine has the image: who has no right gets `ImageProblem`.
         """
+
+    def network(self, name: str) -> Optional[Network]:
+        """A network; None where the engine knows none of this name, or not before a container is in it."""
 
     def create(self, plan: Plan) -> None:
         """Make the container; `NameTaken` if there is one of its name."""

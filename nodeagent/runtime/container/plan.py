@@ -13,6 +13,7 @@ from nodeagent import jobside
 from nodeagent.protocol import MOST_MOUNTS, EndReason, LaunchSpec, VolumeMount, overlap, target_problem
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
+from nodeagent.runtime.container.meeting import INTERFACE, meets_by_names, named_environment, rank_name
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.volumes import Volumes
 from nodeagent.runtime.port import LaunchError
@@ -64,6 +65,8 @@ class Plan:
     shm_mib: int
     pids: int
     network: str
+    alias: str = ""
+    """What it is called in its network, where other containers shall find it there."""
     read_only_root: bool = False
     gpus: Injection = field(default_factory=Injection)
     devices: Tuple[str, ...] = ()
@@ -122,11 +125,17 @@ def plan_of(
         raise LaunchError(EndReason.SPEC_REFUSED, "uid: containers run as members, never as root")
     work, cwd = _working_folders(spec.workdir)
     image = image_of(spec, options)
+    network = network_of(spec, options)
+    alias = rank_name(spec.fence, spec.rank) if meets_by_names(spec, network) else ""
     return Plan(
         name=container_name(agent, spec.allocation_id, spec.fence),
         image=image,
         entrypoint="/bin/sh",
-        arguments=("-c", SCRIPT, "muster", spec.command, *(["keep"] if spec.keep_failed_s > 0 else [])),
+        arguments=(
+            *("-c", SCRIPT, "muster", spec.command),
+            "keep" if spec.keep_failed_s > 0 else "",
+            rank_name(spec.fence, 0) if alias and spec.rank > 0 else "",
+        ),
         env=_environment(spec, cwd, options),
         labels={
             "muster.agent": agent,
@@ -150,7 +159,8 @@ def plan_of(
         memory_mib=spec.memory_mib,
         shm_mib=spec.shm_mib or _DEFAULT_SHM_MIB,
         pids=options.pids,
-        network=_network(spec, options),
+        network=network,
+        alias=alias,
         read_only_root=options.read_only_root,
         gpus=gpus,
         devices=tuple(infiniband),
@@ -204,7 +214,7 @@ def _working_folders(workdir: str) -> Tuple[str, str]:
     return work, work
 
 
-def _network(spec: LaunchSpec, options: Options) -> str:
+def network_of(spec: LaunchSpec, options: Options) -> str:
     """The container's network: a gang's is the pool's choice, where the node does not allow less."""
     if spec.nodes <= 1:
         return options.network
@@ -223,14 +233,17 @@ def _network(spec: LaunchSpec, options: Options) -> str:
 def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]:
     # A lone rank talks to itself, and the machine's address does not lead back into its own network.
     alone = {name: "127.0.0.1" for name in _MASTER if spec.nodes <= 1 and name in spec.env}
+    network = network_of(spec, options)
     return {
         "HOME": _HOME,
         "TMPDIR": "/tmp",  # noqa: S108 - inside the container
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",  # lines of a Python job arrive when they are printed
-        **(gang_environment(spec) if _network(spec, options) == "host" else {}),
+        **(gang_environment(spec) if network == "host" else {}),
+        **(INTERFACE if meets_by_names(spec, network) else {}),
         **spec.env,
         **alone,
+        **(named_environment(spec) if meets_by_names(spec, network) else {}),
         "MUSTER_WORKDIR": cwd,
         "MUSTER_ALLOCATION_DIR": OWN,
         "MUSTER_PROGRESS": "{}/{}".format(_HOME, progress.NAME),

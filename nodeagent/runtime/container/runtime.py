@@ -14,8 +14,9 @@ from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.images import registry_of, without_secret
+from nodeagent.runtime.container.meeting import meets_by_names, network_problem
 from nodeagent.runtime.container.options import Options
-from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, plan_of, volumes_of
+from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, network_of, plan_of, volumes_of
 from nodeagent.runtime.container.strays import Strays
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
 from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
@@ -92,6 +93,7 @@ class ContainerRuntime(FolderRuntime):
         """Make the folder, with the FIFOs for the output of the container and for how its command failed."""
         image_of(spec, self._options)
         volumes_of(spec, self._options)
+        self._require_network(spec)
         work = super().prepare(spec)
         try:
             folder = self._folder(spec.allocation_id)
@@ -100,6 +102,19 @@ class ContainerRuntime(FolderRuntime):
         except OSError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return work
+
+    def _require_network(self, spec: LaunchSpec) -> None:
+        """Return if the ranks of a gang can find each other: one that cannot would wait for nobody, and say nothing."""
+        name = network_of(spec, self._options)
+        if not meets_by_names(spec, name):
+            return
+        try:
+            network = self._engine.network(name)
+        except EngineError as error:
+            raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
+        problem = "" if network is None else network_problem(name, network, spec.env)
+        if problem:
+            raise LaunchError(EndReason.SPEC_REFUSED, "nodes: " + problem)
 
     def lacks(self, spec: LaunchSpec) -> bool:
         """Whether the image must be pulled, or its registry asked for it again."""

@@ -27,6 +27,7 @@ from nodeagent.runtime.container.engine import (
     Wanted,
 )
 from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
 from nodeagent.runtime.docker.terminal import run_exec
 
@@ -92,6 +93,15 @@ class DockerEngine:
             client.close()
         tell(progress.ended(time.monotonic()))
 
+    def network(self, name: str) -> Optional[Network]:
+        """A network. A worker of a swarm knows an overlay network only once a container is in it."""
+        with self._asking() as client:
+            try:
+                seen = client.inspect_network(name)
+            except NotFound:
+                return None
+            return Network(driver=str(seen["Driver"]), is_local=seen["Scope"] == "local", has_names=True)
+
     def create(self, plan: Plan) -> None:
         """Make the container."""
         with self._asking() as client:
@@ -106,7 +116,9 @@ class DockerEngine:
                     user="{}:{}".format(plan.uid, plan.gids[0]),
                     working_dir=plan.workdir,
                     healthcheck={"test": ["NONE"]},  # what an image runs at times is no part of the job
+                    hostname=plan.alias or None,
                     host_config=client.create_host_config(**_host_config(plan)),
+                    networking_config=_networking(client, plan),
                 )
             except APIError as error:
                 if error.status_code == 409:
@@ -220,6 +232,15 @@ def _host_config(plan: Plan) -> Dict[str, Any]:
         # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
         config.update(mem_limit=plan.memory_mib << 20, memswap_limit=plan.memory_mib << 20)
     return config
+
+
+def _networking(client: Any, plan: Plan) -> Optional[Dict[str, Any]]:
+    """What its network calls the container, beside its own name."""
+    if not plan.alias:
+        return None
+    endpoint = client.create_endpoint_config(aliases=[plan.alias])
+    named: Dict[str, Any] = client.create_networking_config({plan.network: endpoint})
+    return named
 
 
 def _text_of(error: APIError) -> str:

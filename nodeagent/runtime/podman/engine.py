@@ -26,6 +26,7 @@ from nodeagent.runtime.container.engine import (
     Wanted,
 )
 from nodeagent.runtime.container.images import Progress, basic, problem_of, qualified
+from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Mount, Plan
 
 _CALL_S, _REMOVE_S, _LOOK_S = 120.0, 30.0, 0.5
@@ -88,6 +89,17 @@ class PodmanEngine:
         if process.returncode != 0:
             text = _text_of(said)
             raise ImageProblem(problem_of(text), text)
+
+    def network(self, name: str) -> Optional[Network]:
+        """A network of this machine, as all of Podman's are; names in it need Aardvark or the plug-in dnsname."""
+        done = self._run("network", "inspect", name)
+        if done.returncode != 0:
+            text = _text_of(done.stderr)
+            if "not found" in text:
+                return None
+            raise EngineError(text)
+        seen: Dict[str, Any] = json.loads(done.stdout)[0]
+        return Network(driver=str(seen["driver"]), is_local=True, has_names=bool(seen.get("dns_enabled")))
 
     def create(self, plan: Plan) -> None:
         """Make the container."""
@@ -211,6 +223,7 @@ def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str
         "--shm-size={}m".format(plan.shm_mib),
         "--ipc=private",
         "--network={}".format(plan.network),
+        *(["--network-alias={}".format(plan.alias), "--hostname={}".format(plan.alias)] if plan.alias else []),
         "--restart=no",
         "--log-driver=none",
         "--systemd=false",

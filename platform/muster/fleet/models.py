@@ -50,8 +50,8 @@ SLUG = RegexValidator(r"\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use a-z, 0-9 a
 _NOT_OF_GANGS = "none|bridge|default|private|slirp4netns|pasta|container|ns|ingress"
 GANG_NETWORK = RegexValidator(
     rf"\A(?!(?:{_NOT_OF_GANGS})\Z)[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}\Z",
-    "Write host, refuse, or the name of a network that spans the nodes (overlay, macvlan or ipvlan): by none, bridge "
-    "and the like ranks on two nodes do not reach each other.",
+    "Write host, refuse, or the name of a network that spans the nodes and knows containers by their names (overlay): "
+    "by none, bridge and the like ranks on two nodes do not reach each other.",
 )
 
 

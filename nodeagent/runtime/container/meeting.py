@@ -1,0 +1,77 @@
+"""How the ranks of a gang find each other in a network that has a name: by names of their own. Pure.
+
+In the machine's network ranks have the addresses of their nodes. In a network of its own a container has an address
+that its engine chooses when it starts, and that nobody else knows; but an engine answers for names in it. So the
+container of each rank has a name there which all ranks can tell: from the fence, which belongs to the attempt, and the
+rank. Whatever the platform says of addresses is replaced by these names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Mapping
+
+from nodeagent.protocol import LaunchSpec
+
+# Networks in which an engine gives containers no names: those that it has by itself, and ways to do without one.
+_NAMELESS = frozenset(
+    {"host", "none", "bridge", "default", "private", "slirp4netns", "pasta", "container", "ns", "podman", "nat"}
+)
+_OF_ONE_MACHINE = frozenset({"bridge", "macvlan", "ipvlan"})
+# Beside an overlay network Docker gives a container another one, which NCCL would use as well and which leads nowhere.
+INTERFACE = {"NCCL_SOCKET_IFNAME": "eth0"}
+"""Of a rank that has named nothing else. Gloo goes by the host's name, which leads to the right address."""
+_MASTERS = ("MASTER_ADDR", "PET_MASTER_ADDR")
+_LISTS = ("MUSTER_NODE_ADDRS", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+
+
+@dataclass(frozen=True)
+class Network:
+    """What an engine knows of one of its networks."""
+
+    driver: str
+    is_local: bool
+    """Whether it is of this machine alone."""
+    has_names: bool
+    """Whether containers in it find each other by their names."""
+
+
+def meets_by_names(spec: LaunchSpec, network: str) -> bool:
+    """Whether the ranks of a job are to find each other by names in this network."""
+    return spec.nodes > 1 and network.partition(":")[0] not in _NAMELESS
+
+
+def rank_name(fence: int, rank: int) -> str:
+    """The name of a rank's container in the network of its gang."""
+    return "muster-{}-{}".format(fence, rank)
+
+
+def named_environment(spec: LaunchSpec) -> Dict[str, str]:
+    """The variables that tell addresses, with names; a place to meet that the job itself has set stays as it is."""
+    names = [rank_name(spec.fence, rank) for rank in range(spec.nodes)]
+    told = spec.env.get("MASTER_ADDR")
+    changed = {name: names[0] for name in _MASTERS if told is not None and spec.env.get(name) == told}
+    changed.update({name: ",".join(names) for name in _LISTS if name in spec.env})
+    if "SLURMD_NODENAME" in spec.env:
+        changed["SLURMD_NODENAME"] = names[spec.rank]
+    return changed
+
+
+def network_problem(name: str, network: Network, env: Mapping[str, str]) -> str:
+    """Why ranks would not find each other in a network, empty for nothing.
+
+    What an engine answers in a network of this machine alone, no other machine hears; agents that tell the same address
+    are on one.
+    """
+    if not network.has_names:
+        return "in the network {} of this node containers have no names, so ranks would not find each other".format(
+            name
+        )
+    if network.driver not in _OF_ONE_MACHINE or not network.is_local:
+        return ""
+    if len(set(env.get("MUSTER_NODE_ADDRS", "").split(","))) == 1:
+        return ""
+    return (
+        "the network {} of this node is a {}, in which other nodes do not know the names of its containers: "
+        "use an overlay network, or host".format(name, network.driver)
+    )
