@@ -13,6 +13,7 @@ import pytest
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import clone_job
 from muster.jobs.uploads import new_draft, store_code
+from muster.logs import store
 from muster.logs.models import LogFile
 from muster.logs.store import read
 from nodeagent.calls import bearer, code_path
@@ -34,6 +35,13 @@ class TestLog:
     @pytest.fixture
     def allocation(self, world: World) -> Allocation:
         return ranks(start(world))[0]
+
+    @pytest.fixture
+    def nothing_is_digested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def digest(_allocation: Allocation, size: int) -> str:
+            raise AssertionError(f"the digest of {size} bytes was asked for")
+
+        monkeypatch.setattr(store, "_digest", digest)
 
     def test_chunks_are_stored_in_order_and_a_duplicate_is_fine(self, agent: Agent, allocation: Allocation) -> None:
         for offset, body in ((0, b"hello\n"), (6, b"world\n"), (0, b"hello\n"), (6, b"world\n")):
@@ -116,6 +124,28 @@ class TestLog:
         log = LogFile.objects.get()
         assert (log.complete, log.size) == (False, size)
         assert log.holes == ([[6, 9]] if size == 9 else [])
+
+    @pytest.mark.parametrize(
+        ("dropped_to", "size", "holes"),
+        [
+            pytest.param(0, 2**62, (), id="a size"),
+            pytest.param(0, 2**62, ((6, 2**61), (2**61 + 2, 2**62 - 1)), id="a size and holes"),
+            pytest.param(0, 6, ((0, 5),), id="a hole over all that came"),
+            pytest.param(10**17, 10**17 + 6, (), id="a hole that came with a chunk"),
+        ],
+    )
+    @pytest.mark.usefixtures("nothing_is_digested")
+    def test_a_log_whose_end_is_far_off_is_closed_without_a_look_at_what_is_not_there(
+        self, agent: Agent, allocation: Allocation, dropped_to: int, size: int, holes: tuple[tuple[int, int], ...]
+    ) -> None:
+        agent.log(allocation, 0, b"hello\n")
+        if dropped_to:
+            answer = agent.log(allocation, dropped_to, b"world\n", X_Muster_Dropped=f"6-{dropped_to - 1}")
+            assert answer.status_code == 202
+        assert agent.finish(allocation, size, "0" * 64, holes=holes).status_code == 200
+        log = LogFile.objects.get()
+        assert (log.complete, log.size) == (False, size)
+        assert read(allocation, start=0, end=6) == b"hello\n"
 
     def test_a_second_finish_changes_nothing(self, agent: Agent, allocation: Allocation) -> None:
         agent.log(allocation, 0, b"hello\n")

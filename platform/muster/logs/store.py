@@ -131,9 +131,11 @@ def finish(allocation: Allocation, *, size: int, sha256: str, holes: list[tuple[
         all_holes = merged([*(tuple(hole) for hole in log.holes), *holes])
         if log.size < size:
             all_holes = merged([*all_holes, (log.size, size)])
-        # An agent that was restarted inside a log larger than its spool cannot state the digest of all of it.
-        same = not sha256 or _digest(allocation, size) == sha256.lower()
-        complete = not all_holes and log.size == size and same
+        # Only what is whole can be complete: the bytes are read where they decide it, and never for a size or for holes
+        # that nobody but an agent has stated. One that was restarted inside a log larger than its spool cannot state
+        # the digest of all of it.
+        whole = not all_holes and log.size == size
+        complete = whole and (not sha256 or _digest(allocation, size) == sha256.lower())
         LogFile.objects.filter(pk=allocation.pk).update(
             finished_at=DatabaseNow(), complete=complete, holes=all_holes, size=max(size, log.size)
         )
