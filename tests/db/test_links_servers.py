@@ -24,7 +24,7 @@ from muster.events.models import AuditEntry
 from muster.fleet.leases import judge_nodes, tick
 from muster.fleet.models import Node, NodeLease, Tick
 from muster.fleet.services import retire_node
-from muster.jobs.models import GpuClaim
+from muster.jobs.models import Attempt, GpuClaim
 from muster.links.keys import fingerprint_of, is_expected, open_private_key, public_line, read_host_key
 from muster.links.models import LinkState, Server, Step
 from muster.links.progress import due, take_install
@@ -52,6 +52,19 @@ ACCESS = Access(host="gpu7.example.org", user="muster", private_key=KEY, host_ke
 
 def add(name: str = "gpu7", access: Access = ACCESS) -> Server:
     return add_server(pool=make_pool(), name=name, access=access, actor="olga")
+
+
+def add_with_a_job() -> tuple[Server, Attempt]:
+    """A server on which a job holds a GPU."""
+    pool = make_pool()
+    make_node(pool, "gpu7")
+    server = add_server(pool=pool, name="gpu7", access=ACCESS, actor="olga")
+    return server, make_attempt(make_job(make_vc(pool=pool)), [server.node])
+
+
+def release(attempt: Attempt) -> None:
+    GpuClaim.objects.update(released_at=timezone.now())
+    attempt.allocations.update(released_at=timezone.now(), state="released")
 
 
 def test_a_server_comes_with_its_node_and_is_due_at_once() -> None:
@@ -95,6 +108,47 @@ def test_an_edit_begins_anew_and_keeps_a_key_that_is_not_replaced() -> None:
     row = Server.objects.get()
     assert (row.step, row.state, row.reason, row.tries) == (Step.INSTALL, LinkState.INSTALLING, "", 0)
     assert (row.sealed_key, row.port, row.version) == (server.sealed_key, 2022, 2)
+
+
+ELSEWHERE: dict[str, tuple[dict[str, object], list[str]]] = {
+    "another host": ({"host": "gpu8.example.org"}, ["host"]),
+    "another port": ({"port": 2222}, ["port"]),
+    "another user": ({"user": "ada"}, ["user"]),
+    "another folder": ({"folder": "/srv/agent"}, ["folder"]),
+    "a host and a folder": ({"host": "10.0.0.8", "folder": "agent"}, ["host", "folder"]),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_where_an_agent_is_does_not_change_under_its_jobs(case: str) -> None:
+    changes, named = ELSEWHERE[case]
+    server, attempt = add_with_a_job()
+    stored, epoch = Server.objects.values().get(), NodeLease.objects.get().epoch
+    with pytest.raises(Conflict, match="drain it first") as refusal:
+        change_server(server=server, access=replace(ACCESS, **changes), actor="olga")  # type: ignore[arg-type]
+    assert [error.field for error in refusal.value.errors] == named
+    assert all(name in refusal.value.detail for name in named)
+    assert (Server.objects.values().get(), NodeLease.objects.get().epoch) == (stored, epoch)
+    assert not AuditEntry.objects.filter(object_type="server", action="change").exists()
+    release(attempt)
+    change_server(server=server, access=replace(ACCESS, **changes), actor="olga")  # type: ignore[arg-type]
+    assert Server.objects.filter(**changes).exists()
+    # Until the link has heard of it the agent there speaks on; nothing that comes now is its own.
+    assert NodeLease.objects.get().epoch == epoch + 1
+
+
+@pytest.mark.parametrize("field", ["private_key", "host_key", "options", "folder"])
+def test_keys_options_and_another_word_for_the_same_folder_change_under_jobs(field: str) -> None:
+    values = {
+        "private_key": pem(ed25519.Ed25519PrivateKey.generate()),
+        "host_key": fingerprint_of(HOST_KEY),
+        "options": "--cpus=4",
+        "folder": ".muster-agent",
+    }
+    server, _ = add_with_a_job()
+    epoch = NodeLease.objects.get().epoch
+    change_server(server=server, access=replace(ACCESS, **{field: values[field]}), actor="olga")  # type: ignore[arg-type]
+    assert (Server.objects.get().version, NodeLease.objects.get().epoch) == (2, epoch)
 
 
 WRONG = {
@@ -221,14 +275,10 @@ def test_a_node_with_an_agent_of_its_own_or_with_a_server_gets_none() -> None:
 
 
 def test_a_server_is_removed_only_when_nothing_runs_there_and_its_credential_with_it() -> None:
-    pool = make_pool()
-    make_node(pool, "gpu7")
-    server = add_server(pool=pool, name="gpu7", access=ACCESS, actor="olga")
-    attempt = make_attempt(make_job(make_vc(pool=pool)), [server.node])
+    server, attempt = add_with_a_job()
     with pytest.raises(Conflict, match="drain it first"):
         remove_server(server=server, actor="olga")
-    GpuClaim.objects.update(released_at=timezone.now())
-    attempt.allocations.update(released_at=timezone.now(), state="released")
+    release(attempt)
     remove_server(server=server, actor="olga")
     assert Node.objects.get(name="gpu7").credential_digest == ""
     assert AuditEntry.objects.filter(object_type="server", action="delete").exists()
@@ -302,6 +352,15 @@ def test_a_conflict_is_told_in_the_admin(browser: Client) -> None:
     answer = browser.post(reverse("admin:links_server_add"), data, follow=True)
     assert "belongs to another pool" in answer.content.decode()
     assert not Server.objects.exists()
+
+
+def test_that_an_agent_stays_where_its_jobs_are_is_told_in_the_admin(browser: Client) -> None:
+    server, _ = add_with_a_job()
+    page = reverse("admin:links_server_change", args=[server.pk])
+    data = {"host": "other.example.org", "port": 22, "user": "muster", "host_key": HOST_KEY}
+    answer = browser.post(page, data, follow=True)
+    assert "host: jobs still hold GPUs of node gpu7" in answer.content.decode()
+    assert Server.objects.get().host == "gpu7.example.org"
 
 
 def test_a_server_is_removed_and_tried_again_in_the_admin(browser: Client) -> None:

@@ -123,6 +123,11 @@ def register(
     return Registration(node, epoch, rebooted)
 
 
+def supersede(node: Node) -> None:
+    """Let no agent of before speak for the node any more: the next one has to register."""
+    NodeLease.objects.filter(pk=node.pk).update(epoch=F("epoch") + 1)
+
+
 def renew(*, node: Node, epoch: int, seq: int) -> None:
     """Renew the lease of this epoch by one narrow UPDATE; `Conflict` if another agent has superseded it."""
     if not NodeLease.objects.filter(pk=node.pk, epoch=epoch).update(

@@ -12,11 +12,12 @@ from django.db import transaction
 from django.db.models import F
 from kombu.exceptions import KombuError
 
-from muster.common.errors import Conflict
+from muster.common.errors import Conflict, FieldError
 from muster.common.models import DatabaseNow
 from muster.common.sealed import reseal, seal
 from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record
+from muster.fleet.leases import supersede
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import create_node
 from muster.links import rules
@@ -57,10 +58,19 @@ def add_server(*, pool: Pool, name: str, access: Access, actor: str, address: st
 
 
 def change_server(*, server: Server, access: Access, actor: str) -> None:
-    """Reach the server in another way from now on, beginning at once."""
+    """Reach the server in another way from now on, beginning at once.
+
+    Where the agent is changes only while nothing is held there: another machine, or another folder on it, knows nothing
+    of what runs, and an agent that begins there would start it again.
+    """
     columns = _columns(access, key_needed=False)
     with transaction.atomic():
+        node = Node.objects.select_for_update(no_key=True).get(pk=server.pk)
         row = Server.objects.select_for_update(no_key=True).select_related("node").get(pk=server.pk)
+        if moved := _moved(row, columns):
+            _require_free(node, errors=tuple(FieldError(name, "it stays while jobs hold GPUs") for name in moved))
+            # Its agent of before may not have heard of it yet, and must not claim what comes now.
+            supersede(node)
         before = _shown(row)
         Server.objects.filter(pk=row.pk).update(**columns, **_anew())
         row.refresh_from_db()
@@ -83,8 +93,7 @@ def remove_server(*, server: Server, actor: str) -> None:
     """Reach the node over SSH no more. Its agent is refused from now on, so what runs there must have ended."""
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True).get(pk=server.pk)
-        if Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists():
-            raise Conflict(f"jobs still hold GPUs of node {node.name}: drain it first")
+        _require_free(node)
         audit("delete", actor=actor, object_type="server", object_id=node.name, before=_shown(server))
         Node.objects.filter(pk=node.pk).update(credential_digest="")
         Server.objects.filter(pk=node.pk).delete()
@@ -137,6 +146,23 @@ def _columns(access: Access, *, key_needed: bool) -> dict[str, Any]:
         key = read_private_key(access.private_key)
         columns |= {"sealed_key": seal(key), "public_key": public_line(open_private_key(key))}
     return columns
+
+
+def _moved(server: Server, columns: dict[str, Any]) -> list[str]:
+    """Which fields say that the agent is to be elsewhere: on another machine, another user's, or in another folder."""
+    places = {"host": server.host, "port": server.port, "user": server.user}
+    moved = [name for name, stored in places.items() if columns[name] != stored]
+    folders = rules.folder_of(server.folder, server.user), rules.folder_of(columns["folder"], columns["user"])
+    if columns["folder"] != server.folder and folders[0] != folders[1]:
+        moved.append("folder")
+    return moved
+
+
+def _require_free(node: Node, *, errors: tuple[FieldError, ...] = ()) -> None:
+    """Return if nothing is held on the node, whose lock the caller has; `errors` name the fields that depend on it."""
+    if Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists():
+        which = f"{', '.join(error.field for error in errors)}: " if errors else ""
+        raise Conflict(f"{which}jobs still hold GPUs of node {node.name}: drain it first", errors=errors)
 
 
 def _node_for_server(*, pool: Pool, name: str, address: str, rack: str, actor: str) -> Node:
