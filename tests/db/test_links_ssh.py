@@ -306,6 +306,33 @@ def test_a_full_disk_is_told_and_no_half_file_is_left(site: Site, monkeypatch: p
     site.until_ready()
 
 
+@pytest.mark.parametrize("sshd", [{"home_options": "size=16m"}], indirect=True)
+def test_an_agent_that_runs_is_linked_again_however_full_its_disk_is(site: Site) -> None:
+    server = site.add()
+    site.begin()
+    site.until_ready()
+    flag = f"{site.sshd.home}/end"
+    job = site.submit(f'echo begun; while [ ! -e "{flag}" ]; do sleep 0.1; done; exit 3')
+    site.until_job(job, JobState.ACTIVE)
+    site.until_logged(job, b"begun\n")
+    (agent,) = site.sshd.agents()
+    site.sshd.shell(f"touch {flag}.later; cat /dev/zero > {site.sshd.home}/fill || true")
+    site.sshd.cut()
+    since = site.server().since
+    until(lambda: site.server().since > since, "the link is lost")
+    site.until_state(LinkState.UP)
+    # What has to be installed finds no room: an agent of another version, which these options make of it.
+    site.change(options="--gpus=emulated:A100:4 --job-user=nobody")
+    assert site.until_state(LinkState.NO_SPACE).step == Step.INSTALL
+    assert site.sshd.agents() == [agent]
+    site.change()
+    site.until_state(LinkState.UP)
+    site.sshd.shell(f"mv {flag}.later {flag}")
+    site.until_job(job, JobState.FAILED)
+    assert Attempt.objects.get(job=job).exit_code == 3
+    assert NodeLease.objects.get(pk=server.pk).epoch == 1
+
+
 def test_a_folder_that_cannot_be_written_is_told(site: Site) -> None:
     site.sshd.shell(f"touch {site.sshd.home}/file")
     server = site.add(folder=f"{site.sshd.home}/file/agent")

@@ -28,6 +28,8 @@ def install_agent(server_id: int) -> bool:
         with connected(server) as connection:
             found = place.look(connection)
             if found.running_tag != place.tag:
+                if found.unusable is not None:
+                    raise found.unusable
                 if found.agent_sha256 != agent_package().sha256:
                     place.upload(connection, found.free_bytes)
                 place.start(connection)

@@ -7,7 +7,7 @@ import errno
 import json
 import logging
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import paramiko
 
@@ -89,6 +89,8 @@ class Found:
     agent_sha256: str
     running_tag: str
     log_end: str
+    unusable: Failed | None = None
+    """Why no agent could be installed there now; one that runs needs no more room than it has."""
 
 
 class Place:
@@ -111,7 +113,7 @@ class Place:
         return f"{self._folder}/state"
 
     def look(self, connection: Connection) -> Found:
-        """What there is; `Failed` where no agent could live."""
+        """What there is; `Failed` where nothing can be seen, as without Python."""
         ended = connection.run(["-I", "-c", _LOOK, self._folder, self._package.name])
         _, mark, answer = ended.output.partition(_MARK)
         if not mark:
@@ -128,7 +130,7 @@ class Place:
             raise Failed(LinkState.BROKEN, "what python3 on the server told makes no sense") from wrong
         if error:
             state = LinkState.NO_SPACE if error == "no_space" else LinkState.NOT_WRITABLE
-            raise Failed(state, f"the folder {self._folder} cannot be used: {detail}")
+            seen = replace(seen, unusable=Failed(state, f"the folder {self._folder} cannot be used: {detail}"))
         return seen
 
     def upload(self, connection: Connection, free_bytes: int) -> None:
@@ -179,11 +181,12 @@ class Place:
 
     def _why_not(self, connection: Connection, error: Exception) -> Failed:
         try:
-            self.look(connection)
+            unusable = self.look(connection).unusable
         except Failed as failure:
-            if failure.state in {LinkState.NO_SPACE, LinkState.NOT_WRITABLE}:
-                return failure
             log.info("look_failed reason=%s", failure.reason)
+        else:
+            if unusable is not None:
+                return unusable
         denied = isinstance(error, OSError) and error.errno in {errno.EACCES, errno.ENOENT}
         state = LinkState.NOT_WRITABLE if denied else LinkState.UPLOAD_FAILED
         return Failed(state, f"the upload to {self._folder} failed: {str(error) or type(error).__name__}")
