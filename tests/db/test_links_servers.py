@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import paramiko
 import pytest
@@ -17,17 +18,18 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from muster.common.clock import database_now
 from muster.common.errors import Conflict, Invalid
 from muster.common.sealed import Unreadable, seal, unseal
 from muster.common.secrets import digest
 from muster.events.models import AuditEntry
 from muster.fleet.leases import judge_nodes, tick
-from muster.fleet.models import Node, NodeLease, Tick
+from muster.fleet.models import Node, NodeLease, Pool, Tick
 from muster.fleet.services import retire_node
 from muster.jobs.models import Attempt, GpuClaim
 from muster.links.keys import fingerprint_of, is_expected, open_private_key, public_line, read_host_key
 from muster.links.models import LinkState, Server, Step
-from muster.links.progress import due, take_install
+from muster.links.progress import Failed, due, failed, take_install
 from muster.links.rules import folder_of, require_options
 from muster.links.services import Access, add_server, change_server, remove_server, reseal_servers
 from scheduler.lifecycle import NodeHealth
@@ -149,6 +151,32 @@ def test_keys_options_and_another_word_for_the_same_folder_change_under_jobs(fie
     epoch = NodeLease.objects.get().epoch
     change_server(server=server, access=replace(ACCESS, **{field: values[field]}), actor="olga")  # type: ignore[arg-type]
     assert (Server.objects.get().version, NodeLease.objects.get().epoch) == (2, epoch)
+
+
+LONGEST: dict[str, tuple[float | None, float]] = {
+    "nothing runs there": (None, 300),
+    "jobs run there": (600, 60),
+    "jobs run there that stop soon": (30, 5),
+    "jobs run there that stop late": (86_400, 300),
+}
+
+
+@pytest.mark.parametrize("case", LONGEST)
+def test_what_fails_again_and_again_is_tried_often_enough_for_the_jobs_there(case: str) -> None:
+    stop_after_s, longest_s = LONGEST[case]
+    _, attempt = add_with_a_job()
+    if stop_after_s is None:
+        release(attempt)
+    else:
+        Pool.objects.update(stop_after_s=stop_after_s)
+    Server.objects.update(tries=1000)
+    before = database_now()
+    failed(Server.objects.get(), Failed(LinkState.UNREACHABLE, "nothing answers"))
+    row = Server.objects.get()
+    assert row.tries == 1001
+    longest = timedelta(seconds=longest_s)
+    # Half of it is left to chance.
+    assert before + longest / 2 <= row.due_at <= database_now() + longest
 
 
 WRONG = {

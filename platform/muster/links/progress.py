@@ -10,11 +10,15 @@ from django.db.models import F, QuerySet
 
 from muster.common.models import DatabaseNow
 from muster.common.secrets import new_secret
+from muster.fleet.models import Node
 from muster.links.models import LinkState, Server, Step
 from muster.links.services import ask_for_install, record_state
 from scheduler.lifecycle import NodeAdmin
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+# Jobs stop when their agent was not answered for `stop_after`: where some run, an outage may be as long as nine tenths
+# of it, and the next try still comes in time.
+TRIES_IN_STOP_AFTER, SHORTEST_LONG_PAUSE_S = 10, 5.0
 # Longer than an installation can take: its connection, its upload and the agent's start have limits of their own.
 INSTALL_LEASE_S = 600
 _LONGEST_REASON = 2000
@@ -35,9 +39,9 @@ def plain(text: str) -> str:
     return kept if len(kept) <= _LONGEST_REASON else f"…{kept[1 - _LONGEST_REASON :]}"
 
 
-def pause_s(tries: int) -> float:
+def pause_s(tries: int, longest_s: float) -> float:
     """How long to wait after so many tries in a row that failed: doubling, bounded, and not in step with others."""
-    step_s: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 20))
+    step_s: float = min(longest_s, FIRST_PAUSE_S * 2 ** min(tries, 20))
     return step_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 
 
@@ -91,6 +95,14 @@ def forget_open_links() -> None:
     Server.objects.filter(state=LinkState.UP).update(state=LinkState.CONNECTING, since=DatabaseNow())
 
 
+def _longest_pause_s(server: Server) -> float:
+    held = Node.objects.filter(pk=server.pk, allocations__isnull=False, allocations__released_at__isnull=True)
+    stop_after_s = held.values_list("pool__stop_after_s", flat=True).first()
+    if stop_after_s is None:
+        return LONGEST_PAUSE_S
+    return min(LONGEST_PAUSE_S, max(SHORTEST_LONG_PAUSE_S, stop_after_s / TRIES_IN_STOP_AFTER))
+
+
 def _move(server: Server, state: LinkState, reason: str, *, step: Step | None, failed: bool = False) -> bool:
     with transaction.atomic():
         row = Server.objects.select_for_update(no_key=True).select_related("node").filter(pk=server.pk).first()
@@ -100,7 +112,8 @@ def _move(server: Server, state: LinkState, reason: str, *, step: Step | None, f
         if step is not None:
             rows.update(step=step)
         if failed:
-            rows.update(tries=F("tries") + 1, due_at=DatabaseNow() + timedelta(seconds=pause_s(row.tries)), token="")
+            pause = timedelta(seconds=pause_s(row.tries, _longest_pause_s(row)))
+            rows.update(tries=F("tries") + 1, due_at=DatabaseNow() + pause, token="")
         if (row.state, row.reason) != (state, reason):
             rows.update(reason=reason)
         if row.state != state:
