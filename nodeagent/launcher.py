@@ -7,6 +7,7 @@ the mark set by `abandon`; one that comes after finds the folder to leave its wi
 
 from __future__ import annotations
 
+import http.client
 import logging
 import math
 from dataclasses import replace
@@ -50,6 +51,7 @@ _HEALTH_FIRST_S = 1.0
 _LEASE_LOOK_EVERY_S = 0.1
 _TELL_AFTER_S = 60.0
 """Operators are told of an allocation that cannot be ended for so long: an engine may just be restarted."""
+_NO_LONGER_CARES = (http.client.NOT_FOUND, http.client.CONFLICT)
 
 
 class Launcher:
@@ -333,6 +335,15 @@ class Launcher:
             self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
             return
         except Refused as error:
+            if error.status not in _NO_LONGER_CARES:
+                # What it cannot read may be what the job wrote. Without an end its GPUs would be held for ever.
+                wait_s = backoff.wait_s()
+                _log.error(
+                    "allocation %d: its end was refused, telling less in %.1f s: %s", allocation_id, wait_s, error
+                )
+                less = replace(request, tail="", points=(), detail="")
+                self._ends.submit(lambda: self._end(allocation_id, less, backoff, (), gpu_wait_until), wait_s)
+                return
             _log.warning("allocation %d: the platform does not want its end: %s", allocation_id, error)
         self._sampler.forget_strangers(allocation_id)
         self._post(EndAnswered(allocation_id))

@@ -29,7 +29,8 @@ What the wire format leaves open is settled here:
   (`wait_s` 0) is not acted upon: the long-poll alone carries it, so that answers cannot overtake each other.
 - A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:
   an intent is on disk before anything starts, so no record means that nothing did.
-- 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go.
+- 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go. An
+  `end` that is refused otherwise, such as by 400 or 422, is sent again without `tail`, `points` and `detail`.
 - The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why
   the job failed, and does not wait for a log that is still on its way. It is empty for a rank that succeeded.
 - Points in `reported` are new since the last sync that was answered, and those of the end are in its `points`. A step

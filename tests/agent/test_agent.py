@@ -91,6 +91,32 @@ def test_a_line_arrives_while_the_job_runs_and_it_is_reported_running(
     finished(platform, number)
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_an_end_that_cannot_be_read_is_told_again_without_what_the_job_wrote(
+    platform: FakePlatform, agent: AgentProcess, status: int
+) -> None:
+    agent.start()
+    platform.fault("/end", status, times=2)
+    number = platform.place('echo "{\\"step\\": 1, \\"loss\\": 2}" > "$MUSTER_METRICS"; echo words; exit 3')
+    end = finished(platform, number).end
+    assert end is not None
+    assert (end.reason, end.exit_code) == (EndReason.EXIT_NONZERO, 3)
+    assert (end.tail, end.points, end.detail) == ("", (), "")
+    eventually(lambda: not agent.allocation_folder(number).exists(), "it is forgotten")
+    assert platform.allocations[number].ends == 1
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_an_end_that_nobody_wants_is_told_once(platform: FakePlatform, agent: AgentProcess, status: int) -> None:
+    agent.start()
+    platform.fault("/end", status, times=1000)
+    number = platform.place("exit 3")
+    eventually(lambda: platform.allocations[number].finish, "the end of its log")
+    platform.forget(number)
+    eventually(lambda: not agent.allocation_folder(number).exists(), "it is forgotten")
+    assert sum(call.endswith("/end") for call in platform.calls) == 1
+
+
 def test_a_stop_reaches_the_job(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
     number = platform.place("trap 'echo bye; exit 0' INT; echo ready; while true; do sleep 0.05; done")
