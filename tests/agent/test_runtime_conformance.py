@@ -7,6 +7,7 @@ import fcntl
 import os
 import queue
 import random
+import shutil
 import signal
 import stat
 from collections.abc import Callable
@@ -17,7 +18,9 @@ import pytest
 from nodeagent import clock
 from nodeagent.protocol import EndReason, OnDisconnect
 from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, NotYet, Phase, Watched
-from nodeagent.runtime.shim import folders, removal
+from nodeagent.runtime.process import runtime as process_runtime
+from nodeagent.runtime.process.runtime import ProcessRuntime
+from nodeagent.runtime.shim import folders, removal, tree
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.waiting import eventually
 
@@ -197,6 +200,34 @@ def test_a_renewed_lease_lets_a_job_go_on(under_test: RuntimeUnderTest) -> None:
         with contextlib.suppress(queue.Empty):
             under_test.events.get(timeout=0.05)
     assert under_test.exit(number).exit_code == 4
+
+
+def test_a_lease_of_another_agent_in_its_place_keeps_no_job(
+    under_test: RuntimeUnderTest, forkers: Callable[[str], KeptForker], seconds: str
+) -> None:
+    stop_after_s = under_test.starts_within_s
+    under_test.runtime.renew(clock.boottime(), stop_after_s)
+    number = under_test.start(f"sleep {seconds} & sleep {seconds}", stop_after_s=stop_after_s, grace_s=0.2)
+    eventually(lambda: is_alive(seconds), "the job runs")
+    eventually(lambda: under_test.runtime.observe(number).phase is Phase.RUNNING, "its shim says so")
+    shim = under_test.shim(number)
+    under_test.runtime.close()
+    taken = under_test.state.with_name("taken")
+    under_test.state.rename(taken)
+    # Its agent is of the kind that looks at no container that it may have left.
+    other = ProcessRuntime(str(under_test.state), lambda _id, _kind: None, forker=forkers(process_runtime.JOBS))
+
+    def has_ended() -> bool:
+        other.renew(clock.boottime(), 1000.0)
+        return tree.read_process(shim) is None
+
+    eventually(has_ended, "the shim ends", within_s=20.0)
+    assert not is_alive(seconds)
+    assert other.allocations() == ()
+    other.close()
+    shutil.rmtree(under_test.state)
+    taken.rename(under_test.state)
+    under_test.restart()
 
 
 def test_a_job_that_is_kept_needs_no_lease(under_test: RuntimeUnderTest) -> None:

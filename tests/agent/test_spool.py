@@ -72,6 +72,27 @@ def test_a_full_disk_makes_a_hole_and_costs_the_oldest_bytes(tmp_path: Path, mon
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [20]
 
 
+@pytest.mark.parametrize("what", ["taken away", "no folder any more"])
+def test_what_cannot_be_kept_is_counted_whatever_became_of_the_folder(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    writer = SpoolWriter(str(folder), CAP)
+    writer.append(pattern(0, 30))
+    folder.rename(tmp_path / "taken")
+    if what == "no folder any more":
+        folder.touch()
+    writer.append(pattern(30, 2000))
+    writer.append(pattern(2030, 20))
+    assert writer.size == 2050
+    kept = SpoolReader(str(tmp_path / "taken"))
+    assert kept.read(0, 1000) == (0, pattern(0, CAP // 8))
+    folder.unlink(missing_ok=True)
+    (tmp_path / "taken").rename(folder)
+    writer.append(pattern(2050, 20))
+    assert SpoolReader(str(folder)).read(2000, 100) == (2050, pattern(2050, 20))
+    writer.close()
+
+
 def test_a_removed_spool_is_empty(tmp_path: Path) -> None:
     reader = SpoolReader(str(tmp_path / "none"))
     assert (reader.read(5, 10), reader.end(), reader.first()) == ((5, b""), 0, 0)

@@ -7,6 +7,7 @@ covers. Offsets count every byte that was offered.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from typing import List, Optional, Tuple
@@ -23,7 +24,10 @@ def _starts(folder: str) -> List[int]:
 
 
 class SpoolWriter:
-    """Appends to a spool and gives up its oldest segments beyond `cap_bytes`. Never raises for a full disk."""
+    """Appends to a spool and gives up its oldest segments beyond `cap_bytes`.
+
+    Never raises, whatever becomes of the disk or the folder: who writes answers for a job, and must not end before it.
+    """
 
     def __init__(self, folder: str, cap_bytes: int) -> None:
         self._folder = folder
@@ -38,8 +42,11 @@ class SpoolWriter:
         """Keep `data` as far as there is room, and count it in any case."""
         view = memoryview(data)
         while view:
-            written = self._write(view)
-            if written is None:  # the disk is full: these bytes become a hole
+            try:
+                written = self._write(view)
+            except OSError:  # such as of a folder that was taken away
+                written = None
+            if written is None:  # these bytes become a hole, as on a full disk
                 self._abandon_segment()
                 self.size += len(view)
                 return
@@ -56,7 +63,8 @@ class SpoolWriter:
     def _abandon_segment(self) -> None:
         """Close the segment before a hole; an empty one goes, or empty ones would crowd out what is kept."""
         if self._descriptor >= 0 and self._room == self._segment_bytes:
-            os.unlink(os.path.join(self._folder, _name(self.size)))
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder, _name(self.size)))
         self.close()
 
     def _write(self, view: memoryview) -> Optional[int]:

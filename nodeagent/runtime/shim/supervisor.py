@@ -80,6 +80,7 @@ class Shim:
         self._spool = SpoolWriter(folder.log, self._task.spool_bytes)
         self._deadlines = Deadlines(self._task.stop_signal, self._task.grace_s)
         self._begun = boottime()
+        self._lock = -1
         self._control: Dict[str, Any] = {}
         self._killing = False
         self._kill_again_s = 0.02
@@ -132,11 +133,11 @@ class Shim:
 
     def _take_lock(self) -> bool:
         """Hold the lock until this process ends. The agent tries it for an instant at times, so insist a little."""
-        descriptor = os.open(self._folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(self._folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         until = boottime() + _LOCK_WAIT_S
         while True:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
             except BlockingIOError:
                 if boottime() >= until:
@@ -154,7 +155,7 @@ class Shim:
     def _begin_deadlines(self) -> None:
         if self._task.time_limit_s is not None:
             self._deadlines.set_limit(self._begun, self._task.time_limit_s)
-        self._deadlines.lease_until = self._lease_end()
+        self._deadlines.lease_until = self._lease_end(self._begun + self._task.stop_after_s)
         self._obey_control()
 
     def _watch(self, output: int, signals: int, wake: int) -> None:
@@ -203,7 +204,7 @@ class Shim:
         """Do what is due: renew the lease from the agent's file, signal, kill."""
         now = boottime()
         if now >= self._deadlines.lease_until:
-            self._deadlines.lease_until = self._lease_end()
+            self._deadlines.lease_until = self._lease_end(self._deadlines.lease_until)
         due = self._deadlines.due(now)
         if self._job.over and not self._keeps() and (self._kept is not None or not self._deadlines.stopping):
             self._killing = True  # the command is over: what it left behind goes with it, as in a container
@@ -242,16 +243,28 @@ class Shim:
             return False
         return self._job.failed() is not None
 
-    def _lease_end(self) -> float:
-        """When the newest lease runs out."""
+    def _lease_end(self, known: float) -> float:
+        """When the newest lease runs out; `known` where there is none to be read."""
         if self._task.outlives_its_agent:
             return math.inf
         for _ in range(_LEASE_LOOKS):
             lease = read_json(self._task.lease_path)
+            # Looked at after the lease was read: an agent that comes in the place of ours writes its own there.
+            if not self._is_in_its_place():
+                return known
             if lease is not None:
                 return float(lease["sent_at"]) + max(self._task.stop_after_s, float(lease["stop_after_s"]))
             time.sleep(0.01)  # it is being written, or there never was one
-        return self._begun + self._task.stop_after_s
+        return known
+
+    def _is_in_its_place(self) -> bool:
+        """Whether the folder is still found where it was made. If not, its agent's state was taken away, and with it
+        everybody who could renew this lease.
+        """
+        try:
+            return os.path.samestat(os.fstat(self._lock), os.stat(self._folder.lock))
+        except OSError:
+            return False
 
     def _obey_control(self) -> None:
         control = read_json(self._folder.control)
