@@ -26,7 +26,7 @@ class Identity:
             os.close(self._lock)
             raise StateBusy("another agent is running with the state folder {}".format(self.state)) from error
         self.name = self._secret_file("identity", 16)
-        """A random name of this state folder."""
+        """A random name of this state folder, by which the platform tells it from one that came in its place."""
         self.credential = self._secret_file("credential", 32)
         """The secret that we chose; on disk before it is ever sent, so that a lost answer can be retried."""
 

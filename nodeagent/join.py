@@ -91,7 +91,7 @@ def _registered(options: Options) -> bool:
         if identity.enrolled:
             known = read_json(identity.path("node.json")) or {}
             _log.info(
-                "registered before, as %s: the token is not used. To join anew, take %s away",
+                "registered before, as %s: the token is not used. To join anew, drain the node and take %s away",
                 known.get("node_name"),
                 identity.state,
             )

@@ -109,6 +109,7 @@ class Launcher:
         request = EndRequest(
             fence=fence,
             boot_id=self._session.boot_id,
+            state_id=self._session.state_id,
             reason=status.reason,
             exit_code=status.exit_code,
             signal=status.signal,
@@ -144,7 +145,7 @@ class Launcher:
             return
         self._make_way()
         asked_at = clock.boottime()
-        request = ClaimRequest(fence, self._session.boot_id, self._session.epoch)
+        request = ClaimRequest(fence, self._session.boot_id, self._session.epoch, self._session.state_id)
         try:
             spec = self._client.claim(allocation_id, request)
         except Unreachable as error:

@@ -29,8 +29,9 @@ class Rejected(Exception):
 class Session:
     """What every message of this run carries. Attributes are replaced whole, so any thread may read them."""
 
-    def __init__(self, boot_id: str, answer: RegisterResponse, registered_at: float) -> None:
+    def __init__(self, boot_id: str, state_id: str, answer: RegisterResponse, registered_at: float) -> None:
         self.boot_id = boot_id
+        self.state_id = state_id
         self.epoch = answer.epoch
         self.node_name = answer.node_name
         self.timers: Timers = answer.timers
@@ -78,7 +79,9 @@ def register(
         raise Rejected(protocol.EXIT_UNAUTHORIZED, "a join token is needed for the first registration of this node")
     client.secret = identity.credential if identity.enrolled else join_token
     boot_id = clock.boot_id()
-    request = RegisterRequest(protocol.PROTOCOL_VERSION, boot_id, version, identity.credential, inventory)
+    request = RegisterRequest(
+        protocol.PROTOCOL_VERSION, boot_id, version, identity.credential, inventory, state_id=identity.name
+    )
     backoff = Backoff()
     while not stopping.is_set():
         try:
@@ -100,7 +103,7 @@ def register(
         identity.enrol(answer.node_id, answer.node_name, answer.cluster_id)
         client.secret = identity.credential
         _log.info("registered as %s, epoch %d", answer.node_name, answer.epoch)
-        return Session(boot_id, answer, sent_at)
+        return Session(boot_id, identity.name, answer, sent_at)
     return None
 
 

@@ -29,6 +29,10 @@ What the wire format leaves open is settled here:
   (`wait_s` 0) is not acted upon: the long-poll alone carries it, so that answers cannot overtake each other.
 - A desired `stop` for an allocation of which the agent has no record is answered by an `end` with `never_started`:
   an intent is on disk before anything starts, so no record means that nothing did.
+- `state_id` names the agent's state folder, in the registration, in each claim and in each end. What was claimed out of
+  one folder is neither given to an agent with another nor ended by it, and not desired of it: that one has no record of
+  what may still run. It counts as on a node that was cut off when the other agent registered, until its fence. An agent
+  that sends no `state_id` is told apart by its boot only.
 - 404 or 409 as the answer to an `end` or a `log:finish` means that the platform no longer cares: the agent lets go. An
   `end` that is refused otherwise, such as by 400 or 422, is sent again without `tail`, `points` and `detail`.
 - The `tail` of an `end` is the newest part of what the rank wrote, as text without NULs: the platform says at once why

@@ -34,6 +34,7 @@ class EndRequest(Message):
     seq: int = 0
     tail: str = ""
     points: Tuple[MetricPoint, ...] = ()
+    state_id: str = ""
 
 
 @dataclass(frozen=True)

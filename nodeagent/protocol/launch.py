@@ -12,11 +12,12 @@ from nodeagent.wire import Message
 
 @dataclass(frozen=True)
 class ClaimRequest(Message):
-    """The agent takes an allocation; the same boot_id may ask again and gets the same answer."""
+    """The agent takes an allocation; the same boot_id and state_id may ask again and get the same answer."""
 
     fence: int
     boot_id: str
     epoch: int
+    state_id: str = ""
 
 
 @dataclass(frozen=True)

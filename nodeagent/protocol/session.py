@@ -41,7 +41,8 @@ class RegisterRequest(Message):
     """An agent begins to speak for its node. `nonce` is that of the hello before it; empty if it said none.
 
     The header carries the join token until a registration has succeeded and the credential from then on.
-    `credential` is made by the agent and kept on its disk, so a lost answer is retried with the same pair.
+    `credential` is made by the agent and kept on its disk, so a lost answer is retried with the same pair. `state_id`
+    names the folder in which it remembers what it has started; empty from an agent of before.
     """
 
     protocol: int
@@ -50,6 +51,7 @@ class RegisterRequest(Message):
     credential: str
     inventory: Inventory
     nonce: str = ""
+    state_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ class Allocation:
     signal: str | None = None
     grace_s: float | None = None
     time_left_s: float | None = None
-    claimed_by: str = ""
+    claimed_by: tuple[str, str] | None = None
+    """The boot, and the state folder of its agent."""
     observed: list[str] = field(default_factory=list)
     kept_reports: list[protocol.KeptReport] = field(default_factory=list)
     log: bytearray = field(default_factory=bytearray)
@@ -268,16 +269,22 @@ class FakePlatform:
                 time_left_s=allocation.time_left_s,
             )
             for allocation in self.allocations.values()
-            if allocation.end is None
+            if allocation.end is None and not self._is_left_behind(allocation)
         )
+
+    def _is_left_behind(self, allocation: Allocation) -> bool:
+        """Whether it was claimed out of a state folder that the present agent does not have."""
+        present = self.registered.state_id if self.registered is not None else ""
+        return allocation.claimed_by is not None and allocation.claimed_by[1] != present
 
     def claim(self, allocation: Allocation, body: bytes) -> tuple[int, Any]:
         request = ClaimRequest.from_json(body)
         with self.lock:
-            mine = allocation.claimed_by in ("", request.boot_id)
+            claimant = (request.boot_id, request.state_id)
+            mine = allocation.claimed_by in (None, claimant)
             if not mine or request.fence != allocation.spec.fence or allocation.action is Action.STOP or allocation.end:
                 return 409, Problem("not claimable", "somebody else has it, or it is stopping", 409)
-            allocation.claimed_by = request.boot_id
+            allocation.claimed_by = claimant
             return 200, allocation.spec
 
     def log(self, allocation: Allocation, headers: Any, body: bytes) -> tuple[int, Any]:
@@ -319,6 +326,9 @@ class FakePlatform:
         with self.changed:
             if request.fence != allocation.spec.fence:
                 return 409, Problem("old fence", "", 409)
+            if allocation.claimed_by not in (None, (request.boot_id, request.state_id)):
+                self.violate(f"allocation {allocation.spec.allocation_id} was ended by another than had claimed it")
+                return 409, Problem("another claimant", "", 409)
             allocation.ends += 1
             allocation.end = request
             self.bump()

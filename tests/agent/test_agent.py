@@ -16,6 +16,7 @@ import pytest
 
 from nodeagent import clock, protocol
 from nodeagent.protocol import MAX_TAIL_BYTES, CodeRef, EndReason, Timers
+from nodeagent.runtime.shim.tree import all_processes
 from tests import hostile
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
@@ -360,6 +361,41 @@ def test_nothing_starts_before_the_lease_that_ran_out_is_renewed(tmp_path: Path)
     assert (allocation.end.reason, allocation.text) == (EndReason.COMPLETED, "done\n")
     assert agent.end() == 0
     platform.outage()
+
+
+def test_what_a_state_folder_knew_that_was_taken_away_starts_no_second_time_and_stops_by_itself(
+    tmp_path: Path,
+) -> None:
+    platform = FakePlatform(Timers(**{**TIMERS.to_dict(), "stop_after_s": 1.5}))
+    agent = AgentProcess(platform, tmp_path / "state").start()
+    number = platform.place('echo "$$"; sleep 1000 & exec sleep 1000', stop_after_s=1.5, grace_s=0.3)
+    allocation = platform.allocations[number]
+    head = int(eventually(lambda: "\n" in allocation.text and allocation.text, "the job runs"))
+    session = os.getsid(head)
+    agent.kill()
+    taken = tmp_path / "taken"
+    agent.state.rename(taken)
+    credential, platform.credential = platform.credential, ""  # an operator has made another token for the node
+    agent.start()
+    claims = sum(call.endswith(f"/{number}/claim") for call in platform.calls)
+    assert finished(platform, platform.place("echo meanwhile")).text == "meanwhile\n"
+    # The other agent renews its lease all the time, in a file at the very same path.
+    eventually(lambda: not [one for one in all_processes().values() if one.session == session], "its processes end")
+    platform.stop(number)
+    assert finished(platform, platform.place("echo later")).text == "later\n"
+    assert (sum(call.endswith(f"/{number}/claim") for call in platform.calls), allocation.ends) == (claims, 0)
+    # The folder that comes back answers for what it has started.
+    agent.kill()
+    agent.state.rename(tmp_path / "other")
+    taken.rename(agent.state)
+    platform.credential = credential
+    agent.start()
+    end = finished(platform, number).end
+    assert end is not None
+    assert (end.reason, end.started) == (EndReason.UNKNOWN, True)
+    assert agent.end() == 0
+    platform.outage()
+    assert platform.violations == []
 
 
 def test_a_superseded_agent_exits_and_its_job_goes_on(platform: FakePlatform, agent: AgentProcess) -> None:

@@ -102,6 +102,13 @@ def test_an_agent_of_before_registers_without_a_nonce() -> None:
     assert older.nonce == ""
 
 
+def test_an_agent_of_before_does_not_name_its_state_folder() -> None:
+    registration = protocol.RegisterRequest.from_dict(json.loads((OLDER / "RegisterRequest.json").read_text()))
+    claim = protocol.ClaimRequest.from_dict(json.loads((OLDER / "ClaimRequest.json").read_text()))
+    end = protocol.EndRequest.from_dict(json.loads((OLDER / "EndRequest.json").read_text()))
+    assert (registration.state_id, claim.state_id, end.state_id) == ("", "", "")
+
+
 def test_a_platform_that_knows_no_shells_wants_none() -> None:
     older = protocol.SyncResponse.from_dict(json.loads((OLDER / "SyncResponse.json").read_text()))
     assert older.shells == ()

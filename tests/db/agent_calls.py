@@ -42,6 +42,7 @@ class Agent:
         self.secret = secret
         self.epoch = 0
         self.boot_id = BOOT
+        self.state_id = ""
 
     def post(self, path: str, message: Any, *, secret: str | None = None) -> httpx.Response:
         headers = {"Authorization": bearer(secret or self.secret)}
@@ -54,6 +55,7 @@ class Agent:
             agent_version="1",
             credential=self.secret,
             inventory=inventory(),
+            state_id=self.state_id,
         )
         answer = self.post("/agent/v1/register", replace(request, **fields), secret=secret)
         if answer.status_code == 200:
@@ -71,7 +73,7 @@ class Agent:
         return SyncResponse.from_dict(self.sync().json()).desired
 
     def claim(self, allocation: Allocation, **fields: Any) -> httpx.Response:
-        request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch)
+        request = ClaimRequest(allocation.attempt_id, self.boot_id, self.epoch, self.state_id)
         return self.post(claim_path(allocation.pk), replace(request, **fields))
 
     def launch(self, allocation: Allocation) -> LaunchSpec:
@@ -80,7 +82,7 @@ class Agent:
         return LaunchSpec.from_dict(answer.json())
 
     def end(self, allocation: Allocation, reason: EndReason = EndReason.COMPLETED, **fields: Any) -> httpx.Response:
-        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0)
+        request = EndRequest(allocation.attempt_id, self.boot_id, reason, exit_code=0, state_id=self.state_id)
         return self.post(end_path(allocation.pk), replace(request, **fields))
 
     def log(self, allocation: Allocation, offset: int, body: bytes, **headers: str | None) -> httpx.Response:

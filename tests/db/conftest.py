@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,11 +12,14 @@ import pytest
 import uvicorn
 from django.db import connection
 
+from muster.links import progress
 from muster.logrules import selectors as logrules
 from muster.logrules import watch
 from tests.db.agent_calls import Agent, agent_of
+from tests.db.linked_site import Site
 from tests.db.stories import WAIT_S, World, make_world, unsound
 from tests.factories import make_token
+from tests.sshd import SshServer, require_sshd
 
 
 @pytest.fixture
@@ -111,3 +115,24 @@ def no_rule_is_remembered() -> Iterator[None]:
     yield
     logrules.forget_rules()
     watch.forget_meetings()
+
+
+@pytest.fixture
+def sshd(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[SshServer]:
+    """A GPU server that has nothing but sshd and Python."""
+    require_sshd()
+    made = SshServer(open_folder, **getattr(request, "param", {}))
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def site(server: str, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A platform that reaches that server, and tries again soon."""
+    monkeypatch.setattr(progress, "LONGEST_PAUSE_S", 0.5)
+    monkeypatch.setattr(progress, "FIRST_PAUSE_S", 0.2)
+    made = Site(server, sshd)
+    yield made
+    made.end()
+    sshd.close()

@@ -93,13 +93,14 @@ def start(world: World, **spec: Any) -> Attempt:
     return attempt
 
 
-def claim(allocation: Allocation, *, boot_id: str = BOOT, fence: int | None = None) -> Allocation:
+def claim(allocation: Allocation, *, boot_id: str = BOOT, state_id: str = "", fence: int | None = None) -> Allocation:
     """The agent of the allocation's node claims it."""
     return claim_allocation(
         node_id=allocation.node_id,
         allocation_id=allocation.pk,
         fence=allocation.attempt_id if fence is None else fence,
         boot_id=boot_id,
+        state_id=state_id,
     )
 
 

@@ -15,10 +15,12 @@ from muster.common.secrets import digest
 from muster.events.models import Event
 from muster.fleet.models import Gpu, Node, NodeLease
 from muster.fleet.services import create_node
+from muster.jobs.models import Allocation
 from muster.jobs.services import cancel_job
 from muster.logs.models import LogFile
 from nodeagent.calls import bearer
 from nodeagent.protocol import (
+    Action,
     AllocationReport,
     BeatRequest,
     EndReason,
@@ -218,6 +220,102 @@ class TestInventory:
 def as_it_is(node: Node) -> Inventory:
     gpus = [GpuInfo(gpu.index, gpu.uuid, gpu.model, gpu.memory_mib) for gpu in node.gpus.order_by("index")]
     return inventory(*gpus, cpus=node.cpus, memory_mib=node.memory_mib)
+
+
+class TestStateFolder:
+    """An agent knows by its state folder what it has started; another folder of the same boot knows nothing of it."""
+
+    @pytest.fixture
+    def allocation(self, agent: Agent, world: World) -> Allocation:
+        """What an agent with the folder `first` has claimed and runs."""
+        self.register(agent, world, "first")
+        allocation = ranks(place(world))[0]
+        agent.launch(allocation)
+        agent.sync(allocations=(AllocationReport(allocation.pk, allocation.attempt_id, Observed.RUNNING),))
+        return allocation
+
+    def register(self, agent: Agent, world: World, state_id: str) -> None:
+        agent.state_id = state_id
+        assert agent.register(inventory=as_it_is(world.nodes[0])).status_code == 200
+
+    def test_the_folder_is_kept_with_the_node_and_with_the_claim(self, world: World, allocation: Allocation) -> None:
+        node = now_of(world.nodes[0])
+        assert (node.state_id, now_of(allocation).state_id) == ("first", "first")
+        assert node.state_since < now_of(allocation).claimed_at
+
+    def test_the_same_folder_goes_on(self, agent: Agent, world: World, allocation: Allocation) -> None:
+        since = now_of(world.nodes[0]).state_since
+        self.register(agent, world, "first")
+        assert now_of(world.nodes[0]).state_since == since
+        assert [wish.id for wish in agent.desired()] == [allocation.pk]
+        assert agent.claim(allocation).status_code == 200
+        assert agent.end(allocation).status_code == 200
+        assert states(allocation.attempt.job)[0] == "succeeded"
+
+    def test_another_folder_is_neither_given_what_runs_nor_told_to_stop_it(
+        self, agent: Agent, world: World, allocation: Allocation
+    ) -> None:
+        self.register(agent, world, "second")
+        assert agent.desired() == ()
+        refused = agent.claim(allocation)
+        assert refused.status_code == 409
+        assert "state folder" in refused.json()["detail"]
+        cancel_job(user=world.user, job=allocation.attempt.job)
+        assert agent.desired() == ()
+        # Out of an empty folder an agent would call unstarted what it is told to stop.
+        assert agent.end(allocation, EndReason.NEVER_STARTED, started=False, exit_code=None).status_code == 409
+        assert states(allocation.attempt.job) == ("active", "stopping", ["releasing"])
+        assert Event.objects.filter(kind="node.registered").latest("pk").data["state_lost"] is True
+
+    def test_the_folder_that_comes_back_has_its_jobs_back(
+        self, agent: Agent, world: World, allocation: Allocation
+    ) -> None:
+        self.register(agent, world, "second")
+        self.register(agent, world, "first")
+        assert [(wish.id, wish.action) for wish in agent.desired()] == [(allocation.pk, Action.RUN)]
+        assert agent.end(allocation).status_code == 200
+
+    def test_a_late_word_of_the_folder_between_ends_nothing(
+        self, agent: Agent, world: World, allocation: Allocation
+    ) -> None:
+        self.register(agent, world, "first")
+        late = {"state_id": "second", "started": False, "exit_code": None}
+        assert agent.end(allocation, EndReason.NEVER_STARTED, **late).status_code == 409
+        assert states(allocation.attempt.job) == ("active", "running", ["active"])
+
+    def test_what_nobody_has_claimed_is_the_new_folders(
+        self, agent: Agent, world: World, allocation: Allocation
+    ) -> None:
+        unclaimed = ranks(place(world))[0]
+        self.register(agent, world, "second")
+        assert [wish.id for wish in agent.desired()] == [unclaimed.pk]
+        assert agent.claim(unclaimed).status_code == 200
+        assert agent.end(unclaimed).status_code == 200
+
+    def test_another_boot_frees_what_any_folder_held(self, agent: Agent, world: World, allocation: Allocation) -> None:
+        agent.boot_id = "boot-2"
+        self.register(agent, world, "second")
+        assert states(allocation.attempt.job) == ("queued", "lost", ["released"])
+
+    @pytest.mark.parametrize("claimed_by", ["", "first"])
+    def test_an_agent_that_names_no_folder_counts_as_having_the_right_one(
+        self, agent: Agent, world: World, claimed_by: str
+    ) -> None:
+        self.register(agent, world, claimed_by)
+        allocation = ranks(place(world))[0]
+        agent.launch(allocation)
+        self.register(agent, world, "" if claimed_by else "first")
+        assert [wish.id for wish in agent.desired()] == [allocation.pk]
+        assert agent.claim(allocation).status_code == 200
+        assert agent.end(allocation).status_code == 200
+
+    def test_a_name_that_is_too_long_is_refused(self, agent: Agent, world: World) -> None:
+        for answer in (
+            agent.register(inventory=as_it_is(world.nodes[0]), state_id="x" * 65),
+            agent.claim(ranks(place(world))[0], state_id="x" * 65),
+        ):
+            assert answer.status_code == 422
+            assert [error["field"] for error in answer.json()["errors"]] == ["state_id"]
 
 
 class TestBeat:

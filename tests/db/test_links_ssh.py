@@ -6,188 +6,36 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import signal
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from django.db import connection
 
-from muster.accounts.models import User
 from muster.dispatch.cycles import run_cycle
+from muster.dispatch.reaper import reap
 from muster.events.models import Event
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
-from muster.links import install, link, package, progress, remote
+from muster.links import install, link, package, remote
 from muster.links.install import install_agent
-from muster.links.keeper import Keeper
 from muster.links.keys import fingerprint_of, open_private_key, public_line
 from muster.links.models import LinkState, Server, Step
-from muster.links.services import Access, add_server, change_server, remove_server
+from muster.links.services import remove_server
 from muster.logs.models import LogFile
-from muster.logs.selectors import attempt_of, pieces
 from nodeagent.frames import MAGIC
-from scheduler.lifecycle import JobState, NodeHealth
+from scheduler.lifecycle import JobState
 from tests.db.conftest import client as http_client
+from tests.db.linked_site import COUNTING, Site, sleepers, until
 from tests.db.test_uploads import archive_of
-from tests.factories import make_pool, make_tenant, make_user, make_vc
-from tests.sshd import SshServer, make_key, require_sshd
+from tests.sshd import make_key
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("server")]
-
-WAIT_S = 60.0
-# Prints a numbered line ten times a second until a file tells it to end, and says how many there were.
-COUNTING = """
-number=0
-while [ ! -e "{flag}" ]; do
-  echo "line $number"
-  number=$((number + 1))
-  sleep 0.1
-done
-echo "counted $number"
-"""
-
-
-def until(look: Callable[[], object], what: str, within_s: float = WAIT_S, every_s: float = 0.05) -> None:
-    end = time.monotonic() + within_s
-    pause = threading.Event()
-    while not look():
-        assert time.monotonic() < end, f"{what}: not within {within_s:g} s; {_story()}"
-        pause.wait(every_s)
-
-
-def _story() -> str:
-    rows = list(Server.objects.values("state", "step", "reason", "tries"))
-    return f"{rows} {list(Node.objects.values('name', 'health'))} {list(Job.objects.values('state', 'hold_reason'))}"
-
-
-class Site:
-    """The platform's part: what the worker and the process `links` do, in threads of this process."""
-
-    def __init__(self, url: str, sshd: SshServer) -> None:
-        self.url = url
-        self.sshd = sshd
-        self.pool: Pool = make_pool(beat_s=0.3, suspect_after_s=5, unreachable_after_s=10, stop_after_s=60)
-        tenant = make_tenant()
-        self.user: User = make_user(tenant=tenant)
-        self.vc = make_vc(tenant, self.pool, quotas={"A100": 4})
-        self._stopping = threading.Event()
-        self._threads: list[threading.Thread] = []
-
-    @property
-    def access(self) -> Access:
-        return Access(
-            host="127.0.0.1",
-            port=self.sshd.port,
-            user="root",
-            private_key=self.sshd.private_key,
-            host_key=self.sshd.host_key,
-            folder=self.sshd.agent_folder,
-            options="--gpus=emulated:A100:4 --cpus=4 --memory-mib=4096 --job-user=nobody",
-        )
-
-    def add(self, **changes: object) -> Server:
-        return add_server(
-            pool=self.pool,
-            name="gpu7",
-            access=replace(self.access, **changes),
-            actor="tests",  # type: ignore[arg-type]
-        )
-
-    def change(self, **changes: object) -> None:
-        access = replace(self.access, private_key="", **changes) if "private_key" not in changes else self.access
-        access = replace(access, **changes)  # type: ignore[arg-type]
-        change_server(server=self.server(), access=access, actor="tests")
-
-    def begin(self) -> None:
-        """Let installer and keeper work from now on."""
-        for work in (self._install, Keeper(self.url, self._stopping).run):
-            thread = threading.Thread(target=self._closing(work), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def end(self) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(WAIT_S)
-            assert not thread.is_alive()
-        self._threads = []
-        self._stopping = threading.Event()
-
-    def _closing(self, work: Callable[[], None]) -> Callable[[], None]:
-        def run() -> None:
-            try:
-                work()
-            finally:
-                connection.close()
-
-        return run
-
-    def _install(self) -> None:
-        while not self._stopping.wait(0.1):
-            for server in progress.due(Step.INSTALL):
-                install_agent(server.pk)
-
-    def server(self) -> Server:
-        return Server.objects.select_related("node").get()
-
-    def until_state(self, *states: LinkState) -> Server:
-        until(lambda: self.server().state in states, f"the link is {' or '.join(states)}")
-        return self.server()
-
-    def until_ready(self) -> None:
-        self.until_state(LinkState.UP)
-        until(lambda: Node.objects.get().health == NodeHealth.READY and Gpu.objects.count() == 4, "the node is ready")
-
-    def submit(self, command: str) -> Job:
-        return submit_job(user=self.user, data={"command": command, "gpus": 1, "vc": self.vc.name})[0]
-
-    def until_job(self, job: Job, *states: JobState) -> Job:
-        def look() -> bool:
-            run_cycle(self.pool.pk, trigger="command")
-            return Job.objects.get(pk=job.pk).state in states
-
-        until(look, f"the job is {' or '.join(states)}", every_s=0.2)
-        return Job.objects.get(pk=job.pk)
-
-    def log(self, job: Job) -> bytes:
-        attempt = attempt_of(job, None)
-        if attempt is None:
-            return b""
-        found, cursor = b"", 0
-        while some := pieces(attempt, cursor=cursor, rank=None, largest=1 << 20):
-            found += b"".join(piece.body for piece in some)
-            cursor = some[-1].cursor
-        return found
-
-    def until_logged(self, job: Job, text: bytes) -> None:
-        until(lambda: text in self.log(job), f"{text!r} is in the log")
-
-
-@pytest.fixture
-def sshd(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[SshServer]:
-    require_sshd()
-    made = SshServer(open_folder, **getattr(request, "param", {}))
-    made.start()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def site(server: str, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr(progress, "LONGEST_PAUSE_S", 0.5)
-    monkeypatch.setattr(progress, "FIRST_PAUSE_S", 0.2)
-    made = Site(server, sshd)
-    yield made
-    made.end()
-    sshd.close()
 
 
 def test_a_server_is_set_up_runs_a_job_and_keeps_it_through_a_lost_link(site: Site) -> None:
@@ -429,6 +277,37 @@ def test_an_agent_that_dies_is_started_again_and_adopts_its_jobs(site: Site) -> 
     assert Attempt.objects.filter(job=job).count() == 1
     until(lambda: LogFile.objects.filter(complete=True).exists(), "the log is complete")
     assert any("not_running" in str(event.data) for event in Event.objects.filter(kind="node.link"))
+
+
+@pytest.mark.parametrize("how", ["mv {folder} {folder}.taken", "rm -rf {folder}/state"])
+def test_a_job_whose_agent_lost_its_folder_starts_again_when_it_has_ended_and_not_before(site: Site, how: str) -> None:
+    Pool.objects.update(stop_after_s=12, unreachable_after_s=10, fence_margin_s=1)
+    site.add()
+    site.begin()
+    site.until_ready()
+    # A time that nobody else sleeps for: by it what the job has started is found, whoever knows of it.
+    seconds = f"{10**8 + random.randrange(10**8)}"
+    data = {"command": f"sleep {seconds} & exec sleep {seconds}", "checkpoint": {"grace": "1s"}}
+    job = submit_job(user=site.user, data={**data, "gpus": 1, "vc": site.vc.name})[0]
+    site.until_job(job, JobState.ACTIVE)
+    until(lambda: len(sleepers(seconds)) == 2, "the job runs")
+    first = sleepers(seconds)
+    site.sshd.shell(how.format(folder=site.sshd.agent_folder))
+    site.sshd.cut()
+    until(lambda: NodeLease.objects.get().epoch == 2, "another agent registers")
+    site.until_state(LinkState.UP)
+
+    def is_tried_again() -> bool:
+        assert len(sleepers(seconds)) <= 2, "it lives twice"
+        reap(Pool.objects.get())
+        Job.objects.update(avoid_nodes=[])  # there is no other node
+        run_cycle(site.pool.pk, trigger="command")
+        return Attempt.objects.filter(job=job, number=2, state="running").exists()
+
+    until(is_tried_again, "it is tried again", every_s=0.2)
+    assert Attempt.objects.get(job=job, number=1).reason == "node_lost"
+    until(lambda: len(sleepers(seconds)) == 2, "it runs again")
+    assert not sleepers(seconds) & first
 
 
 def test_an_older_agent_is_replaced_and_its_jobs_are_adopted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

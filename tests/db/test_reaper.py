@@ -9,8 +9,9 @@ from muster.agents.launch import launch_spec
 from muster.dispatch.reaper import reap
 from muster.events.models import Event, Outbox
 from muster.fleet.leases import renew, tick
-from muster.fleet.models import Node, NodeLease, Pool, Tick
+from muster.fleet.models import Node, NodeLease, Pool, Strike, Tick
 from muster.jobs.models import Attempt
+from muster.jobs.services import cancel_job
 from scheduler.lifecycle import HoldReason
 from tests.db.stories import (
     World,
@@ -25,6 +26,7 @@ from tests.db.stories import (
     now_of,
     place,
     ranks,
+    run,
     silent,
     start,
     states,
@@ -60,6 +62,13 @@ def lowered(world: World) -> tuple[float | None, float | None]:
 
 def node_of(attempt: Attempt, rank: int = 0) -> Node:
     return ranks(attempt)[rank].node
+
+
+def replace_state(node: Node, ago_s: float, *, state_id: str = "second") -> None:
+    """The node's agent has had this state folder for so long, and is heard."""
+    Node.objects.filter(pk=node.pk).update(state_id=state_id, state_since=timezone.now())
+    let_pass(ago_s, now_of(node), "state_since")
+    NodeLease.objects.filter(pk=node.pk).update(seen_at=timezone.now())
 
 
 def health(node: Node) -> str:
@@ -301,6 +310,90 @@ class TestALongerTimeThatIsTakenBack:
         let_pass(50, world.pool, "lowered_at")
         Pool.objects.filter(pk=world.pool.pk).update(beat_s=4, stop_after_s=600)
         assert lowered(world) == (700, pytest.approx(50, abs=10))
+class TestAStateFolderThatIsGone:
+    """What was claimed out of it is as on a node that is cut off, though the node itself is heard."""
+
+    @pytest.fixture
+    def attempt(self, world: World) -> Attempt:
+        attempt = place(world)
+        claim(ranks(attempt)[0], state_id="first")
+        run(ranks(attempt)[0])
+        return now_of(attempt)
+
+    def test_the_attempt_is_unreachable_since_the_other_folder_came_and_keeps_its_gpus(
+        self, world: World, attempt: Attempt
+    ) -> None:
+        replace_state(node_of(attempt), 60)
+        reap(world.pool)
+        reap(world.pool)
+        assert states(attempt.job) == ("active", "running", ["active"])
+        assert now_of(attempt).unreachable_since == node_of(attempt).state_since
+        assert fence_in_s(attempt) == pytest.approx(FENCE_S - 60, abs=10)
+        assert health(node_of(attempt)) == "ready"
+
+    def test_past_the_fence_it_is_lost_and_the_job_waits_again(self, world: World, attempt: Attempt) -> None:
+        node = node_of(attempt)
+        replace_state(node, FENCE_S - 20)
+        reap(world.pool)
+        assert states(attempt.job) == ("active", "running", ["active"])
+        replace_state(node, FENCE_S + 20)
+        Attempt.objects.update(fence_at=None)
+        reap(world.pool)
+        job = now_of(attempt.job)
+        assert states(job) == ("queued", "lost", ["released"])
+        assert job.reason == "node_lost"
+        assert "state folder" in now_of(attempt).reason_detail
+
+    def test_what_is_stopped_meanwhile_is_free_with_the_fence(self, world: World, attempt: Attempt) -> None:
+        cancel_job(user=world.user, job=attempt.job)
+        replace_state(node_of(attempt), 60)
+        reap(world.pool)
+        assert states(attempt.job) == ("active", "stopping", ["releasing"])
+        Attempt.objects.update(fence_at=None)
+        replace_state(node_of(attempt), FENCE_S + 20)
+        reap(world.pool)
+        assert states(attempt.job)[0] == "cancelled"
+
+    def test_two_that_are_lost_by_it_are_one_incident_of_the_node(self, world: World) -> None:
+        Node.objects.exclude(pk=world.nodes[0].pk).update(admin="cordoned")
+        for attempt in (place(world), place(world)):
+            claim(ranks(attempt)[0], state_id="first")
+        replace_state(world.nodes[0], FENCE_S + 20)
+        reap(world.pool)
+        assert Attempt.objects.filter(state="lost").count() == 2
+        assert Strike.objects.filter(node=world.nodes[0]).count() == 1
+
+    def test_a_folder_that_comes_back_clears_it(self, world: World, attempt: Attempt) -> None:
+        replace_state(node_of(attempt), 60)
+        reap(world.pool)
+        replace_state(node_of(attempt), 0, state_id="first")
+        reap(world.pool)
+        attempt = now_of(attempt)
+        assert (attempt.state, attempt.unreachable_since, attempt.fence_at) == ("running", None, None)
+
+    def test_it_is_no_longer_unreachable_because_the_node_went_down_later(self, world: World, attempt: Attempt) -> None:
+        replace_state(node_of(attempt), 300)
+        reap(world.pool)
+        fence_at = now_of(attempt).fence_at
+        silent(node_of(attempt), 60)
+        reap(world.pool)
+        assert (health(node_of(attempt)), now_of(attempt).fence_at) == ("down", fence_at)
+
+    def test_of_a_gang_the_rank_with_the_later_fence_counts(self, world: World) -> None:
+        attempt = place(world, nodes=2)
+        for allocation in ranks(attempt):
+            claim(allocation, state_id="first")
+        silent(node_of(attempt, 0), 300)
+        replace_state(node_of(attempt, 1), 60)
+        reap(world.pool)
+        assert fence_in_s(attempt) == pytest.approx(FENCE_S - 60, abs=10)
+
+    def test_a_job_that_outlives_its_agent_waits_for_the_folder(self, world: World) -> None:
+        attempt = place(world, on_disconnect="keep")
+        claim(ranks(attempt)[0], state_id="first")
+        replace_state(node_of(attempt), DAY_S)
+        reap(world.pool)
+        assert states(attempt.job) == ("active", "starting", ["active"])
 
 
 class TestFence:

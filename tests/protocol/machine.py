@@ -74,6 +74,8 @@ class Folder:
     deadlines: Deadlines | None = None
     processes: Processes | None = None
     dying: bool = False
+    taken_away: bool = False
+    """Whether the state folder that it lay in is gone; its shim lives on."""
     size: int = 0
 
     @property
@@ -83,8 +85,6 @@ class Folder:
 
 class Machine:
     """One server. It passes for a `Runtime`, a driver of GPUs, and an identity of an agent."""
-
-    name = "process"
 
     def __init__(
         self, kernel: Kernel, ledger: Ledger, hostname: str, *, credential: str, rate: float, label: str = ""
@@ -98,7 +98,9 @@ class Machine:
         self.rate = rate
         self.boots = 0
         self.booted_at = 0.0
+        self.states = 0
         self.folders: dict[int, Folder] = {}
+        self.taken_away: list[Folder] = []
         self.lease: tuple[float, float] | None = None
         self.stubborn: set[int] = set()
         """Jobs whose processes do not end when they are asked to."""
@@ -127,6 +129,22 @@ class Machine:
                 del self.folders[number]
             elif folder.status is None and folder.launched and not folder.marked:
                 folder.launched = False
+        for folder in self.taken_away:
+            self._gone(folder, by_itself=False, code=None)
+        self.taken_away = []
+
+    @property
+    def name(self) -> str:
+        """The name of the state folder."""
+        return f"{self.hostname}-state-{self.states}"
+
+    def lose_state(self) -> None:
+        """The state folder is taken away, and what runs goes on; the next agent makes another in its place."""
+        self.states += 1
+        for folder in self.folders.values():
+            folder.taken_away = True
+        self.taken_away += self.folders.values()
+        self.folders, self.lease = {}, None
 
     def lose_shim(self, allocation_id: int) -> None:
         """The shim and all that it watched are killed, and leave no status."""
@@ -141,6 +159,10 @@ class Machine:
     def live(self) -> list[int]:
         """The allocations whose processes are alive."""
         return sorted(number for number, one in self.folders.items() if one.processes is not None)
+
+    def left_behind(self) -> list[Processes]:
+        """What is alive and knows no agent any more."""
+        return [one.processes for one in self.taken_away if one.processes is not None]
 
     def gpu_infos(self) -> tuple[GpuInfo, ...]:
         return tuple(
@@ -252,16 +274,15 @@ class Machine:
         self.enrolled = True
 
     def busy(self, uuids: Sequence[str]) -> bool:
-        used = {
-            uuid for one in self.folders.values() if one.processes is not None for uuid in one.processes.spec.gpu_uuids
-        }
+        everything = [*self.folders.values(), *self.taken_away]
+        used = {uuid for one in everything if one.processes is not None for uuid in one.processes.spec.gpu_uuids}
         return not used.isdisjoint(uuids)
 
     # The shim
 
     def _shim(self, folder: Folder) -> None:
         if folder.status is not None or self.folders.get(folder.spec.allocation_id) is not folder:
-            return
+            return  # also where its folder was taken away: a shim that comes finds no launch there
         folder.marked = True
         spec = folder.spec
         folder.deadlines = Deadlines(spec.stop_signal, spec.grace_s)
@@ -278,7 +299,7 @@ class Machine:
         folder.size = len(_LINE)
         if spec.time_limit_s is not None:
             folder.deadlines.set_limit(now, spec.time_limit_s)
-        folder.deadlines.lease_until = self._lease_end(folder)
+        folder.deadlines.lease_until = self._lease_end(folder, self.boottime() + spec.stop_after_s)
         if folder.stop is not None:
             folder.deadlines.ask(now, *folder.stop)
         self._tell(folder, EventKind.RUNNING)
@@ -291,7 +312,7 @@ class Machine:
             return
         now = self.boottime()
         if now >= deadlines.lease_until:
-            deadlines.lease_until = self._lease_end(folder)
+            deadlines.lease_until = self._lease_end(folder, deadlines.lease_until)
         due = deadlines.due(now)
         if due is not None and due.kill:
             self._over(folder, code=None, signal=9, by_itself=False)
@@ -313,11 +334,11 @@ class Machine:
 
         self.kernel.at(self.kernel.now + seconds, unless_booted)
 
-    def _lease_end(self, folder: Folder) -> float:
+    def _lease_end(self, folder: Folder, known: float) -> float:
         if folder.spec.on_disconnect is OnDisconnect.KEEP:
             return math.inf
-        if self.lease is None:
-            return self.boottime() + folder.spec.stop_after_s
+        if self.lease is None or folder.taken_away:
+            return known
         return self.lease[0] + max(folder.spec.stop_after_s, self.lease[1])
 
     def _over(self, folder: Folder, *, code: int | None, signal: int | None, by_itself: bool) -> None:

@@ -19,7 +19,7 @@ from muster.fleet.services import cordon_node, drain_node, resume_node, retire_n
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job, submit_job
-from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
+from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED, OnDisconnect
 from scheduler.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
@@ -167,6 +167,11 @@ class Story:
         if lose_journal:
             server.journal.unlink(missing_ok=True)
 
+    def lose_state(self, server: Server) -> None:
+        """The state folder is taken away from under an agent; what it has started goes on."""
+        self.crash_agent(server, lose_journal=True)
+        server.machine.lose_state()
+
     def reboot(self, server: Server, *, disk_keeps_marks: bool) -> None:
         self.crash_agent(server)
         server.machine.reboot(disk_keeps_marks=disk_keeps_marks)
@@ -177,6 +182,7 @@ class Story:
         label = f"{old.hostname}-copy-{number}"
         copy = Machine(self.kernel, self.ledger, old.hostname, credential=old.credential, rate=old.rate, label=label)
         copy.booted_at, copy.stubborn, copy.lease = self.kernel.now, old.stubborn, old.lease
+        copy.states = old.states
         for allocation_id, one in old.folders.items():
             copy.folders[allocation_id] = Folder(one.spec, one.launched, one.marked, one.status, one.stop)
         journal = server.journal.with_suffix(f".copy-{number}")
@@ -245,6 +251,8 @@ class Story:
             for machine, run in server.copies:
                 run.kill()
                 machine.reboot(disk_keeps_marks=True)
+            if any(one.spec.on_disconnect is OnDisconnect.KEEP for one in server.machine.left_behind()):
+                self.reboot(server, disk_keeps_marks=True)  # nothing else ends them, or proves that they have ended
             self.start_agent(server)
         self.advance(30.0)
         for job_id in self.jobs:

@@ -156,6 +156,11 @@ class Machine(RuleBasedStateMachine):
         self.story.crash_agent(self.server(number), lose_journal=lose_journal)
 
     @rule(number=servers)
+    def a_state_folder_is_taken_away(self, number: int) -> None:
+        self.story.lose_state(self.server(number))
+        self.story.start_agent(self.server(number))
+
+    @rule(number=servers)
     def an_agent_starts(self, number: int) -> None:
         self.story.start_agent(self.server(number))
 

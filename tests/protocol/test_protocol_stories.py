@@ -304,6 +304,31 @@ def test_an_adopted_job_ends_with_its_own_exit_code(telling: Telling) -> None:
         story.settle()
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_what_a_lost_state_folder_knew_of_starts_nowhere_else_before_it_has_ended(
+    telling: Telling, stubborn: bool, cancelled: bool
+) -> None:
+    with telling((1.01, 0.99, 0.99, 0.99)) as story:
+        job_id, server = running(story, stubborn=stubborn)
+        story.lose_state(server)
+        story.start_agent(server)
+        if cancelled:
+            story.cancel(job_id)
+        story.advance(TIMERS["stop_after_s"] / 2)
+        story.cycle()
+        assert (open_claims(), len(story.ledger.alive())) == (1, 1)
+        while Attempt.objects.latest("number").number == 1 and state_of(job_id)[0] == "active":
+            story.advance(0.5)
+            story.check()
+        assert story.ledger.alive() == []
+        assert state_of(job_id)[0] == ("cancelled" if cancelled else "queued")
+        # The agent that came in its place was there all the time, and takes new jobs.
+        assert server.run is not None
+        assert server.run.status is None
+        story.settle()
+
+
 def test_a_registration_of_an_earlier_boot_that_comes_late_frees_nothing(telling: Telling) -> None:
     with telling() as story:
         for server in story.servers:
@@ -382,6 +407,30 @@ class TestTheSimulationNotices:
             running(story)
             with pytest.raises(AssertionError, match=r"are free, and it still runs|have ended, and their processes"):
                 watch(story, 30.0)
+
+    @pytest.mark.parametrize("cancelled", [False, True])
+    def test_a_state_folder_that_nobody_tells_from_another(
+        self, telling: Telling, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+    ) -> None:
+        monkeypatch.setattr(services, "_state_of", lambda state_id: "")
+        with telling() as story:
+            job_id, server = running(story)
+            story.lose_state(server)
+            if cancelled:
+                story.cancel(job_id)
+            story.start_agent(server)
+            with pytest.raises(AssertionError, match=r"was started twice|and it still runs|and their processes"):
+                watch(story, 30.0)
+
+    def test_a_lease_that_counts_for_every_folder(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
+        with telling() as story:
+            _, server = running(story)
+            (folder,) = server.machine.folders.values()
+            story.lose_state(server)
+            folder.taken_away = False
+            story.start_agent(server)
+            with pytest.raises(AssertionError, match="have ended, and their processes have not"):
+                watch(story, 2 * FENCE_S)
 
     def test_an_end_that_is_invented(self, telling: Telling) -> None:
         with telling() as story:

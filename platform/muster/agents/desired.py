@@ -15,6 +15,7 @@ from django.db.models import Case, F, OuterRef, When
 
 from muster.common.models import DatabaseNow
 from muster.fleet.models import Node
+from muster.jobs.claimants import is_left_behind
 from muster.jobs.demand import trial_demand, trial_grace_s
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
@@ -40,6 +41,8 @@ class _Row(NamedTuple):
     spec: dict[str, Any] | None
     shells: list[int]
     now: datetime
+    claimed_by: str
+    state_id: str
 
 
 _COLUMNS = (
@@ -50,6 +53,7 @@ _COLUMNS = (
     Case(When(state=AllocationState.RELEASING, then=F("attempt__job__spec"))),
     ArraySubquery(Shell.objects.filter(allocation=OuterRef("pk"), state__in=SHELL_LIVE).order_by("pk").values("pk")),
     DatabaseNow(),
+    *("state_id", "node__state_id"),
 )
 
 
@@ -70,7 +74,9 @@ def desired_sets(nodes: Iterable[Node]) -> dict[Node, DesiredSet]:
     rows: defaultdict[int, list[_Row]] = defaultdict(list)
     # Every agent asks after every change, so only what the answer needs is read, and it is sorted here.
     for row in sorted(map(_Row._make, held.values_list(*_COLUMNS))):
-        rows[row.node_id].append(row)
+        # What the agent has no record of is not its own to start, and not to stop either: it would call it unstarted.
+        if not is_left_behind(row.claimed_by, row.state_id):
+            rows[row.node_id].append(row)
     return {node: _set_of(rows[node.pk]) for node in nodes}
 
 

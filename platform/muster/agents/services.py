@@ -72,6 +72,7 @@ WHERE allocation.id = %s AND node.credential_digest = %s
 """
 
 SYNC_WAIT_S = 25.0
+LONGEST_STATE_ID = 64
 _OLDEST_PROTOCOL = 1
 
 
@@ -92,6 +93,7 @@ def register_agent(secret: str, request: RegisterRequest) -> RegisterResponse:
         credential=request.credential,
         nonce=request.nonce,
         boot_id=request.boot_id,
+        state_id=_state_of(request.state_id),
         agent_version=request.agent_version,
         reported=reported(request.inventory),
     )
@@ -160,11 +162,15 @@ def sync_answer(node: Node, desired: DesiredSet) -> SyncResponse:
 
 
 def claim(node: Node, allocation_id: int, request: ClaimRequest) -> LaunchSpec:
-    """The launch spec of an allocation that is now this boot's."""
+    """The launch spec of an allocation that is now this boot's and this state folder's."""
     require_epoch(node=node, epoch=request.epoch)
     with transaction.atomic():
         allocation = claim_allocation(
-            node_id=node.pk, allocation_id=allocation_id, fence=request.fence, boot_id=request.boot_id
+            node_id=node.pk,
+            allocation_id=allocation_id,
+            fence=request.fence,
+            boot_id=request.boot_id,
+            state_id=_state_of(request.state_id),
         )
         # Another boot that registers now waits, and then finds what this one has; or it came before, and this is late.
         hold_epoch(node=node, epoch=request.epoch)
@@ -178,6 +184,7 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
         allocation_id=allocation_id,
         fence=request.fence,
         boot_id=request.boot_id,
+        state_id=_state_of(request.state_id),
         end=End(
             reason=Reason(request.reason.value),
             exit_code=_status_of(request),
@@ -291,6 +298,12 @@ def _have_failed(request: SyncRequest, desired: DesiredSet) -> list[tuple[Alloca
 
 def _status_of(told: EndRequest | KeptReport) -> int | None:
     return told.exit_code if told.signal is None else 128 + told.signal
+
+
+def _state_of(state_id: str) -> str:
+    if len(state_id) > LONGEST_STATE_ID:
+        raise Invalid.field("state_id", f"it has {LONGEST_STATE_ID} characters at most")
+    return state_id
 
 
 def _let_go_of_other_boots(node: Node, boot_id: str) -> None:

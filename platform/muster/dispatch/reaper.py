@@ -16,6 +16,7 @@ from muster.fleet.leases import answering_since, judge_nodes
 from muster.fleet.maintenance import keep_maintenance
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
+from muster.jobs.claimants import LEFT_BEHIND
 from muster.jobs.models import Allocation, Attempt
 from muster.screening.services import keep_trials
 from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason, Stage
@@ -29,7 +30,8 @@ TIME_LIMIT_SLACK_S = 60
 def reap(pool: Pool) -> None:
     """Judge the pool's nodes, and draw the consequences for what runs on them.
 
-    1. Nodes that are silent become suspect, then down; their attempts are marked unreachable and keep their GPUs.
+    1. Nodes that are silent become suspect, then down; their attempts are marked unreachable and keep their GPUs, as do
+       those that were claimed out of a state folder which the agent no longer has.
     2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go. What lies on
        a node that an operator has declared gone is let go at once.
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
@@ -41,8 +43,9 @@ def reap(pool: Pool) -> None:
     down = judge_nodes(pool)
     _let_go_of_gone(pool)
     since = answering_since(database_now())
-    _mark_unreachable(pool, down, since)
-    _let_go_past_fence(pool)
+    left_behind = _left_behind(pool)
+    _mark_unreachable(pool, down, left_behind, since)
+    _let_go_past_fence(pool, left_behind)
     _stop_unclaimed(pool, since)
     _stop_overdue(pool)
     keep_maintenance(pool)
@@ -73,31 +76,46 @@ def _let_go_of_gone(pool: Pool) -> None:
         )
 
 
-def _mark_unreachable(pool: Pool, down: list[Node], since: datetime) -> None:
+def _left_behind(pool: Pool) -> list[Allocation]:
+    """What is held on the pool's nodes and was claimed out of a state folder that their agents no longer have."""
+    held = Allocation.objects.filter(LEFT_BEHIND, node__pool=pool).exclude(state=AllocationState.RELEASED)
+    return list(held.select_related("node").order_by("attempt_id", "pk"))
+
+
+def _mark_unreachable(pool: Pool, down: list[Node], left_behind: list[Allocation], since: datetime) -> None:
     """Set and clear `unreachable_since`, and the fence that goes with it.
 
     The fence counts from when the node was last heard of, or from when the platform was back, whichever is later:
-    the agent counts from the request that it knows was answered, so it always stops first.
+    the agent counts from the request that it knows was answered, so it always stops first. What was left behind has had
+    nobody to renew its lease since another agent registered.
     """
     live = Attempt.objects.filter(job__pool=pool, state__in=ATTEMPT_LIVE)
+    alone = {one.pk for one in left_behind}
     for node in down:
-        heard_at = node.lease.seen_at
-        held = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED)
+        held = Allocation.objects.filter(node=node).exclude(state=AllocationState.RELEASED).exclude(pk__in=alone)
         for attempt in live.filter(pk__in=held.values("attempt_id")).select_related("job"):
-            this = Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE)
-            if attempt.fence_at is None:
-                away_since = max(heard_at, since)
-                fence = _fence_at(pool, attempt, heard_at, away_since)
-                this.update(unreachable_since=away_since, fence_at=fence)
-            elif attempt.fence_at < (fence := _fence_at(pool, attempt, heard_at, heard_at)):
-                # Another node of the gang fell silent after the first: its own agent stops it later, too.
-                this.update(fence_at=fence)
+            heard_at = node.lease.seen_at
+            _set_fence(pool, attempt, heard_at=heard_at, away_since=max(heard_at, since))
+    for allocation in left_behind:
+        for attempt in live.filter(pk=allocation.attempt_id).select_related("job"):
+            heard_at = allocation.node.state_since or since
+            _set_fence(pool, attempt, heard_at=heard_at, away_since=heard_at)
     reachable = live.filter(unreachable_since__isnull=False).exclude(
-        pk__in=Allocation.objects.filter(node__health=NodeHealth.DOWN)
+        pk__in=Allocation.objects.filter(Q(node__health=NodeHealth.DOWN) | Q(pk__in=alone))
         .exclude(state=AllocationState.RELEASED)
         .values("attempt_id")
     )
     reachable.update(unreachable_since=None, fence_at=None)
+
+
+def _set_fence(pool: Pool, attempt: Attempt, *, heard_at: datetime, away_since: datetime) -> None:
+    this = Attempt.objects.filter(pk=attempt.pk, state__in=ATTEMPT_LIVE)
+    if attempt.fence_at is None:
+        fence = _fence_at(pool, attempt, heard_at, away_since)
+        this.update(unreachable_since=away_since, fence_at=fence)
+    elif attempt.fence_at < (fence := _fence_at(pool, attempt, heard_at, heard_at)):
+        # Another node of the gang fell silent after the first: its own agent stops it later, too.
+        this.update(fence_at=fence)
 
 
 def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: datetime) -> datetime:
@@ -116,15 +134,17 @@ def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: date
     )
 
 
-def _let_go_past_fence(pool: Pool) -> None:
-    """Lose what lies on nodes that stayed away until the fence; `on_disconnect: keep` waits for the node itself.
+def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
+    """Lose what lies on nodes that stayed away until the fence, and what was left behind so long.
 
-    While more than half of the pool is silent, what went down with it keeps what it has, like those that are held.
+    `on_disconnect: keep` waits for the node itself, or for the state folder. While more than half of the pool is silent,
+    what went down with it keeps what it has, like those that are held.
     """
+    alone = {one.pk for one in left_behind}
     held = (
         Allocation.objects.filter(
+            Q(node__health=NodeHealth.DOWN) | Q(pk__in=alone),
             node__pool=pool,
-            node__health=NodeHealth.DOWN,
             attempt__state__in=ATTEMPT_LIVE,
             attempt__fence_at__lt=database_now(),
         )
@@ -137,11 +157,16 @@ def _let_go_past_fence(pool: Pool) -> None:
     if since is not None:
         held = held.exclude(node__down_at__gte=since - TOGETHER)
     for allocation in held:
+        what, incident = "stayed away until the fence had passed", ""
+        if allocation.pk in alone:
+            what = "lost the state folder of its agent, and the fence has passed"
+            incident = f"state folder since {allocation.node.state_since}"
         lose_allocations(
             attempt_id=allocation.attempt_id,
             node_id=allocation.node_id,
             reason=Reason.NODE_LOST,
-            detail=f"node {allocation.node.name} stayed away until the fence had passed",
+            detail=f"node {allocation.node.name} {what}",
+            incident=incident,
             actor="platform",
         )
 

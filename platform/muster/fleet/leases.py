@@ -86,7 +86,14 @@ def greet(*, secret: str, credential: str) -> str:
 
 
 def register(
-    *, secret: str, credential: str, nonce: str = "", boot_id: str, agent_version: str, reported: Reported
+    *,
+    secret: str,
+    credential: str,
+    nonce: str = "",
+    boot_id: str,
+    state_id: str = "",
+    agent_version: str,
+    reported: Reported,
 ) -> Registration:
     """A new epoch for the node that the secret belongs to; an older agent of the node is superseded by it.
 
@@ -116,6 +123,10 @@ def register(
         )
         epoch = NodeLease.objects.values_list("epoch", flat=True).get(pk=node.pk)
         data = {"node": node.name, "epoch": epoch, "rebooted": rebooted, "inventory_changed": changed}
+        if state_id != node.state_id:
+            # Behind the new epoch: whoever has another state folder has had its last beat answered.
+            Node.objects.filter(pk=node.pk).update(state_id=state_id, state_since=DatabaseNow())
+            data["state_lost"] = bool(state_id and node.state_id)
         record("node.registered", actor=f"agent of {node.name}", node_id=node.pk, data=data)
         set_health(node, NodeHealth.READY)
         begin_checks(node, restarted=rebooted)

@@ -230,6 +230,16 @@ class Node(models.Model):
     agent_version = models.CharField(max_length=40, blank=True, default="")
     boot_id = models.CharField(max_length=64, blank=True, default="")
     past_boots = models.JSONField(default=list, blank=True, help_text="Boots before that, the newest last.")
+    state_id = models.CharField(
+        max_length=64,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="The state folder of its agent, as that names it.",
+    )
+    state_since = models.DateTimeField(
+        null=True, editable=False, help_text="Since when its agent has that folder and no other."
+    )
     nonce = models.CharField(max_length=64, blank=True, default="", help_text="What its next registration must carry.")
     join_digest = models.CharField(max_length=64, blank=True, default="")
     join_expires_at = models.DateTimeField(null=True, blank=True)

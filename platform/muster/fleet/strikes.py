@@ -58,10 +58,17 @@ def blame_for_launch(
         _strike(node_id, reason, job_id, attempt_id, detail, incident=f"launch of attempt {attempt_id}")
 
 
-def blame_for_leaving(*, node_id: int, reason: StrikeReason, job_id: int, attempt_id: int, detail: str) -> None:
-    """Blame the node for having gone away under an attempt; in the transaction that loses it."""
+def blame_for_leaving(
+    *, node_id: int, reason: StrikeReason, job_id: int, attempt_id: int, detail: str, incident: str = ""
+) -> None:
+    """Blame the node for having gone away under an attempt; in the transaction that loses it.
+
+    `incident` is what has happened, where that is neither a boot nor its silence.
+    """
     heard_at, boot_id = NodeLease.objects.values_list("seen_at", "node__boot_id").get(pk=node_id)
-    incident = f"boot {boot_id}" if reason is StrikeReason.NODE_REBOOTED else f"silence since {heard_at.isoformat()}"
+    if not incident:
+        rebooted = reason is StrikeReason.NODE_REBOOTED
+        incident = f"boot {boot_id}" if rebooted else f"silence since {heard_at.isoformat()}"
     _strike(node_id, reason, job_id, attempt_id, detail, incident=incident)
 
 

@@ -24,6 +24,7 @@ from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
+from muster.jobs.claimants import is_left_behind
 from muster.jobs.demand import demand_of
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
 from muster.jobs.outcome import derive_job_state, is_told_of_node
@@ -84,13 +85,17 @@ class _Gang:
         return all(allocation.state == AllocationState.RELEASED for allocation in self.allocations)
 
 
-def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str) -> Allocation:
-    """The allocation, now held by this boot of the node's agent; the same boot may ask again, any other is refused."""
+def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "") -> Allocation:
+    """The allocation, now held by this boot of the node and this state folder of its agent.
+
+    The same boot and folder may ask again; any other is refused.
+    """
     with transaction.atomic(), recorded_together():
         gang, allocation = _locked_by_allocation(node_id, allocation_id, fence)
         if gang.attempt.state not in _CLAIMABLE:
             raise Conflict(f"the attempt is {gang.attempt.state} and must not start any more")
         if allocation.state == AllocationState.ACTIVE and allocation.boot_id == boot_id:
+            _require_same_folder(allocation, state_id)
             return allocation
         if allocation.state != AllocationState.RESERVED:
             raise Conflict(f"the allocation is {allocation.state} and held by another boot of the node")
@@ -98,6 +103,7 @@ def claim_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: s
             allocation,
             AllocationState.ACTIVE,
             boot_id=boot_id,
+            state_id=state_id,
             claimed_at=DatabaseNow(),
             observed=Observed.STARTING,
         )
@@ -178,7 +184,7 @@ def note_progress(*, node_id: int, allocation_id: int, fence: int, text: str) ->
     )
 
 
-def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, end: End) -> None:
+def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str, state_id: str = "", end: End) -> None:
     """Take the agent's word that no process of the rank is left: free its GPUs and draw the consequences.
 
     1. The same end told twice changes nothing.
@@ -192,6 +198,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
             return
         if allocation.boot_id not in {"", boot_id}:
             raise Conflict("the allocation is held by another boot of the node")
+        _require_same_folder(allocation, state_id)
         if allocation.state == AllocationState.RESERVED and (end.started or end.reason is Reason.COMPLETED):
             raise Conflict("the allocation was never claimed, so nothing of it can have run")
         if end.started and allocation.observed == Observed.STARTING:
@@ -235,11 +242,13 @@ def stop_attempt(
         return AttemptState(gang.attempt.state)
 
 
-def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: str, actor: str) -> bool:
+def lose_allocations(
+    *, attempt_id: int, node_id: int, reason: Reason, detail: str, incident: str = "", actor: str
+) -> bool:
     """Release what the attempt holds on a node whose processes are known to be gone; the attempt ends as lost.
 
     The caller has proof, a fence that has passed or a new boot of the node, or an operator's word. False if nothing was
-    held there.
+    held there. For what happened to the node by `incident` it is blamed once.
     """
     with transaction.atomic(), recorded_together():
         gang = _locked(attempt_id)
@@ -266,11 +275,17 @@ def lose_allocations(*, attempt_id: int, node_id: int, reason: Reason, detail: s
                 job_id=gang.job.pk,
                 attempt_id=attempt_id,
                 detail=detail,
+                incident=incident,
             )
         if gang.attempt.state not in ATTEMPT_TERMINAL and gang.attempt.state != AttemptState.STOPPING:
             _begin_stop(gang, AttemptState.LOST, reason, detail, exit_code=None, actor=actor)
         _finish_if_released(gang)
         return True
+
+
+def _require_same_folder(allocation: Allocation, state_id: str) -> None:
+    if is_left_behind(allocation.state_id, state_id):
+        raise Conflict("the allocation was claimed out of another state folder of the node's agent")
 
 
 def _locked_by_allocation(node_id: int, allocation_id: int, fence: int) -> tuple[_Gang, Allocation]:

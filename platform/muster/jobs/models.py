@@ -246,6 +246,12 @@ class Allocation(models.Model):
     cpus = models.PositiveIntegerField()
     memory_mib = models.PositiveBigIntegerField()
     boot_id = models.CharField(max_length=64, default="")
+    state_id = models.CharField(
+        max_length=64,
+        default="",
+        db_default="",
+        help_text="The agent's state folder out of which it was claimed: jobs.claimants.",
+    )
     claimed_at = models.DateTimeField(null=True)
     failed_at = models.DateTimeField(null=True, help_text="When its command failed, if what it ran in is kept.")
     ended_at = models.DateTimeField(null=True, help_text="When the agent said that no process is left.")
