@@ -148,6 +148,10 @@ class SshServer:
         """The agents that run on this server."""
         return [pid for pid in self._of_this_server() if b"--linked" in _words(pid)]
 
+    def attached(self) -> list[int]:
+        """The ends of links on this server."""
+        return [pid for pid in self._of_this_server() if b"attach" in _words(pid)]
+
     def reboot(self) -> None:
         """End everything that was started on this server, and give its next boot another name."""
         self.stop()

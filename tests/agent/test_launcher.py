@@ -44,7 +44,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         timers = Timers(stop_after_s=STOP_AFTER_S)
-        self.session = Session("boot", RegisterResponse(1, 5, "node-5", "cluster", 7, timers), self.now)
+        self.session = Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, timers), self.now)
         runtime = SimpleNamespace(
             prepare=lambda _: "/nowhere",
             lacks=lambda _: True,

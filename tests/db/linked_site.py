@@ -114,6 +114,10 @@ class Site:
 
         return run
 
+    def install_once(self) -> bool:
+        """Bring the agent now, if that is due; whether it runs."""
+        return install_agent(self.server().pk)
+
     def _install(self) -> None:
         while not self._stopping.wait(0.1):
             for server in progress.due(Step.INSTALL):

@@ -310,6 +310,8 @@ class TestALongerTimeThatIsTakenBack:
         let_pass(50, world.pool, "lowered_at")
         Pool.objects.filter(pk=world.pool.pk).update(beat_s=4, stop_after_s=600)
         assert lowered(world) == (700, pytest.approx(50, abs=10))
+
+
 class TestAStateFolderThatIsGone:
     """What was claimed out of it is as on a node that is cut off, though the node itself is heard."""
 

@@ -137,8 +137,8 @@ def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: date
 def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
     """Lose what lies on nodes that stayed away until the fence, and what was left behind so long.
 
-    `on_disconnect: keep` waits for the node itself, or for the state folder. While more than half of the pool is silent,
-    what went down with it keeps what it has, like those that are held.
+    `on_disconnect: keep` waits for the node itself, or for the state folder. While more than half of the pool is
+    silent, what went down with it keeps what it has, like those that are held.
     """
     alone = {one.pk for one in left_behind}
     held = (

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0019_drained_for_gpu'),
+        ('fleet', '0021_gang_network_words'),
     ]
 
     operations = [
