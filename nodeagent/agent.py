@@ -32,12 +32,14 @@ from nodeagent.shells import Shells
 from nodeagent.shipper import LogShipper, Shipper
 from nodeagent.signals import call_on_signals
 from nodeagent.transport import Dialled, Transport
+from nodeagent.turns import Turns
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent")
 
 _LAUNCH_THREADS = 4
 _FETCH_THREADS = 4
+_FETCHES_ALIKE = 2
 _END_THREADS = 2
 _LOG_THREADS = 3
 _OUTPUT_THREADS = 2
@@ -185,6 +187,7 @@ def _serve(
         session=session,
         launches=launches,
         fetches=fetches,
+        turns=Turns(_FETCH_THREADS, _FETCHES_ALIKE),
         ends=ends,
         post=inbox.put,
         wait=stopping.wait,

@@ -37,6 +37,7 @@ from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime, Wat
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.tail import newest
+from nodeagent.turns import Turns
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent.launcher")
@@ -52,6 +53,7 @@ _LEASE_LOOK_EVERY_S = 0.1
 _TELL_AFTER_S = 60.0
 """Operators are told of an allocation that cannot be ended for so long: an engine may just be restarted."""
 _NO_LONGER_CARES = (http.client.NOT_FOUND, http.client.CONFLICT)
+_TURN_LOOK_EVERY_S = 0.2
 
 
 class Launcher:
@@ -67,6 +69,7 @@ class Launcher:
         session: Session,
         launches: WorkPool,
         fetches: WorkPool,
+        turns: Turns,
         ends: WorkPool,
         post: Post,
         wait: Callable[[float], bool],
@@ -82,6 +85,7 @@ class Launcher:
         self._session = session
         self._launches = launches
         self._fetches = fetches  # apart, so that no start waits for the image of another
+        self._turns = turns
         self._ends = ends  # apart, so that no end waits for a launch that is slow
         self._post = post
         self._wait = wait
@@ -178,8 +182,10 @@ class Launcher:
             folder = self._runtime.prepare(spec)
             if spec.code is not None:
                 self._install_code(spec, spec.code, folder)
-            if self._runtime.lacks(spec):
-                self._fetches.submit(lambda: self._fetch_and_launch(spec, login, claimed_at))
+            host = self._runtime.lacks(spec)
+            if host:
+                # Whoever hangs holds few turns: those who ask one host, and those who ask for one member.
+                self._await_turn(spec, login, claimed_at, ("host " + host, "owner " + spec.owner))
                 return
             self._launch(spec, claimed_at)
         except LaunchError as error:
@@ -187,14 +193,30 @@ class Launcher:
         except Exception as error:  # noqa: BLE001 - see `_broken`
             self._not_started(spec, _broken(spec, error))
 
-    def _fetch_and_launch(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float) -> None:
+    def _await_turn(
+        self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, keys: Tuple[str, ...]
+    ) -> None:
+        """Fetch once there is a turn. Waiting takes no thread of those who fetch."""
+        if spec.allocation_id in self._abandoned:
+            self._not_started(spec, LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started"))
+        elif self._turns.take(keys):
+            self._fetches.submit(lambda: self._fetch_and_launch(spec, login, claimed_at, keys))
+        else:
+            self._launches.submit(lambda: self._await_turn(spec, login, claimed_at, keys), _TURN_LOOK_EVERY_S)
+
+    def _fetch_and_launch(
+        self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, keys: Tuple[str, ...]
+    ) -> None:
         def tell(text: str) -> None:
             _log.info("allocation %d: %s", spec.allocation_id, text)
             self._sampler.note(ProgressNote(spec.allocation_id, spec.fence, text))
             self._report_soon()
 
         try:
-            self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
+            try:
+                self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
+            finally:
+                self._turns.give_back(keys)
             self._launch(spec, claimed_at)
         except LaunchError as error:
             self._not_started(spec, error)

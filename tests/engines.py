@@ -193,7 +193,11 @@ def _write_podman_configuration(folder: Path) -> None:
     (folder / "storage.conf").write_text(
         f'[storage]\ndriver = "overlay"\nrunroot = "{folder / "run"}"\ngraphroot = "{folder / "graph"}"\n'
     )
-    (folder / "registries.conf").write_text('[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n')
+    (folder / "registries.conf").write_text(
+        "".join(
+            f'[[registry]]\nlocation = "{host}"\ninsecure = true\n' for host in ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+        )
+    )
 
 
 def _rootfs(folder: Path) -> Path:

@@ -199,8 +199,8 @@ class Runtime(Protocol):
         `LaunchError` where the spec asks for what this runtime cannot do; its detail begins with the field's name.
         """
 
-    def lacks(self, spec: LaunchSpec) -> bool:
-        """Whether something must be fetched before the launch, which may take long."""
+    def lacks(self, spec: LaunchSpec) -> str:
+        """The host from which something must be fetched before the launch, which may take long; empty for nothing."""
 
     def fetch(
         self,

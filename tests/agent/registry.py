@@ -26,15 +26,18 @@ from typing import Any, Literal
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _PATH = re.compile(r"/v2/([a-z0-9/]+)/(manifests|blobs)/([A-Za-z0-9:._-]+)")
 
+_PIECE_BYTES = 50_000
 
 Private = Literal["", "basic", "bearer"]
+Silent = Literal["", "at once", "in the middle"]
 
 
 class Registry:
     """Images by name; `denied` are the names that are refused. Of a private one every image needs a user of `users`,
-    and one that is named in `readers` one of those."""
+    and one that is named in `readers` one of those. One that is `silent` takes connections, and then says nothing, or
+    half of a blob and no more; one with `drip_s` waits so long before each 50 kB of a blob."""
 
-    def __init__(self, private: Private = "") -> None:
+    def __init__(self, private: Private = "", host: str = "127.0.0.1") -> None:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, bytes] = {}
         self.denied: set[str] = set()
@@ -43,6 +46,9 @@ class Registry:
         self.readers: dict[str, set[str]] = {}
         self.asked: list[str] = []
         self.before_answer: Callable[[], None] = lambda: None
+        self.silent: Silent = ""
+        self.drip_s = 0.0
+        self._closing = threading.Event()
         self._tokens: dict[str, str] = {}
         registry = self
 
@@ -57,12 +63,13 @@ class Registry:
             def log_message(self, *_: Any) -> None:
                 """Tests look at `asked`."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._server = http.server.ThreadingHTTPServer((host, 0), Handler)
+        self.address = f"{host}:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -96,6 +103,10 @@ class Registry:
     def answer(self, call: http.server.BaseHTTPRequestHandler) -> None:
         self.asked.append(call.path)
         self.before_answer()
+        if self.silent == "at once":
+            self._closing.wait()
+            call.close_connection = True
+            return
         match = _PATH.fullmatch(call.path)
         if call.path.partition("?")[0] == "/token":
             self._give_token(call)
@@ -114,7 +125,23 @@ class Registry:
             else:
                 _send(call, 200, body, _MANIFEST)
         else:
-            _send(call, 200, self.blobs[match[3]], "application/octet-stream")
+            self._send_blob(call, self.blobs[match[3]])
+
+    def _send_blob(self, call: http.server.BaseHTTPRequestHandler, blob: bytes) -> None:
+        call.send_response(200)
+        call.send_header("Content-Length", str(len(blob)))
+        call.end_headers()
+        if call.command == "HEAD":
+            return
+        if self.silent:
+            call.wfile.write(blob[: len(blob) // 2])
+            self._closing.wait()
+            call.close_connection = True
+            return
+        for at in range(0, len(blob), _PIECE_BYTES):
+            if self.drip_s:
+                self._closing.wait(self.drip_s)
+            call.wfile.write(blob[at : at + _PIECE_BYTES])
 
     def _may(self, call: http.server.BaseHTTPRequestHandler, name: str) -> bool:
         """Whether who calls is somebody, and for an image one who may read it."""
@@ -159,8 +186,8 @@ class Registry:
 
 
 @contextmanager
-def running_registry(private: Private = "") -> Iterator[Registry]:
-    registry = Registry(private)
+def running_registry(private: Private = "", host: str = "127.0.0.1") -> Iterator[Registry]:
+    registry = Registry(private, host)
     try:
         yield registry
     finally:

@@ -111,3 +111,46 @@ def test_a_job_without_an_image_is_refused_by_the_fields_name(platform: FakePlat
     assert end is not None
     assert (end.reason, end.started) == (EndReason.SPEC_REFUSED, False)
     assert end.detail == "image: this node runs jobs in containers, and the job names none"
+
+
+def wait_for_pulls(platform: FakePlatform, numbers: list[int]) -> None:
+    """Return when all of these are being started, and some of them pull."""
+    eventually(lambda: all("starting" in platform.allocations[number].observed for number in numbers), "starts", 20.0)
+    eventually(lambda: sum(len(sync.notes) for sync in platform.syncs) >= 2, "two pulls", 20.0)
+
+
+def test_a_registry_that_says_nothing_leaves_room_for_others(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    with running_registry() as silent, running_registry(host="127.0.0.2") as other:
+        silent.silent = "at once"
+        image = other.add("team/tool", busybox_layer())
+        stuck = [
+            platform.place("echo never", image=f"{silent.address}/team/x{number}:latest", owner=f"owner{number}")
+            for number in range(5)
+        ]
+        wait_for_pulls(platform, stuck)
+        good = finished(platform, platform.place("echo run", image=image))
+        assert good.text == "run\n"
+        # Those who wait for a turn, and those who wait for the registry.
+        for number in stuck:
+            platform.stop(number)
+        ends = [finished(platform, number).end for number in stuck]
+    assert [(end.reason, end.started) for end in ends if end] == [(EndReason.NEVER_STARTED, False)] * len(stuck)
+
+
+def test_a_member_whose_pulls_hang_leaves_room_for_others(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.start()
+    with running_registry() as one, running_registry(host="127.0.0.3") as two, running_registry(host="127.0.0.2") as ok:
+        one.silent = two.silent = "at once"
+        image = ok.add("team/tool", busybox_layer())
+        stuck = [
+            platform.place("echo never", image=f"{silent.address}/team/x{number}:latest", owner="mallory")
+            for number in range(3)
+            for silent in (one, two)
+        ]
+        wait_for_pulls(platform, stuck)
+        assert finished(platform, platform.place("echo run", image=image)).text == "run\n"
+        for number in stuck:
+            platform.stop(number)
+        for number in stuck:
+            finished(platform, number)

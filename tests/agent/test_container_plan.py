@@ -316,6 +316,24 @@ def test_progress_is_told_every_ten_percent_and_not_too_often() -> None:
     assert progress.ended(80.4) == "pulled torch in 80 s"
 
 
+def test_the_registry_is_awaited_until_every_layer_has_come() -> None:
+    progress = Progress("torch", 0.0)
+    awaited = [progress.awaits_registry]
+    for layer, status in (
+        ("latest", "Pulling from team/torch"),
+        ("a", "Already exists"),
+        ("b", "Pulling fs layer"),
+        ("b", "Downloading"),
+        ("b", "Verifying Checksum"),
+        ("b", "Download complete"),
+        ("b", "Extracting"),
+        ("b", "Pull complete"),
+    ):
+        progress.take({"id": layer, "status": status}, 1.0)
+        awaited.append(progress.awaits_registry)
+    assert awaited == [True, True, False, True, True, True, False, False, False]
+
+
 @pytest.mark.parametrize(
     ("status", "oom", "code", "signal", "reason"),
     [

@@ -8,6 +8,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.choose import RuntimeOptions, open_runtime
+from nodeagent.runtime.container import pulling
 from nodeagent.runtime.container import runtime as container_runtime
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.engine import Engine, EngineError, NameTaken
@@ -472,6 +474,48 @@ def test_a_pull_that_is_no_longer_wanted_ends(under_test: RuntimeUnderTest, regi
     spec = under_test.spec("true", image=image)
     with pytest.raises(LaunchError, match="stopped before it started"):
         under_test.runtime.fetch(spec, None, lambda _: None, lambda: False)
+
+
+@pytest.fixture(params=["at once", "in the middle"])
+def silent_registry(request: pytest.FixtureRequest) -> Iterator[Registry]:
+    if shutil.which("busybox") is None:
+        pytest.skip("busybox is not installed")
+    with running_registry() as made:
+        made.silent = request.param
+        yield made
+
+
+def test_a_registry_that_says_nothing_more_counts_as_out_of_reach(
+    under_test: RuntimeUnderTest, silent_registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulling, "STALLED_S", 1.0)
+    image = silent_registry.add(f"late/{under_test.name}", busybox_layer(), layer_of("data", os.urandom(200_000)))
+    for name in (image, f"{image.rpartition(':')[0]}@{silent_registry.digest(f'late/{under_test.name}')}"):
+        with pytest.raises(LaunchError, match="nothing came for") as caught:
+            fetch(under_test, name)
+        assert caught.value.reason is EndReason.IMAGE_UNREACHABLE
+    assert silent_registry.asked
+
+
+def test_a_pull_is_given_up_while_its_registry_says_nothing(
+    under_test: RuntimeUnderTest, silent_registry: Registry
+) -> None:
+    asked = threading.Event()
+    silent_registry.before_answer = asked.set
+    image = silent_registry.add(f"late/{under_test.name}", busybox_layer())
+    spec = under_test.spec("true", image=image)
+    with pytest.raises(LaunchError, match="stopped before it started"):
+        under_test.runtime.fetch(spec, None, lambda _: None, lambda: not asked.is_set())
+
+
+def test_a_layer_that_comes_slowly_is_waited_for(
+    under_test: RuntimeUnderTest, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Podman says nothing while it copies a layer: what it reads is the sign.
+    monkeypatch.setattr(pulling, "STALLED_S", 2.0)
+    monkeypatch.setattr(registry, "drip_s", 0.2)
+    image = registry.add(f"slow/{under_test.name}", busybox_layer(), layer_of("data", os.urandom(1_000_000)))
+    assert fetch(under_test, image)[-1].startswith(f"pulled {image} in ")
 
 
 def test_an_image_without_a_shell_is_told_so(under_test: RuntimeUnderTest, registry: Registry) -> None:

@@ -184,8 +184,8 @@ class Machine:
         self.folders[spec.allocation_id] = Folder(spec)
         return "/"
 
-    def lacks(self, spec: LaunchSpec) -> bool:
-        return False
+    def lacks(self, spec: LaunchSpec) -> str:
+        return ""
 
     def fetch(self, spec: LaunchSpec, tell: Callable[[str], None], wanted: Callable[[], bool]) -> None:
         raise AssertionError("nothing is ever lacking")

@@ -9,6 +9,9 @@ from nodeagent.protocol import EndReason, RegistryLogin
 
 _SAY_EVERY_S = 5.0
 _STEP_PERCENT = 10
+# What a Docker Engine says of a layer that it has, and of no layer at all though it gives a name.
+_ARRIVED = ("Download complete", "Extracting", "Pull complete", "Already exists")
+_OF_THE_WHOLE = "Pulling from "
 
 # Looked for in this order: a refusal may say that something was not found, and a full disk closes connections.
 _SIGNS: Tuple[Tuple[EndReason, Tuple[str, ...]], ...] = (
@@ -48,6 +51,13 @@ def registry_of(image: str) -> str:
     return "docker.io" if host == "index.docker.io" else host
 
 
+def host_of(image: str) -> str:
+    """The host of an image's registry: whatever its port, it is one machine that answers or does not."""
+    registry = registry_of(image)
+    host, _, port = registry.rpartition(":")
+    return host if host and port.isdigit() else registry
+
+
 def basic(login: RegistryLogin) -> str:
     """User and password in the one word that registries take."""
     return base64.b64encode("{}:{}".format(login.username, login.password).encode()).decode()
@@ -71,6 +81,12 @@ class Progress:
         self._said_at = began_at
         self._said_percent = 0
         self._layers: Dict[str, Tuple[int, int]] = {}
+        self._awaited: Dict[str, bool] = {}
+
+    @property
+    def awaits_registry(self) -> bool:
+        """Whether anything is still to come from the registry: if not, the engine is at work by itself."""
+        return not self._awaited or any(self._awaited.values())
 
     def begun(self) -> str:
         """What is said first."""
@@ -79,6 +95,8 @@ class Progress:
     def take(self, line: Mapping[str, Any], now: float) -> Optional[str]:
         """What is to be said after a line of the stream, if anything: not too often, and every ten percent."""
         layer, detail = str(line.get("id", "")), line.get("progressDetail") or {}
+        if layer and not str(line.get("status", "")).startswith(_OF_THE_WHOLE):
+            self._awaited[layer] = line.get("status") not in _ARRIVED
         if line.get("status") == "Downloading" and detail.get("total"):
             self._layers[layer] = (int(detail.get("current", 0)), int(detail["total"]))
         elif line.get("status") == "Download complete" and layer in self._layers:

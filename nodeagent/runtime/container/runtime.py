@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
-from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
-from nodeagent.runtime.container.images import registry_of, without_secret
+from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
+from nodeagent.runtime.container.images import host_of, registry_of, without_secret
 from nodeagent.runtime.container.meeting import meets_by_names, network_problem
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, network_of, plan_of, volumes_of
@@ -116,15 +116,15 @@ class ContainerRuntime(FolderRuntime):
         if problem:
             raise LaunchError(EndReason.SPEC_REFUSED, "nodes: " + problem)
 
-    def lacks(self, spec: LaunchSpec) -> bool:
-        """Whether the image must be pulled, or its registry asked for it again."""
+    def lacks(self, spec: LaunchSpec) -> str:
+        """The registry's host, where the image must be pulled or the registry asked for it again."""
         image = image_of(spec, self._options)
         try:
-            if spec.image and spec.ask_registry:
-                return not self._engine.is_made_here(image)
-            return not self._engine.has_image(image)
+            asks = bool(spec.image and spec.ask_registry)
+            has = self._engine.is_made_here(image) if asks else self._engine.has_image(image)
         except EngineError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error
+        return "" if has else host_of(image)
 
     def fetch(
         self,

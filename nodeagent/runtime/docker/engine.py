@@ -20,18 +20,18 @@ from nodeagent.runtime.container.engine import (
     EngineError,
     EngineUnavailable,
     Found,
-    ImageProblem,
     NameTaken,
     State,
     Tell,
     Wanted,
 )
-from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.images import qualified
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
+from nodeagent.runtime.docker.pull import pull
 from nodeagent.runtime.docker.terminal import run_exec
 
-_CALL_S, _PULL_S, _REMOVE_S = 60, 900, 30.0
+_CALL_S, _REMOVE_S = 60, 30.0
 
 
 class DockerEngine:
@@ -66,32 +66,13 @@ class DockerEngine:
 
     def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
         """Pull; closing the stream, as when it is wanted no more, ends the engine's work too."""
-        progress = Progress(image, time.monotonic())
-        tell(progress.begun())
-        repository, tag = docker.utils.parse_repository_tag(qualified(image))
-        # In the header X-Registry-Auth, and so in no file. Without one, what the operator has stored counts.
-        auth = {"username": login.username, "password": login.password} if login else None
-        client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_PULL_S)
         try:
-            if tag and ":" in tag:
-                # Of a digest that it has, the engine says at once that it is up to date, whoever asks.
-                client.inspect_distribution("{}@{}".format(repository, tag), auth_config=auth)
-            for line in client.pull(repository, tag=tag or "latest", stream=True, decode=True, auth_config=auth):
-                if "error" in line:
-                    raise ImageProblem(problem_of(str(line["error"])), str(line["error"]))
-                said = progress.take(line, time.monotonic())
-                if said is not None:
-                    tell(said)
-                if not wanted():
-                    raise EngineError("it was stopped before it started")
-        except APIError as error:
-            text = _text_of(error)
-            raise ImageProblem(problem_of(text), text) from error
-        except (requests.exceptions.RequestException, DockerException) as error:
+            # A client of its own reads anew what the operator has stored.
+            client = docker.APIClient(base_url="unix://" + self._socket, version="auto", timeout=_CALL_S)
+            with contextlib.closing(client):
+                pull(client, self._socket, image, login, tell=tell, wanted=wanted)
+        except (OSError, ValueError, DockerException) as error:  # those of `requests` are an OSError
             raise self._unavailable(error) from error
-        finally:
-            client.close()
-        tell(progress.ended(time.monotonic()))
 
     def network(self, name: str) -> Optional[Network]:
         """A network. A worker of a swarm knows an overlay network only once a container is in it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import subprocess
 import tempfile
 import time
@@ -28,8 +27,9 @@ from nodeagent.runtime.container.engine import (
 from nodeagent.runtime.container.images import Progress, basic, problem_of, qualified
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Mount, Plan
+from nodeagent.runtime.container.pulling import pieces_of
 
-_CALL_S, _REMOVE_S, _LOOK_S = 120.0, 30.0, 0.5
+_CALL_S, _REMOVE_S = 120.0, 30.0
 _NOT_STARTED = ("created", "configured", "initialized")
 
 
@@ -73,19 +73,16 @@ class PodmanEngine:
         said, layers = b"", 0
         with process:
             descriptor = process.stderr.fileno() if process.stderr is not None else -1
-            while True:
-                if not wanted():
-                    process.kill()
-                    raise EngineError("it was stopped before it started")
-                if not select.select([descriptor], [], [], _LOOK_S)[0]:
-                    continue
-                data = os.read(descriptor, 65536)
-                if not data:
-                    break
-                said = (said + data)[-65536:]
-                if said.count(b"Copying blob") > layers:
-                    layers = said.count(b"Copying blob")
-                    tell("pulling {}: layer {}".format(image, layers))
+            try:
+                # Podman says nothing while it copies a layer, which may take long.
+                for data in pieces_of(descriptor, wanted, moved=lambda: _blocks_moved(process.pid)):
+                    said = (said + data)[-65536:]
+                    if said.count(b"Copying blob") > layers:
+                        layers = said.count(b"Copying blob")
+                        tell("pulling {}: layer {}".format(image, layers))
+            except BaseException:
+                process.kill()
+                raise
         if process.returncode != 0:
             text = _text_of(said)
             raise ImageProblem(problem_of(text), text)
@@ -275,6 +272,19 @@ def _auth_file(login: Optional[RegistryLogin]) -> Iterator[Tuple[List[str], Tupl
         yield ["--authfile=/proc/self/fd/{}".format(descriptor)], (descriptor,)
     finally:
         os.close(descriptor)
+
+
+def _blocks_moved(pid: int) -> int:
+    """How many blocks of 64 KiB a process has read and written, also by sockets and pipes; 0 if that cannot be told.
+
+    By blocks, as the threads of a Podman that waits wake each other by some bytes each second.
+    """
+    try:
+        with open("/proc/{}/io".format(pid), encoding="ascii") as file:
+            counts = dict(line.split(": ") for line in file)
+        return (int(counts["rchar"]) + int(counts["wchar"])) >> 16
+    except (OSError, ValueError, KeyError):
+        return 0
 
 
 def _text_of(output: bytes) -> str:

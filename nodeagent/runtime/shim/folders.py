@@ -119,9 +119,9 @@ class FolderRuntime:
         """None, unless a runtime says otherwise."""
         return ()
 
-    def lacks(self, spec: LaunchSpec) -> bool:
+    def lacks(self, spec: LaunchSpec) -> str:
         """Nothing, unless a runtime says otherwise."""
-        return False
+        return ""
 
     def fetch(
         self,
