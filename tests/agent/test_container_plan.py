@@ -271,20 +271,54 @@ def test_cdi_specs_are_read_as_json_and_as_yaml(tmp_path: Path) -> None:
     assert set(found) == {"one", "two", "0", UUID}
 
 
+NOT_FOUND, DENIED = EndReason.IMAGE_NOT_FOUND, EndReason.IMAGE_DENIED
+UNREACHABLE, NO_SPACE = EndReason.IMAGE_UNREACHABLE, EndReason.IMAGE_NO_SPACE
+DIGEST = "sha256:40404" + "404" * 19 + "ab"
+
+
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("image", "said", "reason"),
     [
-        ("manifest for x:1 not found: manifest unknown: manifest unknown", EndReason.IMAGE_NOT_FOUND),
-        ("pull access denied for x, repository does not exist or may require 'docker login'", EndReason.IMAGE_DENIED),
-        ("unauthorized: authentication required", EndReason.IMAGE_DENIED),
-        ("Get https://h/v2/: dial tcp: lookup h on 10.0.0.2:53: no such host", EndReason.IMAGE_UNREACHABLE),
-        ("Get http://127.0.0.1:1/v2/: dial tcp 127.0.0.1:1: connect: connection refused", EndReason.IMAGE_UNREACHABLE),
-        ("write /var/lib/docker/tmp/x: no space left on device", EndReason.IMAGE_NO_SPACE),
-        ("unexpected EOF", EndReason.IMAGE_UNREACHABLE),
+        ("x:1", "manifest for x:1 not found: manifest unknown: manifest unknown", NOT_FOUND),
+        (
+            "x",
+            'failed to resolve reference "docker.io/library/x:latest": docker.io/library/x:latest: not found',
+            NOT_FOUND,
+        ),
+        ("h/x:1", "initializing source docker://h/x:1: reading manifest 1 in h/x: manifest unknown", NOT_FOUND),
+        ("h/x:1", "reading manifest 1 in h/x: received unexpected HTTP status: 404 Not Found", NOT_FOUND),
+        ("h/x:1", 'reading manifest 1 in h/x: StatusCode: 404, ""', NOT_FOUND),
+        ("h/x:1", "error parsing HTTP 404 response body: invalid character '<'", NOT_FOUND),
+        ("x", "pull access denied for x, repository does not exist or may require 'docker login'", DENIED),
+        ("denied/x", "pull access denied for denied/x, repository does not exist or may require ...", DENIED),
+        ("x", "unauthorized: authentication required", DENIED),
+        ("h/x", "denied: requested access to the resource is denied", DENIED),
+        ("h/x", 'denied: Permission denied for "latest" from request "/v2/x/manifests/latest"', DENIED),
+        ("h/x", "unable to retrieve auth token: invalid username/password: unauthorized", DENIED),
+        ("h/x", 'reading manifest latest in h/x: StatusCode: 403, ""', DENIED),
+        ("h/x", 'Get "https://h/v2/": dial tcp: lookup h on 10.0.0.2:53: no such host', UNREACHABLE),
+        ("h/x", "Get http://127.0.0.1:1/v2/: dial tcp 127.0.0.1:1: connect: connection refused", UNREACHABLE),
+        ("h/x", "proxyconnect: host not found", UNREACHABLE),
+        ("h/x", "write /var/lib/docker/tmp/x: no space left on device", NO_SPACE),
+        ("no/space", "unexpected EOF", UNREACHABLE),
+        (f"h/x@{DIGEST}", f"h/x@{DIGEST}: unexpected EOF", UNREACHABLE),
+        (f"h/x@{DIGEST}", f"reading manifest {DIGEST} in h/x: received unexpected HTTP status: 500", UNREACHABLE),
+        ("h/x", f'Get "https://h/v2/x/blobs/{DIGEST}?not-found": EOF', UNREACHABLE),
+        ("h/x", "copying blob 404ab404ab404: read: connection reset by peer", UNREACHABLE),
+        ("h:404/x", 'Get "https://h:404/v2/": net/http: TLS handshake timeout', UNREACHABLE),
+        ("h/access-denied-net/x", "reading manifest latest in h/access-denied-net/x: EOF", UNREACHABLE),
+        ("access-denied-net", "reading manifest latest in docker.io/library/access-denied-net: EOF", UNREACHABLE),
+        ("access-denied-net", "access-denied-net: unexpected EOF", UNREACHABLE),
+        ("denied.example.org/x", "Get denied.example.org/v2/: context deadline exceeded", UNREACHABLE),
+        ("h/unauthorized:forbidden", "reading manifest forbidden in h/unauthorized: EOF", UNREACHABLE),
+        ("h/x", "open /var/lib/docker/tmp/GetImageBlob1: permission denied", UNREACHABLE),
+        ("h/x", "writing blob: storing blob: mkdir /var/lib/denied/x: permission denied", UNREACHABLE),
+        ("h/x", 'exec: "newuidmap": executable file not found in $PATH', UNREACHABLE),
+        ("h/x", "unexpected EOF", UNREACHABLE),
     ],
 )
-def test_a_failed_pull_is_classed_by_what_the_engine_says(said: str, reason: EndReason) -> None:
-    assert problem_of(said) is reason
+def test_a_failed_pull_is_classed_by_what_the_engine_says(image: str, said: str, reason: EndReason) -> None:
+    assert problem_of(said, image) is reason
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, Mapping, Optional, Tuple
+import re
+from typing import Any, Dict, Mapping, Optional, Pattern, Tuple
 
 from nodeagent.protocol import EndReason, RegistryLogin
 
@@ -13,28 +14,56 @@ _STEP_PERCENT = 10
 _ARRIVED = ("Download complete", "Extracting", "Pull complete", "Already exists")
 _OF_THE_WHOLE = "Pulling from "
 
+_STATUS = r"\b(?:http|code|status(?: ?code)?)\W{1,3}"
 # Looked for in this order: a refusal may say that something was not found, and a full disk closes connections.
-_SIGNS: Tuple[Tuple[EndReason, Tuple[str, ...]], ...] = (
-    (EndReason.IMAGE_NO_SPACE, ("no space left on device", "disk quota exceeded")),
+_SIGNS: Tuple[Tuple[EndReason, Pattern[str]], ...] = (
+    (EndReason.IMAGE_NO_SPACE, re.compile(r"\bno space left on device\b|\bdisk quota exceeded\b")),
+    # Nothing was asked of the image: who it is about was not found, or did not answer.
+    (EndReason.IMAGE_UNREACHABLE, re.compile(r"\bno such host\b|\bdial tcp\b")),
     (
         EndReason.IMAGE_DENIED,
-        ("unauthorized", "denied", "authentication required", "no basic auth credentials", "forbidden"),
+        re.compile(
+            r"\b(?:unauthorized|denied|forbidden|authentication required|no basic auth credentials)\b"
+            r"|\binvalid username/password\b|" + _STATUS + r"40[13]\b"
+        ),
     ),
     (
         EndReason.IMAGE_NOT_FOUND,
-        ("manifest unknown", "name unknown", "not found", "no such image", "invalid reference", "404"),
+        re.compile(
+            r"\b(?:manifest|name) unknown\b|(?<!\bfile )(?<!\bhost )\bnot found\b|\bno such image\b"
+            r"|\binvalid reference\b|" + _STATUS + r"404\b"
+        ),
     ),
 )
+# What says nothing of the kind of a problem, whatever words it is made of: places, and content by its digest.
+_NAMES = re.compile(r"\b[a-z0-9+]+:[0-9a-f]{16,}\b|\b[0-9a-f]{12,}\b|\b[a-z]+://\S+|(?<![\w/])/[\w./@:+-]+")
+# A file of this machine that may not be written; a registry says it after a word of its own.
+_LOCAL = re.compile(r"(?<!\bdenied: )\bpermission denied\b")
 
 
-def problem_of(text: str) -> EndReason:
-    """The class of a failed pull by what the engine said; what is not known counts as a registry out of reach."""
-    lower = text.lower()
-    for reason, signs in _SIGNS:
-        # A host that cannot be found is no image that cannot be found.
-        if any(sign in lower for sign in signs) and "no such host" not in lower and "dial tcp" not in lower:
-            return reason
-    return EndReason.IMAGE_UNREACHABLE
+def problem_of(text: str, image: str) -> EndReason:
+    """The class of a failed pull by what the engine said; what is not known counts as a registry out of reach.
+
+    Anybody names images, so words in the name of this one, in addresses and in digests say nothing.
+    """
+    said = text.lower()
+    for name in _names_of(image):
+        said = re.sub(r"(?<![\w.-]){}(?![\w-])".format(re.escape(name)), " ", said)
+    said = _LOCAL.sub(" ", _NAMES.sub(" ", said))
+    return next((reason for reason, sign in _SIGNS if sign.search(said)), EndReason.IMAGE_UNREACHABLE)
+
+
+def _names_of(image: str) -> Tuple[str, ...]:
+    """What engines and registries call an image, the longest first: with and without registry and tag, and its tag."""
+    names = set()
+    for whole in (image.lower(), qualified(image).lower()):
+        name = whole.partition("@")[0]
+        head, slash, last = name.rpartition("/")
+        repository, _, tag = last.partition(":")
+        repository = head + slash + repository
+        path = repository.partition("/")[2]
+        names |= {whole, name, repository, path, tag, path.partition("library/")[2], registry_of(image)}
+    return tuple(sorted(names - {""}, key=len, reverse=True))
 
 
 def qualified(image: str) -> str:

@@ -38,7 +38,8 @@ def pull(client: Any, engine: str, image: str, login: Optional[RegistryLogin], *
 
     def ask(method: str, path: str) -> Generator[Mapping[str, Any], None, None]:
         with contextlib.closing(_send(engine, method, "/v{}{}".format(client._version, path), auth)) as connection:
-            yield from _lines(_answer(pulling.pieces_of(connection.fileno(), wanted, patience_s=patience_s)))
+            pieces = pulling.pieces_of(connection.fileno(), wanted, patience_s=patience_s)
+            yield from _lines(_answer(pieces, image))
 
     if tag and ":" in tag:
         # Of a digest that it has, the engine says at once that it is up to date, whoever asks.
@@ -49,7 +50,7 @@ def pull(client: Any, engine: str, image: str, login: Optional[RegistryLogin], *
     with contextlib.closing(ask("POST", "/images/create?" + wish)) as lines:
         for line in lines:
             if "error" in line:
-                raise ImageProblem(problem_of(str(line["error"])), str(line["error"]))
+                raise ImageProblem(problem_of(str(line["error"]), image), str(line["error"]))
             said = progress.take(line, time.monotonic())
             if said is not None:
                 tell(said)
@@ -80,7 +81,7 @@ def _send(engine: str, method: str, path: str, auth: str) -> socket.socket:
     return connection
 
 
-def _answer(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _answer(pieces: Iterator[bytes], image: str) -> Iterator[bytes]:
     """The body of an answer; `ImageProblem` for one that is an error."""
     head = b""
     while b"\r\n\r\n" not in head:
@@ -98,7 +99,7 @@ def _answer(pieces: Iterator[bytes]) -> Iterator[bytes]:
     text = b"".join(body).decode(errors="replace")
     with contextlib.suppress(ValueError, TypeError, KeyError):
         text = str(json.loads(text)["message"])
-    raise ImageProblem(problem_of(text), text or status)
+    raise ImageProblem(problem_of(text, image), text or status)
 
 
 def _joined(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -85,7 +85,7 @@ class PodmanEngine:
                 raise
         if process.returncode != 0:
             text = _text_of(said)
-            raise ImageProblem(problem_of(text), text)
+            raise ImageProblem(problem_of(text, image), text)
 
     def network(self, name: str) -> Optional[Network]:
         """A network of this machine, as all of Podman's are; names in it need Aardvark or the plug-in dnsname."""
