@@ -74,6 +74,55 @@ def test_a_job_has_no_capability_and_no_way_to_one(under_test: RuntimeUnderTest)
     assert sorted(status["Groups"].split()) == ["777", "778"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "unshare -U true",
+        "unshare -m true",
+        "unshare -U -r mount -t tmpfs x /tmp",
+        "mount -t tmpfs x /tmp",
+        "chroot / true",
+    ],
+)
+def test_a_job_makes_no_namespace_and_no_mount(under_test: RuntimeUnderTest, command: str) -> None:
+    status, output = under_test.run(command, uid=4321, gids=(4321,))
+    assert status.exit_code not in (0, None)
+    assert b"Operation not permitted" in output or b"permission denied (are you root?)" in output
+
+
+_CALLS = """
+import ctypes, errno, platform, subprocess, threading
+done = []
+threads = [threading.Thread(target=done.append, args=(one,)) for one in range(8)]
+[one.start() for one in threads], [one.join() for one in threads]
+print(len(done), subprocess.run(["/bin/echo", "child"], capture_output=True, text=True).stdout.strip())
+call = ctypes.CDLL(None, use_errno=True).syscall
+clone, keyctl, bpf = (56, 250, 321) if platform.machine() == "x86_64" else (220, 219, 280)
+for flag in (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000):
+    print(call(clone, flag | 17, 0, 0, 0, 0), errno.errorcode[ctypes.get_errno()])
+for number in (435, keyctl, bpf):
+    print(call(number, 0, 0, 0, 0, 0), errno.errorcode[ctypes.get_errno()])
+"""
+
+
+def test_threads_and_processes_are_made_and_namespaces_by_no_call(
+    under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/usr/bin/python3").exists():
+        pytest.skip("the machine has no python3 of its own")
+    # The image has no Python, so the machine's is put into it.
+    plan, folders = container_runtime.plan_of, [one for one in ("/usr", "/lib", "/lib64") if Path(one).exists()]
+    machine = tuple(Mount(folder, folder) for folder in folders)
+    monkeypatch.setattr(
+        container_runtime, "plan_of", lambda *a, **k: replace(made := plan(*a, **k), mounts=(*made.mounts, *machine))
+    )
+    _, output = under_test.run('/usr/bin/python3 -I -c "$CALLS"', uid=4321, gids=(4321,), env={"CALLS": _CALLS})
+    lines = output.decode().splitlines()
+    assert lines[0] == "8 child"
+    assert lines[1:8] == ["-1 EPERM"] * 7
+    assert lines[8:] == ["-1 ENOSYS", "-1 EPERM", "-1 EPERM"]
+
+
 def test_a_job_without_a_user_is_nobodys(under_test: RuntimeUnderTest) -> None:
     assert under_test.run("id -u; id -g; touch here")[1] == b"65534\n65534\n"
 

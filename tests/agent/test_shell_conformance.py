@@ -189,6 +189,8 @@ def test_a_shell_has_the_rights_of_its_job_and_none_more(under_test: RuntimeUnde
     talk.end()
     assert talk.seen == of_job
     assert of_job.startswith(b"4321\n777\n777 778\n")
+    if under_test.in_containers:
+        assert open_shell(under_test, number, "unshare", "-U", "true").end().exit_code == 1
     terminal = open_shell(under_test, number, "sh", "-c", "id -u; echo written > $(tty) && echo mine", terminal=True)
     assert b"mine" in terminal.hear(b"mine")
     assert terminal.end().exit_code == 0

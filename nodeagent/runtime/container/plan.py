@@ -75,6 +75,8 @@ class Plan:
     """Whether it may lock as much memory as it has."""
     volumes: Volumes = field(default_factory=Volumes)
     """What becomes mounts of its own when it starts."""
+    seccomp: str = ""
+    """The file with its filter of system calls; empty = the engine's own."""
 
     def to_dict(self) -> Dict[str, Any]:
         """The plan in plain JSON types."""
@@ -119,6 +121,7 @@ def plan_of(
     gpus: Injection,
     infiniband: Sequence[str] = (),
     keep_out: Sequence[str] = (),
+    seccomp: str = "",
 ) -> Plan:
     """The container of an allocation; `LaunchError` names the field that this node cannot carry out."""
     if not uid:
@@ -166,6 +169,7 @@ def plan_of(
         devices=tuple(infiniband),
         locks_memory=bool(infiniband),
         volumes=volumes_of(spec, options, keep_out),
+        seccomp=seccomp,
     )
 
 

@@ -44,6 +44,11 @@ class PodmanEngine:
         version = self._ask("version", "--format", "{{.Client.Version}}").strip()
         return About(version=version, knows_cdi=True)
 
+    def seccomp_profile(self) -> str:
+        """The file with the filter of system calls that containers get; empty where they get none from a file."""
+        security: Dict[str, Any] = json.loads(self._ask("info", "--format", "json"))["host"]["security"]
+        return str(security.get("seccompProfilePath") or "") if security.get("seccompEnabled") else ""
+
     def has_image(self, image: str) -> bool:
         """Whether Podman has the image."""
         return self._whole_name(image) is not None
@@ -215,6 +220,7 @@ def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str
         *(_mount_argument(mount) for mount in plan.mounts),
         "--cap-drop=all",
         "--security-opt=no-new-privileges",
+        *(["--security-opt=seccomp={}".format(plan.seccomp)] if plan.seccomp else []),
         "--pids-limit={}".format(plan.pids),
         "--cpus={}".format(plan.cpus),
         "--shm-size={}m".format(plan.shm_mib),

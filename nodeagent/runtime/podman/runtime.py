@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Dict, Mapping, Optional
 
+from nodeagent.files import write_json
+from nodeagent.runtime.container.engine import EngineError
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from nodeagent.runtime.podman.engine import PodmanEngine
-from nodeagent.runtime.port import Listener
+from nodeagent.runtime.podman.seccomp import without_ways_up
+from nodeagent.runtime.port import Listener, RuntimeUnavailable
 from nodeagent.runtime.shim.folders import JobUser
 from nodeagent.runtime.shim.forker import Forker
 
@@ -36,10 +40,11 @@ class PodmanRuntime(ContainerRuntime):
         forker: Optional[Forker] = None,
     ) -> None:
         self._environment = podman_environment(os.environ if environment is None else environment)
+        engine = PodmanEngine(self._environment)
         super().__init__(
             state,
             listener,
-            engine=PodmanEngine(self._environment),
+            engine=engine,
             agent=agent,
             forker=forker or Forker(JOBS),
             options=options,
@@ -47,9 +52,33 @@ class PodmanRuntime(ContainerRuntime):
             job_user=job_user,
             spool_bytes=spool_bytes,
         )
+        try:
+            self._filter = _write_filter(engine, os.path.join(os.path.abspath(state), "seccomp.json"))
+        except RuntimeUnavailable:
+            self.close()
+            raise
+
+    def _seccomp(self) -> str:
+        return self._filter
 
     def _engine_address(self) -> Dict[str, Any]:
         return {"environment": self._environment}
+
+
+def _write_filter(engine: PodmanEngine, path: str) -> str:
+    """Write the filter of system calls for containers, made of Podman's own, and return its path."""
+    try:
+        source = engine.seccomp_profile()
+    except EngineError as error:
+        raise RuntimeUnavailable("the runtime podman: {}".format(error)) from error
+    try:
+        with open(source, encoding="utf-8") as file:
+            profile = without_ways_up(json.load(file))
+        write_json(path, profile)
+    except (OSError, ValueError, AttributeError) as error:
+        detail = "the runtime podman: containers need its seccomp profile, and {!r} cannot be used: {}"
+        raise RuntimeUnavailable(detail.format(source, error)) from error
+    return path
 
 
 def podman_environment(environment: Mapping[str, str]) -> Dict[str, str]:
