@@ -109,10 +109,12 @@ from nodeagent.protocol.volumes import (
     LONGEST_PATH,
     MOST_MOUNTS,
     VolumeMount,
+    absolute_workdir,
     is_below,
     overlap,
     source_problem,
     target_problem,
+    workdir_problem,
 )
 from nodeagent.wire import Message, ProtocolError
 
@@ -180,9 +182,11 @@ __all__ = [
     "UsageSample",
     "VolumeMount",
     "WantedCheck",
+    "absolute_workdir",
     "is_below",
     "nvlinks",
     "overlap",
     "source_problem",
     "target_problem",
+    "workdir_problem",
 ]

@@ -18,7 +18,7 @@ LONGEST_PATH = 500
 """Of a volume's folder, and of where a job has it."""
 
 CLOSED_TARGETS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/tmp", "/muster")  # noqa: S108 - in a container
-"""What a container has of its own, or its engine: no volume lies there or below."""
+"""What a container has of its own, or its engine: no volume and no working folder lies there or below."""
 CLOSED_SOURCES = (
     *("/proc", "/sys", "/dev", "/etc", "/run", "/var/run", "/boot", "/root"),
     *("/usr", "/bin", "/sbin", "/lib", "/lib64"),
@@ -75,6 +75,16 @@ def target_problem(target: str) -> str:
         return problem
     closed = next((own for own in CLOSED_TARGETS if is_below(target, (own,))), None)
     return "{} is the container's own".format(closed) if closed else ""
+
+
+def absolute_workdir(workdir: str) -> str:
+    """The folder that an absolute `workdir` names: written plainly, as engines and `overlap` need it."""
+    return "/" + "/".join(part for part in workdir.split("/") if part not in ("", "."))
+
+
+def workdir_problem(workdir: str) -> str:
+    """Why no container can have its working folder there, empty for nothing: it is mounted, as volumes are."""
+    return target_problem(absolute_workdir(workdir)) if workdir.startswith("/") else ""
 
 
 def source_problem(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodeagent.protocol import EndReason, LaunchSpec
+from nodeagent.protocol.volumes import CLOSED_TARGETS
 from nodeagent.runtime.container.cdi import Device, Injection, injection, read_devices
 from nodeagent.runtime.container.images import Progress, problem_of, qualified
 from nodeagent.runtime.container.job import ending_of
@@ -115,10 +116,25 @@ def test_the_working_folder_is_where_the_spec_wants_it(workdir: str, mounted: st
     assert (plan.mounts[0].target, plan.workdir) == (mounted, starts_in)
 
 
-@pytest.mark.parametrize("workdir", ["/", "//.", "/proc", "/sys/fs", "/dev", "/muster/x", "/a/../etc", "../x"])
+@pytest.mark.parametrize(
+    "workdir",
+    [
+        *("/", "//.", "/proc", "/sys/fs", "/dev", "/muster/x", "/tmp/x", "/a/../etc", "../x"),
+        *("/etc", "/etc/ld.so.conf.d", "/run/x", "//run/./x", "/var//run/nvidia-container-devices/all"),
+    ],
+)
 def test_a_working_folder_that_a_container_needs_is_refused(workdir: str) -> None:
-    with pytest.raises(LaunchError, match=r"^workdir"):
+    with pytest.raises(LaunchError, match=r"^workdir") as caught:
         planned(workdir=workdir)
+    assert caught.value.reason is EndReason.SPEC_REFUSED
+
+
+@pytest.mark.parametrize("closed", CLOSED_TARGETS)
+def test_no_working_folder_lies_where_no_volume_may(closed: str) -> None:
+    for workdir in (closed, closed + "/x"):
+        with pytest.raises(LaunchError, match=f"{closed} is the container's own$"):
+            planned(workdir=workdir)
+    assert planned(workdir=closed + "-x").mounts[0].target == closed + "-x"
 
 
 @pytest.mark.parametrize("workdir", ["/w,source=/etc", "/w:ro", '/w"x', "/w\\x"])

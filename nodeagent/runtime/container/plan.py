@@ -10,7 +10,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from nodeagent import jobside
-from nodeagent.protocol import MOST_MOUNTS, EndReason, LaunchSpec, VolumeMount, overlap, target_problem
+from nodeagent.protocol import (
+    MOST_MOUNTS,
+    EndReason,
+    LaunchSpec,
+    VolumeMount,
+    absolute_workdir,
+    overlap,
+    target_problem,
+    workdir_problem,
+)
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
 from nodeagent.runtime.container.meeting import INTERFACE, meets_by_names, named_environment, rank_name
@@ -28,8 +37,6 @@ NOBODY = 65534
 _WORK = "/workspace"
 _HOME = OWN + "/home"
 _MODULES = "{}/{}".format(_HOME, jobside.FOLDER)
-_NOT_A_WORKDIR = ("/proc", "/sys", "/dev", OWN, "/tmp")  # noqa: S108 - a path inside the container
-_NOT_IN_A_PATH = frozenset(',:"\\')  # what has a meaning where engines are told of a mount in one line
 _DEFAULT_SHM_MIB = 64
 _MASTER = ("MASTER_ADDR", "PET_MASTER_ADDR")
 
@@ -209,12 +216,10 @@ def _working_folders(workdir: str) -> Tuple[str, str]:
     """Where the folder `work` is mounted, and where the command starts."""
     if not workdir.startswith("/"):
         return _WORK, "/".join((_WORK, *parts_below_work(workdir)))
-    work = "/" + "/".join(part for part in workdir.split("/") if part not in ("", "."))
-    if work == "/" or ".." in work.split("/") or any((work + "/").startswith(own + "/") for own in _NOT_A_WORKDIR):
-        raise LaunchError(EndReason.SPEC_REFUSED, "workdir {!r}: a container needs it for itself".format(workdir))
-    if not _NOT_IN_A_PATH.isdisjoint(work):
-        detail = "workdir {!r}: in a container it has no comma, colon, quote or backslash".format(workdir)
-        raise LaunchError(EndReason.SPEC_REFUSED, detail)
+    problem = workdir_problem(workdir)
+    if problem:
+        raise LaunchError(EndReason.SPEC_REFUSED, "workdir {!r:.100}: {}".format(workdir, problem))
+    work = absolute_workdir(workdir)
     return work, work
 
 

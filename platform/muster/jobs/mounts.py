@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from muster.common.errors import Invalid
-from nodeagent.protocol import overlap, target_problem
+from nodeagent.protocol import absolute_workdir, overlap, target_problem
 
 PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?:/[^:]+(:(ro|rw))?$"
 _MOUNT = re.compile(PATTERN.removeprefix("^").removesuffix("$"), re.DOTALL)
@@ -45,7 +45,7 @@ def plain_mount(text: str) -> str:
 
 def require_apart(mounts: list[str], workdir: str) -> None:
     """Return if no volume lies in another or in the working folder, and raise `Invalid` for the first that does."""
-    taken = [workdir if workdir.startswith("/") else _WORKDIR]
+    taken = [absolute_workdir(workdir) if workdir.startswith("/") else _WORKDIR]
     for index, text in enumerate(mounts):
         target = read_mount(text).target
         other = next((path for path in taken if overlap(path, target)), None)

@@ -14,7 +14,7 @@ from muster.common.errors import FieldError, Invalid
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
-from nodeagent.protocol import MOST_MOUNTS
+from nodeagent.protocol import MOST_MOUNTS, workdir_problem
 from scheduler.idle import Rule
 from scheduler.lifecycle import Form, JobClass, Level
 from scheduler.screening import Mode
@@ -130,6 +130,9 @@ def _tags(values: object) -> object:
 def _workdir(text: str) -> str:
     if not text.isprintable() or ".." in text.split("/"):
         raise ValueError("the path must be printable and free of `..`")
+    problem = workdir_problem(text)
+    if problem:
+        raise ValueError(f"{text[:100]!r}: {problem}")
     return text
 
 

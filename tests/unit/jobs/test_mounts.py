@@ -65,6 +65,7 @@ def test_a_mount_that_cannot_be_is_refused_by_its_place(mount: Any, says: str) -
         (["a:/workspace"], "/workspace", "mounts.0"),
         (["a:/workspace/data"], "sub", "mounts.0"),
         (["a:/opt"], "/opt/src", "mounts.0"),
+        (["a:/opt/src"], "//opt/./src/", "mounts.0"),
         (["a:/data", "b:/data"], "/workspace", "mounts.1"),
         (["a:/data/x", "b:/data"], "/workspace", "mounts.1"),
         (["a:/data", "a:/data/x/y"], "/workspace", "mounts.1"),
@@ -75,6 +76,26 @@ def test_volumes_lie_beside_the_working_folder_and_each_other(mounts: list[str],
         parse_spec(spec(*mounts, workdir=workdir))
     assert [error.field for error in caught.value.errors] == [field]
     assert parse_spec(spec("a:/data", "b:/database", workdir="/dat")).mounts == ["a:/data:ro", "b:/database:ro"]
+
+
+@pytest.mark.parametrize(
+    ("workdir", "says"),
+    [
+        ("/", "the root of everything"),
+        ("/etc/x", "/etc is the container's own"),
+        ("/run/x", "/run is the container's own"),
+        ("/var/./run/nvidia-container-devices/all", "/var/run is the container's own"),
+        ("/w,source=/etc", "write a plain path"),
+        ("/w:ro", "write a plain path"),
+    ],
+)
+def test_a_working_folder_lies_where_a_volume_could(workdir: str, says: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_spec(spec(workdir=workdir))
+    assert [error.field for error in caught.value.errors] == ["workdir"]
+    assert says in caught.value.errors[0].message
+    for good in ("/opt//src/./", "/var/lib/x", "sub folder/é", "/workspace"):
+        assert parse_spec(spec(workdir=good)).workdir == good
 
 
 def test_there_are_not_too_many() -> None:
