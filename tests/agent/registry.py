@@ -19,7 +19,7 @@ import shutil
 import tarfile
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -74,19 +74,19 @@ class Registry:
         self._server.server_close()
         self._thread.join()
 
-    def add(self, name: str, *layers: bytes) -> str:
-        """Keep an image of these tars and return its whole name."""
+    def add(self, name: str, *layers: bytes, config: Mapping[str, object] | None = None) -> str:
+        """Keep an image of these tars, with what it says of its containers, and return its whole name."""
         zipped = [gzip.compress(layer, mtime=0) for layer in layers]
-        config = {
+        whole = {
             "architecture": "amd64",
             "os": "linux",
-            "config": {},
+            "config": config or {},
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in layers]},
         }
         manifest = {
             "schemaVersion": 2,
             "mediaType": _MANIFEST,
-            "config": self._keep(json.dumps(config).encode(), "application/vnd.docker.container.image.v1+json"),
+            "config": self._keep(json.dumps(whole).encode(), "application/vnd.docker.container.image.v1+json"),
             "layers": [self._keep(one, "application/vnd.docker.image.rootfs.diff.tar.gzip") for one in zipped],
         }
         self.manifests[name] = json.dumps(manifest).encode()

@@ -518,6 +518,24 @@ def test_a_failed_pull_says_what_kind_of_failure_it_is(under_test: RuntimeUnderT
     assert reason("127.0.0.1:1/nobody/listens:latest") is EndReason.IMAGE_UNREACHABLE
 
 
+@pytest.mark.parametrize(("uuids", "visible", "cuda"), [((), "void", ""), (("GPU-1", "GPU-2"), "GPU-1,GPU-2", None)])
+def test_what_an_image_says_of_gpus_is_overwritten(
+    under_test: RuntimeUnderTest, registry: Registry, uuids: tuple[str, ...], visible: str, cuda: str | None
+) -> None:
+    closed = ("GDS", "GDRCOPY", "MOFED", "NVSWITCH", "IMEX_CHANNELS", "MIG_CONFIG_DEVICES", "MIG_MONITOR_DEVICES")
+    said = ["NVIDIA_VISIBLE_DEVICES=all", "CUDA_VISIBLE_DEVICES=0", *(f"NVIDIA_{name}=enabled" for name in closed)]
+    kept = ["NVIDIA_DRIVER_CAPABILITIES=all", "NVIDIA_REQUIRE_CUDA=cuda>=12.4", "LR=0.1"]
+    name = f"says/{under_test.name}x{len(uuids)}"
+    image = registry.add(name, busybox_layer(), config={"Env": [*said, *kept]})
+    fetch(under_test, image)
+    _, output = under_test.run("/bin/busybox env", image=image, gpu_uuids=uuids, env={"NVIDIA_MOFED": "enabled"})
+    found = dict(line.split("=", 1) for line in output.decode().splitlines() if "=" in line)
+    assert found["NVIDIA_VISIBLE_DEVICES"] == visible
+    assert found["CUDA_VISIBLE_DEVICES"] == (visible if cuda is None else cuda)
+    assert {name: found[f"NVIDIA_{name}"] for name in closed} == dict.fromkeys(closed, "")
+    assert [f"{name}={found[name]}" for name in (entry.split("=")[0] for entry in kept)] == kept
+
+
 def test_a_pull_that_is_no_longer_wanted_ends(under_test: RuntimeUnderTest, registry: Registry) -> None:
     image = registry.add(f"late/{under_test.name}", busybox_layer())
     spec = under_test.spec("true", image=image)

@@ -38,6 +38,12 @@ _WORK = "/workspace"
 _HOME = OWN + "/home"
 _MODULES = "{}/{}".format(_HOME, jobside.FOLDER)
 _DEFAULT_SHM_MIB = 64
+# By these NVIDIA's runtime gives a container devices beside its GPUs: for storage, InfiniBand, NVSwitches, the memory
+# of other nodes. Those of MIG it refuses to whom it does not trust, so that an image with them would never start.
+_ASKS_FOR_DEVICES = (
+    *("NVIDIA_GDS", "NVIDIA_GDRCOPY", "NVIDIA_MOFED", "NVIDIA_NVSWITCH", "NVIDIA_IMEX_CHANNELS"),
+    *("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"),
+)
 _MASTER = ("MASTER_ADDR", "PET_MASTER_ADDR")
 
 
@@ -258,5 +264,6 @@ def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]
         "MUSTER_PROGRESS": "{}/{}".format(_HOME, progress.NAME),
         "MUSTER_METRICS": "{}/{}".format(_HOME, reported.NAME),
         "MUSTER_MODULES": _MODULES,
+        **dict.fromkeys(_ASKS_FOR_DEVICES, ""),
         **owned_environment(spec.gpu_uuids),
     }
