@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -149,15 +150,61 @@ def test_memory_processors_processes_and_shared_memory_are_bounded(kind: str, un
     assert (plan.memory_mib, plan.cpus, plan.pids) == (64, 2, 4096)
     state = engine_of(kind).state(plan.name)
     assert state is not None
-    groups = dict(line.split(":", 2)[1:] for line in Path(f"/proc/{state.pid}/cgroup").read_text().splitlines())
-    if "" in groups and Path("/sys/fs/cgroup/cgroup.controllers").exists():
-        folder = Path("/sys/fs/cgroup" + groups[""])
-        limits = [(folder / name).read_text().split()[0] for name in ("memory.max", "pids.max", "cpu.max")]
-    else:
-        names = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
-        paths = {one: path for joined, path in groups.items() for one in joined.split(",")}
-        limits = [Path(f"/sys/fs/cgroup/{one}{paths[one]}/{name}").read_text().strip() for one, name in names.items()]
+    names = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        names = {"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"}
+    limits = [(group_of(state.pid, one) / name).read_text().split()[0] for one, name in names.items()]
     assert limits == [str(64 << 20), "4096", "200000"]
+
+
+def group_of(pid: int, controller: str) -> Path:
+    """The folder of a process's control group."""
+    groups = dict(line.split(":", 2)[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+    if Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        return Path("/sys/fs/cgroup" + groups[""])
+    paths = {one: path for joined, path in groups.items() for one in joined.split(",")}
+    return Path(f"/sys/fs/cgroup/{controller}{paths[controller]}")
+
+
+def processes_of(uid: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError):
+            found += [int(path.name)] if path.stat().st_uid == uid else []
+    return found
+
+
+# The first shell forks nothing more, and so outlives what cannot be forked; of the others there is always one that can.
+_BOMB = """
+mkfifo wait; exec 9<>wait
+bomb() { while true; do bomb & done; }
+bomb &
+echo ready; read x <&9
+"""
+
+
+def test_a_job_that_forks_without_end_takes_its_own_processes_only(
+    kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> None:
+    made = runtime_under_test(kind, tmp_path / "state", forkers, Options(network="none", pids=64))
+    try:
+        neighbour = made.start("while true; do echo x; sleep 0.05; done", uid=4321, gids=(4321,))
+        bomb = made.start(_BOMB, uid=54321, gids=(54321,))
+        made.printed(bomb, b"ready")
+        state = engine_of(kind).state(plan_of(made, bomb).name)
+        assert state is not None
+        events = group_of(state.pid, "pids") / "pids.events"
+        eventually(lambda: int(events.read_text().split()[1]) > 1000, "many forks that the limit refused")
+        assert len(processes_of(54321)) <= 64
+        before = len(made.output(neighbour))
+        eventually(lambda: len(made.output(neighbour)) > before + 10, "the neighbour going on")
+        made.runtime.stop(bomb, "TERM", 0.5)
+        made.exit(bomb)
+        assert processes_of(54321) == []
+        assert not events.exists()
+        assert containers_of(made) == (plan_of(made, neighbour).name,)
+    finally:
+        stop_everything(made.runtime)
 
 
 def test_a_job_that_needs_more_memory_than_it_has_is_told_so(under_test: RuntimeUnderTest) -> None:
