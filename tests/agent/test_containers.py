@@ -309,6 +309,27 @@ def test_a_read_only_image_leaves_a_job_its_own_folders(
     stop_everything(made.runtime)
 
 
+def test_a_folder_that_an_image_calls_a_volume_is_as_read_only_as_the_image(
+    kind: str, tmp_path: Path, forkers: Callable[[str], KeptForker], registry: Registry
+) -> None:
+    made = runtime_under_test(kind, tmp_path / "state", forkers, Options(network="none", read_only_root=True))
+    volumes: dict[str, object] = {path: {} for path in ("/data", "/new/", "/workspace", "/tmp")}
+    image = registry.add(
+        f"volumes/{made.name}", busybox_layer(), layer_of("data/x", b"content\n"), config={"Volumes": volumes}
+    )
+    fetch(made, image)
+    command = 'for place in /data /new ~ /tmp .; do echo > $place/y && echo "may $place"; done; cat /data/x'
+    _, output = made.run(command, image=image)
+    assert b"can't create /data/y: Read-only file system" in output
+    assert output.endswith(b"No such file or directory\n" if kind == "docker" else b"content\n")
+    assert [line for line in output.splitlines() if line.startswith(b"may")] == [
+        b"may /muster/home",
+        b"may /tmp",
+        b"may .",
+    ]
+    stop_everything(made.runtime)
+
+
 @pytest.mark.parametrize(("nodes", "is_the_machines"), [(1, False), (2, True)])
 def test_only_gangs_have_the_machines_network(
     nodes: int, is_the_machines: bool, tmp_path: Path, forkers: Callable[[str], KeptForker]

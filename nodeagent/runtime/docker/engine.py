@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import threading
 import time
 from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple
@@ -98,7 +99,7 @@ class DockerEngine:
                     working_dir=plan.workdir,
                     healthcheck={"test": ["NONE"]},  # what an image runs at times is no part of the job
                     hostname=plan.alias or None,
-                    host_config=client.create_host_config(**_host_config(plan)),
+                    host_config=client.create_host_config(**_host_config(plan, _closed_volumes(client, plan))),
                     networking_config=_networking(client, plan),
                 )
             except APIError as error:
@@ -179,7 +180,20 @@ class DockerEngine:
         )
 
 
-def _host_config(plan: Plan) -> Dict[str, Any]:
+def _closed_volumes(client: Any, plan: Plan) -> List[Mount]:
+    """The folders that an image declares as volumes, which the engine else makes writable beside a root that is not.
+
+    They can neither be left out nor be read-only, so something read-only and empty lies over them.
+    """
+    if not plan.read_only_root:
+        return []
+    declared = (client.inspect_image(qualified(plan.image)).get("Config") or {}).get("Volumes") or {}
+    taken = {mount.target for mount in plan.mounts}
+    targets = {posixpath.normpath(path) for path in declared} - taken
+    return [Mount(target=target, source=None, type="tmpfs", read_only=True) for target in sorted(targets)]
+
+
+def _host_config(plan: Plan, volumes: Sequence[Mount]) -> Dict[str, Any]:
     """What holds for a container. What is not named here is the engine's default, which is the closed one."""
     requests_for: List[DeviceRequest] = []
     if plan.gpus.cdi:
@@ -192,7 +206,8 @@ def _host_config(plan: Plan) -> Dict[str, Any]:
         "mounts": [
             Mount(target=mount.target, source=mount.source, type="bind", propagation="rprivate")
             for mount in plan.mounts
-        ],
+        ]
+        + list(volumes),
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],
         "group_add": [str(gid) for gid in plan.gids[1:]],

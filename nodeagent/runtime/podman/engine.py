@@ -237,7 +237,7 @@ def _create_arguments(plan: Plan, image: str, env_file: str, other_env: List[str
         *(["--ulimit=memlock=-1:-1"] if plan.locks_memory else []),
     ]
     if plan.read_only_root:
-        arguments += ["--read-only", "--read-only-tmpfs=false"]
+        arguments += ["--read-only", "--read-only-tmpfs=false", "--image-volume=ignore"]
     if plan.memory_mib:
         # The same limit with and without swap: a job that is too large ends, instead of slowing its neighbours.
         arguments += ["--memory={}m".format(plan.memory_mib), "--memory-swap={}m".format(plan.memory_mib)]
