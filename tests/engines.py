@@ -1,7 +1,8 @@
 """Container engines for tests: one private dockerd and one Podman storage for a whole run, shared by its workers.
 
 They are started by whoever needs them first, under a lock, in a folder of the run (`MUSTER_TEST_ENGINES`), and touch
-nothing of the machine's own engines. Where they cannot be, the tests that need them are skipped, with the reason.
+nothing of the machine's own engines. Where they cannot be, the tests that need them are skipped, with the reason, or
+fail where `MUSTER_REQUIRE` names the engine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
+from tests.needed import skip_without
 
 FOLDER = "MUSTER_TEST_ENGINES"
 IMAGE = "muster-test:busybox"
@@ -41,8 +42,8 @@ def docker_socket_apart() -> str:
 
 
 def _docker(name: str, networks: Callable[[Path], list[str]]) -> str:
-    _require("dockerd", "containerd", "runc", "busybox", "unshare")
-    with _locked(name) as folder:
+    _require("docker", "dockerd", "containerd", "runc", "busybox", "unshare")
+    with _locked("docker", name) as folder:
         address = folder / "docker.sock"
         if not (folder / "ready").exists():
             _start_dockerd(folder, address, networks(folder))
@@ -74,8 +75,8 @@ def bridge() -> str:
 
 def podman_environment() -> dict[str, str]:
     """The environment that leads Podman to the run's storage, which has the test image."""
-    _require("podman", "runc", "busybox")
-    with _locked("podman") as folder:
+    _require("podman", "podman", "runc", "busybox")
+    with _locked("podman", "podman") as folder:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -108,18 +109,18 @@ def stop_engines(folder: Path) -> None:
         subprocess.run(["umount", "--lazy", mount], check=False, capture_output=True)
 
 
-def _require(*programs: str) -> None:
+def _require(engine: str, *programs: str) -> None:
     if os.geteuid() != 0:
-        pytest.skip("container engines need root")
+        skip_without(engine, "container engines need root")
     if FOLDER not in os.environ:
-        pytest.skip("no folder for container engines: the plugin tests.embedded is not loaded")
+        skip_without(engine, "no folder for container engines: the plugin tests.embedded is not loaded")
     absent = [name for name in programs if shutil.which(name) is None]
     if absent:
-        pytest.skip(f"{', '.join(absent)} is not installed; {_HINT}")
+        skip_without(engine, f"{', '.join(absent)} is not installed; {_HINT}")
 
 
 @contextlib.contextmanager
-def _locked(name: str) -> Iterator[Path]:
+def _locked(engine: str, name: str) -> Iterator[Path]:
     """The engine's folder, which no other worker of this run is in; a failed start is remembered for all of them."""
     folder = Path(os.environ[FOLDER]) / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,12 +128,12 @@ def _locked(name: str) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         failed = folder / "failed"
         if failed.exists():
-            pytest.skip(failed.read_text())
+            skip_without(engine, failed.read_text())
         try:
             yield folder
         except (OSError, subprocess.SubprocessError) as error:
             failed.write_text(f"{name} cannot be used here: {error}")
-            pytest.skip(failed.read_text())
+            skip_without(engine, failed.read_text())
 
 
 def _start_dockerd(folder: Path, address: Path, command: list[str]) -> None:

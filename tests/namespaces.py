@@ -21,9 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 
-import pytest
-
 from muster.local.processes import is_alive
+from tests.needed import skip_without
 
 _OURS = re.compile(r"^mustns(\d+)-\w+\b", re.MULTILINE)
 _BRIDGE = "bridge"
@@ -85,9 +84,10 @@ def network(count: int) -> Iterator[Network]:
     """So many namespaces while the block lasts; skips the test where there can be none."""
     lacking = [name for name in ("ip", "iptables", "nsenter") if shutil.which(name) is None]
     if lacking:
-        pytest.skip(f"{', '.join(lacking)} missing: `make engines` installs it where there are apt and root")
+        why = f"{', '.join(lacking)} missing: `make engines` installs it where there are apt and root"
+        skip_without("networks", why)
     if os.geteuid() != 0:
-        pytest.skip("only root may make network namespaces")
+        skip_without("networks", "only root may make network namespaces")
     _remove_leftovers()
     own = os.getpid()
     subnet = f"10.{64 + own // 256 % 64}.{own % 256}"

@@ -6,18 +6,19 @@ import os
 import shutil
 import subprocess
 
-import pytest
+from tests.needed import skip_without
 
 _LOOK = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
 
 
 def python_with_torch(user: str | None = None) -> str:
     """The first `python3` on the path that has PyTorch, and that this user may run; skips the test without one."""
-    for folder in os.environ["PATH"].split(os.pathsep):
-        found = shutil.which("python3", path=folder)
-        if found is not None and _has_torch(found, user):
-            return found
-    pytest.skip("PyTorch is not installed: `make engines` installs it where there are apt and root")
+    folders = os.environ["PATH"].split(os.pathsep)
+    pythons = filter(None, (shutil.which("python3", path=folder) for folder in folders))
+    found = next((python for python in pythons if _has_torch(python, user)), None)
+    if found is None:
+        skip_without("torch", "PyTorch is not installed: `make engines` installs it where there are apt and root")
+    return found
 
 
 def _has_torch(python: str, user: str | None) -> bool:

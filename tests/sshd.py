@@ -18,12 +18,12 @@ import uuid
 from pathlib import Path
 
 import paramiko
-import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from muster.links.keys import public_line
 from muster.local import processes
+from tests.needed import skip_without
 
 _SSHD = "/usr/sbin/sshd"
 _SFTP = "/usr/lib/openssh/sftp-server"
@@ -117,7 +117,7 @@ class SshServer:
         until = time.monotonic() + _START_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:
-                pytest.skip(f"sshd cannot be used here: {self.said().strip().rpartition(chr(10))[2]}")
+                skip_without("sshd", f"sshd cannot be used here: {self.said().strip().rpartition(chr(10))[2]}")
             time.sleep(0.02)
         if not hasattr(self, "_keeper"):
             # Keeps the namespace while no sshd runs.
@@ -246,14 +246,14 @@ class SshServer:
 def require_sshd() -> None:
     """Skip, unless a server can be made here."""
     if os.geteuid() != 0:
-        pytest.skip("a server of its own for SSH needs root")
+        skip_without("sshd", "a server of its own for SSH needs root")
     if not (Path(_SSHD).exists() and Path(_SFTP).exists() and shutil.which("unshare") and shutil.which("nsenter")):
-        pytest.skip(f"openssh-server is not installed; {_HINT}")
+        skip_without("sshd", f"openssh-server is not installed; {_HINT}")
     if not _plain_python():
-        pytest.skip("the machine has no python3 of its own, which is what a server runs the agent with")
+        skip_without("sshd", "the machine has no python3 of its own, which is what a server runs the agent with")
     tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     if tried.returncode != 0:
-        pytest.skip(f"no mount namespace can be made: {tried.stderr.decode().strip()}")
+        skip_without("sshd", f"no mount namespace can be made: {tried.stderr.decode().strip()}")
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
 

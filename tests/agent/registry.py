@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from tests.needed import skip_without
+
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _PATH = re.compile(r"/v2/([a-z0-9/]+)/(manifests|blobs)/([A-Za-z0-9:._-]+)")
 
@@ -197,8 +199,11 @@ def running_registry(private: Private = "", host: str = "127.0.0.1") -> Iterator
 def busybox_layer() -> bytes:
     """A tar with a shell and a few programs."""
     buffer = io.BytesIO()
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        skip_without("busybox", "busybox is not installed")
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.add(shutil.which("busybox") or "", "bin/busybox")
+        tar.add(busybox, "bin/busybox")
         for name in ("sh", "sleep", "echo", "cat"):
             link = tarfile.TarInfo(f"bin/{name}")
             link.type, link.linkname = tarfile.SYMTYPE, "busybox"

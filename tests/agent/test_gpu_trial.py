@@ -12,6 +12,7 @@ import pytest
 
 from nodeagent.gpu import trial
 from nodeagent.gpu.trial import Program, Stopper
+from tests.needed import skip_without
 
 TORCH = "/usr/bin/python3"
 SMALL = ("--device", "cpu", "--seconds", "0.1", "--size", "128", "--copy-mib", "2")
@@ -21,7 +22,7 @@ SOURCE = Path(trial.__file__).with_name("matmul.py")
 @pytest.fixture(scope="module")
 def _torch() -> None:
     if not Path(TORCH).exists() or subprocess.run([TORCH, "-I", "-c", "import torch"], check=False).returncode:
-        pytest.skip("no PyTorch here")
+        skip_without("torch", f"{TORCH} has no PyTorch")
 
 
 @pytest.mark.usefixtures("_torch")

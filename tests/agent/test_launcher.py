@@ -15,6 +15,7 @@ from nodeagent.launcher import Launcher
 from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, OnDisconnect, RegisterResponse, Timers
 from nodeagent.runtime.port import ExitStatus, NotYet
 from nodeagent.session import Session
+from nodeagent.turns import Turns
 
 STOP_AFTER_S = 600.0
 
@@ -47,7 +48,7 @@ class Stage:
         self.session = Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, timers), self.now)
         runtime = SimpleNamespace(
             prepare=lambda _: "/nowhere",
-            lacks=lambda _: True,
+            lacks=lambda _: "registry.example",
             fetch=lambda *_: self.fetch(),
             launch=lambda _: self.launched.append(self.now),
             settle=self._settled,
@@ -69,6 +70,7 @@ class Stage:
             report_now=lambda: None,
             tell_health=lambda _: None,
             make_way=lambda: None,
+            turns=Turns(most=1, most_alike=1),
             **doubles,
         )
 

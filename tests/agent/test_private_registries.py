@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,8 +23,6 @@ PASSWORD = "s3cret:of/ada+"
 
 @pytest.fixture(params=["basic", "bearer"])
 def registry(request: pytest.FixtureRequest) -> Iterator[Registry]:
-    if shutil.which("busybox") is None:
-        pytest.skip("busybox is not installed")
     with running_registry(request.param) as made:
         made.users = {"ada": PASSWORD, "bob": "of bob"}
         yield made

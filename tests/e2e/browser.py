@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, StorageState, expect, sync_playwr
 from muster_client.shapes import Job
 from tests.e2e.demo import ROOT, Demo, new_demo, running
 from tests.kept import kept
+from tests.needed import needs
 
 # The one without windows takes half of the processor for the same page.
 _CHROMIUMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -22,8 +23,8 @@ PATIENCE_MS = 30_000
 
 NEEDS = [
     pytest.mark.timeout(300),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine: apt-get install chromium"),
-    pytest.mark.skipif(not (ROOT / "frontend/dist/index.html").is_file(), reason="the pages are not built: make setup"),
+    needs("chromium", "there is no Chromium on this machine: apt-get install chromium", found=CHROMIUM is not None),
+    needs("chromium", "the pages are not built: make setup", found=(ROOT / "frontend/dist/index.html").is_file()),
 ]
 
 

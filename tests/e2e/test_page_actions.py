@@ -13,6 +13,7 @@ from playwright.sync_api import FilePayload, Locator, Page, Route, expect
 
 from tests.e2e.browser import NEEDS, PATHS, expect_state, job_named, sign_in, submit
 from tests.e2e.demo import ROOT, Demo
+from tests.needed import needs
 
 AXE = ROOT / "frontend/node_modules/axe-core/axe.min.js"
 FIRST_LOAD_KIB = 200
@@ -296,7 +297,7 @@ def test_a_page_whose_code_never_came_is_loaded_anew_on_demand(ada: Page, demo: 
     expect(ada.get_by_role("dialog")).to_be_visible()
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed: make setup")
+@needs("chromium", "axe-core is not installed: make setup", found=AXE.is_file())
 def test_axe_finds_nothing_serious(ada: Page, demo: Demo) -> None:
     job = job_named(demo, "ada", "failing")["id"]
     tabs = [f"/jobs/{job}?tab={tab}" for tab in ("logs", "metrics", "attempts", "events", "files", "spec")]

@@ -14,6 +14,7 @@ from tests.faults.cluster import WEB, WORKER, Cluster, until
 from tests.faults.conftest import Figure
 from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of
 from tests.faults.layout import LONG, ROUNDS
+from tests.needed import skip_without
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
@@ -26,7 +27,7 @@ def faketime() -> Path:
     """The library that gives a process another time of day; the monotonic clocks stay, as they do on a machine."""
     found = [path for folder in LIBRARIES for path in Path(folder).glob("**/faketime/libfaketimeMT.so.1")]
     if not found:
-        pytest.skip("libfaketime is missing: `make engines` installs it where there are apt and root")
+        skip_without("faketime", "libfaketime is missing: `make engines` installs it where there are apt and root")
     return found[0]
 
 

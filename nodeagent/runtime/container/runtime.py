@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
-from nodeagent.runtime.container.engine import Engine, EngineError, EngineUnavailable, ImageProblem
+from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.images import host_of, registry_of, without_secret
 from nodeagent.runtime.container.meeting import meets_by_names, network_problem
 from nodeagent.runtime.container.options import Options

@@ -17,6 +17,7 @@ from django.core.management import get_commands
 from muster.local import children
 from muster.local.children import Site
 from muster.local.healthy import LONGEST_SILENCE_S
+from tests.needed import needs
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPOSE = ROOT / "docker-compose.yml"
@@ -208,7 +209,7 @@ def test_both_images_end_as_a_user_without_rights() -> None:
     assert users == {"platform": [SERVICES["web"]["user"]], "agent": [SERVICES["agent"]["user"]]}
 
 
-@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+@needs("docker-compose", "docker-compose is not installed", found=shutil.which("docker-compose") is not None)
 def test_docker_compose_reads_it_and_refuses_it_without_secrets(tmp_path: Path) -> None:
     def config(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         nothing = tmp_path / "empty"
