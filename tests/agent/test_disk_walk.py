@@ -1,0 +1,196 @@
+"""What folders take of a disk, counted in trees that were built to defeat whoever looks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.disk import walk
+from nodeagent.disk.walk import Taken, Walk, deleted
+
+KIB = 1 << 10
+BLOCKS = 64 * KIB
+
+
+def file_of(path: Path, size: int = BLOCKS) -> Path:
+    with path.open("wb") as file:
+        file.write(os.urandom(size))
+        file.flush()
+        os.fsync(file.fileno())
+    return path
+
+
+def held_by(*paths: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in paths)
+
+
+def count(folder: Path, **bounds: int) -> Taken:
+    return Walk(folder.stat().st_dev, **bounds).count(str(folder))
+
+
+def open_below(folder: Path) -> list[str]:
+    """What this process has open in a tree."""
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found.append(str(descriptor.readlink()))
+    return [path for path in found if Path(path).is_relative_to(folder)]
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A tree far deeper than a path can name, with a file at its end."""
+    top = tmp_path / "deep"
+    top.mkdir()
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("down", dir_fd=here)
+        below = os.open("down", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    with os.fdopen(os.open("end", os.O_WRONLY | os.O_CREAT, dir_fd=here), "wb") as file:
+        file.write(os.urandom(BLOCKS))
+        file.flush()
+        os.fsync(file.fileno())
+    os.close(here)
+    yield top
+    subprocess.run(["rm", "-rf", str(top)], check=True)
+
+
+def test_bytes_are_those_that_are_held_and_not_those_that_are_said(tmp_path: Path) -> None:
+    full, sparse = file_of(tmp_path / "full"), tmp_path / "sparse"
+    with sparse.open("wb") as file:
+        file.truncate(1 << 40)
+    taken = count(tmp_path)
+    assert taken == Taken(held_by(tmp_path, full, sparse), entries=3)
+    assert taken.bytes < 1 << 30
+
+
+def test_a_file_with_several_names_counts_once_in_all_folders_of_a_job(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    file = file_of(one / "file")
+    for folder, name in ((one, "again"), (other, "more")):
+        os.link(file, folder / name)
+    found = Walk(tmp_path.stat().st_dev)
+    assert found.count(str(one)).bytes == held_by(one, file)
+    assert found.count(str(other)).bytes == held_by(other)
+
+
+def test_links_are_not_followed_wherever_they_lead(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    file_of(outside / "file")
+    links = [inside / name for name in ("folder", "file", "loop", "nowhere")]
+    for link, target in zip(links, (outside, outside / "file", inside, "/nowhere"), strict=True):
+        link.symlink_to(target)
+    assert count(inside) == Taken(held_by(inside, *links), entries=5)
+    assert count(links[0]) == Taken()
+
+
+def test_a_tree_of_any_depth_is_counted_whole_with_few_folders_open(
+    deep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 0
+    enter = walk._Tree.enter
+
+    def watched(tree: walk._Tree, descriptor: int) -> None:
+        nonlocal most
+        enter(tree, descriptor)
+        most = max(most, sum(level.descriptor >= 0 for level in tree.levels))
+
+    monkeypatch.setattr(walk._Tree, "enter", watched)
+    taken = count(deep)
+    assert taken.whole
+    assert taken.entries == 3002
+    assert taken.bytes >= BLOCKS
+    assert most <= 65
+    assert open_below(deep) == []
+
+
+def test_a_folder_that_is_moved_away_below_us_is_not_taken_for_another(
+    deep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = file_of(deep / "last")
+    folder = deep
+    for _ in range(100):
+        folder = folder / "down"
+    entered, enter = 0, walk._Tree.enter
+
+    def moved(tree: walk._Tree, descriptor: int) -> None:
+        nonlocal entered
+        enter(tree, descriptor)
+        entered += 1
+        if entered == 3001:  # it is all the way down
+            folder.rename(tmp_path / "elsewhere")
+
+    monkeypatch.setattr(walk._Tree, "enter", moved)
+    taken = count(deep)
+    subprocess.run(["rm", "-rf", str(tmp_path / "elsewhere")], check=True)
+    assert not taken.whole
+    assert taken.bytes >= held_by(file) + BLOCKS
+
+
+def test_it_ends_after_so_many_entries_or_so_much_time_or_when_it_is_enough(tmp_path: Path) -> None:
+    for number in range(3000):
+        (tmp_path / str(number)).touch()
+    assert count(tmp_path, most_entries=100) == Taken(held_by(tmp_path), entries=100, whole=False)
+    times = iter([0.0, *[100.0] * 10])
+    timed = Walk(tmp_path.stat().st_dev, now=lambda: next(times)).count(str(tmp_path))
+    assert (timed.whole, timed.entries < 2000) == (False, True)
+    below = tmp_path / "below"
+    below.mkdir()
+    file_of(below / "large")
+    enough = count(below, enough_bytes=BLOCKS)
+    assert (enough.whole, enough.bytes >= BLOCKS) == (False, True)
+
+
+def test_more_folders_than_can_wait_are_counted_and_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_MOST_WAITING", 5)
+    for number in range(10):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "file").touch()
+    assert count(tmp_path).entries == 16
+    assert not count(tmp_path).whole
+
+
+def test_what_is_no_folder_or_has_gone_takes_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert count(tmp_path) == Taken(held_by(tmp_path), entries=2)
+    device = tmp_path.stat().st_dev
+    assert Walk(device).count(str(tmp_path / "fifo")) == Taken()
+    assert Walk(device).count(str(tmp_path / "nowhere")) == Taken()
+
+
+def test_other_mounts_are_left_out(tmp_path: Path) -> None:
+    file_of(tmp_path / "file")
+    assert Walk(tmp_path.stat().st_dev + 1).count(str(tmp_path)) == Taken()
+
+
+def test_a_deleted_file_that_is_still_open_is_found_once(tmp_path: Path) -> None:
+    holds = "import os, sys\nfile = open(sys.argv[1], 'wb')\nfile.write(os.urandom(65536)); file.flush()\n"
+    holds += (
+        "os.fsync(file.fileno()); os.unlink(sys.argv[1]); os.dup(file.fileno()); print('ready', flush=True); input()"
+    )
+    path = tmp_path / "file"
+    with subprocess.Popen(
+        [sys.executable, "-c", holds, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        device = tmp_path.stat().st_dev
+        assert deleted([process.pid, process.pid], [device]) == BLOCKS
+        assert deleted([process.pid], [device + 1]) == 0
+        assert deleted([process.pid], [device], most_entries=1) == 0
+        process.communicate("\n")
+    assert deleted([process.pid], [device]) == 0
