@@ -83,6 +83,10 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--job-user", help="as root: run jobs as this user if their spec names none")
     run.add_argument("--log-spool-mib", type=_positive, default=64, help="disk for each job's log (default: 64)")
+    run.add_argument("--disk-mib", type=_positive, help="disk that a job may take before it is stopped (default: all)")
+    run.add_argument(
+        "--disk-reserve-mib", type=_not_negative, help="disk that is kept free (default: a twentieth, 1024 at most)"
+    )
     run.add_argument(
         "--runtime", choices=RUNTIMES, default="process", help="how jobs run: process (default), docker or podman"
     )
@@ -126,6 +130,13 @@ def _positive(text: str) -> int:
     value = int(text)
     if value <= 0:
         raise argparse.ArgumentTypeError("must be positive")
+    return value
+
+
+def _not_negative(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
     return value
 
 

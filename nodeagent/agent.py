@@ -12,6 +12,8 @@ from typing import Optional, Tuple
 from nodeagent import __version__, inventory
 from nodeagent.checks import Checks, Work, no_work
 from nodeagent.client import Client
+from nodeagent.disk.watch import Disks, DiskWatch
+from nodeagent.disk.watch import Options as DiskOptions
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.port import GpuDriver
 from nodeagent.gpu.trial import Program
@@ -62,6 +64,7 @@ class Options:
     ca_file: Optional[str] = None
     check_python: str = "auto"
     """Whose PyTorch gives GPUs work between jobs: the path of a Python, `auto` or `none`."""
+    disks: DiskOptions = field(default_factory=DiskOptions)
     runtime: RuntimeOptions = field(default_factory=RuntimeOptions)
 
 
@@ -118,6 +121,7 @@ def run(options: Options) -> int:
             runtime=runtime,
             journal=journal,
             sampler=Sampler(gpus, runtime),
+            disks=options.disks,
             inbox=inbox,
             stopping=stopping,
             work=_work_for(gpus, options.check_python),
@@ -148,6 +152,7 @@ def _serve(
     inbox: "queue.SimpleQueue[Message]",
     stopping: threading.Event,
     work: Work = no_work,
+    disks: Optional[DiskOptions] = None,
 ) -> int:
     def renewed(sent_at: float, timers: Timers) -> None:
         runtime.renew(sent_at, timers.stop_after_s)
@@ -224,8 +229,16 @@ def _serve(
     beats = Beats(
         client=client, session=session, post=inbox.put, stopping=stopping, renewed=renewed, wanted=checks.want
     )
+    watch = DiskWatch(
+        runtime=runtime,
+        bounded=loop.bounded,
+        sampler=sampler,
+        post=inbox.put,
+        report_soon=something_runs.set,
+        options=disks or DiskOptions(),
+    )
     loop.recover()
-    for conversation in (beats, polls, reporter):
+    for conversation in (beats, polls, reporter, Disks(watch, post=inbox.put, stopping=stopping)):
         conversation.start()
     quit_message = loop.run()
     _log.log(logging.INFO if quit_message.status == 0 else logging.ERROR, "ending: %s", quit_message.message)

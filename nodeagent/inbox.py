@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Union
+from typing import Callable, Optional, Union
 
 from nodeagent.protocol import LaunchSpec, SyncResponse
 from nodeagent.runtime.port import EventKind, ExitStatus
@@ -90,6 +90,15 @@ class OutputsDone:
 
 
 @dataclass(frozen=True)
+class DiskExceeded:
+    """An allocation takes too much of a disk, as `detail` says. Its grace is that at most; None: as its spec says."""
+
+    id: int
+    detail: str
+    longest_grace_s: Optional[float]
+
+
+@dataclass(frozen=True)
 class Quit:
     """The agent must end with `status`; jobs go on."""
 
@@ -109,6 +118,7 @@ Message = Union[
     EndAnswered,
     LogDone,
     OutputsDone,
+    DiskExceeded,
     Quit,
 ]
 Post = Callable[[Message], None]

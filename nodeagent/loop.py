@@ -17,6 +17,7 @@ from nodeagent.core import Held, Stage
 from nodeagent.inbox import (
     Abandoned,
     ClaimRefused,
+    DiskExceeded,
     EndAnswered,
     Exited,
     Happened,
@@ -34,7 +35,7 @@ from nodeagent.launcher import Launcher
 from nodeagent.logstream import LogStream
 from nodeagent.outputs import OutputStream
 from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, KeptReport, LaunchSpec, Observed
-from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, Runtime
+from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, Runtime, StopCause
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.shells import Shells
@@ -89,6 +90,7 @@ class Loop:
         self._settling: Set[int] = set()
         self._logged: Set[int] = set()
         self._published: Tuple[Tuple[Held, Optional[ExitStatus], Optional[Kept]], ...] = ()
+        self._bounded: Tuple[int, ...] = ()
 
     def recover(self) -> None:
         """Take up what earlier runs of the agent left."""
@@ -157,11 +159,20 @@ class Loop:
             for held, status, kept in self._published
         )
 
+    def bounded(self) -> Tuple[int, ...]:
+        """Which allocations run and may be stopped for what they take of a disk; may be called from any thread."""
+        return self._bounded
+
     def _publish(self) -> None:
         self._published = tuple(
             (held, self._statuses.get(held.id), self._kept.get(held.id))
             for held in self._held.values()
             if held.stage in _OBSERVED
+        )
+        self._bounded = tuple(
+            held.id
+            for held in self._held.values()
+            if held.stage is Stage.RUNNING and held.id in self._specs and self._specs[held.id].bounds_disk
         )
 
     def _take(self, message: Message) -> None:
@@ -190,6 +201,8 @@ class Loop:
             self._collect(message.id)
         elif isinstance(message, OutputsDone):
             self._shipped(message.id)
+        elif isinstance(message, DiskExceeded):
+            self._exceeded(message)
 
     def _tick(self) -> None:
         """Look at what should have been told and perhaps was not."""
@@ -319,6 +332,17 @@ class Loop:
     def _shipped(self, allocation_id: int) -> None:
         self._journal.shipped(allocation_id)
         self._answered(allocation_id, shipped=True)
+
+    def _exceeded(self, message: DiskExceeded) -> None:
+        held, spec = self._held.get(message.id), self._specs.get(message.id)
+        if held is None or held.stage is not Stage.RUNNING or spec is None or not spec.bounds_disk:
+            return
+        grace_s = spec.grace_s if message.longest_grace_s is None else min(spec.grace_s, message.longest_grace_s)
+        order = core.StopOrder(spec.stop_signal, grace_s)
+        if held.stop is None:
+            self._put(replace(held, stop=order))
+        _log.info("allocation %d: stopping, it takes too much of a disk", held.id)
+        self._runtime.stop(held.id, order.signal, grace_s, StopCause(EndReason.DISK_EXCEEDED, message.detail))
 
     def _not_started(self, message: Union[ClaimRefused, Abandoned]) -> None:
         held = self._held.get(message.id)

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from nodeagent.gpu.fatal import is_fatal
 from nodeagent.gpu.port import GpuDriver, Occupancy
@@ -47,6 +47,8 @@ class News:
     usage: Tuple[UsageSample, ...] = ()
     checks: Tuple[CheckResult, ...] = ()
     reported: Tuple[ReportedMetrics, ...] = ()
+    of_disk: bool = False
+    """Whether the host's disk has become full, or has room again."""
 
 
 # What a runtime counts up, by the name of the rate that is told of it.
@@ -81,6 +83,8 @@ class Sampler:
         self._before: Dict[int, Tuple[float, Usage]] = {}
         self._taken_at: Dict[Optional[str], float] = {}
         self._points: Dict[int, Tuple[MetricPoint, ...]] = {}
+        self._disk: Dict[str, Any] = {}
+        self._news_of_disk = False
 
     def assign(self, allocation_id: int, uuids: Tuple[str, ...]) -> None:
         """An allocation uses these GPUs from now on; none = no longer."""
@@ -108,12 +112,16 @@ class Sampler:
         with self._mutex:
             used = self._usage_samples(usage, fences, now)
             points = self._some_points(fences)
-            return News(samples, self._meter.sample(), self._some_health(), notes, used, checks, points)
+            host = replace(self._meter.sample(), **self._disk)
+            of_disk, self._news_of_disk = self._news_of_disk, False
+            return News(samples, host, self._some_health(), notes, used, checks, points, of_disk)
 
     def give_back(self, news: News) -> None:
         """These health events and notes did not reach the platform."""
         with self._mutex:
             self._unsaid = [*news.health, *self._unsaid][:_MOST_UNSAID]
+            if news.of_disk:
+                self._due_at, self._news_of_disk = 0.0, True
             self._notes = [*news.notes, *self._notes]
             self._checked = [*news.checks, *self._checked]
             for one in news.reported:
@@ -128,6 +136,13 @@ class Sampler:
         """Tell the platform with the next sync."""
         with self._mutex:
             self._unsaid.append(event)
+
+    def tell_disk(self, disk_mib: int, free_mib: int, full: bool, *, at_once: bool) -> None:
+        """Tell the platform with the next reading of the host what is left of the disk; `at_once`: one is due now."""
+        with self._mutex:
+            self._disk = {"disk_mib": disk_mib, "disk_free_mib": free_mib, "disk_full": full}
+            if at_once:
+                self._due_at, self._news_of_disk = 0.0, True
 
     def note(self, note: ProgressNote) -> None:
         """Tell the platform with the next sync how far a start is."""
@@ -145,10 +160,11 @@ class Sampler:
             return any(uuid in theirs for theirs in self._gpus_of.values())
 
     def has_news(self) -> bool:
-        """Whether a note or a result waits to be told, or something of the GPUs' health: the driver is asked."""
+        """Whether a note or a result waits to be told, or something of the GPUs' health, for which the driver is asked,
+        or of the disks."""
         self._look()
         with self._mutex:
-            return bool(self._notes or self._unsaid or self._checked)
+            return bool(self._notes or self._unsaid or self._checked or self._news_of_disk)
 
     def last_words(self, uuids: Sequence[str]) -> Tuple[bool, float]:
         """Whether something of these GPUs' health waits to be told, and how many seconds ago such a thing was taken."""

@@ -10,6 +10,7 @@ import sys
 from typing import Optional, Sequence
 
 from nodeagent import agent
+from nodeagent.disk.watch import Options as DiskOptions
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.identity import StateBusy
 from nodeagent.join import join
@@ -50,6 +51,7 @@ def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Option
         hostname=options.hostname,
         ca_file=options.ca_file,
         check_python=options.check_python,
+        disks=DiskOptions(_bytes_of(options.disk_mib), _bytes_of(options.disk_reserve_mib)),
         runtime=runtime_options(options),
     )
 
@@ -71,6 +73,10 @@ def runtime_options(options: argparse.Namespace) -> RuntimeOptions:
         job_user=_job_user(options.job_user),
         log_spool_mib=options.log_spool_mib,
     )
+
+
+def _bytes_of(size_mib: Optional[int]) -> Optional[int]:
+    return None if size_mib is None else size_mib << 20
 
 
 def _join_token(path: Optional[str]) -> str:

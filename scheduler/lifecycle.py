@@ -141,6 +141,7 @@ class Reason(StrEnum):
     IMAGE_UNREACHABLE = "image_unreachable"
     IMAGE_NO_SPACE = "image_no_space"
     OUT_OF_MEMORY = "out_of_memory"
+    DISK_EXCEEDED = "disk_exceeded"
     SPEC_REFUSED = "spec_refused"
     TIME_LIMIT = "time_limit"
     CANCELLED_BY_USER = "cancelled_by_user"

@@ -180,6 +180,7 @@ _OF_THE_JOB = frozenset(
         Reason.EXIT_NONZERO,
         Reason.KILLED_BY_SIGNAL,
         Reason.OUT_OF_MEMORY,
+        Reason.DISK_EXCEEDED,
         Reason.COMMAND_NOT_FOUND,
         Reason.IMAGE_NOT_FOUND,
         Reason.IMAGE_DENIED,

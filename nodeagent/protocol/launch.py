@@ -53,6 +53,7 @@ class LaunchSpec(Message):
     the pool allows. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts anything
     there, and ends with `gpu_check_failed` where one is not fit. `keep_failed_s` above 0: when the command fails, what
     it ran in stays for so long, with its files, its GPUs and its limits, so that somebody can look at it by a shell.
+    With `bounds_disk` a job that takes too much of the node's disk is stopped, and ends with `disk_exceeded`.
     """
 
     allocation_id: int
@@ -91,3 +92,4 @@ class LaunchSpec(Message):
     mounts: Tuple[VolumeMount, ...] = ()
     mount_roots: Tuple[str, ...] = ()
     keep_failed_s: float = 0.0
+    bounds_disk: bool = False

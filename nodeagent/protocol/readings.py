@@ -56,11 +56,19 @@ class GpuSample(Message):
 
 @dataclass(frozen=True)
 class HostSample(Message):
-    """A reading of the host; null = not readable."""
+    """A reading of the host; null = not readable.
+
+    `disk_mib` and `disk_free_mib` are those of the disk that jobs fill, where there are several of the one with the
+    least left; `disk_full` says that less is free on one of them than the agent keeps in reserve: nothing new should
+    start here.
+    """
 
     cpu_percent: Optional[float] = None
     memory_used_mib: Optional[int] = None
     load1: Optional[float] = None
+    disk_mib: Optional[int] = None
+    disk_free_mib: Optional[int] = None
+    disk_full: Optional[bool] = None
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,8 @@ class EndReason(str, Enum):
     SPEC_REFUSED = "spec_refused"
     GPU_CHECK_FAILED = "gpu_check_failed"
     """Only where `LaunchSpec.check_gpus` asked for the check: a platform of before does not know the word."""
+    DISK_EXCEEDED = "disk_exceeded"
+    """Only where `LaunchSpec.bounds_disk` said so: a platform of before does not know the word."""
     TIME_LIMIT = "time_limit"
     NEVER_STARTED = "never_started"
     AGENT_STOPPED = "agent_stopped"

@@ -106,6 +106,26 @@ class WorkFolder:
     """Whose files are the job's."""
 
 
+@dataclass(frozen=True)
+class Holdings:
+    """What an allocation can fill disks with; nothing once its folders are gone."""
+
+    folders: Tuple[Tuple[str, str], ...] = ()
+    """Each with a name for people, and its path on this machine."""
+    pids: Tuple[int, ...] = ()
+    """Processes that may hold files which no folder names any more."""
+    devices: Tuple[int, ...] = ()
+    """The numbers by which those processes see the disks of the folders, beside the folders' own."""
+
+
+@dataclass(frozen=True)
+class StopCause:
+    """Why the agent itself stops a job, which then ends with this reason."""
+
+    reason: EndReason
+    detail: str
+
+
 class ShellRefused(Exception):
     """A shell that was not opened; the message says why."""
 
@@ -229,8 +249,11 @@ class Runtime(Protocol):
     def adopt(self, allocation_id: int) -> Optional[Tuple[str, float]]:
         """Take up an allocation that an earlier run started; return signal and grace of its stop, if one began."""
 
-    def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
-        """Signal every process of the allocation, and kill what is left after the grace. Returns at once."""
+    def stop(self, allocation_id: int, signal: str, grace_s: float, cause: Optional[StopCause] = None) -> None:
+        """Signal every process of the allocation, and kill what is left after the grace. Returns at once.
+
+        With a `cause` it ends with that reason, unless its command was over before; the first cause counts.
+        """
 
     def limit(self, allocation_id: int, time_left_s: float) -> None:
         """Set what is left of the time limit."""
@@ -258,6 +281,12 @@ class Runtime(Protocol):
 
     def work(self, spec: LaunchSpec) -> Optional[WorkFolder]:
         """Where an allocation that was started has its files; None when that cannot be told."""
+
+    def disks(self) -> Tuple[str, ...]:
+        """Folders on the disks that jobs fill, the agent's own first."""
+
+    def holdings(self, allocation_id: int) -> Holdings:
+        """What an allocation, live or over, can fill disks with."""
 
     def remove(self, allocation_id: int) -> None:
         """Forget an allocation that has exited. Quick: what was in its folder goes with `clear`."""

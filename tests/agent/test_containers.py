@@ -211,6 +211,21 @@ def test_a_job_that_needs_more_memory_than_it_has_is_told_so(under_test: Runtime
     assert (status.reason, status.detail) == (EndReason.OUT_OF_MEMORY, "out of memory: the limit is 32 MiB")
 
 
+def test_the_layer_over_its_image_is_found_where_it_is_a_folder(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("echo ready; sleep 60")
+    under_test.printed(number, b"ready")
+    held = under_test.runtime.holdings(number)
+    layers = [path for name, path in held.folders if name == "the layer over its image"]
+    roots = [line for line in Path(f"/proc/{held.pids[0]}/mountinfo").read_text().splitlines() if " / / " in line]
+    if " - overlay " not in roots[-1]:
+        assert layers == []
+        pytest.skip(f"this engine's storage is no overlay: {roots[-1]}")
+    # What the engine made for the mounts lies there.
+    assert (Path(layers[0]) / "muster" / "home").is_dir()
+    assert held.devices == (os.stat(f"/proc/{held.pids[0]}/root").st_dev,)
+    assert Path(under_test.runtime.disks()[1]) in Path(layers[0]).parents
+
+
 def test_a_gpu_that_is_not_the_jobs_cannot_be_opened(kind: str, under_test: RuntimeUnderTest, tmp_path: Path) -> None:
     # Two devices of a major number without a driver. A device that the control group lets through is not there
     # (ENXIO); one that it does not is forbidden (EPERM).

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from nodeagent import clock
+from nodeagent.disk.walk import Walk, deleted
 from nodeagent.protocol import EndReason, OnDisconnect
-from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, NotYet, Phase, Watched
+from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import folders, removal, tree
@@ -144,6 +145,41 @@ def test_the_stop_signal_is_the_one_that_was_asked_for(under_test: RuntimeUnderT
     under_test.printed(number, b"ready")
     under_test.runtime.stop(number, "SIGUSR1", 5.0)
     assert under_test.exit(number).exit_code == 9
+
+
+def test_a_stop_of_the_agents_own_ends_with_the_first_cause_that_it_had(under_test: RuntimeUnderTest) -> None:
+    number = under_test.start("trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done")
+    under_test.printed(number, b"ready")
+    under_test.runtime.stop(number, "TERM", 20.0, StopCause(EndReason.DISK_EXCEEDED, "900 MiB in work"))
+    under_test.runtime.stop(number, "TERM", 20.0)
+    under_test.runtime.stop(number, "TERM", 20.0, StopCause(EndReason.DISK_EXCEEDED, "something else"))
+    status = under_test.exit(number)
+    assert (status.reason, status.detail) == (EndReason.DISK_EXCEEDED, "900 MiB in work")
+    assert status.exit_code == 0
+
+
+def test_what_an_allocation_holds_is_found_and_is_nothing_once_it_is_removed(under_test: RuntimeUnderTest) -> None:
+    # The shell keeps the second file open, and no folder has it any more.
+    number = under_test.start(
+        "head -c 300000 /dev/urandom > a; head -c 200000 /dev/urandom > ~/b; exec 3< ~/b; rm ~/b; sync; echo ready;"
+        "sleep 60"
+    )
+    under_test.printed(number, b"ready")
+    held = under_test.runtime.holdings(number)
+    device = under_test.state.stat().st_dev
+    taken = {name: Walk(device).count(path).bytes for name, path in held.folders}
+    assert list(taken)[:4] == ["work", "home", "tmp", "log"]
+    assert 300_000 <= taken["work"] < 400_000
+    assert taken["home"] < 150_000
+    assert 200_000 <= deleted(held.pids, {device, *held.devices}) < 300_000
+    assert under_test.runtime.disks()[0] == str(under_test.state / "allocations")
+    under_test.runtime.stop(number, "KILL", 0.0)
+    under_test.exit(number)
+    assert under_test.runtime.holdings(number).pids == ()
+    under_test.runtime.remove(number)
+    assert [name for name, _ in under_test.runtime.holdings(number).folders] == ["what is removed"]
+    under_test.runtime.clear()
+    assert under_test.runtime.holdings(number) == Holdings()
 
 
 def test_a_stop_before_the_start_means_never_started(under_test: RuntimeUnderTest) -> None:

@@ -124,6 +124,17 @@ def test_a_platform_of_before_asks_for_no_check_and_so_never_hears_that_one_fail
     assert older.check_gpus is False
 
 
+def test_of_a_platform_of_before_no_job_is_stopped_for_what_it_takes_of_a_disk() -> None:
+    older = protocol.LaunchSpec.from_dict(json.loads((OLDER / "LaunchSpec.json").read_text()))
+    assert older.bounds_disk is False
+
+
+def test_an_agent_of_before_says_nothing_of_its_disk() -> None:
+    older = protocol.SyncRequest.from_dict(json.loads((OLDER / "SyncRequest.json").read_text()))
+    assert older.host is not None
+    assert (older.host.disk_mib, older.host.disk_free_mib, older.host.disk_full) == (None, None, None)
+
+
 def test_of_a_platform_of_before_nothing_is_mounted() -> None:
     older = protocol.LaunchSpec.from_dict(json.loads((OLDER / "LaunchSpec.json").read_text()))
     assert (older.mounts, older.mount_roots) == ((), ())

@@ -319,6 +319,7 @@ class TestRetry:
             (["infrastructure", "failed"], Reason.IMAGE_NOT_FOUND, "failed"),
             (["infrastructure", "failed"], Reason.IMAGE_DENIED, "failed"),
             (["infrastructure"], Reason.OUT_OF_MEMORY, "failed"),
+            (["infrastructure"], Reason.DISK_EXCEEDED, "failed"),  # it would take as much elsewhere
             (["failed"], Reason.OUT_OF_MEMORY, "failed"),  # it would need as much the next time
             (["anything"], Reason.OUT_OF_MEMORY, "queued"),
             (["anything"], Reason.COMMAND_NOT_FOUND, "queued"),

@@ -16,6 +16,7 @@ import nodeagent.clock
 import nodeagent.lifeline
 import nodeagent.shipper
 from nodeagent.client import Client
+from nodeagent.disk.watch import Disks
 from nodeagent.inbox import Happened
 from nodeagent.journal import Journal
 from nodeagent.lifeline import Conversation
@@ -162,4 +163,5 @@ def simulated(kernel: Callable[[], Kernel]) -> Iterator[None]:
         patch.setattr(nodeagent.agent, "WorkPool", pool)
         patch.setattr(nodeagent.agent, "threading", SimpleNamespace(Event=lambda: Event(kernel())))
         patch.setattr(Conversation, "start", start, raising=False)
+        patch.setattr(Disks, "start", lambda _: None)  # a simulated machine has no disk that could be full
         yield

@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, MetricPoint, OnDisconnect
-from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, Observation, Phase, Usage, Watched
+from nodeagent.runtime.port import (
+    EventKind,
+    ExitStatus,
+    Holdings,
+    LaunchError,
+    Observation,
+    Phase,
+    StopCause,
+    Usage,
+    Watched,
+)
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from tests.protocol.kernel import Kernel
 
@@ -217,7 +227,7 @@ class Machine:
         folder = self.folders.get(allocation_id)
         return None if folder is None else folder.stop
 
-    def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
+    def stop(self, allocation_id: int, signal: str, grace_s: float, cause: StopCause | None = None) -> None:
         folder = self.folders.get(allocation_id)
         if folder is None:
             return
@@ -253,6 +263,12 @@ class Machine:
 
     def log(self, allocation_id: int) -> Spool:
         return Spool(self, allocation_id)
+
+    def disks(self) -> tuple[str, ...]:
+        return ()
+
+    def holdings(self, allocation_id: int) -> Holdings:
+        return Holdings()
 
     def remove(self, allocation_id: int) -> None:
         folder = self.folders.pop(allocation_id, None)

@@ -40,6 +40,7 @@ const REASONS: Record<string, string> = {
   image_unreachable: "Registry out of reach",
   image_no_space: "No space for the image",
   out_of_memory: "Out of memory",
+  disk_exceeded: "Took too much disk",
   spec_refused: "Refused by the node",
   time_limit: "Time limit reached",
   cancelled_by_user: "Cancelled",

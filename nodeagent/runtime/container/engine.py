@@ -43,6 +43,8 @@ class About:
     version: str
     knows_cdi: bool
     """Whether it takes devices by the names of the Container Device Interface."""
+    root: str = ""
+    """The folder of its images and containers; empty where it does not say."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import stat
+from dataclasses import replace
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from nodeagent.files import read_json
@@ -14,12 +15,13 @@ from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.images import host_of, registry_of, without_secret
+from nodeagent.runtime.container.layer import layer_of
 from nodeagent.runtime.container.meeting import meets_by_names, network_problem
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, network_of, plan_of, volumes_of
 from nodeagent.runtime.container.strays import Strays
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
-from nodeagent.runtime.port import ExitStatus, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
+from nodeagent.runtime.port import ExitStatus, Holdings, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
@@ -168,6 +170,19 @@ class ContainerRuntime(FolderRuntime):
         """Let go of the engine too; what it would not remove is found by the next run of the agent."""
         self._strays.close()
         super().close()
+
+    def disks(self) -> Tuple[str, ...]:
+        """The one of the allocations' folders, and the engine's."""
+        own = super().disks()
+        return (*own, self._about.root) if os.path.isdir(self._about.root) else own
+
+    def holdings(self, allocation_id: int) -> Holdings:
+        """The folders, and what the container has written over its image, where that is a folder of its own."""
+        found = super().holdings(allocation_id)
+        layer = layer_of(found.pids[0]) if found.pids else None
+        if layer is None:
+            return found
+        return replace(found, folders=(*found.folders, ("the layer over its image", layer.path)), devices=(layer.seen,))
 
     def containers(self) -> Tuple[str, ...]:
         """The names of all containers of this agent that the engine has."""

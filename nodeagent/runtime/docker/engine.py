@@ -43,10 +43,14 @@ class DockerEngine:
         self._local = threading.local()  # a client keeps a connection, which serves one call at a time
 
     def about(self) -> About:
-        """Its version, and whether CDI is switched on."""
+        """Its version, whether CDI is switched on, and where its files are."""
         with self._asking() as client:
             info = client.info()
-            return About(version=str(info.get("ServerVersion", "")), knows_cdi=bool(info.get("CDISpecDirs")))
+            return About(
+                version=str(info.get("ServerVersion", "")),
+                knows_cdi=bool(info.get("CDISpecDirs")),
+                root=str(info.get("DockerRootDir", "")),
+            )
 
     def has_image(self, image: str) -> bool:
         """Whether the engine has the image."""

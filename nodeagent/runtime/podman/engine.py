@@ -40,9 +40,10 @@ class PodmanEngine:
         self._environment = dict(environment)
 
     def about(self) -> About:
-        """Its version; every one since 4.1 knows CDI."""
+        """Its version, and where its files are; every one since 4.1 knows CDI."""
         version = self._ask("version", "--format", "{{.Client.Version}}").strip()
-        return About(version=version, knows_cdi=True)
+        root = self._ask("info", "--format", "{{.Store.GraphRoot}}").strip()
+        return About(version=version, knows_cdi=True, root=root)
 
     def seccomp_profile(self) -> str:
         """The file with the filter of system calls that containers get; empty where they get none from a file."""

@@ -22,6 +22,7 @@ from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, ProtocolError
 from nodeagent.protocol.archives import UnsafeArchive, safe_parts
 from nodeagent.runtime.port import (
     ExitStatus,
+    Holdings,
     LaunchError,
     Listener,
     Observation,
@@ -29,6 +30,7 @@ from nodeagent.runtime.port import (
     RuntimeUnavailable,
     ShellRefused,
     ShellRequest,
+    StopCause,
     Usage,
     Watched,
     WorkFolder,
@@ -36,7 +38,15 @@ from nodeagent.runtime.port import (
 from nodeagent.runtime.shim import meters, tree
 from nodeagent.runtime.shim.events import EventPipe
 from nodeagent.runtime.shim.forker import Forker
-from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, read_exit, read_kept
+from nodeagent.runtime.shim.layout import (
+    AllocationFolder,
+    Task,
+    cause_of,
+    exit_to_dict,
+    read_exit,
+    read_kept,
+    stop_to_dict,
+)
 from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.removal import remove_tree
@@ -48,7 +58,7 @@ _log = logging.getLogger("nodeagent.runtime")
 _GONE = ".gone"
 _STARTING = Observation(Phase.STARTING)
 _PASSABLE = 0o711
-_LEASE_BYTES, _CONTROL_BYTES = 128, 256
+_LEASE_BYTES, _CONTROL_BYTES = 128, 2048
 
 
 @dataclass(frozen=True)
@@ -199,9 +209,10 @@ class FolderRuntime:
         stop = control.get("stop")
         return (str(stop["signal"]), float(stop["grace_s"])) if stop else None
 
-    def stop(self, allocation_id: int, signal: str, grace_s: float) -> None:
+    def stop(self, allocation_id: int, signal: str, grace_s: float, cause: Optional[StopCause] = None) -> None:
         """Leave the wish for the shim and wake it."""
-        self._wish(allocation_id, "stop", {"at": clock.boottime(), "signal": signal, "grace_s": grace_s})
+        first = cause_of(self._controls.get(allocation_id, {}).get("stop"))
+        self._wish(allocation_id, "stop", stop_to_dict(clock.boottime(), signal, grace_s, first or cause))
 
     def limit(self, allocation_id: int, time_left_s: float) -> None:
         """Leave the new limit for the shim and wake it."""
@@ -283,6 +294,31 @@ class FolderRuntime:
             return None  # it was never launched
         uid, _ = self._user(spec)
         return WorkFolder(self._folder(spec.allocation_id).work, below, os.geteuid() if uid is None else uid)
+
+    def disks(self) -> Tuple[str, ...]:
+        """The one of the allocations' folders."""
+        return (self._root,)
+
+    def holdings(self, allocation_id: int) -> Holdings:
+        """The folders of the allocation, or what is left of them, and the descendants of its head."""
+        folder = self._folder(allocation_id)
+        folders = (
+            ("work", folder.work),
+            ("home", folder.home),
+            ("tmp", folder.tmp),
+            ("log", folder.log),
+            ("what is removed", folder.root + _GONE),
+        )
+        head = self._head(folder)
+        return Holdings(
+            folders=tuple((name, path) for name, path in folders if os.path.lexists(path)),
+            pids=() if head is None else (head, *(one.pid for one in tree.descendants(tree.all_processes(), head))),
+        )
+
+    def _head(self, folder: AllocationFolder) -> Optional[int]:
+        """The process that the job descends from, if it is there."""
+        root = (read_json(folder.shim) or {}).get("root")
+        return int(root[0]) if root and tree.identity(int(root[0])) == tuple(root) else None
 
     def remove(self, allocation_id: int) -> None:
         """Put the allocation's folder aside: at once it is none any more, however long the rest takes."""

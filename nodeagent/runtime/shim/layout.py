@@ -28,8 +28,10 @@ from typing import Any, Dict, Mapping, Optional
 from nodeagent import jobside
 from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, OnDisconnect
-from nodeagent.runtime.port import ExitStatus, Kept
+from nodeagent.runtime.port import ExitStatus, Kept, StopCause
 from nodeagent.runtime.shim import progress, reported
+
+_MOST_DETAIL = 500
 
 
 class AllocationFolder:
@@ -88,6 +90,19 @@ class Task:
     def outlives_its_agent(self) -> bool:
         """Whether the job goes on however long the agent is silent."""
         return self.on_disconnect == OnDisconnect.KEEP.value
+
+
+def stop_to_dict(at: float, signal: str, grace_s: float, cause: Optional[StopCause]) -> Dict[str, Any]:
+    """The wish for a stop in `control.json`."""
+    wish: Dict[str, Any] = {"at": at, "signal": signal, "grace_s": grace_s}
+    return wish if cause is None else dict(wish, reason=cause.reason.value, detail=cause.detail[:_MOST_DETAIL])
+
+
+def cause_of(stop: Optional[Mapping[str, Any]]) -> Optional[StopCause]:
+    """Why the agent itself wants that stop, if it does."""
+    if stop is None or "reason" not in stop:
+        return None
+    return StopCause(EndReason(stop["reason"]), str(stop["detail"]))
 
 
 def exit_to_dict(status: ExitStatus) -> Dict[str, Any]:

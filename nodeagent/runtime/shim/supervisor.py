@@ -27,11 +27,11 @@ from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 from nodeagent.clock import boottime
 from nodeagent.files import read_json, write_json
 from nodeagent.protocol import EndReason
-from nodeagent.runtime.port import EventKind, ExitStatus, Kept
+from nodeagent.runtime.port import EventKind, ExitStatus, Kept, StopCause
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from nodeagent.runtime.shim.job import PIPE_BYTES, Ending, Job, StartFailed
-from nodeagent.runtime.shim.layout import AllocationFolder, Task, exit_to_dict, kept_to_dict
+from nodeagent.runtime.shim.layout import AllocationFolder, Task, cause_of, exit_to_dict, kept_to_dict
 from nodeagent.runtime.shim.shells import Shells
 from nodeagent.runtime.shim.spool import SpoolWriter
 
@@ -91,6 +91,7 @@ class Shim:
         self._shells: Optional[Shells] = None
         self._kept: Optional[Kept] = None
         self._over_seen = False
+        self._cause: Optional[StopCause] = None
 
     def live(self) -> None:
         """Start the job, watch it, and leave its exit status."""
@@ -273,6 +274,8 @@ class Shim:
         stop, limit_at = control.get("stop"), control.get("limit_at")
         if stop and stop != self._control.get("stop"):
             self._deadlines.ask(float(stop["at"]), str(stop["signal"]), float(stop["grace_s"]))
+            if not self._job.over and self._cause is None:
+                self._cause = cause_of(stop)
         if limit_at is not None and limit_at != self._control.get("limit_at"):
             now = boottime()
             self._deadlines.set_limit(now, float(limit_at) - now)
@@ -335,6 +338,8 @@ class Shim:
         )
 
     def _why(self, ending: Ending) -> Tuple[EndReason, str]:
+        if self._cause is not None:
+            return self._cause.reason, self._cause.detail
         if self._deadlines.cause is Cause.TIME_LIMIT:
             return EndReason.TIME_LIMIT, "the time limit was reached"
         if self._deadlines.cause is Cause.LEASE:

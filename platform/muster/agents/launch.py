@@ -61,6 +61,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         mounts=told_to_agents(spec.get("mounts", []), job.vc, node.pool),
         mount_roots=node.pool.roots,
         keep_failed_s=_keep_failed_s(node, allocation),
+        bounds_disk=True,
         ask_registry=access.ask,
         registry_login=_login(access),
     )

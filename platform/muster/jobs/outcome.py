@@ -35,6 +35,7 @@ _CATEGORIES = {
     Reason.EXIT_NONZERO: RetryOn.FAILED,
     Reason.KILLED_BY_SIGNAL: RetryOn.FAILED,
     Reason.OUT_OF_MEMORY: RetryOn.FAILED,
+    Reason.DISK_EXCEEDED: RetryOn.FAILED,
 }
 
 # Which part is to blame, in the words of the failure classes; what no other part is blamed for is the job's own.

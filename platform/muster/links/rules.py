@@ -24,6 +24,8 @@ AGENT_OPTIONS = frozenset(
         "--hostname",
         "--job-user",
         "--log-spool-mib",
+        "--disk-mib",
+        "--disk-reserve-mib",
         "--memory-mib",
         "--mount-root",
         "--network",

@@ -1,0 +1,258 @@
+"""The watch over the disks that jobs fill: one thread that looks every few seconds, and oftener while one fills fast.
+
+1. With less free than the reserve, the platform is told that the disk is full, and gives the node nothing new.
+2. Who takes most of that disk is stopped, one at a time: it is looked again a while after its folders are gone.
+3. Who takes more than the node allows a job is stopped as well, whatever is free.
+4. With more than the reserve free again, the platform is told that there is room.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+from nodeagent.disk.rules import (
+    LOOK_EVERY_S,
+    SOONEST_LOOK_S,
+    Disk,
+    is_full,
+    is_pressing,
+    next_look_s,
+    reserve_of,
+    whom_to_stop,
+)
+from nodeagent.disk.walk import Walk, deleted
+from nodeagent.inbox import DiskExceeded, Post, Quit
+from nodeagent.protocol import HealthEvent
+from nodeagent.runtime.port import Runtime
+from nodeagent.sampler import Sampler
+
+_log = logging.getLogger("nodeagent.disk")
+
+GRACE_S = 10.0
+"""The longest grace of a job that is stopped so that others have room."""
+AGAIN_AFTER_S = 600.0
+"""A disk that stays full is told again so often."""
+_WHILE_FULL_S = 0.25
+# Counting a job's files may take long; so many times as long it is then left alone.
+_COUNT_EVERY_S, _REST = 5.0, 20.0
+_LONGEST_REMOVAL_S = 300.0
+
+Bounded = Callable[[], Tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says of disks, in bytes."""
+
+    most_bytes: Optional[int] = None
+    """What a job may take; None for as much as there is."""
+    reserve_bytes: Optional[int] = None
+    """What is kept free; None for what suits the disk."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What an allocation takes of one disk, and where most of that is."""
+
+    bytes: int
+    most_in: str
+    most_bytes: int
+    whole: bool
+    """Whether everything was counted; else it takes at least that."""
+
+
+def read_disk(folder: str) -> Disk:
+    """The disk of a folder, now."""
+    found = os.statvfs(folder)
+    return Disk(folder, os.stat(folder).st_dev, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+
+class DiskWatch:
+    """Looks, and posts whom to stop. `bounded` are the allocations that run and may be stopped for what they take."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        bounded: Bounded,
+        sampler: Sampler,
+        post: Post,
+        report_soon: Callable[[], None],
+        options: Options,
+        read: Callable[[str], Disk] = read_disk,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runtime = runtime
+        self._bounded = bounded
+        self._sampler = sampler
+        self._post = post
+        self._report_soon = report_soon
+        self._options = options
+        self._read = read
+        self._now = now
+        self._before: Dict[int, Tuple[float, Disk]] = {}
+        self._full: Dict[int, float] = {}
+        """The disks that are full, by number, and when that was told last."""
+        self._has_told = False
+        self._victim: Optional[int] = None
+        self._hastened = False
+        self._aside_at: Optional[float] = None
+        """Since when the folders of who was stopped are being removed."""
+        self._count_at = 0.0
+
+    def look(self) -> float:
+        """Do what is due, and return in how many seconds to look again."""
+        now = self._now()
+        disks = {disk.device: disk for disk in (self._read(folder) for folder in self._runtime.disks())}
+        waits = [next_look_s(disk, self._reserve(disk), *self._since(disk, now)) for disk in disks.values()]
+        self._before = {device: (now, disk) for device, disk in disks.items()}
+        self._tell(disks, now)
+        full = [disk for device, disk in disks.items() if device in self._full]
+        if self._victim is not None and self._is_gone(self._victim, now):
+            # What was read above may be of before, and some file systems give blocks back a moment later.
+            self._victim, self._count_at = None, now + _COUNT_EVERY_S
+        if self._victim is not None:
+            if any(is_pressing(disk, self._reserve(disk)) for disk in full):
+                self._hasten(self._victim)
+        elif now >= self._count_at and (full or self._options.most_bytes is not None):
+            self._count(full, list(disks.values()))
+            self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST)
+        return min([*waits, _WHILE_FULL_S] if full else waits, default=LOOK_EVERY_S)
+
+    def _since(self, disk: Disk, now: float) -> Tuple[Optional[Disk], float]:
+        at, before = self._before.get(disk.device, (now, None))
+        return before, now - at
+
+    def _reserve(self, disk: Disk) -> int:
+        return reserve_of(disk, self._options.reserve_bytes)
+
+    def _tell(self, disks: Mapping[int, Disk], now: float) -> None:
+        """Tell the platform what is left, at once where that begins or ends to be too little, and again while it is."""
+        were = set(self._full)
+        for device, disk in disks.items():
+            reserve = self._reserve(disk)
+            if not is_full(disk, reserve, device in self._full):
+                self._full.pop(device, None)
+            elif now - self._full.get(device, -AGAIN_AFTER_S) >= AGAIN_AFTER_S:
+                self._full[device] = now
+                detail = "the disk of {} is full: {} are free of {}, less than the reserve of {}".format(
+                    disk.folder, _mib(disk.free), _mib(disk.total), _mib(reserve)
+                )
+                _log.warning("%s", detail)
+                self._sampler.report(HealthEvent("disk_full", None, detail))
+        news = were != set(self._full) or not self._has_told
+        if disks:
+            scarcest = min(disks.values(), key=lambda disk: disk.free / max(1, disk.total))
+            self._sampler.tell_disk(scarcest.total >> 20, scarcest.free >> 20, bool(self._full), at_once=news)
+        if were and not self._full:
+            _log.info("the disks have room again")
+        if news:
+            # The first look, too: the platform may know from an earlier run of the agent that the disk was full.
+            self._has_told = True
+            self._report_soon()
+
+    def _is_gone(self, allocation_id: int, now: float) -> bool:
+        """Whether all that the allocation had is removed; what cannot be is not waited for."""
+        if allocation_id in self._bounded():
+            return False
+        if allocation_id not in self._runtime.allocations() and self._aside_at is None:
+            self._aside_at = now
+        waited = self._aside_at is not None and now - self._aside_at >= _LONGEST_REMOVAL_S
+        return waited or not self._runtime.holdings(allocation_id).folders
+
+    def _hasten(self, allocation_id: int) -> None:
+        if not self._hastened and allocation_id in self._bounded():
+            self._hastened = True
+            _log.warning("allocation %d: the disk is filling up, and it has no more grace", allocation_id)
+            self._post(DiskExceeded(allocation_id, "", 0.0))
+
+    def _count(self, full: Sequence[Disk], disks: Sequence[Disk]) -> None:
+        """Find who takes too much, and have it stopped."""
+        bounded = self._bounded()
+        for disk in full:
+            # Nobody takes more of a disk than who takes the half of it.
+            half = disk.total // 2 + 1
+            shares = {allocation_id: self._share(allocation_id, [disk], half) for allocation_id in bounded}
+            taken = {allocation_id: share.bytes for allocation_id, share in shares.items()}
+            found = whom_to_stop(taken, disk, self._reserve(disk))
+            if found is not None:
+                self._stop(found, shares[found], disk, GRACE_S)
+                return
+        most_bytes = self._options.most_bytes
+        if most_bytes is None:
+            return
+        for allocation_id in bounded:
+            share = self._share(allocation_id, disks, None)
+            if share.bytes > most_bytes and disks:
+                self._stop(allocation_id, share, disks[0], None)
+                return
+
+    def _share(self, allocation_id: int, disks: Sequence[Disk], enough_bytes: Optional[int]) -> Share:
+        """What an allocation takes of these disks; there is no need to count on when it is `enough`."""
+        holdings = self._runtime.holdings(allocation_id)
+        parts: Dict[str, int] = {}
+        whole = True
+        for disk in disks:
+            walk = Walk(disk.device, enough_bytes=enough_bytes)
+            for name, path in holdings.folders:
+                taken = walk.count(path)
+                parts[name] = parts.get(name, 0) + taken.bytes
+                whole = whole and taken.whole
+        devices = {disk.device for disk in disks}
+        open_yet = deleted(holdings.pids, devices | set(holdings.devices))
+        if open_yet:
+            parts["files that it has deleted and keeps open"] = open_yet
+        most_in = max(parts, key=lambda name: parts[name], default="")
+        return Share(sum(parts.values()), most_in, parts.get(most_in, 0), whole)
+
+    def _stop(self, allocation_id: int, share: Share, disk: Disk, longest_grace_s: Optional[float]) -> None:
+        self._victim, self._hastened, self._aside_at = allocation_id, False, None
+        most_bytes = self._options.most_bytes
+        if longest_grace_s is not None or most_bytes is None:
+            why = "the node's disk is full, and this job takes the most of it"
+        else:
+            why = "it takes more of the node's disk than the {} that a job may".format(_mib(most_bytes))
+        detail = "{}: {}{}, {} of that in {}; {} are free of {}".format(
+            why,
+            "" if share.whole else "at least ",
+            _mib(share.bytes),
+            _mib(share.most_bytes),
+            share.most_in,
+            _mib(disk.free),
+            _mib(disk.total),
+        )
+        _log.warning("allocation %d: %s", allocation_id, detail)
+        self._post(DiskExceeded(allocation_id, detail, longest_grace_s))
+
+
+class Disks(threading.Thread):
+    """The thread of the watch, until the agent ends."""
+
+    def __init__(self, watch: DiskWatch, *, post: Post, stopping: threading.Event) -> None:
+        super().__init__(name="disks", daemon=True)
+        self._watch = watch
+        self._post = post
+        self._stopping = stopping
+
+    def run(self) -> None:
+        """Look, look by look."""
+        wait_s = 0.0
+        try:
+            while not self._stopping.wait(wait_s):
+                try:
+                    wait_s = max(SOONEST_LOOK_S, self._watch.look())
+                except OSError as error:
+                    _log.warning("the disks cannot be looked at: %s", error)
+                    wait_s = LOOK_EVERY_S
+        except BaseException as error:
+            self._post(Quit(1, "{} broke: {!r}".format(self.name, error)))
+            raise
+
+
+def _mib(size: int) -> str:
+    return "{} MiB".format(size >> 20)

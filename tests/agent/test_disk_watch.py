@@ -1,0 +1,250 @@
+"""When a disk counts as full, who is stopped for it, and what the platform is told, on disks that are made up."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.disk import rules
+from nodeagent.disk.rules import Disk
+from nodeagent.disk.watch import DiskWatch, Options
+from nodeagent.gpu.emulated import EmulatedGpus
+from nodeagent.inbox import DiskExceeded, Message
+from nodeagent.runtime.container.layer import upper_of
+from nodeagent.runtime.port import Holdings
+from nodeagent.sampler import News, Sampler
+
+MIB, GIB = 1 << 20, 1 << 30
+DISK = Disk("/state", 1, 100 * GIB, 50 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("total", "asked", "reserve"),
+    [
+        pytest.param(100 * GIB, None, GIB, id="a large disk keeps a GiB"),
+        pytest.param(64 * MIB, None, 64 * MIB // 20, id="a small one a twentieth"),
+        pytest.param(100 * GIB, 5 * GIB, 5 * GIB, id="as an operator says"),
+        pytest.param(GIB, 5 * GIB, GIB, id="no more than there is"),
+        pytest.param(GIB, 0, 0, id="none"),
+    ],
+)
+def test_the_reserve_suits_the_disk(total: int, asked: int | None, reserve: int) -> None:
+    assert rules.reserve_of(replace(DISK, total=total), asked) == reserve
+
+
+def test_a_disk_that_was_full_needs_more_than_the_reserve_to_have_room_again() -> None:
+    near = replace(DISK, free=int(1.1 * GIB))
+    assert [rules.is_full(near, GIB, was) for was in (False, True)] == [False, True]
+    assert [rules.is_full(replace(DISK, free=GIB - 1), GIB, was) for was in (False, True)] == [True, True]
+    assert [rules.is_full(replace(DISK, free=int(1.25 * GIB)), GIB, was) for was in (False, True)] == [False, False]
+    assert not rules.is_full(replace(DISK, free=0), 0, False)
+
+
+@pytest.mark.parametrize(
+    ("taken", "total", "stopped"),
+    [
+        pytest.param({1: 20, 2: 30, 3: 5}, 100, 2, id="who takes most"),
+        pytest.param({1: 9, 2: 8}, 100, None, id="nobody who takes less than a tenth of the disk"),
+        pytest.param({1: 4}, 20, None, id="nobody who takes less than the reserve"),
+        pytest.param({}, 100, None, id="nobody where nobody is"),
+        pytest.param({4: 30, 9: 30}, 100, 9, id="of two that are alike the one that came last"),
+    ],
+)
+def test_who_takes_most_is_stopped_unless_that_is_little(
+    taken: dict[int, int], total: int, stopped: int | None
+) -> None:
+    assert rules.whom_to_stop(taken, replace(DISK, total=total, free=0), 5) == stopped
+
+
+def test_a_disk_that_fills_fast_is_looked_at_before_its_reserve_is_passed_by() -> None:
+    before = replace(DISK, free=11 * GIB)
+    assert rules.next_look_s(DISK, GIB, None, 0.0) == rules.LOOK_EVERY_S
+    assert rules.next_look_s(before, GIB, before, 2.0) == rules.LOOK_EVERY_S
+    assert rules.next_look_s(replace(DISK, free=9 * GIB), GIB, before, 2.0) == rules.LOOK_EVERY_S
+    assert rules.next_look_s(replace(DISK, free=3 * GIB), GIB, before, 2.0) == pytest.approx(0.25)
+    assert rules.next_look_s(replace(DISK, free=GIB), GIB, before, 2.0) == rules.SOONEST_LOOK_S
+
+
+@dataclass
+class Node:
+    """A node whose disk, jobs and clock a test sets; what jobs take lies in real folders."""
+
+    home: Path
+    options: Options = field(default_factory=Options)
+    free: int = 50 * MIB
+    total: int = 100 * MIB
+    now: float = 1000.0
+    running: list[int] = field(default_factory=list)
+    posted: list[Message] = field(default_factory=list)
+    aside: list[int] = field(default_factory=list)
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        runtime: Any = self
+        self.sampler = Sampler(EmulatedGpus((), "here"), runtime)
+        self.watch = DiskWatch(
+            runtime=runtime,
+            bounded=lambda: tuple(self.running),
+            sampler=self.sampler,
+            post=self.posted.append,
+            report_soon=self._asked,
+            options=self.options,
+            read=lambda folder: Disk(folder, self.home.stat().st_dev, self.total, self.free),
+            now=lambda: self.now,
+        )
+
+    def _asked(self) -> None:
+        self.asked += 1
+
+    def disks(self) -> tuple[str, ...]:
+        return (str(self.home),)
+
+    def allocations(self) -> tuple[int, ...]:
+        return tuple(int(path.name) for path in self.home.iterdir() if int(path.name) not in self.aside)
+
+    def holdings(self, allocation_id: int) -> Holdings:
+        folder = self.home / str(allocation_id)
+        return Holdings((("work", str(folder)),) if folder.exists() else ())
+
+    def start(self, allocation_id: int, size: int) -> None:
+        (self.home / str(allocation_id)).mkdir()
+        self.grow(allocation_id, size)
+        self.running.append(allocation_id)
+
+    def grow(self, allocation_id: int, size: int) -> None:
+        with (self.home / str(allocation_id) / "file").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+
+    def remove(self, allocation_id: int) -> None:
+        (self.home / str(allocation_id) / "file").unlink()
+        (self.home / str(allocation_id)).rmdir()
+
+    def look(self, later_s: float = 10.0) -> list[DiskExceeded]:
+        """Whom one look stops, so much later."""
+        self.now += later_s
+        before = len(self.posted)
+        self.watch.look()
+        return [one for one in self.posted[before:] if isinstance(one, DiskExceeded)]
+
+    def told(self) -> tuple[list[str], bool | None]:
+        """The kinds of what is told of the node's health, and whether its disk is full."""
+        news: News = self.sampler.take({})
+        return [event.kind for event in news.health], news.host.disk_full if news.host else None
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_one_at_a_time_is_stopped_and_the_next_only_once_the_folder_of_the_first_is_gone(node: Node) -> None:
+    for number, size in ((1, 30 * MIB), (2, 40 * MIB), (3, 2 * MIB)):
+        node.start(number, size)
+    assert node.look() == []
+    node.free = 4 * MIB
+    [stop] = node.look()
+    assert (stop.id, stop.longest_grace_s) == (2, 10.0)
+    assert stop.detail.startswith("the node's disk is full, and this job takes the most of it: 40 MiB, 40 MiB of that")
+    assert stop.detail.endswith("in work; 4 MiB are free of 100 MiB")
+    assert node.look() == []
+    node.running.remove(2)
+    assert node.look() == []
+    node.remove(2)
+    assert node.look() == []  # the blocks may come back a moment later
+    assert node.look(1.0) == []
+    [stop] = node.look()
+    assert stop.id == 1
+    node.running.remove(1)
+    node.remove(1)
+    # What is left takes too little to be stopped, and looking again and again changes nothing.
+    assert [node.look() for _ in range(5)] == [[]] * 5
+
+
+def test_a_folder_that_cannot_be_removed_is_not_waited_for_without_end(node: Node) -> None:
+    node.start(1, 40 * MIB)
+    node.start(2, 30 * MIB)
+    node.free = 4 * MIB
+    assert [stop.id for stop in node.look()] == [1]
+    node.running.remove(1)
+    assert [node.look(1000.0) for _ in range(3)] == [[]] * 3  # its end, log and files may be on their way
+    node.aside.append(1)
+    assert [node.look(1.0), node.look(299.0), node.look(1.0)] == [[]] * 3
+    assert [stop.id for stop in node.look()] == [2]
+
+
+def test_with_half_of_the_reserve_gone_the_grace_is_over(node: Node) -> None:
+    node.start(1, 40 * MIB)
+    node.free = 4 * MIB
+    assert [stop.id for stop in node.look()] == [1]
+    assert node.look(0.25) == []
+    node.free = 2 * MIB
+    assert node.look(0.25) == [DiskExceeded(1, "", 0.0)]
+    assert node.look(0.25) == []
+
+
+def test_a_job_beyond_the_limit_is_stopped_whatever_is_free_with_the_grace_of_its_spec(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node.start(1, 8 * MIB)
+    node.start(2, 9 * MIB)
+    assert node.look() == []
+    node.grow(1, 12 * MIB)
+    [stop] = node.look()
+    assert (stop.id, stop.longest_grace_s) == (1, None)
+    assert "more of the node's disk than the 10 MiB that a job may: 12 MiB" in stop.detail
+    assert node.told() == ([], False)
+
+
+def test_counting_is_given_a_rest(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node.start(1, 8 * MIB)
+    assert node.look() == []
+    node.grow(1, 12 * MIB)
+    assert node.look(1.0) == []
+    assert len(node.look(5.0)) == 1
+
+
+def test_a_full_disk_is_told_at_once_and_again_while_it_lasts_and_then_that_it_has_room(node: Node) -> None:
+    node.look()
+    assert node.told() == ([], False)
+    assert node.asked == 1  # it may have been full before this agent began
+    node.free = 4 * MIB
+    node.look()
+    assert node.asked == 2
+    assert node.sampler.has_news()
+    assert node.told() == (["disk_full"], True)
+    assert not node.sampler.has_news()
+    node.look()
+    assert node.sampler.take({}).health == ()
+    node.look(600.0)
+    assert [event.kind for event in node.sampler.take({}).health] == ["disk_full"]
+    node.free = 6 * MIB  # more than the reserve, and not by enough
+    node.look()
+    assert node.asked == 2
+    node.free = 7 * MIB
+    node.look()
+    assert node.asked == 3
+    assert node.told() == ([], False)
+
+
+def test_what_did_not_arrive_is_told_again_at_once(node: Node) -> None:
+    node.free = 0
+    node.look()
+    news = node.sampler.take({})
+    assert news.host is not None
+    assert (news.host.disk_mib, news.host.disk_free_mib, news.host.disk_full) == (100, 0, True)
+    assert not node.sampler.has_news()
+    node.sampler.give_back(news)
+    assert node.told() == (["disk_full"], True)
+
+
+def test_the_upper_folder_of_the_overlay_at_the_root_is_read_out_of_mountinfo() -> None:
+    other = "2 1 0:5 / /proc rw - proc proc rw\n3 1 0:6 / /data rw - overlay overlay rw,upperdir=/no,workdir=/w\n"
+    root = "1 0 0:4 / / rw,relatime - overlay overlay rw,lowerdir=l/A:l/B,upperdir=/d\\040x/diff,workdir=/d/work\n"
+    assert upper_of(root + other) == "/d x/diff"
+    assert upper_of(other) == ""
+    assert upper_of("1 0 8:1 / / rw shared:1 - ext4 /dev/vda rw,upperdir=/no\n") == ""
+    assert upper_of("1 0 0:4 / / rw - overlay overlay rw,lowerdir=/a,upperdir=b/diff\n") == ""
