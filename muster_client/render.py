@@ -278,6 +278,14 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
     return table
 
 
+def disk_part(node: Node) -> list[RenderableType]:
+    """Return how much of the node's disk is left; nothing where nobody says."""
+    size, free = node.get("disk_mib"), node.get("disk_free_mib")
+    if size is None or free is None:
+        return []
+    return ["", Text(f"Disk: {free / 1024:.1f} of {size / 1024:.1f} GiB are free.")]
+
+
 def checks_part(node: Node) -> list[RenderableType]:
     """Return a table of the newest check of each GPU; nothing where none was checked."""
     checks = node.get("gpu_checks") or []

@@ -304,6 +304,10 @@ class Node(TypedDict):
     gpus: list[Gpu]
     gpu_checks: NotRequired[list[GpuCheck]]
     """Of one node that is shown alone."""
+    disk_mib: NotRequired[int | None]
+    """The same."""
+    disk_free_mib: NotRequired[int | None]
+    """The same."""
 
 
 class Quota(TypedDict):

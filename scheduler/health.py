@@ -127,7 +127,7 @@ KINDS: Mapping[Kind, Meaning] = {
     Kind.NVLINK: Meaning(_WARNING, Action.NONE, "NVLink errors are counted"),
     Kind.MEMORY_HELD: Meaning(_WARNING, Action.RESET_GPU, "memory is held that belongs to no process"),
     Kind.CHECK_FAILED: Meaning(_FAILURE, Action.CHECK_GPU, "a check has failed"),
-    Kind.DISK_FULL: Meaning(_OK, Action.NONE, "a disk is full"),
+    Kind.DISK_FULL: Meaning(_WARNING, Action.NONE, "a disk is full"),
     Kind.OTHER: Meaning(_OK, Action.NONE, "something else"),
 }
 UNKNOWN = Meaning(_OK, Action.NONE, "not known")

@@ -8,7 +8,7 @@ import typer
 
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
-from muster_client.render import checks_part, gpus_table, nodes_table, utc_now, vcs_table, volumes_table
+from muster_client.render import checks_part, disk_part, gpus_table, nodes_table, utc_now, vcs_table, volumes_table
 from muster_client.session import begin
 from muster_client.terminal import clean
 
@@ -63,7 +63,8 @@ def nodes_command(
             session.output.answer({"results": nodes}, nodes_table(nodes, utc_now()))
             return
         node = client.node(name)
-    session.output.answer(node, nodes_table([node], utc_now()), "", gpus_table(node["gpus"]), *checks_part(node))
+    told = (nodes_table([node], utc_now()), *disk_part(node), "", gpus_table(node["gpus"]), *checks_part(node))
+    session.output.answer(node, *told)
 
 
 def gpus_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:

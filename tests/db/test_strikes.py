@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, Invalid
+from muster.common.models import DatabaseNow
 from muster.dispatch.cycles import replay, stored_snapshot
 from muster.dispatch.models import Cycle
 from muster.dispatch.reaper import reap
@@ -108,6 +109,7 @@ class TestBlame:
             Reason.TIME_LIMIT,
             Reason.AGENT_STOPPED,
             Reason.UNKNOWN,
+            Reason.DISK_EXCEEDED,
             Reason.COMPLETED,
         ],
     )
@@ -128,6 +130,11 @@ class TestBlame:
         end(second, Reason.LAUNCH_FAILED, started=False)
         end(first, Reason.LAUNCH_FAILED, started=False)
         assert told() == [(second.node_id, "launch_failed")]
+
+    def test_a_launch_that_fails_on_a_full_disk_strikes_nobody(self, world: World) -> None:
+        Node.objects.update(disk_full_at=DatabaseNow())
+        fail_launch(world)
+        assert told() == []
 
     def test_the_same_end_told_twice_strikes_once(self, world: World) -> None:
         attempt = fail_launch(world)

@@ -104,6 +104,8 @@ export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
     ...makeNode(),
     driver_version: null,
     toolkit_version: null,
+    disk_mib: null,
+    disk_free_mib: null,
     links: [],
     last_strikes: [],
     health_reports: [],

@@ -107,6 +107,8 @@ async def sync(request: Request) -> Response:
         desired = await _desired_sets.ask(node, None)
         if services.brings_news(message, desired):
             await in_thread(services.take_news, node, message, desired)
+        if services.tells_of_disk(node, message):
+            await in_thread(services.take_disk, node, message)
         if services.brings_samples(message):
             await _samples.ask(node, message)
         while desired.generation == message.generation and (left_s := until - loop.time()) > 0:

@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import connection
 
+from muster.fleet.disks import keep_disks
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import Allocation, GpuClaim
 from muster.samples.families import GPU, HOST, RANK
@@ -118,3 +119,5 @@ def _store_reports(told: Mapping[Node, tuple[ReportedMetrics, ...]]) -> None:
 
 def _store_hosts(told: Mapping[Node, HostSample]) -> None:
     add(HOST, {(node.pk,): sound(HOST, vars(sample), where=f"{node.name}.host") for node, sample in told.items()})
+    disks = {node.pk: (sample.disk_mib, sample.disk_free_mib) for node, sample in told.items()}
+    keep_disks({pk: (size, free) for pk, (size, free) in disks.items() if size is not None and free is not None})

@@ -12,6 +12,7 @@ from muster.agents.launch import launch_spec
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import part_of
 from muster.common.secrets import digest
+from muster.fleet.disks import note_disk
 from muster.fleet.leases import greet, hold_epoch, node_of_credential, register, renew, require_epoch
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import (
@@ -143,6 +144,18 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
     take_check_results(node, request.checks)
     for note in request.notes:
         note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
+
+
+def tells_of_disk(node: Node, request: SyncRequest) -> bool:
+    """Whether the agent says that the node's disk has become full, or has room again."""
+    full = None if request.host is None else request.host.disk_full
+    return full is not None and full != (node.disk_full_at is not None)
+
+
+def take_disk(node: Node, request: SyncRequest) -> None:
+    """Take over that the disk has become full, or has room again."""
+    if request.host is not None and request.host.disk_full is not None:
+        note_disk(node=node, full=request.host.disk_full)
 
 
 def brings_samples(request: SyncRequest) -> bool:

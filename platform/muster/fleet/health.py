@@ -43,6 +43,7 @@ _LARGEST_XID = 2**31 - 1
 # What goes on is told again and again; an Xid each time that it happens.
 _GOES_ON = frozenset(
     {Kind.ROW_REMAP_PENDING, Kind.ROW_REMAP_FAILED, Kind.THROTTLE, Kind.NVLINK, Kind.MEMORY_HELD, Kind.CHECK_FAILED}
+    | {Kind.DISK_FULL}
 )
 _SAME, _SAME_XID = timedelta(hours=1), timedelta(seconds=10)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from django.db.models import F
 
 from muster.common.errors import Conflict, Invalid
+from muster.fleet.bars import bars_of
 from muster.fleet.links import Scores
 from muster.fleet.models import Gpu, GpuReading, Node
 
@@ -31,7 +32,7 @@ class ReportedGpu:
 class Reported:
     """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`.
 
-    `barred` says why nothing may start there, see `muster.fleet.toolkit`.
+    `barred` says what of it speaks against starting anything there, see `muster.fleet.toolkit`.
     """
 
     address: str
@@ -62,7 +63,7 @@ def store_inventory(node: Node, reported: Reported) -> bool:
         "labels": {**node.labels, **reported.labels},
         "inventory": reported.details,
         "links": reported.links,
-        "barred": reported.barred,
+        "barred": bars_of(toolkit=reported.barred, disk_full=node.disk_full_at is not None),
         # An address that an operator wrote is right; the agent's own view may be that of a private network.
         "address": node.address or reported.address,
     }

@@ -221,6 +221,9 @@ class Node(models.Model):
     barred = models.CharField(
         max_length=300, blank=True, default="", help_text="Why nothing new may start there, whatever operators want."
     )
+    disk_full_at = models.DateTimeField(
+        null=True, editable=False, help_text="Since when its agent says that its disk is full."
+    )
     version = models.BigIntegerField(default=1)
     cpus = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveBigIntegerField(default=0)
@@ -471,6 +474,18 @@ class GpuReading(models.Model):
 
     def __str__(self) -> str:
         return f"reading of GPU {self.pk}"
+
+
+class NodeDisk(models.Model):
+    """What is left of the disk that a node's jobs fill, as its agent told last. See `muster.fleet.disks`."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="disk")
+    at = models.DateTimeField(db_default=DatabaseNow())
+    size_mib = models.BigIntegerField()
+    free_mib = models.BigIntegerField()
+
+    def __str__(self) -> str:
+        return f"disk of node {self.pk}"
 
 
 class NodeLease(models.Model):

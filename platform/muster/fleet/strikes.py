@@ -48,12 +48,15 @@ def blame_for_launch(
 ) -> None:
     """Blame the nodes for an attempt that they could not start; in the transaction that stops it.
 
-    A job whose launch has failed on another node as well is the likelier cause, so it strikes no second node.
+    A job whose launch has failed on another node as well is the likelier cause, so it strikes no second node. That
+    nothing starts on a full disk is the doing of who filled it.
     """
     if reason is StrikeReason.LAUNCH_FAILED:
         others = Strike.objects.filter(job_id=job_id, reason=reason).exclude(node_id__in=list(node_ids))
         if others.exists():
             return
+        full = Node.objects.filter(pk__in=list(node_ids), disk_full_at__isnull=False).values_list("pk", flat=True)
+        node_ids = sorted(set(node_ids) - set(full))
     for node_id in node_ids:
         _strike(node_id, reason, job_id, attempt_id, detail, incident=f"launch of attempt {attempt_id}")
 

@@ -518,6 +518,13 @@ NODE = {
 }
 
 
+def test_a_node_shows_how_much_of_its_disk_is_left_where_that_is_told(server: FakeServer, run: Run) -> None:
+    server.on("GET /nodes/gpu01", httpx.Response(200, json={**NODE, "disk_mib": 102_400, "disk_free_mib": 2560}))
+    assert "Disk: 2.5 of 100.0 GiB are free." in run("nodes", "gpu01").stdout
+    server.on("GET /nodes/gpu01", httpx.Response(200, json=NODE))
+    assert "Disk" not in run("nodes", "gpu01").stdout
+
+
 def test_a_node_is_checked_and_shows_what_came_of_it(server: FakeServer, run: Run) -> None:
     server.on("POST /nodes/gpu01:check", httpx.Response(202, json=NODE))
     server.on("GET /nodes/gpu01", httpx.Response(200, json=NODE))

@@ -115,6 +115,13 @@ test("a node that nothing may start on says why, and what its drivers are", asyn
   expect(screen.getByText("Barred")).toBeDefined();
 });
 
+test("how full the disk of a node is can be seen, where its agent tells it", async () => {
+  open(makeNodeDetail({ disk_mib: 102400, disk_free_mib: 25600 }));
+  const meter = await screen.findByRole("meter", { name: "Disk in use" });
+  expect(meter.getAttribute("aria-valuenow")).toBe("75");
+  expect(screen.getByText("75 GiB / 100 GiB")).toBeDefined();
+});
+
 test("of drivers that a node does not have nothing is said", async () => {
   open(makeNodeDetail(LINKED));
   await screen.findByRole("region", { name: "Links between GPUs" });

@@ -115,6 +115,15 @@ function MoreOfNode({ name, isOperator }: { name: string; isOperator: boolean })
   if (data === undefined) return null;
   return (
     <>
+      {data.disk_mib === null || data.disk_free_mib === null ? null : (
+        <Meter
+          label="Disk"
+          name="Disk in use"
+          used={data.disk_mib - data.disk_free_mib}
+          total={data.disk_mib}
+          figures={`${mebibytes(data.disk_mib - data.disk_free_mib)} / ${mebibytes(data.disk_mib)}`}
+        />
+      )}
       {data.driver_version === null && data.toolkit_version === null ? null : (
         <Facts>
           {data.driver_version === null ? null : <Fact name="GPU driver">{data.driver_version}</Fact>}

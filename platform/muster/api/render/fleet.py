@@ -13,7 +13,7 @@ from muster.api.render.jobs import Json
 from muster.api.render.moments import moment
 from muster.common.clock import utc_now
 from muster.fleet.maintenance import planned_of
-from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, Pool
+from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, NodeDisk, Pool
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
@@ -125,7 +125,9 @@ def node_document(user: User, node: Node) -> Json:
         "health_reports": _health_reports(user, node),
         "gpu_checks": _gpu_checks(user, node),
     }
-    return document | versions | told | {"links": node.links, "maintenance": coming}
+    left = NodeDisk.objects.filter(pk=node.pk).first()
+    disk = {"disk_mib": left.size_mib if left else None, "disk_free_mib": left.free_mib if left else None}
+    return document | versions | disk | told | {"links": node.links, "maintenance": coming}
 
 
 def maintenance(row: Maintenance) -> Json:

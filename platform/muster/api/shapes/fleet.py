@@ -173,6 +173,8 @@ class NodeDetail(Node):
 
     driver_version = Text(allow_null=True, help_text="Of its GPUs; null without one.")
     toolkit_version = Text(allow_null=True, help_text="Of the NVIDIA Container Toolkit; null without one.")
+    disk_mib = Integer(allow_null=True, help_text="Of the disk that its jobs fill; null where its agent does not say.")
+    disk_free_mib = Integer(allow_null=True)
     links = serializers.ListField(
         child=serializers.ListField(child=Integer()),
         help_text=(
