@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import httpx
 import pytest
@@ -64,18 +65,64 @@ def test_a_job_lives_on_while_its_nodes_disk_is_full(cluster: Cluster, figure: F
                     lambda rank=rank, alive=alive: len(stamps_of(cluster, gang["id"], rank=rank)) > alive + 20,
                     "the rank goes on",
                 )
-            refused = cluster.submit("echo done", nodes=2, user="blue")
-            [(_, detail)] = until(
-                lambda: cluster.sql(
-                    "SELECT state, reason_detail FROM jobs_attempt WHERE job_id = %s AND reason = 'launch_failed'"
-                    " ORDER BY number LIMIT 1",
-                    refused["id"],
-                ),
-                "what cannot be started there is said to be so",
-            )
-            assert "No space left on device" in detail
+            until(lambda: node_of(cluster, node)["barred"] == "its disk is full", "nothing new may start there")
+            waits = cluster.submit("echo done", nodes=2, user="blue")
+            until(lambda: cluster.client("blue").job(waits["id"])["hold"], "it is said that the job waits")
+            assert cluster.attempts(waits) == []
+        assert cluster.wait(waits)["state"] == "succeeded", cluster.story(waits)
         let_end(cluster, gang["id"])
         assert cluster.wait(gang)["state"] == "succeeded", cluster.story(gang)
+        # What filled the disk was no job's, so nobody was stopped.
+        assert [cluster.attempts(job) for job in (gang, waits)] == [[("succeeded", "completed")]] * 2
+        cluster.kill(node)
+    cluster.start(node)
+
+
+@pytest.mark.parametrize(
+    ("fill", "fast"),
+    [
+        pytest.param("dd if=/dev/zero bs=64k count=4 status=none >> big; sleep 0.02", False, id="bit by bit"),
+        pytest.param("trap '' TERM; dd if=/dev/zero of=big bs=1M", True, id="as fast as it can, deaf to any signal"),
+    ],
+)
+def test_a_job_that_fills_the_disk_is_stopped_and_its_neighbour_goes_on(
+    cluster: Cluster, fill: str, fast: bool
+) -> None:
+    node = "n1"
+    state = cluster.state_of(node)
+    cluster.kill(node)
+    with small_disk(state, 64, with_content=True):
+        cluster.start(node)
+        # Both run on both nodes, so on the one with the small disk as well.
+        neighbour = cluster.submit(BEATING, nodes=2)
+        cluster.until_attempt_runs(neighbour)
+        before = cluster.sql("SELECT coalesce(max(id), 0) FROM events_event")[0][0]
+        there = f'[ "$MUSTER_NODE" = {node} ] || exec sleep 120'
+        hog = cluster.submit(f"{there}; while :; do {fill}; done", nodes=2, user="blue")
+        assert cluster.wait(hog, within_s=60)["state"] == "failed", cluster.story(hog)
+        assert cluster.attempts(hog) == [("failed", "disk_exceeded")]
+        [(detail,)] = cluster.sql("SELECT reason_detail FROM jobs_attempt WHERE job_id = %s", hog["id"])
+        assert "the node's disk is full, and this job takes the most of it" in detail
+        assert "in work" in detail
+        failure = cluster.client("blue").job(hog["id"])["failure"]
+        assert failure is not None
+        assert failure["class"] == "disk_quota"
+        until(lambda: node_of(cluster, node)["barred"] is None, "the node takes jobs again")
+        told = "SELECT kind FROM events_event WHERE id > %s AND kind LIKE 'node.disk%%' ORDER BY id"
+        assert cluster.sql(told, before) == [("node.disk_full",), ("node.disk_room",)]
+        assert cluster.sql("SELECT 1 FROM fleet_strike") == []
+        alive = len(stamps_of(cluster, neighbour["id"]))
+        until(lambda: len(stamps_of(cluster, neighbour["id"])) > alive + 20, "the neighbour goes on")
+        after = cluster.submit("echo done", nodes=2, user="blue")
+        assert cluster.wait(after)["state"] == "succeeded", cluster.story(after)
+        let_end(cluster, neighbour["id"])
+        assert cluster.wait(neighbour)["state"] == "succeeded", cluster.story(neighbour)
+        assert cluster.attempts(neighbour) == [("succeeded", "completed")]
+        cluster.whole_log(neighbour, within_s=60)
+        for rank in (0, 1):
+            stored, printed = cluster.log(neighbour, rank=rank), output_of(cluster, neighbour["id"], rank=rank)
+            # What fills the disk between two looks leaves no room for lines of others: then their log says so.
+            assert stored == printed if not fast else stored[-100:] == printed[-100:]
         cluster.kill(node)
     cluster.start(node)
 
@@ -114,6 +161,11 @@ def test_postgres_without_room_loses_no_accepted_job_and_stops_none(figure: Figu
             cluster.stop()
     finally:
         cluster.stop()
+
+
+def node_of(cluster: Cluster, name: str) -> dict[str, Any]:
+    """The node as the interface tells it."""
+    return dict(cluster.client().node(name))
 
 
 def _submit(cluster: Cluster) -> int | None:

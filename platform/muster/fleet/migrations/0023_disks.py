@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('fleet', '0020_silence'),
+        ('fleet', '0022_agent_state'),
     ]
 
     operations = [

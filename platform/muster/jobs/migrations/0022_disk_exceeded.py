@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs', '0020_failed_at'),
+        ('jobs', '0021_claimed_out_of'),
     ]
 
     operations = [
