@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from nodeagent import clock
 from nodeagent.protocol import LaunchSpec
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
@@ -27,6 +29,8 @@ from nodeagent.runtime.shim.forker import Forker
 from tests import engines
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.waiting import eventually
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -154,14 +158,18 @@ class RuntimeUnderTest:
         self.runtime.launch(spec)
         return spec.allocation_id
 
+    def renewing(self, look: Callable[[], T], what: str, stop_after_s: float) -> T:
+        """The first true value of `look`; the lease is renewed as an agent does it until then, and not after that."""
+
+        def renew_and_look() -> T:
+            self.runtime.renew(clock.boottime(), stop_after_s)
+            return look()
+
+        return eventually(renew_and_look, what, 30.0)
+
     @property
     def in_containers(self) -> bool:
         return bool(self.image)
-
-    @property
-    def starts_within_s(self) -> float:
-        """How long it takes at most until a command runs, on a machine with other things to do."""
-        return 2.0 if self.in_containers else 0.5
 
     def work(self, allocation_id: int) -> str:
         """The working folder as the job sees it."""

@@ -36,6 +36,11 @@ def logged(platform: FakePlatform, allocation_id: int, text: str) -> Allocation:
     return allocation
 
 
+def let_go(agent: AgentProcess, allocation_id: int) -> None:
+    """Make the file that a job waits for."""
+    (agent.allocation_folder(allocation_id) / "work" / "go").touch()
+
+
 def archive(**files: str) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -278,9 +283,10 @@ def test_what_failed_and_is_kept_is_told_by_each_agent_until_it_is_stopped(
 
 def test_an_end_while_no_agent_ran_is_told_later(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
-    number = platform.place("echo ready; sleep 0.3; exit 7")
+    number = platform.place("echo ready; until [ -e go ]; do sleep 0.05; done; exit 7")
     logged(platform, number, "ready")
     agent.kill()
+    let_go(agent, number)
     eventually((agent.allocation_folder(number) / "exit").exists, "the exit")
     agent.start()
     end = finished(platform, number).end
@@ -303,9 +309,11 @@ def test_an_intent_without_a_start_is_told_as_never_started(platform: FakePlatfo
 
 def test_an_outage_stops_no_job_and_loses_no_line(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
-    number = platform.place("for i in $(seq 1 60); do echo line $i; sleep 0.02; done")
+    lines = "for i in $(seq $1 $2); do echo line $i; done"
+    number = platform.place(f"f() {{ {lines}; }}; f 1 3; until [ -e go ]; do sleep 0.05; done; f 4 60")
     logged(platform, number, "line 3\n")
     platform.outage()
+    let_go(agent, number)
     eventually((agent.allocation_folder(number) / "exit").exists, "the exit")
     platform.back()
     allocation = finished(platform, number)
@@ -461,7 +469,8 @@ def test_two_agents_do_not_share_a_state_folder(platform: FakePlatform, agent: A
 def test_the_time_limit_of_the_spec_holds_and_can_be_extended(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
     limited = platform.place("sleep 1000", time_limit_s=0.5, grace_s=0.2)
-    extended = platform.place("sleep 1; echo done", time_limit_s=0.8, grace_s=0.1)
+    # The new limit must be heard of before the old one is over.
+    extended = platform.place("sleep 5; echo done", time_limit_s=4.0, grace_s=0.1)
     with platform.changed:
         platform.allocations[extended].time_left_s = 100.0
         platform.bump()

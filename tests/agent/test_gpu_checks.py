@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,8 @@ import pytest
 
 from nodeagent.checks import QUIET_S, Checks
 from nodeagent.gpu.emulated import EmulatedGpus
-from nodeagent.protocol import CheckOutcome, CheckResult, EndReason, WantedCheck
+from nodeagent.launcher import Launcher
+from nodeagent.protocol import CheckOutcome, CheckResult, EndReason, LaunchSpec, WantedCheck
 from nodeagent.sampler import Sampler
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
@@ -45,15 +47,44 @@ def test_nothing_starts_on_a_gpu_with_memory_left_behind(platform: FakePlatform,
     assert platform.allocations[number].text == ""
 
 
-def test_memory_that_goes_away_in_a_moment_is_waited_for(platform: FakePlatform, agent: AgentProcess) -> None:
-    agent.start()
-    first = uuids(platform)[0]
-    inject(agent, gpu=0, kind="memory_left", mib=9216)
-    number = platform.place("echo ran", gpu_uuids=(first,), check_gpus=True)
-    eventually(agent.allocation_folder(number).exists, "it is about to start")
-    inject(agent, gpu=0, kind="memory_left", mib=0)
-    end = eventually(lambda: platform.allocations[number].end, "an end")
-    assert end.reason is EndReason.COMPLETED
+def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "faults"
+    driver = EmulatedGpus(("A100",), "here", str(path))
+    (gpu,) = driver.inventory()
+    path.write_text('{"gpu": 0, "kind": "memory_left", "mib": 9216}\n')
+    spec = LaunchSpec(5, 1, 1, 0, 7, "test", "alice", "true", grace_s=1.0, gpu_uuids=(gpu.uuid,), check_gpus=True)
+    happened: list[object] = []
+
+    def goes_away(_: float) -> bool:
+        happened.append("a look in vain")
+        with path.open("a") as file:
+            file.write('{"gpu": 0, "kind": "memory_left", "mib": 0}\n')
+        return False
+
+    def nothing(*_: object) -> None:
+        """Nobody is told."""
+
+    runtime = SimpleNamespace(prepare=nothing, lacks=nothing, launch=lambda one: happened.append(one.allocation_id))
+    tasks = Tasks()
+    launcher = Launcher(
+        client=cast(Any, SimpleNamespace(claim=lambda *_: spec)),
+        journal=cast(Any, SimpleNamespace(intend=nothing)),
+        runtime=cast(Any, runtime),
+        sampler=Sampler(driver, cast(Any, runtime)),
+        session=cast(Any, SimpleNamespace(may_start=lambda _: True, boot_id="boot", epoch=1)),
+        launches=cast(Any, tasks),
+        fetches=cast(Any, tasks),
+        ends=cast(Any, tasks),
+        post=nothing,
+        wait=goes_away,
+        report_soon=nothing,
+        report_now=nothing,
+        make_way=nothing,
+    )
+    launcher.claim(spec.allocation_id, spec.fence)
+    tasks.run()
+    assert happened == ["a look in vain", spec.allocation_id]
+    assert tasks.waiting == []  # no end is to be told
 
 
 def test_a_platform_of_before_is_asked_nothing_of_gpus(platform: FakePlatform, agent: AgentProcess) -> None:
@@ -206,15 +237,18 @@ def test_a_check_is_stopped_when_a_job_comes_and_delays_it_by_nothing(
     platform: FakePlatform, agent: AgentProcess
 ) -> None:
     agent.start()
-    first = uuids(platform)[0]
+    first, second, _ = uuids(platform)
     inject(agent, gpu=0, kind="work_hangs")
-    want(platform, (1, first))
-    # What hangs is in the hands of the thread once the fault is used up; the agent's log says so only in the end.
-    eventually(lambda: len(platform.beats) > 3, "beats that ask")
+    # One is checked at a time: when the result of the other has come, this one is in the hands of the thread.
+    want(platform, (1, second), (1, first))
+    eventually(lambda: checked(platform), "the result of the other GPU")
+    beats = len(platform.beats)
+    eventually(lambda: len(platform.beats) > beats + 1, "beats after it")
     number = platform.place("echo ran", gpu_uuids=(first,), check_gpus=True)
     end = eventually(lambda: platform.allocations[number].end, "the end of the job", 20)
     assert end.reason is EndReason.COMPLETED
-    (result,) = eventually(lambda: checked(platform), "the result", 30)
+    _, result = eventually(lambda: len(checked(platform)) > 1 and checked(platform), "its result", 30)
+    assert result.gpu_uuid == first
     assert (result.outcome, result.detail) == (CheckOutcome.STOPPED, "a job came first")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import queue
 import random
 import shutil
 import signal
@@ -24,6 +23,9 @@ from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import folders, removal, tree
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.waiting import eventually
+
+# How long a lease lasts that is to run out, or not to: longer than a busy machine keeps a test from renewing it.
+LEASE_S = 2.0
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
 
@@ -73,9 +75,9 @@ def test_it_names_the_command_that_does_not_exist(under_test: RuntimeUnderTest) 
 
 def test_it_tells_what_happens_as_it_happens(under_test: RuntimeUnderTest) -> None:
     number = under_test.start("echo hello; sleep 0.1")
-    heard = [under_test.events.get(timeout=5)]
+    heard = [under_test.events.get(timeout=20)]
     while heard[-1] != (number, EventKind.EXITED):
-        heard.append(under_test.events.get(timeout=5))
+        heard.append(under_test.events.get(timeout=20))
     assert heard[0] == (number, EventKind.RUNNING)
     assert (number, EventKind.LOG) in heard
 
@@ -200,27 +202,32 @@ def test_a_stop_just_after_the_start_is_not_lost(under_test: RuntimeUnderTest) -
 
 
 def test_the_time_limit_warns_and_then_kills(under_test: RuntimeUnderTest) -> None:
-    command = "trap 'echo warned' TERM; while true; do sleep 0.02; done"
-    began = clock.boottime()
-    limit_s = under_test.starts_within_s + 0.3
-    status, output = under_test.run(command, time_limit_s=limit_s, grace_s=0.3)
+    command = "trap 'echo warned' TERM; echo ready; while true; do sleep 0.02; done"
+    number = under_test.start(command, time_limit_s=1000.0, grace_s=1.0)
+    under_test.printed(number, b"ready")
+    began, limit_s = clock.boottime(), 2.0
+    under_test.runtime.limit(number, limit_s)
+    under_test.printed(number, b"warned")
+    warned_s = clock.boottime() - began
+    status = under_test.exit(number)
     assert status.reason is EndReason.TIME_LIMIT
     assert status.signal == signal.SIGKILL
-    assert output.count(b"warned") == 1
-    assert limit_s <= clock.boottime() - began < limit_s + 2.2
+    assert under_test.output(number).count(b"warned") == 1
+    assert limit_s / 2 <= warned_s
+    assert limit_s <= clock.boottime() - began
 
 
-def test_the_time_limit_can_be_moved(under_test: RuntimeUnderTest) -> None:
-    number = under_test.start("sleep 1000", time_limit_s=1000.0)
-    under_test.runtime.limit(number, 0.2)
-    assert under_test.exit(number).reason is EndReason.TIME_LIMIT
+def test_the_time_limit_of_the_spec_holds(under_test: RuntimeUnderTest) -> None:
+    began = clock.boottime()
+    status, _ = under_test.run("sleep 1000", time_limit_s=1.0)
+    assert status.reason is EndReason.TIME_LIMIT
+    assert clock.boottime() - began >= 0.5  # it is warned when half is over, and needs no more
 
 
 def test_a_job_stops_itself_when_the_lease_runs_out_without_its_agent(under_test: RuntimeUnderTest) -> None:
-    stop_after_s = under_test.starts_within_s
-    under_test.runtime.renew(clock.boottime(), stop_after_s)
-    command = "trap '' TERM; while true; do sleep 0.02; done"
-    number = under_test.start(command, stop_after_s=stop_after_s, grace_s=0.2)
+    command = "trap '' TERM; echo ready; while true; do sleep 0.02; done"
+    number = under_test.start(command, stop_after_s=LEASE_S, grace_s=0.2)
+    under_test.renewing(lambda: b"ready" in under_test.output(number), "its output", LEASE_S)
     under_test.runtime.close()
     status = under_test.exit(number)
     assert (status.reason, status.signal) == (EndReason.AGENT_STOPPED, signal.SIGKILL)
@@ -228,14 +235,9 @@ def test_a_job_stops_itself_when_the_lease_runs_out_without_its_agent(under_test
 
 
 def test_a_renewed_lease_lets_a_job_go_on(under_test: RuntimeUnderTest) -> None:
-    began = clock.boottime()
-    under_test.runtime.renew(began, 0.3)
-    number = under_test.start("sleep 0.8; exit 4", stop_after_s=0.3)
-    while under_test.runtime.observe(number).phase is not Phase.EXITED and clock.boottime() < began + 5:
-        under_test.runtime.renew(clock.boottime(), 0.3)
-        with contextlib.suppress(queue.Empty):
-            under_test.events.get(timeout=0.05)
-    assert under_test.exit(number).exit_code == 4
+    number = under_test.start(f"sleep {LEASE_S + 1}; exit 4", stop_after_s=LEASE_S)
+    status = under_test.renewing(lambda: under_test.runtime.observe(number).exit, "an exit", LEASE_S)
+    assert (status.reason, status.exit_code) == (EndReason.EXIT_NONZERO, 4)
 
 
 def test_a_lease_of_another_agent_in_its_place_keeps_no_job(

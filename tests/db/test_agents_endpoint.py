@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from muster.agents import endpoint
 from muster.common.secrets import digest
+from muster.events.hub import Waiter
 from muster.events.models import Event
 from muster.fleet.models import Gpu, Node, NodeLease
 from muster.fleet.services import create_node
@@ -354,7 +355,19 @@ class TestSync:
         generation = SyncResponse.from_dict(agent.sync().json()).generation
         assert agent.sync(generation=generation, wait_s=0).json()["generation"] == generation
 
-    def test_a_placed_job_wakes_the_long_poll(self, agent: Agent, world: World) -> None:
+    def test_a_placed_job_wakes_the_long_poll(
+        self, agent: Agent, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Without a wake-up it looks again only when the client has given up.
+        monkeypatch.setattr(endpoint, "READ_AGAIN_AFTER_S", 1000.0)
+        waits = threading.Event()
+        wait = Waiter.wait
+
+        async def told(waiter: Waiter, timeout_s: float) -> bool:
+            waits.set()
+            return await wait(waiter, timeout_s)
+
+        monkeypatch.setattr(Waiter, "wait", told)
         generation = SyncResponse.from_dict(agent.sync().json()).generation
         answers: list[SyncResponse] = []
         polling = threading.Thread(
@@ -362,12 +375,11 @@ class TestSync:
         )
         submit(world)
         polling.start()
-        started = time.monotonic()
+        assert waits.wait(WAIT_S)
         cycle(world)
         polling.join(WAIT_S)
-        assert len(answers[0].desired) == 1
-        # Without the wake-up it would look again after five seconds.
-        assert time.monotonic() - started < 4
+        (answer,) = answers
+        assert len(answer.desired) == 1
 
     def test_a_cancelled_job_is_to_be_stopped_with_its_signal_and_grace(self, agent: Agent, world: World) -> None:
         attempt = start(world, checkpoint={"signal": "USR1", "grace": "45s"})
