@@ -49,7 +49,8 @@ def test_a_history_that_is_simulated_has_the_same_completion_times(cluster: Clus
         "SELECT avg(extract(epoch FROM ended_at - submitted_at))::float FROM jobs_job WHERE submitted_at >= %s", since
     )
     assert result.unfinished == 0
-    assert simulated == pytest.approx(real, rel=0.05)
+    # Real hand-overs differ from their median, each by a part of a second; a job waits for several of them.
+    assert simulated == pytest.approx(real, rel=0.1)
 
 
 def hand_over_s(cluster: Cluster) -> float:

@@ -8,6 +8,7 @@ import pytest
 
 from muster_client.shapes import Job
 from tests.faults.cluster import FIRST_USER, POOL_TABLE, Cluster, processes_with, until
+from tests.faults.jobs import let_end
 from tests.faults.layout import NODES, QUOTAS
 
 pytestmark = pytest.mark.timeout(180)
@@ -45,7 +46,8 @@ def test_a_job_makes_room_saves_its_work_and_goes_on_with_it_later(preemptive: C
     until(lambda: b"from 0" in cluster.log(low, rank=1), "it counts")
     submitted_at = cluster.client().job(low["id"])["submitted_at"]
 
-    high = cluster.submit("sleep 3; echo served", priority="normal", **everything)
+    served = "until [ -e $SCRATCH/$MUSTER_JOB_ID.end ]; do sleep 0.1; done; echo served"
+    high = cluster.submit(served, priority="normal", **everything)
     cluster.until_attempt_runs(high)
     assert cluster.attempts(low) == [("preempted", "preempted")]
     waiting = cluster.client().job(low["id"])
@@ -60,9 +62,10 @@ def test_a_job_makes_room_saves_its_work_and_goes_on_with_it_later(preemptive: C
     assert retries == 0
     assert ran_s > 1  # the second in which it saved its work counts, too
     assert attained_gpu_s == pytest.approx(ran_s * len(NODES) * GPUS)
-    assert waited_s < 2
+    assert waited_s < 10
     assert cluster.sql("SELECT count(*) FROM jobs_reservation") == [(0,)]
 
+    let_end(cluster, high["id"])
     assert cluster.wait(high)["state"] == "succeeded", cluster.story(high)
     done = cluster.wait(low)
     assert done["state"] == "succeeded", cluster.story(low)

@@ -46,6 +46,8 @@ def screened(cluster: Cluster) -> Iterator[Cluster]:
 
 def test_a_broken_command_never_takes_its_gang(screened: Cluster) -> None:
     cluster = screened
+    # Python must come to its import within the trial, which ends with it.
+    cluster.sql("UPDATE screening_poolscreening SET minutes = 1")
     job = cluster.submit("python3 -c 'import nowhere'", **GANG)
     failed = cluster.wait(job, "failed")
     assert (failed["stage"], failed["exit_code"], failed["started_at"]) == ("screening", 1, None), cluster.story(job)
