@@ -219,6 +219,9 @@ def _held_and_wanted(wish: DesiredAllocation, have: Held, now: float) -> List[In
         instructions.append(Miss(have.id, None))
     if wish.fence > have.fence:
         return instructions + _replaced(have)
+    if have.stage is Stage.REFUSED and wish.action is Action.STOP:
+        # An earlier claim may have been given to us and its answer lost: then its end is waited for.
+        return [*instructions, EndUnstarted(have.id, have.fence)]
     if have.stage not in LIVE:
         return instructions
     if wish.action is Action.STOP:

@@ -53,6 +53,8 @@ CASES: dict[str, tuple[list[DesiredAllocation], list[Held], list[Instruction]]] 
     "what runs and shall run is left alone": ([wish()], [have()], []),
     "what is being claimed is not claimed again": ([wish()], [have(Stage.CLAIMING)], []),
     "what was refused is not claimed again": ([wish()], [have(Stage.REFUSED)], []),
+    "a stop of what was refused is answered": ([STOP], [have(Stage.REFUSED)], [EndUnstarted(1, 5)]),
+    "also where it came while it was being claimed": ([STOP], [have(Stage.REFUSED, stop=ORDER)], [EndUnstarted(1, 5)]),
     "what is over is not started again": ([wish()], [have(Stage.EXITED, ended=True, shipped=True)], []),
     "a stop is carried out": ([STOP], [have()], [Stop(1, ORDER, "preempted")]),
     "a stop is carried out while claiming": ([STOP], [have(Stage.CLAIMING)], [Stop(1, ORDER, "preempted")]),
@@ -127,8 +129,10 @@ def test_nothing_that_may_still_run_is_claimed_or_forgotten(
     desired: list[DesiredAllocation], held: dict[int, Held]
 ) -> None:
     for instruction in reconcile(desired, held, NOW, GRACE_S):
-        if isinstance(instruction, (Claim, EndUnstarted)):
+        if isinstance(instruction, Claim):
             assert instruction.id not in held
+        if isinstance(instruction, EndUnstarted):
+            assert instruction.id not in held or held[instruction.id].stage is Stage.REFUSED
         if isinstance(instruction, Forget):
             assert held[instruction.id].stage not in LIVE or (
                 held[instruction.id].ended and held[instruction.id].shipped

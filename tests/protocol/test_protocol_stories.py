@@ -246,6 +246,22 @@ def test_a_claim_whose_answer_was_lost_is_answered_again_and_starts_once(telling
         story.settle()
 
 
+def test_a_claim_that_is_refused_because_its_attempt_stops_holds_no_gpu(telling: Telling) -> None:
+    with telling() as story:
+        for server in story.servers:
+            story.disturb(server, "claim", Fate.ANSWER_LOST, 0.0)  # so it is this boot's, and the agent does not know
+            story.disturb(server, "claim", Fate.REQUEST_LATE, 5.0)
+        job_id = story.submit()
+        story.cycle()
+        while all(server.link.fates["claim"] for server in story.servers):
+            story.advance(0.1)
+        story.cancel(job_id)
+        story.advance(10.0)
+        story.check()
+        assert (state_of(job_id)[0], end_reasons(), open_claims()) == ("cancelled", ["never_started"], 0)
+        story.settle()
+
+
 def test_an_agent_that_another_has_superseded_exits_and_leaves_its_job_alone(telling: Telling) -> None:
     with telling() as story:
         _, server = running(story)
