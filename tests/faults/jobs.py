@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from tests.faults.cluster import Cluster
+from muster_client.shapes import Job
+from tests.faults.cluster import Cluster, until
 
 # Each attempt leaves a line when it starts, and a stamp and a line of output twenty times a second for as long as it
-# lives: until the test says that it may end, and two minutes at most. `MORE` in its environment ends each line.
+# lives: until the test says that it may end, and ten minutes at most. `MORE` in its environment ends each line.
 BEATING = """
 exec python3 -u - <<'END'
 import os, time
 path = os.environ["SCRATCH"] + "/" + os.environ["MUSTER_JOB_ID"]
 with open(path + ".starts", "a") as starts:
     starts.write(os.environ["MUSTER_ATTEMPT"] + "\\n")
-number, end = 0, time.time() + 120
+number, end = 0, time.time() + 600
 with open(path + "." + os.environ["MUSTER_ATTEMPT"] + "." + os.environ["MUSTER_RANK"], "a", buffering=1) as stamps:
     while time.time() < end and not os.path.exists(path + ".end"):
         stamps.write("%.6f\\n" % time.time())
@@ -33,9 +34,24 @@ def starts_of(cluster: Cluster, job_id: int) -> list[str]:
     return (cluster.scratch / f"{job_id}.starts").read_text().split()
 
 
+def until_it_beats(cluster: Cluster, job: Job, *, attempt: int = 1, within_s: float = 30.0) -> str:
+    """Returns the name of the (first) node when every rank of the attempt has left a stamp.
+
+    An attempt runs from the start of its shell; the program that leaves stamps may take seconds longer.
+    """
+    node = cluster.until_attempt_runs(job, number=attempt, within_s=within_s)
+    ranks = range(int(job["spec"]["nodes"]))
+    until(
+        lambda: all(stamps_of(cluster, job["id"], attempt=attempt, rank=rank) for rank in ranks), "it beats", within_s
+    )
+    return node
+
+
 def stamps_of(cluster: Cluster, job_id: int, *, attempt: int = 1, rank: int = 0) -> list[float]:
-    """When a rank of a beating job was alive."""
+    """When a rank of a beating job was alive; none where it has not begun."""
     path = cluster.scratch / f"{job_id}.{attempt}.{rank}"
+    if not path.exists():
+        return []
     # The last line may be half written.
     return [float(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 

@@ -28,9 +28,9 @@ PATIENT: Mapping[str, float] = {
 }
 HASTY: Mapping[str, float] = {
     "beat_s": 0.3,
-    "suspect_after_s": 1,
-    "unreachable_after_s": 2,
-    "stop_after_s": 4,
+    "suspect_after_s": 2,
+    "unreachable_after_s": 4,
+    "stop_after_s": 8,
     "fence_margin_s": 1,
     "claim_timeout_s": 6,
     "orphan_grace_s": 1,

@@ -9,10 +9,13 @@ import threading
 import httpx
 import pytest
 
+from muster_client.pack import pack_folder
 from nodeagent.protocol import PROTOCOL_VERSION, GpuInfo, Inventory, RegisterRequest
-from tests.faults.cluster import Cluster, processes_with, until
-from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of
+from tests.faults.cluster import ROOT, Cluster, processes_with, until
+from tests.faults.conftest import Figure
+from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of, until_it_beats
 from tests.faults.layout import HASTY, NODES, PATIENT, ROUNDS
+from tests.faults.proxy import Trouble, proxy, through
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
@@ -60,13 +63,19 @@ def test_a_job_does_not_notice_that_its_agent_was_killed_and_started_again(clust
     assert cluster.whole_log(job) == output_of(cluster, job["id"])
 
 
-def test_an_agent_killed_at_any_moment_of_a_launch_starts_nothing_twice(cluster: Cluster) -> None:
+def test_an_agent_killed_at_any_moment_of_a_launch_starts_nothing_twice(cluster: Cluster, figure: Figure) -> None:
     chance = random.Random(4)
     command = 'echo "$MUSTER_ATTEMPT" >> "$SCRATCH/$MUSTER_JOB_ID.starts"'
     jobs = []
-    for _ in range(4 * ROUNDS):
+    claimed = (
+        "SELECT 1 FROM jobs_allocation a JOIN jobs_attempt t ON t.id = a.attempt_id"
+        " WHERE t.job_id = %s AND a.claimed_at IS NOT NULL"
+    )
+    for number in range(4 * ROUNDS):
         jobs += [cluster.submit(command, user=user) for user in ("red", "red", "blue")]
-        threading.Event().wait(chance.uniform(0, 0.3))
+        if number % 2:  # close to a launch, however fast the machine is
+            until(lambda last=jobs[-1]["id"]: cluster.sql(claimed, last), "it is claimed", every_s=0.002)
+        threading.Event().wait(chance.uniform(0, 0.02 if number % 2 else 0.3))
         for node in NODES:
             cluster.kill(node)
         for node in NODES:
@@ -78,28 +87,57 @@ def test_an_agent_killed_at_any_moment_of_a_launch_starts_nothing_twice(cluster:
         assert attempts[-1] == ("succeeded", "completed")
         assert set(attempts[:-1]) <= {("failed", "never_started")}, cluster.story(job)
         assert starts_of(cluster, job["id"]) == [str(len(attempts))]
+    tries = sum(len(cluster.attempts(job)) for job in jobs)
+    figure("launches that a kill met, of all", f"{tries - len(jobs)} of {tries}")
+
+
+def test_an_agent_killed_between_its_claim_and_the_start_says_that_nothing_ran(cluster: Cluster) -> None:
+    with pack_folder(ROOT / "examples" / "gang") as archive:
+        code = cluster.client().upload(archive)["sha256"]
+    with proxy(cluster.url) as way:
+        way.trouble = lambda path: Trouble.LOST if "/code/" in path else Trouble.NONE
+        with cluster.agents_as(lambda child: through(child, way.url)):
+            job = cluster.submit(
+                'echo "$MUSTER_ATTEMPT" >> "$SCRATCH/$MUSTER_JOB_ID.starts"', gpus=2, nodes=2, code={"upload": code}
+            )
+            placed = (
+                "SELECT n.name, a.id FROM jobs_allocation a JOIN jobs_attempt t ON t.id = a.attempt_id"
+                " JOIN fleet_node n ON n.id = a.node_id WHERE t.job_id = %s"
+            )
+            places = until(lambda: cluster.sql(placed, job["id"]), "it is placed")
+            folders = [cluster.state_of(node) / "allocations" / str(number) for node, number in places]
+            # Both have noted that they will start it and made its folder; the code does not come.
+            until(lambda: all(folder.exists() for folder in folders), "both have begun")
+            for node in NODES:
+                cluster.kill(node)
+    job = cluster.wait(job, within_s=60)
+    assert job["state"] == "succeeded", cluster.story(job)
+    assert cluster.attempts(job) == [("failed", "never_started"), ("succeeded", "completed")]
+    assert starts_of(cluster, job["id"]) == ["2", "2"]
 
 
 def test_a_frozen_agents_job_ends_before_the_fence_and_then_runs_elsewhere(cluster: Cluster) -> None:
     with cluster.timers(HASTY):
         job = cluster.submit(BEATING)
-        node = cluster.until_attempt_runs(job)
-        until(lambda: len(stamps_of(cluster, job["id"], attempt=1)) > 5, "it lives")
+        node = until_it_beats(cluster, job)
         cluster.kill(node, signal.SIGSTOP)
         query = (
             "SELECT extract(epoch FROM fence_at)::float FROM jobs_attempt WHERE job_id = %s AND fence_at IS NOT NULL"
         )
         [(fence_at,)] = until(lambda: cluster.sql(query, job["id"]), "its attempt is marked unreachable")
-        assert cluster.until_attempt_runs(job, number=2) != node
+        assert until_it_beats(cluster, job, attempt=2) != node
         assert cluster.attempts(job)[0] == ("lost", "node_lost")
         first, second = stamps_of(cluster, job["id"], attempt=1), stamps_of(cluster, job["id"], attempt=2)
         assert max(first) < fence_at < min(second)
         # The agent comes back with what it knew: it may clean up, and change nothing.
-        before = cluster.sql("SELECT * FROM jobs_attempt WHERE job_id = %s ORDER BY number", job["id"])
+        before = cluster.attempts(job)
+        assert before == [("lost", "node_lost"), ("running", "")]
+        lost = cluster.sql("SELECT * FROM jobs_attempt WHERE job_id = %s AND number = 1", job["id"])
         cluster.kill(node, signal.SIGCONT)
         cluster.until_whole()
         until(lambda: len(stamps_of(cluster, job["id"], attempt=2)) > len(second) + 20, "the second attempt lives on")
-        assert cluster.sql("SELECT * FROM jobs_attempt WHERE job_id = %s ORDER BY number", job["id"]) == before
+        assert cluster.attempts(job) == before
+        assert cluster.sql("SELECT * FROM jobs_attempt WHERE job_id = %s AND number = 1", job["id"]) == lost
         assert stamps_of(cluster, job["id"], attempt=1) == first
         assert starts_of(cluster, job["id"]) == ["1", "2"]
 

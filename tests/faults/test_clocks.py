@@ -12,7 +12,7 @@ import pytest
 from muster.local.supervisor import Child
 from tests.faults.cluster import WEB, WORKER, Cluster, until
 from tests.faults.conftest import Figure
-from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of
+from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, starts_of, until_it_beats
 from tests.faults.layout import LONG, ROUNDS
 from tests.needed import skip_without
 
@@ -66,7 +66,7 @@ def test_a_clock_that_is_wrong_and_jumps_ends_and_doubles_nothing(
     dial.write_text(WRONG)
     with wrong_clocks(cluster, who, dial):
         long, limited = cluster.submit(BEATING, nodes=2), cluster.submit("sleep 2; echo done", user="blue", time="1h")
-        cluster.until_attempt_runs(long)
+        until_it_beats(cluster, long)
         for jump in JUMPS:
             dial.write_text(jump)
             alive = len(stamps_of(cluster, long["id"]))

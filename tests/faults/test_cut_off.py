@@ -10,7 +10,7 @@ import pytest
 from muster.local.supervisor import Child
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure
-from tests.faults.jobs import BEATING, let_end, stamps_of, starts_of
+from tests.faults.jobs import BEATING, let_end, stamps_of, starts_of, until_it_beats
 from tests.faults.layout import HASTY, LONG, NODES, ROUNDS
 from tests.faults.proxy import proxy, through
 from tests.namespaces import Lost, Network, network
@@ -58,8 +58,7 @@ def test_a_gang_whose_node_is_cut_off_runs_again_only_when_all_of_it_is_gone(
 
 def _cut_off(cluster: Cluster, figure: Figure, net: Network, lost: Lost, timers: Mapping[str, float]) -> None:
     gang = cluster.submit(BEATING, gpus=2, nodes=2)
-    cluster.until_attempt_runs(gang)
-    until(lambda: all(len(stamps_of(cluster, gang["id"], rank=rank)) > 5 for rank in (0, 1)), "both ranks live")
+    until_it_beats(cluster, gang)
     [(gone, rank)] = cluster.sql(
         "SELECT n.name, a.rank FROM jobs_allocation a JOIN jobs_attempt t ON t.id = a.attempt_id"
         " JOIN fleet_node n ON n.id = a.node_id WHERE t.job_id = %s AND a.rank = 1",
@@ -110,8 +109,7 @@ def _cut_off(cluster: Cluster, figure: Figure, net: Network, lost: Lost, timers:
     cluster.until_whole()
     # The rank that could be heard was stopped as well, and nothing of either lived when the next one began.
     until(lambda: len(cluster.attempts(gang)) == 2, "the gang is tried again", 60)
-    cluster.until_attempt_runs(gang, number=2, within_s=60)
-    until(lambda: all(stamps_of(cluster, gang["id"], attempt=2, rank=one) for one in (0, 1)), "both ranks live again")
+    until_it_beats(cluster, gang, attempt=2, within_s=60)
     last = {one: max(stamps_of(cluster, gang["id"], attempt=1, rank=one)) for one in (0, 1)}
     first = min(stamps_of(cluster, gang["id"], attempt=2, rank=one)[0] for one in (0, 1))
     assert last[rank] < fence_s

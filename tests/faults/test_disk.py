@@ -11,7 +11,7 @@ import pytest
 from tests.faults.cluster import FIRST_USER, Cluster, until
 from tests.faults.conftest import Figure
 from tests.faults.disks import filled, small_disk
-from tests.faults.jobs import BEATING, let_end, output_of, stamps_of
+from tests.faults.jobs import BEATING, let_end, output_of, stamps_of, until_it_beats
 from tests.faults.layout import LONG, ROUNDS
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
@@ -57,7 +57,7 @@ def test_a_job_lives_on_while_its_nodes_disk_is_full(cluster: Cluster, figure: F
         cluster.start(node)
         # It runs on both nodes, so on the one with the small disk as well.
         gang = cluster.submit(BEATING, nodes=2)
-        cluster.until_attempt_runs(gang)
+        until_it_beats(cluster, gang)
         with filled(state):
             for rank in (0, 1):
                 alive = len(stamps_of(cluster, gang["id"], rank=rank))
@@ -134,7 +134,7 @@ def test_postgres_without_room_loses_no_accepted_job_and_stops_none(figure: Figu
         assert cluster.services.places is not None
         data = cluster.services.places.postgres_data
         job = cluster.submit(BEATING, nodes=2)
-        cluster.until_attempt_runs(job)
+        until_it_beats(cluster, job)
         cluster.crash_postgres()
         used = sum(path.stat().st_blocks * 512 for path in data.rglob("*") if path.is_file())
         with small_disk(data, (used >> 20) + 64, with_content=True):
