@@ -10,14 +10,25 @@ from itertools import pairwise
 import pytest
 
 from muster_client.logs import LogText
+from muster_client.shapes import Job
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure, shares
+from tests.faults.jobs import let_end
 from tests.faults.layout import LOG_CAP_BYTES, LONG, ROUNDS
 
 pytestmark = pytest.mark.timeout(240 * ROUNDS)
 
-FLOOD_BYTES = 200_000_000 * ROUNDS
 LINE = b"0123456789 this line says nothing at all, and says it very often indeed\n"
+# It prints portions of these for as long as anything is measured, and until there are so many.
+PORTION_BYTES, PORTIONS = len(LINE) * 250_000, 12 * ROUNDS
+FLOOD = f"""
+n=0
+until [ -e $SCRATCH/$MUSTER_JOB_ID.end ] && [ $n -ge {PORTIONS} ]; do
+  yes '{LINE.decode().strip()}' | head -c {PORTION_BYTES}
+  n=$((n + 1))
+  echo $n > $SCRATCH/$MUSTER_JOB_ID.portions
+done
+"""
 # A file fills whole blocks of the file system, and a log has few files.
 BLOCKS_BYTES = 64 << 10
 LINES, PAUSE_S = 400 if LONG else 40, 0.1
@@ -29,7 +40,8 @@ BETWEEN_CALLS_S = 0.02 if LONG else 0.05
 
 
 def test_a_flood_is_kept_within_its_cap_and_hurts_nobody_else(cluster: Cluster, figure: Figure) -> None:
-    flood = cluster.submit(f"yes '{LINE.decode().strip()}' | head -c {FLOOD_BYTES}", user="blue")
+    flood = cluster.submit(FLOOD, user="blue")
+    until(lambda: portions_of(cluster, flood), "the flood has begun")
     talk = cluster.submit(f"for n in $(seq {LINES}); do date +%s.%N; sleep {PAUSE_S}; done")
     enough = threading.Event()
     with ThreadPoolExecutor(1) as caller:
@@ -39,6 +51,8 @@ def test_a_flood_is_kept_within_its_cap_and_hurts_nobody_else(cluster: Cluster, 
         finally:
             enough.set()
         calls = calling.result()
+    assert cluster.attempts(flood) == [("running", "")]
+    let_end(cluster, flood["id"])
     assert len(delays) == LINES
     assert sorted(delays)[len(delays) // 2] < LATE_S, delays
     assert len(calls) >= CALLS
@@ -52,7 +66,8 @@ def test_a_flood_is_kept_within_its_cap_and_hurts_nobody_else(cluster: Cluster, 
         " JOIN jobs_attempt t ON t.id = a.attempt_id WHERE t.job_id = %s AND f.finished_at IS NOT NULL"
     )
     [(size, holes, complete, _)] = until(lambda: cluster.sql(query, flood["id"]), "its log is closed", 60)
-    assert size == FLOOD_BYTES
+    assert size == portions_of(cluster, flood) * PORTION_BYTES
+    figure("bytes of the flood", size)
     assert not complete
     lost = sum(end - start for start, end in holes)
     assert 0 < size - lost <= LOG_CAP_BYTES
@@ -67,6 +82,13 @@ def test_a_flood_is_kept_within_its_cap_and_hurts_nobody_else(cluster: Cluster, 
     whole = LINE * 2
     assert pages[0].data.startswith(whole)
     assert pages[-1].next_offset == size
+
+
+def portions_of(cluster: Cluster, flood: Job) -> int:
+    """How many portions the flood has printed."""
+    path = cluster.scratch / f"{flood['id']}.portions"
+    # It may be empty for the moment in which it is written.
+    return int(path.read_text() or 0) if path.exists() else 0
 
 
 def _delays(cluster: Cluster, job_id: int) -> list[float]:
