@@ -438,7 +438,8 @@ class Cluster:
                 self.start(name)
         if self.runs(SECOND_WORKER):
             self.kill(SECOND_WORKER)
-        if not self.sql(f"SELECT 1 FROM {POOL_TABLE} WHERE stop_after_s = %s", PATIENT["stop_after_s"]):
+        [timers] = self.sql(f"SELECT {', '.join(PATIENT)} FROM {POOL_TABLE} WHERE name = 'pool'")
+        if timers != tuple(PATIENT.values()):
             self._set_timers(PATIENT)
         for owner, job_id in self.sql(
             "SELECT u.username, j.id FROM jobs_job j JOIN accounts_user u ON u.id = j.owner_id"

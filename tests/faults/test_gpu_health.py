@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.cluster import Cluster, until
 from tests.faults.conftest import Figure
-from tests.faults.layout import NODES
+from tests.faults.layout import GPUS_PER_NODE, NODES
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -60,13 +60,14 @@ def test_a_gpu_that_fails_beside_a_job_leaves_the_job_alone(breaking: Cluster) -
     until(lambda: [gpu["index"] for gpu in node(cluster, where)["gpus"] if not gpu["healthy"]] == [other], "it is out")
     assert node(cluster, where)["admin"] == "active"
     # All that is left of both nodes, so that every GPU that may be given is given.
-    for user, count in (("red", 3), ("blue", 2)):
+    for user, count in (("red", 4), ("blue", 2)):
         for _ in range(count):
             cluster.until_attempt_runs(cluster.submit("sleep 120", user=user))
     held = (
-        "SELECT 1 FROM jobs_gpuclaim c JOIN fleet_gpu g ON g.id = c.gpu_id WHERE c.released_at IS NULL AND NOT healthy"
+        "SELECT healthy, count(*) FROM jobs_gpuclaim c JOIN fleet_gpu g ON g.id = c.gpu_id"
+        " WHERE c.released_at IS NULL GROUP BY healthy"
     )
-    assert cluster.sql(held) == []
+    assert cluster.sql(held) == [(True, len(NODES) * GPUS_PER_NODE - 1)]
     assert cluster.attempts(job) == [("running", "")]
 
 
