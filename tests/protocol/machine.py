@@ -56,12 +56,13 @@ class Ledger:
     def begin(self, machine: str, spec: LaunchSpec) -> Processes:
         """Note a start, and what it must not have met."""
         new = Processes(machine, spec, self.kernel.now)
+        if any(not self.may_be_two(old, new) for old in self.of(spec.allocation_id)):
+            # Also one after the other: what the first has done is done again.
+            self.wrongs.append(f"allocation {spec.allocation_id} was started twice")
         for old in self.alive():
             if self.may_be_two(old, new):
                 continue
-            if old.spec.allocation_id == spec.allocation_id:
-                self.wrongs.append(f"allocation {spec.allocation_id} was started twice")
-            elif old.spec.job_id == spec.job_id and old.spec.attempt != spec.attempt:
+            if old.spec.job_id == spec.job_id and old.spec.attempt != spec.attempt:
                 self.wrongs.append(f"attempts {old.spec.attempt} and {spec.attempt} of job {spec.job_id} live")
             elif old.machine == machine and set(old.spec.gpu_uuids) & set(spec.gpu_uuids):
                 self.wrongs.append(f"jobs {old.spec.job_id} and {spec.job_id} live on one GPU of {machine}")

@@ -6,9 +6,11 @@ import shutil
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from muster.common.clock import database_now
 from muster.common.errors import Conflict, MusterError
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
@@ -36,6 +38,8 @@ from tests.protocol.machine import Folder, Ledger, Machine, Processes
 from tests.protocol.network import Fate, Link, Platform
 
 REAP_EVERY_S = 8.0
+# Near a fence: one that comes too early by less than this may go unseen.
+REAP_AT_FENCES_EVERY_S = 0.5
 TIMERS = {
     "beat_s": 8.0,
     "suspect_after_s": 17.0,
@@ -207,7 +211,7 @@ class Story:
 
     def check(self) -> None:
         """Nothing that must never be is, or ever was."""
-        assert self.ledger.wrongs == []
+        assert self.ledger.wrongs == [], "; ".join(self.ledger.wrongs)
         for server in self.servers:
             for run in [server.run, *(run for _, run in server.copies)]:
                 assert run is None or run.error is None, repr(run.error)
@@ -292,13 +296,16 @@ class Story:
             self.platform.changed = True
 
     def _reap(self) -> None:
-        self.kernel.at(self.kernel.now + REAP_EVERY_S, self._reap)
         if self.platform.is_up:
             self.platform.set_clock()
             tick("web")
             reap(Pool.objects.get(pk=self.world.pool.pk))
             self.check()  # now, and not only when the step is over: what is freed too soon may have ended by then
             self.platform.look_at_polls()
+        fenced = Attempt.objects.exclude(state__in=ATTEMPT_TERMINAL)
+        near = timedelta(seconds=REAP_EVERY_S)
+        at_a_fence = fenced.filter(fence_at__lt=database_now() + near, fence_at__gt=database_now() - near).exists()
+        self.kernel.at(self.kernel.now + (REAP_AT_FENCES_EVERY_S if at_a_fence else REAP_EVERY_S), self._reap)
 
     def _may_be_two(self, old: Processes, new: Processes) -> bool:
         """Of a machine that was cloned nobody can know what the other one runs; its lease ends that in time.

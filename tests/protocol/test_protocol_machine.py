@@ -6,28 +6,34 @@
 from __future__ import annotations
 
 import logging
+import os
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    get_state_machine_test,
     initialize,
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
+from muster.dispatch import reaper
 from tests.faults.layout import ROUNDS
 from tests.protocol.conftest import Telling
 from tests.protocol.network import Fate
 from tests.protocol.story import Server, Story
 
 LONG = ROUNDS > 1
+# A history of chance that has failed is told again by this variable.
+SEED = "MUSTER_PROTOCOL_SEED"
 PROFILE = settings(
     max_examples=30 * ROUNDS if LONG else 6,
     stateful_step_count=50 if LONG else 20,
@@ -201,6 +207,38 @@ class Machine(RuleBasedStateMachine):
             self._block.__exit__(None, None, None)
 
 
-def test_no_history_breaks_a_promise(telling: Telling, silence: None) -> None:
+def tell(telling: Telling, profile: settings, *, with_seed: int | None = None) -> None:
+    """Tells histories; those of one seed are always the same."""
     machine = type("Machine", (Machine,), {"telling": staticmethod(telling)})
-    run_state_machine_as_test(machine, settings=PROFILE)
+    told = get_state_machine_test(machine, settings=profile)
+    (told if with_seed is None else seed(with_seed)(told))()
+
+
+def test_no_history_breaks_a_promise(telling: Telling, silence: None) -> None:
+    tell(telling, PROFILE)
+
+
+@pytest.mark.skipif(LONG, reason="all histories of the long form are of chance")
+def test_nor_does_one_that_was_never_told(telling: Telling, silence: None) -> None:
+    number = int(os.environ.get(SEED) or random.randrange(2**32))
+    try:
+        tell(telling, settings(PROFILE, max_examples=2, derandomize=False), with_seed=number)
+    except BaseException as error:
+        error.add_note(f"Told again by {SEED}={number}")
+        raise
+
+
+def test_histories_find_a_fence_that_comes_too_early(
+    telling: Telling, silence: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reaper, "fence_at", lambda **told: told["away_since"] + timedelta(seconds=30))
+    search = settings(
+        PROFILE,
+        max_examples=40,
+        stateful_step_count=10,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        derandomize=False,
+    )
+    with pytest.raises(AssertionError, match=r"processes have not|still runs|live on one GPU|of job \d+ live"):
+        tell(telling, search, with_seed=4)

@@ -9,6 +9,7 @@ import pytest
 
 from muster.agents import services
 from muster.dispatch import reaper
+from muster.dispatch.fence import fence_at
 from muster.fleet.leases import register
 from muster.fleet.models import NodeLease
 from muster.jobs import attempts
@@ -55,6 +56,13 @@ def boot_twice(story: Story, server: Server) -> None:
         story.reboot(server, disk_keeps_marks=True)
         story.start_agent(server)
         story.advance(0.5)
+
+
+def boot_and_forget(story: Story, server: Server) -> None:
+    """The machine boots again, and of what was on its disk nothing is left."""
+    story.reboot(server, disk_keeps_marks=False)
+    server.journal.unlink()
+    story.start_agent(server)
 
 
 def epoch_of(server: Server) -> int:
@@ -406,6 +414,37 @@ class TestTheSimulationNotices:
             story.cut(server, requests=True, answers=True)
             with pytest.raises(AssertionError, match="have ended, and their processes have not"):
                 watch(story, FENCE_S)
+
+    @pytest.mark.parametrize("forgotten", ["the margin", "the grace"])
+    def test_a_fence_that_forgets(self, telling: Telling, monkeypatch: pytest.MonkeyPatch, forgotten: str) -> None:
+        less = timedelta(seconds={"the margin": TIMERS["fence_margin_s"], "the grace": GRACE_S}[forgotten])
+        monkeypatch.setattr(reaper, "fence_at", lambda **told: fence_at(**told) - less)
+        # Within what clocks may differ by, and with a job that takes all of its grace.
+        with telling((1.01, 0.99, 0.99, 0.99)) as story:
+            _, server = running(story, stubborn=True)
+            story.cut(server, requests=True, answers=True)
+            with pytest.raises(AssertionError, match="have ended, and their processes have not"):
+                watch(story, FENCE_S + 5.0)
+
+    def test_a_claim_that_any_boot_may_make(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By itself it would not be found out: whoever registers after a boot finds nothing left of the one before."""
+
+        def claim(*, allocation_id: int, boot_id: str, **given: Any) -> Allocation:
+            holder = Allocation.objects.get(pk=allocation_id).boot_id
+            return attempts.claim_allocation(allocation_id=allocation_id, boot_id=holder or boot_id, **given)
+
+        monkeypatch.setattr(services, "_let_go_of_other_boots", lambda node, boot_id: None)
+        with telling() as story:
+            _, server = running(story)
+            boot_and_forget(story, server)
+            watch(story, 10.0)
+            assert len(story.ledger.rows) == 1  # it is refused
+        monkeypatch.setattr(services, "claim_allocation", claim)
+        with telling() as story:
+            _, server = running(story)
+            boot_and_forget(story, server)
+            with pytest.raises(AssertionError, match="was started twice"):
+                watch(story, 10.0)
 
     def test_a_fence_that_forgets_those_who_are_kept(self, telling: Telling, monkeypatch: pytest.MonkeyPatch) -> None:
         with telling() as story:
