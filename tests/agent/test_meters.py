@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.runtime.shim import meters
+from tests.namespaces import network
 
 
 def test_what_a_process_and_its_children_wrote_is_counted(tmp_path: Path) -> None:
@@ -33,6 +34,44 @@ def test_a_process_that_has_ended_adds_nothing() -> None:
 def test_a_network_that_is_the_agents_too_cannot_be_told() -> None:
     assert meters.network_of(os.getpid()) is None
     assert meters.network_of(1 << 22) is None
+
+
+# It sends a million bytes, hears a hundred thousand, and stays.
+TALK = """
+import socket, sys
+link = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+link.sendall(bytes(1_000_000))
+left = 100_000
+while left:
+    left -= len(link.recv(left))
+print("heard", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_of_a_network_of_its_own_all_but_loopback_is_counted() -> None:
+    with network(1) as net, net.listen() as listener:
+        (member,) = net.members
+        host, port = listener.getsockname()
+        talk = member.command([sys.executable, "-c", TALK, host, str(port)])
+        with subprocess.Popen(talk, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            listener.settimeout(20)
+            link, _ = listener.accept()
+            with link:
+                before = meters.network_of(process.pid)
+                assert before is not None
+                left = 1_000_000
+                while left:
+                    left -= len(link.recv(left))
+                link.sendall(bytes(100_000))
+                assert process.stdout.readline() == b"heard\n"
+                after = meters.network_of(process.pid)
+            process.stdin.close()
+    assert after is not None
+    assert 100_000 <= after[0] < 300_000  # with the headers of all packets
+    assert 1_000_000 <= after[1] < 2_000_000
 
 
 @pytest.mark.parametrize(

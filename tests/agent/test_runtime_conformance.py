@@ -20,7 +20,7 @@ from nodeagent.protocol import EndReason, OnDisconnect
 from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
-from nodeagent.runtime.shim import folders, removal, tree
+from nodeagent.runtime.shim import folders, meters, removal, tree
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.waiting import eventually
 
@@ -529,6 +529,29 @@ def test_usage_tells_of_processes_memory_and_processor_time(under_test: RuntimeU
     usage = eventually(lambda: (seen := under_test.runtime.usage().get(number)) and seen.cpu_fraction > 0.05 and seen)
     assert usage.processes == 1
     assert usage.rss_mib >= 1
+
+
+def test_usage_tells_what_a_job_writes_and_what_the_kernel_keeps_for_it(under_test: RuntimeUnderTest) -> None:
+    mib = 8
+    number = under_test.start(f"dd if=/dev/zero of=it bs=1048576 count={mib} conv=fsync && echo written; sleep 1000")
+    under_test.printed(number, b"written")
+    usage = under_test.runtime.usage()[number]
+    if under_test.in_containers:
+        assert usage.page_cache_mib is not None
+    else:
+        assert usage.page_cache_mib is None  # it is one of everybody's
+    before = meters.io_of([os.getpid()])
+    with (under_test.state / "ours").open("wb") as file:
+        file.write(bytes(mib << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    after = meters.io_of([os.getpid()])
+    assert before is not None
+    assert after is not None
+    if after.write_bytes - before.write_bytes < mib << 20:
+        pytest.skip("the kernel keeps no account of what is written to this file system")
+    assert usage.disk_write_bytes is not None
+    assert usage.disk_write_bytes >= mib << 20
 
 
 def test_usage_tells_how_far_a_job_says_that_it_is(under_test: RuntimeUnderTest) -> None:
