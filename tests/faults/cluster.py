@@ -314,8 +314,12 @@ class Cluster:
 
     @contextlib.contextmanager
     def timers(self, values: Mapping[str, float]) -> Iterator[None]:
-        """Other timers of the pool while the block lasts, known to every agent before it begins."""
+        """Other timers of the pool while the block lasts, known to every agent before it begins; no job may run before.
+
+        So nobody goes by a longer `stop_after_s` of before, and no fence needs to wait for that.
+        """
         self._set_timers(values)
+        self.sql(f"UPDATE {POOL_TABLE} SET lowered_at = NULL, lowered_from_s = NULL")
         yield
         self._set_timers(PATIENT)  # after a failure `settle` does it, when everything runs again
 
