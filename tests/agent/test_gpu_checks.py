@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from nodeagent import clock
 from nodeagent.checks import QUIET_S, Checks
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.launcher import Launcher
-from nodeagent.protocol import CheckOutcome, CheckResult, EndReason, LaunchSpec, WantedCheck
+from nodeagent.protocol import CheckOutcome, CheckResult, EndReason, LaunchSpec, RegisterResponse, Timers, WantedCheck
 from nodeagent.sampler import Sampler
+from nodeagent.session import Session
+from nodeagent.turns import Turns
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.waiting import eventually
@@ -71,14 +74,16 @@ def test_memory_that_goes_away_in_a_moment_is_waited_for(tmp_path: Path) -> None
         journal=cast(Any, SimpleNamespace(intend=nothing)),
         runtime=cast(Any, runtime),
         sampler=Sampler(driver, cast(Any, runtime)),
-        session=cast(Any, SimpleNamespace(may_start=lambda _: True, boot_id="boot", epoch=1)),
+        session=Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, Timers()), clock.boottime()),
         launches=cast(Any, tasks),
         fetches=cast(Any, tasks),
+        turns=Turns(most=1, most_alike=1),
         ends=cast(Any, tasks),
         post=nothing,
         wait=goes_away,
         report_soon=nothing,
         report_now=nothing,
+        tell_health=nothing,
         make_way=nothing,
     )
     launcher.claim(spec.allocation_id, spec.fence)

@@ -243,11 +243,10 @@ def test_a_renewed_lease_lets_a_job_go_on(under_test: RuntimeUnderTest) -> None:
 def test_a_lease_of_another_agent_in_its_place_keeps_no_job(
     under_test: RuntimeUnderTest, forkers: Callable[[str], KeptForker], seconds: str
 ) -> None:
-    stop_after_s = under_test.starts_within_s
-    under_test.runtime.renew(clock.boottime(), stop_after_s)
-    number = under_test.start(f"sleep {seconds} & sleep {seconds}", stop_after_s=stop_after_s, grace_s=0.2)
-    eventually(lambda: is_alive(seconds), "the job runs")
-    eventually(lambda: under_test.runtime.observe(number).phase is Phase.RUNNING, "its shim says so")
+    number = under_test.start(f"sleep {seconds} & sleep {seconds}", stop_after_s=LEASE_S, grace_s=0.2)
+    under_test.renewing(
+        lambda: is_alive(seconds) and under_test.runtime.observe(number).phase is Phase.RUNNING, "the job runs", LEASE_S
+    )
     shim = under_test.shim(number)
     under_test.runtime.close()
     taken = under_test.state.with_name("taken")

@@ -63,6 +63,9 @@ class Machine:
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
         return SimpleNamespace(busId=f"00000000:{handle + 10:02X}:00.0".encode())
 
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[Any]:
+        return []
+
     def nvmlEventSetCreate(self) -> Any:
         raise NoAnswer
 
