@@ -1,4 +1,4 @@
-"""The spool: every byte that is returned is the one at its offset, and the newest are kept."""
+"""The spool: every byte that is returned is the one at its offset, and the first and the newest are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pattern(start: int, size: int) -> bytes:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.integers(1, 300), st.just("read")), max_size=40))
-def test_a_reader_sees_the_bytes_of_their_offsets_and_always_the_newest(
+def test_a_reader_sees_the_bytes_of_their_offsets_and_always_the_first_and_the_newest(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]
 ) -> None:
     folder = str(tmp_path_factory.mktemp("spool"))
@@ -38,9 +38,22 @@ def test_a_reader_sees_the_bytes_of_their_offsets_and_always_the_newest(
             assert data == pattern(start, len(data))
             position = start + len(data)
     assert position == writer.size == reader.end()
-    assert reader.first() <= max(0, writer.size - CAP + CAP // 8)
+    assert reader.read(0, CAP // 8) == (0, pattern(0, min(CAP // 8, writer.size)))
+    newest = max(0, writer.size - CAP + 2 * CAP // 8)
+    assert reader.read(newest, 1)[0] == newest
     reader.close()
     writer.close()
+
+
+def test_a_reader_that_comes_late_has_the_beginning(tmp_path: Path) -> None:
+    writer, reader = SpoolWriter(str(tmp_path), CAP), SpoolReader(str(tmp_path))
+    for _ in range(9):
+        writer.append(pattern(writer.size, CAP // 2))
+    assert reader.read(0, CAP) == (0, pattern(0, CAP // 8))
+    start, data = reader.read(CAP // 8, CAP)
+    assert writer.size - CAP < start <= writer.size - CAP + 2 * CAP // 8
+    assert data == pattern(start, len(data))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= CAP
 
 
 def test_a_reader_that_falls_behind_finds_the_hole(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 The shim alone writes and deletes, the agent alone reads; they share no lock. A byte that could not be kept (the spool
 was full of newer ones, or the disk was) is a hole, and holes need no record of their own: they are what no segment
 covers. Offsets count every byte that was offered.
+
+The first segment stays as long as there are others to give up. Of a log that is larger than its cap the beginning is
+kept and the newest, and a job that floods its log has written over the beginning before any reader can have come.
 """
 
 from __future__ import annotations
@@ -23,8 +26,13 @@ def _starts(folder: str) -> List[int]:
     return sorted(int(name) for name in os.listdir(folder) if name.isdigit())
 
 
+def _by_worth(starts: List[int]) -> List[int]:
+    """In the order in which segments are given up."""
+    return [*starts[1:], 0] if starts[:1] == [0] else starts
+
+
 class SpoolWriter:
-    """Appends to a spool and gives up its oldest segments beyond `cap_bytes`.
+    """Appends to a spool and gives up its oldest segments but the first beyond `cap_bytes`.
 
     Never raises, whatever becomes of the disk or the folder: who writes answers for a job, and must not end before it.
     """
@@ -83,20 +91,20 @@ class SpoolWriter:
     def _open_segment(self) -> None:
         self.close()
         starts = _starts(self._folder)
-        for start in starts[: max(0, len(starts) - self._keep + 1)]:
+        for start in _by_worth(starts)[: max(0, len(starts) - self._keep + 1)]:
             os.unlink(os.path.join(self._folder, _name(start)))
         path = os.path.join(self._folder, _name(self.size))
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._room = self._segment_bytes
 
     def _give_up_oldest(self) -> bool:
-        """Free the oldest segment that is not being written; False when there is none."""
+        """Free the oldest segment that is not being written, the first one last; False when there is none."""
         starts = _starts(self._folder)
         if self._descriptor >= 0:
             starts = starts[:-1]
         if not starts:
             return False
-        os.unlink(os.path.join(self._folder, _name(starts[0])))
+        os.unlink(os.path.join(self._folder, _name(_by_worth(starts)[0])))
         return True
 
 
