@@ -1,8 +1,9 @@
 """The watch over the disks that jobs fill: one thread that looks every few seconds, and oftener while one fills fast.
 
 1. With less free than the reserve, the platform is told that the disk is full, and gives the node nothing new.
-2. Who takes most of that disk is stopped, one at a time: it is looked again a while after its folders are gone.
-3. Who takes more than the node allows a job is stopped as well, whatever is free.
+2. Who takes most of that disk is stopped, one at a time: it is looked again a while after its folders are gone, or
+   when that takes too long.
+3. Who takes more than the node allows a job is stopped as well, whatever is free, and nobody waits for that.
 4. With more than the reserve free again, the platform is told that there is room.
 """
 
@@ -13,7 +14,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent.disk.rules import (
     LOOK_EVERY_S,
@@ -25,7 +26,7 @@ from nodeagent.disk.rules import (
     reserve_of,
     whom_to_stop,
 )
-from nodeagent.disk.walk import Walk, deleted
+from nodeagent.disk.walk import MOST_S, Walk, deleted
 from nodeagent.inbox import DiskExceeded, Post, Quit
 from nodeagent.protocol import HealthEvent
 from nodeagent.runtime.port import Runtime
@@ -38,9 +39,10 @@ GRACE_S = 10.0
 AGAIN_AFTER_S = 600.0
 """A disk that stays full is told again so often."""
 _WHILE_FULL_S = 0.25
-# Counting a job's files may take long; so many times as long it is then left alone.
-_COUNT_EVERY_S, _REST = 5.0, 20.0
-_LONGEST_REMOVAL_S = 300.0
+# Counting the files of jobs may take long; so many times as long they are then left alone.
+_COUNT_EVERY_S, _REST, _REST_WHILE_FULL = 5.0, 20.0, 3.0
+LONGEST_WAIT_S = GRACE_S + 300.0
+"""So long who was stopped has until its folders are gone; then the next is looked for."""
 
 Bounded = Callable[[], Tuple[int, ...]]
 
@@ -64,6 +66,16 @@ class Share:
     most_bytes: int
     whole: bool
     """Whether everything was counted; else it takes at least that."""
+
+
+@dataclass
+class _Victim:
+    """Who was stopped so that others have room on a disk."""
+
+    id: int
+    until: float
+    """When it is waited for no longer."""
+    hastened: bool = False
 
 
 def read_disk(folder: str) -> Disk:
@@ -99,30 +111,43 @@ class DiskWatch:
         self._full: Dict[int, float] = {}
         """The disks that are full, by number, and when that was told last."""
         self._has_told = False
-        self._victim: Optional[int] = None
-        self._hastened = False
-        self._aside_at: Optional[float] = None
-        """Since when the folders of who was stopped are being removed."""
+        self._victims: Dict[int, _Victim] = {}
+        """Who was stopped for the sake of others, by the number of the disk."""
+        self._given_up: Set[int] = set()
+        """Who was stopped so, and has not gone in time."""
+        self._over_limit: Set[int] = set()
+        """Who was stopped for what the node allows a job. That frees no disk in time: the grace may be long."""
+        self._first: Optional[int] = None
+        """With whom the next count for the limit begins."""
         self._count_at = 0.0
+        self._limit_at = 0.0
 
     def look(self) -> float:
         """Do what is due, and return in how many seconds to look again."""
         now = self._now()
         disks = {disk.device: disk for disk in (self._read(folder) for folder in self._runtime.disks())}
-        waits = [next_look_s(disk, self._reserve(disk), *self._since(disk, now)) for disk in disks.values()]
+        waits = {
+            device: next_look_s(disk, self._reserve(disk), *self._since(disk, now)) for device, disk in disks.items()
+        }
         self._before = {device: (now, disk) for device, disk in disks.items()}
         self._tell(disks, now)
         full = [disk for device, disk in disks.items() if device in self._full]
-        if self._victim is not None and self._is_gone(self._victim, now):
-            # What was read above may be of before, and some file systems give blocks back a moment later.
-            self._victim, self._count_at = None, now + _COUNT_EVERY_S
-        if self._victim is not None:
-            if any(is_pressing(disk, self._reserve(disk)) for disk in full):
-                self._hasten(self._victim)
-        elif now >= self._count_at and (full or self._options.most_bytes is not None):
-            self._count(full, list(disks.values()))
-            self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST)
-        return min([*waits, _WHILE_FULL_S] if full else waits, default=LOOK_EVERY_S)
+        self._let_go(now)
+        for disk in full:
+            if disk.device in self._victims and is_pressing(disk, self._reserve(disk)):
+                self._hasten(self._victims[disk.device])
+        unanswered = [disk for disk in full if disk.device not in self._victims]
+        if unanswered and now >= self._count_at:
+            self._count(unanswered)
+            self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST_WHILE_FULL)
+        begun = self._now()
+        # Nothing else is looked at meanwhile: what is urgent goes first.
+        fills = any(wait_s < LOOK_EVERY_S for device, wait_s in waits.items() if device not in self._full)
+        is_due = begun >= self._limit_at and not self._victims and not fills
+        if self._options.most_bytes is not None and disks and is_due:
+            self._count_for_limit(self._options.most_bytes, list(disks.values()))
+            self._limit_at = begun + max(_COUNT_EVERY_S, (self._now() - begun) * _REST)
+        return min([*waits.values(), *([_WHILE_FULL_S] if full else [])], default=LOOK_EVERY_S)
 
     def _since(self, disk: Disk, now: float) -> Tuple[Optional[Disk], float]:
         at, before = self._before.get(disk.device, (now, None))
@@ -156,49 +181,71 @@ class DiskWatch:
             self._has_told = True
             self._report_soon()
 
-    def _is_gone(self, allocation_id: int, now: float) -> bool:
-        """Whether all that the allocation had is removed; what cannot be is not waited for."""
-        if allocation_id in self._bounded():
-            return False
-        if allocation_id not in self._runtime.allocations() and self._aside_at is None:
-            self._aside_at = now
-        waited = self._aside_at is not None and now - self._aside_at >= _LONGEST_REMOVAL_S
-        return waited or not self._runtime.holdings(allocation_id).folders
-
-    def _hasten(self, allocation_id: int) -> None:
-        if not self._hastened and allocation_id in self._bounded():
-            self._hastened = True
-            _log.warning("allocation %d: the disk is filling up, and it has no more grace", allocation_id)
-            self._post(DiskExceeded(allocation_id, "", 0.0))
-
-    def _count(self, full: Sequence[Disk], disks: Sequence[Disk]) -> None:
-        """Find who takes too much, and have it stopped."""
+    def _let_go(self, now: float) -> None:
+        """Forget those who are gone, or have not gone in time: the disk may fill up meanwhile by somebody else."""
         bounded = self._bounded()
+        self._over_limit.intersection_update(bounded)
+        self._given_up.intersection_update(bounded)
+        for device, victim in tuple(self._victims.items()):
+            is_gone = victim.id not in bounded and not self._runtime.holdings(victim.id).folders
+            if not is_gone and now < victim.until:
+                continue
+            if not is_gone:
+                _log.warning("allocation %d: it was stopped, and its folders are still there", victim.id)
+                self._given_up.add(victim.id)
+            del self._victims[device]
+            # What was read of the disk may be of before, and some file systems give blocks back a moment later.
+            self._count_at = now + _COUNT_EVERY_S
+
+    def _hasten(self, victim: _Victim) -> None:
+        if not victim.hastened and victim.id in self._bounded():
+            victim.hastened = True
+            _log.warning("allocation %d: the disk is filling up, and it has no more grace", victim.id)
+            self._post(DiskExceeded(victim.id, "", 0.0))
+
+    def _count(self, full: Sequence[Disk]) -> None:
+        """Find who takes most of each full disk, and have it stopped; all have the time of one between them."""
+        bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._given_up]
+        until, left = self._now() + MOST_S, len(full) * len(bounded)
         for disk in full:
-            # Nobody takes more of a disk than who takes the half of it.
-            half = disk.total // 2 + 1
-            shares = {allocation_id: self._share(allocation_id, [disk], half) for allocation_id in bounded}
+            shares: Dict[int, Share] = {}
+            for allocation_id in bounded:
+                # What one does not need the others have. Nobody takes more of a disk than who takes the half of it.
+                most_s = (until - self._now()) / left
+                shares[allocation_id] = self._share(allocation_id, [disk], most_s, disk.total // 2 + 1)
+                left -= 1
             taken = {allocation_id: share.bytes for allocation_id, share in shares.items()}
             found = whom_to_stop(taken, disk, self._reserve(disk))
             if found is not None:
-                self._stop(found, shares[found], disk, GRACE_S)
-                return
-        most_bytes = self._options.most_bytes
-        if most_bytes is None:
-            return
-        for allocation_id in bounded:
-            share = self._share(allocation_id, disks, None)
-            if share.bytes > most_bytes and disks:
-                self._stop(allocation_id, share, disks[0], None)
+                self._victims[disk.device] = _Victim(found, self._now() + LONGEST_WAIT_S)
+                why = "the node's disk is full, and this job takes the most of it"
+                self._stop(found, why, shares[found], disk, GRACE_S)
+
+    def _count_for_limit(self, most_bytes: int, disks: Sequence[Disk]) -> None:
+        """Have those stopped who take more than a job may. Who did not get its turn is the first of the next count."""
+        bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._over_limit]
+        at = bounded.index(self._first) if self._first in bounded else 0
+        self._first = None
+        until = self._now() + MOST_S
+        why = "it takes more of the node's disk than the {} that a job may".format(_mib(most_bytes))
+        for number, allocation_id in enumerate(bounded[at:] + bounded[:at]):
+            share = self._share(allocation_id, disks, until - self._now(), None)
+            if share.bytes > most_bytes:
+                self._over_limit.add(allocation_id)
+                self._stop(allocation_id, why, share, disks[0], None)
+            if self._now() >= until:
+                # Who was cut off, but for one that needs more than a whole count.
+                self._first = bounded[(at + (number or 1)) % len(bounded)]
                 return
 
-    def _share(self, allocation_id: int, disks: Sequence[Disk], enough_bytes: Optional[int]) -> Share:
+    def _share(self, allocation_id: int, disks: Sequence[Disk], most_s: float, enough_bytes: Optional[int]) -> Share:
         """What an allocation takes of these disks; there is no need to count on when it is `enough`."""
+        until = self._now() + most_s
         holdings = self._runtime.holdings(allocation_id)
         parts: Dict[str, int] = {}
         whole = True
         for disk in disks:
-            walk = Walk(disk.device, enough_bytes=enough_bytes)
+            walk = Walk(disk.device, most_s=until - self._now(), enough_bytes=enough_bytes, now=self._now)
             for name, path in holdings.folders:
                 taken = walk.count(path)
                 parts[name] = parts.get(name, 0) + taken.bytes
@@ -210,13 +257,7 @@ class DiskWatch:
         most_in = max(parts, key=lambda name: parts[name], default="")
         return Share(sum(parts.values()), most_in, parts.get(most_in, 0), whole)
 
-    def _stop(self, allocation_id: int, share: Share, disk: Disk, longest_grace_s: Optional[float]) -> None:
-        self._victim, self._hastened, self._aside_at = allocation_id, False, None
-        most_bytes = self._options.most_bytes
-        if longest_grace_s is not None or most_bytes is None:
-            why = "the node's disk is full, and this job takes the most of it"
-        else:
-            why = "it takes more of the node's disk than the {} that a job may".format(_mib(most_bytes))
+    def _stop(self, allocation_id: int, why: str, share: Share, disk: Disk, longest_grace_s: Optional[float]) -> None:
         detail = "{}: {}{}, {} of that in {}; {} are free of {}".format(
             why,
             "" if share.whole else "at least ",

@@ -11,7 +11,7 @@ import pytest
 
 from nodeagent.disk import rules
 from nodeagent.disk.rules import Disk
-from nodeagent.disk.watch import DiskWatch, Options
+from nodeagent.disk.watch import LONGEST_WAIT_S, DiskWatch, Options
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.inbox import DiskExceeded, Message
 from nodeagent.runtime.container.layer import upper_of
@@ -82,8 +82,13 @@ class Node:
     posted: list[Message] = field(default_factory=list)
     aside: list[int] = field(default_factory=list)
     asked: int = 0
+    elsewhere: Disk | None = None
+    takes_s: float = 0.0
+    """How long it takes to look at a job."""
+    counted: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.home.mkdir(exist_ok=True)
         runtime: Any = self
         self.sampler = Sampler(EmulatedGpus((), "here"), runtime)
         self.watch = DiskWatch(
@@ -93,20 +98,27 @@ class Node:
             post=self.posted.append,
             report_soon=self._asked,
             options=self.options,
-            read=lambda folder: Disk(folder, self.home.stat().st_dev, self.total, self.free),
+            read=self._read,
             now=lambda: self.now,
         )
 
     def _asked(self) -> None:
         self.asked += 1
 
+    def _read(self, folder: str) -> Disk:
+        if self.elsewhere is not None and folder == self.elsewhere.folder:
+            return self.elsewhere
+        return Disk(folder, self.home.stat().st_dev, self.total, self.free)
+
     def disks(self) -> tuple[str, ...]:
-        return (str(self.home),)
+        return (str(self.home), *([self.elsewhere.folder] if self.elsewhere else []))
 
     def allocations(self) -> tuple[int, ...]:
         return tuple(int(path.name) for path in self.home.iterdir() if int(path.name) not in self.aside)
 
     def holdings(self, allocation_id: int) -> Holdings:
+        self.counted.append(allocation_id)
+        self.now += self.takes_s
         folder = self.home / str(allocation_id)
         return Holdings((("work", str(folder)),) if folder.exists() else ())
 
@@ -164,16 +176,20 @@ def test_one_at_a_time_is_stopped_and_the_next_only_once_the_folder_of_the_first
     assert [node.look() for _ in range(5)] == [[]] * 5
 
 
-def test_a_folder_that_cannot_be_removed_is_not_waited_for_without_end(node: Node) -> None:
-    node.start(1, 40 * MIB)
-    node.start(2, 30 * MIB)
+@pytest.mark.parametrize("ends", [True, False], ids=["its files are on their way", "nothing can kill it"])
+def test_who_was_stopped_and_does_not_go_is_not_waited_for_without_end(node: Node, ends: bool) -> None:
+    for number, size in ((1, 40 * MIB), (2, 30 * MIB), (3, 20 * MIB)):
+        node.start(number, size)
     node.free = 4 * MIB
     assert [stop.id for stop in node.look()] == [1]
-    node.running.remove(1)
-    assert [node.look(1000.0) for _ in range(3)] == [[]] * 3  # its end, log and files may be on their way
-    node.aside.append(1)
-    assert [node.look(1.0), node.look(299.0), node.look(1.0)] == [[]] * 3
-    assert [stop.id for stop in node.look()] == [2]
+    if ends:
+        node.running.remove(1)
+    assert [node.look(LONGEST_WAIT_S - 1.0), node.look(1.0), node.look(4.0)] == [[]] * 3
+    assert [stop.id for stop in node.look(1.0)] == [2]
+    node.running.remove(2)
+    node.remove(2)
+    assert node.look() == []
+    assert [stop.id for stop in node.look()] == [3]
 
 
 def test_with_half_of_the_reserve_gone_the_grace_is_over(node: Node) -> None:
@@ -196,6 +212,62 @@ def test_a_job_beyond_the_limit_is_stopped_whatever_is_free_with_the_grace_of_it
     assert (stop.id, stop.longest_grace_s) == (1, None)
     assert "more of the node's disk than the 10 MiB that a job may: 12 MiB" in stop.detail
     assert node.told() == ([], False)
+
+
+def test_who_is_stopped_for_the_limit_keeps_nobody_from_being_stopped_for_a_full_disk(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=30 * MIB))
+    node.start(1, 31 * MIB)
+    node.start(2, 20 * MIB)
+    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(1, None)]
+    node.grow(1, 12 * MIB)
+    node.free = 4 * MIB
+    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(2, 10.0)]
+    node.free = 2 * MIB
+    assert node.look(0.25) == [DiskExceeded(2, "", 0.0)]
+
+
+def test_who_is_stopped_for_the_limit_has_the_short_grace_once_it_takes_most_of_a_full_disk(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=30 * MIB))
+    node.start(1, 31 * MIB)
+    node.start(2, 20 * MIB)
+    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(1, None)]
+    node.free = 4 * MIB
+    assert [(stop.id, stop.longest_grace_s) for stop in node.look()] == [(1, 10.0)]
+
+
+def test_all_who_are_beyond_the_limit_are_stopped_and_each_once(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    for number in (1, 2, 3):
+        node.start(number, (10 + number) * MIB)
+    assert [stop.id for stop in node.look()] == [1, 2, 3]
+    assert node.look() == []
+
+
+def test_each_full_disk_has_its_own_to_be_stopped_and_only_the_one_that_fills_up_is_hastened(tmp_path: Path) -> None:
+    node = Node(tmp_path / "one")
+    node.start(1, 40 * MIB)
+    node.elsewhere = Disk("/elsewhere", tmp_path.stat().st_dev + 1, 100 * MIB, 0)
+    node.free = 4 * MIB
+    assert [stop.id for stop in node.look()] == [1]
+    assert node.look() == []  # the other, on which nobody has anything, has less than half of its reserve
+    node.free = 2 * MIB
+    assert node.look() == [DiskExceeded(1, "", 0.0)]
+
+
+def test_a_count_of_many_jobs_has_the_time_of_one(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=30 * MIB))
+    for number in range(1, 9):
+        node.start(number, 2 * MIB)
+    node.grow(8, 40 * MIB)
+    node.takes_s = 15.0
+    begun = node.now
+    assert node.look() == []
+    assert node.counted == [1, 2]  # the second is cut off, and has its turn first
+    assert node.now - begun - 10.0 <= 30.0
+    for _ in range(7):
+        node.look(1000.0)
+    assert node.counted == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 1, 2]
+    assert [stop.id for stop in node.posted if isinstance(stop, DiskExceeded)] == [8]
 
 
 def test_counting_is_given_a_rest(tmp_path: Path) -> None:
