@@ -166,6 +166,7 @@ def _serve(
     fetches = WorkPool("fetch", _FETCH_THREADS, failed)
     ends = WorkPool("end", _END_THREADS, failed)
     cleaning = WorkPool("clean", 1, failed)
+    clearing = WorkPool("clear", 1, failed)  # apart, so that nobody's folder waits for another's large tree
     checking = WorkPool("check", 1, failed)
     logs = WorkPool("log", _LOG_THREADS, failed)
     outputs = WorkPool("output", _OUTPUT_THREADS, failed)  # apart, so that no log waits for large files
@@ -211,6 +212,7 @@ def _serve(
         shipper=shipper,
         collector=collector,
         cleaning=cleaning,
+        clearing=clearing,
         shells=Shells(client=client, session=session, runtime=runtime),
         inbox=inbox,
         report_soon=something_runs.set,

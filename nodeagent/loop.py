@@ -65,6 +65,7 @@ class Loop:
         shipper: LogShipper,
         collector: Shipper[OutputStream],
         cleaning: WorkPool,
+        clearing: WorkPool,
         shells: Shells,
         inbox: "queue.SimpleQueue[Message]",
         report_soon: Callable[[], None],
@@ -78,6 +79,7 @@ class Loop:
         self._shipper = shipper
         self._collector = collector
         self._cleaning = cleaning
+        self._clearing = clearing
         self._shells = shells
         self._inbox = inbox
         self._report_soon = report_soon
@@ -118,7 +120,7 @@ class Loop:
                 self._adopt(held)
             else:
                 self._look(held.id)
-        self._cleaning.submit(self._clear)  # in its own time: beats must begin before it is done
+        self._clearing.submit(self._clear)  # in its own time: beats must begin before it is done
         self._publish()
 
     def _adopt(self, held: Held) -> None:
@@ -398,7 +400,7 @@ class Loop:
 
     def _clean_up(self, allocation_id: int) -> None:
         self._remove(allocation_id)
-        self._clear()
+        self._clearing.submit(self._clear)
 
     def _remove(self, allocation_id: int) -> None:
         try:

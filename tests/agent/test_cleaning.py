@@ -1,0 +1,62 @@
+"""What is left of jobs goes in threads of its own: whatever takes long there, nobody else's folder waits for it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import MagicMock
+
+from nodeagent.loop import Loop
+from nodeagent.workpool import WorkPool
+from tests.agent.waiting import eventually
+
+
+@dataclass
+class Runtime:
+    """A runtime that is long about clearing."""
+
+    removed: list[int] = field(default_factory=list)
+    begun: int = 0
+    clearing: int = 0
+    most_at_once: int = 0
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def allocations(self) -> tuple[int, ...]:
+        return ()
+
+    def remove(self, allocation_id: int) -> None:
+        self.removed.append(allocation_id)
+
+    def clear(self) -> None:
+        self.begun += 1
+        self.clearing += 1
+        self.most_at_once = max(self.most_at_once, self.clearing)
+        self.may_end.wait()
+        self.clearing -= 1
+
+
+def test_a_folder_is_put_aside_while_another_is_being_cleared_and_one_is_cleared_at_a_time() -> None:
+    runtime, failures = Runtime(), list[BaseException]()
+    parts: dict[str, Any] = {
+        name: MagicMock()
+        for name in ("client", "journal", "sampler", "session", "launcher", "shipper", "collector", "shells", "inbox")
+    }
+    parts["journal"].entries.return_value = {}
+    made: Any = runtime
+    pools = [WorkPool("clean", 1, failures.append), WorkPool("clear", 1, failures.append)]
+    loop = Loop(**parts, runtime=made, cleaning=pools[0], clearing=pools[1], report_soon=lambda: None)
+    try:
+        loop.recover()
+        eventually(lambda: runtime.begun == 1, "the clearing of what earlier runs left")
+        for number in (7, 8):
+            loop._statuses[number] = MagicMock()
+            loop._forget(number)
+        eventually(lambda: runtime.removed == [7, 8], "both put aside")
+        assert runtime.begun == 1
+    finally:
+        runtime.may_end.set()
+    eventually(lambda: runtime.begun == 3, "a clearing for each")
+    for pool in pools:
+        pool.close(10.0)
+    assert (runtime.most_at_once, failures) == (1, [])
