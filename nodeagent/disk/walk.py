@@ -3,18 +3,20 @@
 1. Nothing is followed: each folder is opened by its name below the one that is open, as a folder and no link.
 2. A tree may be of any depth. Down to some level the folders on the way stay open; below, the way back is `..`, and
    what is found there must be the folder that was left.
-3. Other mounts are left out, and a file with several names counts once.
+3. Other mounts are left out, and a file with several names counts once. Of more such files than can be remembered,
+   each name counts for its part.
 4. There is an end to it: after so many entries, so much time, or as soon as it is `enough`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
 from dataclasses import dataclass
-from typing import Callable, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 _BLOCK_BYTES = 512
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -22,6 +24,9 @@ _MOST_OPEN = 64
 _LOOK_AT_CLOCK_EVERY = 1024
 # A name may have 255 bytes, and those of folders wait for their turn.
 _MOST_WAITING = 100_000
+# Each takes some 80 bytes.
+_MOST_SEEN = 250_000
+_DELETED = " (deleted)"
 
 MOST_ENTRIES, MOST_S = 2_000_000, 20.0
 
@@ -52,7 +57,9 @@ class Walk:
         self._now = now
         self._until = now() + most_s
         self._enough_bytes = enough_bytes
-        self._seen: Set[Tuple[int, int]] = set()
+        self._seen: Dict[int, Set[int]] = {}
+        """The files with several names that were counted, by their disk."""
+        self._seen_left = _MOST_SEEN
         self._total = 0
         self._over = False
 
@@ -69,7 +76,7 @@ class Walk:
                 tree.step()
         finally:
             tree.close()
-        return Taken(tree.bytes, tree.entries, tree.whole and not self._over)
+        return Taken(tree.bytes, tree.entries, tree.whole and not self._over and self._seen_left >= 0)
 
     def is_ours(self, found: os.stat_result) -> bool:
         """Whether a folder lies on the disk that is looked at."""
@@ -80,15 +87,24 @@ class Walk:
         self._left -= 1
         if self._left <= 0 or (self._left % _LOOK_AT_CLOCK_EVERY == 0 and self._now() >= self._until):
             self._over = True
-        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            key = (found.st_dev, found.st_ino)
-            if key in self._seen:
-                return 0
-            self._seen.add(key)
         size = found.st_blocks * _BLOCK_BYTES
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            size = self._part(found, size)
         self._total += size
         if self._enough_bytes is not None and self._total >= self._enough_bytes:
             self._over = True
+        return size
+
+    def _part(self, found: os.stat_result, size: int) -> int:
+        """What one of the names of a file adds; all of them never more than the file takes."""
+        seen = self._seen.setdefault(found.st_dev, set())
+        if found.st_ino in seen:
+            return 0
+        if self._seen_left <= 0:
+            self._seen_left = -1
+            return size // found.st_nlink
+        self._seen_left -= 1
+        seen.add(found.st_ino)
         return size
 
     @property
@@ -213,7 +229,10 @@ def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
 
 
 def deleted(pids: Iterable[int], devices: Iterable[int], *, most_entries: int = 20_000) -> int:
-    """The bytes of files that no folder names any more and that processes keep open, on disks of these numbers."""
+    """The bytes of files that no folder names any more and that processes keep open, on disks of these numbers.
+
+    Only what was deleted is looked at: any other may lie on a server that does not answer, and then a look has no end.
+    """
     wanted, seen, total, left = set(devices), set(), 0, most_entries
     for pid in pids:
         folder = "/proc/{}/fd".format(pid)
@@ -224,8 +243,11 @@ def deleted(pids: Iterable[int], devices: Iterable[int], *, most_entries: int = 
             left -= 1
             if left < 0:
                 return total
+            path = "{}/{}".format(folder, name)
             try:
-                found = os.stat("{}/{}".format(folder, name))
+                if not _is_deleted(path):
+                    continue
+                found = os.stat(path)
             except OSError:
                 continue
             key = (found.st_dev, found.st_ino)
@@ -233,3 +255,11 @@ def deleted(pids: Iterable[int], devices: Iterable[int], *, most_entries: int = 
                 seen.add(key)
                 total += found.st_blocks * _BLOCK_BYTES
     return total
+
+
+def _is_deleted(descriptor: str) -> bool:
+    """Whether the name of an open file says that it is none any more. The kernel knows that, and asks nobody."""
+    try:
+        return os.readlink(descriptor).endswith(_DELETED)
+    except OSError as error:
+        return error.errno == errno.ENAMETOOLONG  # it lies deeper than a path can tell, and may be deleted

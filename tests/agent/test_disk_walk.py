@@ -84,6 +84,24 @@ def test_a_file_with_several_names_counts_once_in_all_folders_of_a_job(tmp_path:
     assert found.count(str(other)).bytes == held_by(other)
 
 
+def test_of_more_files_with_several_names_than_can_be_remembered_each_name_counts_for_its_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_MOST_SEEN", 2)
+    first, second, outside = tmp_path / "first", tmp_path / "second", tmp_path / "outside"
+    for folder in (first, second, outside):
+        folder.mkdir()
+    for folder, names in ((first, "ab"), (second, "cd")):
+        for name in names:
+            os.link(file_of(folder / name), folder / f"{name} again")
+    os.link(second / "d", outside / "d")  # a third of it is not here
+    found = Walk(tmp_path.stat().st_dev)
+    assert found.count(str(first)) == Taken(held_by(first, first / "a", first / "b"), entries=5)
+    part = BLOCKS // 3
+    assert found.count(str(second)) == Taken(held_by(second, second / "c") + 2 * part, entries=5, whole=False)
+    assert found.count(str(first)) == Taken(held_by(first), entries=5, whole=False)
+
+
 def test_links_are_not_followed_wherever_they_lead(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     outside.mkdir()
@@ -194,3 +212,37 @@ def test_a_deleted_file_that_is_still_open_is_found_once(tmp_path: Path) -> None
         assert deleted([process.pid], [device], most_entries=1) == 0
         process.communicate("\n")
     assert deleted([process.pid], [device]) == 0
+
+
+def test_what_is_open_and_not_deleted_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    look = os.stat
+
+    def noted(path: str) -> os.stat_result:
+        looked.append(os.readlink(path))
+        return look(path)
+
+    here, gone = file_of(tmp_path / "here"), file_of(tmp_path / "gone")
+    device = here.lstat().st_dev
+    with here.open("rb"), gone.open("rb"):
+        gone.unlink()
+        with monkeypatch.context() as context:
+            context.setattr(os, "stat", noted)
+            taken = deleted([os.getpid()], [device])
+    assert taken >= BLOCKS
+    assert f"{gone} (deleted)" in looked
+    assert all(path.endswith(" (deleted)") for path in looked)
+
+
+def test_a_deleted_file_deeper_than_a_path_can_tell_is_found(deep: Path) -> None:
+    device = deep.stat().st_dev
+    here = os.open(deep, os.O_RDONLY)
+    for _ in range(3000):
+        below = os.open("down", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    before = deleted([os.getpid()], [device])
+    with os.fdopen(os.open("end", os.O_RDONLY, dir_fd=here)):
+        os.unlink("end", dir_fd=here)
+        assert deleted([os.getpid()], [device]) == before + BLOCKS
+    os.close(here)
