@@ -252,7 +252,8 @@ class Runtime(Protocol):
     def stop(self, allocation_id: int, signal: str, grace_s: float, cause: Optional[StopCause] = None) -> None:
         """Signal every process of the allocation, and kill what is left after the grace. Returns at once.
 
-        With a `cause` it ends with that reason, unless its command was over before; the first cause counts.
+        With a `cause` it ends with that reason, unless its command was over before. The first stop counts: a later
+        one may hasten it, and does not change why the job ends.
         """
 
     def limit(self, allocation_id: int, time_left_s: float) -> None:

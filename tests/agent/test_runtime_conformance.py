@@ -160,6 +160,22 @@ def test_a_stop_of_the_agents_own_ends_with_the_first_cause_that_it_had(under_te
     assert status.exit_code == 0
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_stop_that_was_asked_for_gets_no_cause_from_a_later_one_of_the_agents_own(
+    under_test: RuntimeUnderTest, restarted: bool
+) -> None:
+    number = under_test.start("trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done")
+    under_test.printed(number, b"ready")
+    under_test.runtime.stop(number, "TERM", 60.0)
+    under_test.printed(number, b"asked")
+    if restarted:
+        under_test.restart()
+        under_test.runtime.adopt(number)
+    under_test.runtime.stop(number, "TERM", 0.0, StopCause(EndReason.DISK_EXCEEDED, "900 MiB in work"))
+    status = under_test.exit(number)
+    assert (status.reason, status.signal) == (EndReason.KILLED_BY_SIGNAL, signal.SIGKILL)
+
+
 def test_what_an_allocation_holds_is_found_and_is_nothing_once_it_is_removed(under_test: RuntimeUnderTest) -> None:
     # The shell keeps the second file open, and no folder has it any more.
     number = under_test.start(

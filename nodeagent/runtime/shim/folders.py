@@ -211,8 +211,9 @@ class FolderRuntime:
 
     def stop(self, allocation_id: int, signal: str, grace_s: float, cause: Optional[StopCause] = None) -> None:
         """Leave the wish for the shim and wake it."""
-        first = cause_of(self._controls.get(allocation_id, {}).get("stop"))
-        self._wish(allocation_id, "stop", stop_to_dict(clock.boottime(), signal, grace_s, first or cause))
+        before = self._controls.get(allocation_id, {}).get("stop")
+        first = cause_of(before) if before else cause
+        self._wish(allocation_id, "stop", stop_to_dict(clock.boottime(), signal, grace_s, first))
 
     def limit(self, allocation_id: int, time_left_s: float) -> None:
         """Leave the new limit for the shim and wake it."""
