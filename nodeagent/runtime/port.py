@@ -295,7 +295,8 @@ class Runtime(Protocol):
     def clear(self) -> None:
         """Remove what was in the folders of allocations that were removed, also by earlier runs; may take long.
 
-        What cannot be removed stays, and is logged. Calls come one at a time.
+        What cannot be removed stays, and is logged; what takes too long is left for the next call. Calls come one at
+        a time.
         """
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:

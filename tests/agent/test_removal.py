@@ -127,6 +127,26 @@ def test_one_thing_that_stays_keeps_nothing_else(tree: Path, monkeypatch: pytest
     assert not tree.exists()
 
 
+def test_who_makes_files_without_end_does_not_keep_the_removal(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "a/b").mkdir(parents=True)
+    (tree / "a/b/file").touch()
+    now, made, unlink = 0.0, 0, os.unlink
+
+    def one_more(name: str, *, dir_fd: int) -> None:
+        nonlocal now, made
+        unlink(name, dir_fd=dir_fd)
+        made, now = made + 1, now + 1.0
+        os.close(os.open(f"file-{made}", os.O_WRONLY | os.O_CREAT, dir_fd=dir_fd))
+
+    with monkeypatch.context() as context:
+        context.setattr(removal.os, "unlink", one_more)
+        with pytest.raises(TimeoutError, match="something is left"):
+            remove_tree(str(tree), 50.0, lambda: now)
+    assert made == 50
+    remove_tree(str(tree))
+    assert not tree.exists()
+
+
 def test_a_link_is_no_folder_to_remove(tree: Path, outside: Path) -> None:
     link = tree / "link"
     link.symlink_to(outside)

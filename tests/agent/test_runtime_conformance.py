@@ -422,6 +422,39 @@ def test_what_an_earlier_run_left_half_removed_is_removed(under_test: RuntimeUnd
     assert list((under_test.state / "allocations").iterdir()) == []
 
 
+def test_what_takes_too_long_to_remove_is_left_for_the_next_clearing_and_goes_last(
+    under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = [under_test.start("true") for _ in range(3)]
+    for number in numbers:
+        under_test.exit(number)
+        under_test.runtime.remove(number)
+    gone = [str(under_test.state / "allocations" / f"{number}.gone") for number in numbers]
+    tried: list[str] = []
+    remove_tree = removal.remove_tree
+
+    def endless(path: str) -> None:
+        tried.append(path)
+        if path in gone[:2]:
+            remove_tree(path, 0.0)
+        remove_tree(path)
+
+    with monkeypatch.context() as context:
+        context.setattr(folders, "remove_tree", endless)
+        under_test.runtime.clear()
+        assert sorted(tried) == sorted(gone)
+        assert caplog.text.count("is not removed yet") == 2
+        last = under_test.start("true")
+        under_test.exit(last)
+        under_test.runtime.remove(last)
+        tried.clear()
+        under_test.runtime.clear()
+    assert tried[0].endswith(f"{last}.gone")
+    assert sorted(tried[1:]) == sorted(gone[:2])
+    under_test.runtime.clear()
+    assert list((under_test.state / "allocations").iterdir()) == []
+
+
 def test_what_cannot_be_removed_is_tried_once_by_each_run(
     under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

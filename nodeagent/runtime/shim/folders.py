@@ -98,6 +98,7 @@ class FolderRuntime:
         self._cpu: Dict[int, Tuple[float, float]] = {}
         self._reports = ReportReader()
         self._tried: Set[str] = set()
+        self._late: Set[str] = set()
         # Jobs of other users pass through these folders to their own; they can list neither.
         for folder in (state, self._root):
             os.makedirs(folder, exist_ok=True)
@@ -334,17 +335,26 @@ class FolderRuntime:
             _log.warning("allocation %d: its folder cannot be removed: %s", allocation_id, error)
 
     def clear(self) -> None:
-        """Remove the folders that were put aside; each once, so that what cannot be removed waits for the next run."""
-        for name in os.listdir(self._root):
+        """Remove the folders that were put aside; each once, so that what cannot be removed waits for the next run.
+
+        What only takes too long is gone on with by the next call, after all others.
+        """
+        for name in sorted(os.listdir(self._root), key=self._late.__contains__):
             if not name.endswith(_GONE) or name in self._tried:
                 continue
             self._tried.add(name)
             try:
                 remove_tree(os.path.join(self._root, name))
+            except TimeoutError as error:
+                _log.warning("the folder %s is not removed yet: %s", name, error)
+                self._tried.discard(name)
+                self._late.add(name)
             except OSError as error:
                 _log.warning("the folder %s cannot be removed: %s", name, error)
+                self._late.discard(name)
             else:
                 self._tried.discard(name)
+                self._late.discard(name)
 
     def renew(self, sent_at: float, stop_after_s: float) -> None:
         """Rewrite the lease; shims read it when they think that it has run out. A full disk does not matter."""

@@ -6,7 +6,7 @@ another process of the same user that moves things about meanwhile. So:
 1. Nobody but the agent may pass through the folder itself any more.
 2. Of each folder in it, what is no folder is unlinked, and what is one is moved up to stand beside it. Then it is
    empty, and goes.
-3. That is done until nothing is left.
+3. That is done until nothing is left, or the time is over: a process may live on and make more than can be removed.
 
 Each step goes from an open folder to a name in it and follows no link, and none goes back up by `..`: whatever is
 swapped for whatever, only what stands in the tree is unlinked or moved. Two folders are open at a time, however deep
@@ -15,10 +15,12 @@ the tree is, and no path is longer than one name.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import time
 import uuid
-from typing import Iterator, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_TO_CHANGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,29 +28,36 @@ _FOLDER_TO_CHANGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FRUITLESS_PASSES = 3
 """So often in a row nothing may go before it is given up: what was just swapped for something else goes next time."""
 
+MOST_S = 300.0
+"""So long a removal may take at once."""
 
-def remove_tree(path: str) -> None:
+
+def remove_tree(path: str, most_s: float = MOST_S, now: Callable[[], float] = time.monotonic) -> None:
     """Remove a folder, in which only the agent makes names, and all below it.
 
-    OSError when something of it cannot be removed; all else is gone then.
+    OSError when something of it cannot be removed; all else is gone then. TimeoutError, which is one, when something
+    was left after `most_s` seconds: the next removal goes on from there.
     """
     top = os.open(path, _FOLDER)
     try:
         os.fchmod(top, 0o700)
-        _Removal(top).run()
+        _Removal(top, now() + most_s, now).run()
     finally:
         os.close(top)
     os.rmdir(path)
 
 
 class _Removal:
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, until: float, now: Callable[[], float]) -> None:
         self._top = top
+        self._until = until
+        self._now = now
         self._is_root = os.geteuid() == 0
         prefix = uuid.uuid4().hex  # an earlier removal may have left what it moved
         self._names = ("{}-{}".format(prefix, number) for number in itertools.count())
         self._progress = False
         self._problem: Optional[OSError] = None
+        self._is_late = False
 
     def run(self) -> None:
         """Remove all that is in the folder."""
@@ -56,6 +65,8 @@ class _Removal:
         while fruitless < _FRUITLESS_PASSES:
             self._progress, self._problem = False, None
             self._empty(self._top)
+            if self._is_late:
+                raise TimeoutError(errno.ETIMEDOUT, "it took too long, and something is left")
             if not self._progress and self._problem is None:
                 return
             fruitless = 0 if self._progress else fruitless + 1
@@ -65,6 +76,9 @@ class _Removal:
     def _empty(self, folder: int) -> None:
         """Unlink what is no folder; take apart those at the top, and move deeper ones there."""
         for name, is_folder in _entries(folder):
+            if self._now() >= self._until:
+                self._is_late = True
+                return
             try:
                 if not is_folder:
                     os.unlink(name, dir_fd=folder)
