@@ -1,8 +1,8 @@
 """The watch over the disks that jobs fill: one thread that looks every few seconds, and oftener while one fills fast.
 
 1. With less free than the reserve, the platform is told that the disk is full, and gives the node nothing new.
-2. Who takes most of that disk is stopped, one at a time: it is looked again a while after its folders are gone, or
-   when that takes too long.
+2. Pulls to that disk are given up. If that is not enough, who takes most of it is stopped, one at a time: it is looked
+   again a while after its folders are gone, or when that takes too long.
 3. Who takes more than the node allows a job is stopped as well, whatever is free, and nobody waits for that.
 4. With more than the reserve free again, the platform is told that there is room.
 """
@@ -138,8 +138,11 @@ class DiskWatch:
                 self._hasten(self._victims[disk.device])
         unanswered = [disk for disk in full if disk.device not in self._victims]
         if unanswered and now >= self._count_at:
-            self._count(unanswered)
-            self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST_WHILE_FULL)
+            if self._give_up_fetches(unanswered):
+                self._count_at = now + _COUNT_EVERY_S
+            else:
+                self._count(unanswered)
+                self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST_WHILE_FULL)
         begun = self._now()
         # Nothing else is looked at meanwhile: what is urgent goes first.
         fills = any(wait_s < LOOK_EVERY_S for device, wait_s in waits.items() if device not in self._full)
@@ -202,6 +205,14 @@ class DiskWatch:
             victim.hastened = True
             _log.warning("allocation %d: the disk is filling up, and it has no more grace", victim.id)
             self._post(DiskExceeded(victim.id, "", 0.0))
+
+    def _give_up_fetches(self, full: Sequence[Disk]) -> bool:
+        """End the pulls to full disks, before any job loses its work for them; whether there were any."""
+        why = "the node's disk is full, and the pull was given up"
+        told = [disk for disk in full if self._runtime.give_up_fetches(disk.device, why)]
+        for disk in told:
+            _log.warning("pulls to the disk of %s are given up: it is full", disk.folder)
+        return bool(told)
 
     def _count(self, full: Sequence[Disk]) -> None:
         """Find who takes most of each full disk, and have it stopped; all have the time of one between them."""

@@ -234,6 +234,12 @@ class Runtime(Protocol):
         The `login` is apart from the spec, which is written down, and is used for this alone.
         """
 
+    def give_up_fetches(self, device: int, why: str) -> bool:
+        """End what is being fetched to the disk of this number, as for lack of room; whether anything was.
+
+        Returns at once, and may be called from any thread.
+        """
+
     def launch(self, spec: LaunchSpec) -> None:
         """Start a prepared allocation, or raise `LaunchError`."""
 

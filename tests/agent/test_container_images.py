@@ -120,6 +120,25 @@ def test_a_pull_is_given_up_while_its_registry_says_nothing(
         under_test.runtime.fetch(spec, None, lambda _: None, lambda: not asked.is_set())
 
 
+def test_a_pull_is_given_up_for_the_sake_of_the_disk_as_one_that_finds_no_room(
+    under_test: RuntimeUnderTest, silent_registry: Registry
+) -> None:
+    runtime = under_test.runtime
+    devices = [os.stat(folder).st_dev for folder in runtime.disks()]
+    told: list[bool] = []
+
+    def full() -> None:
+        told.extend(runtime.give_up_fetches(device, "the disk is full") for device in (-1, devices[-1]))
+
+    silent_registry.before_answer = full
+    image = silent_registry.add(f"full/{under_test.name}", busybox_layer())
+    with pytest.raises(LaunchError, match="the disk is full") as caught:
+        runtime.fetch(under_test.spec("true", image=image), None, lambda _: None, lambda: True)
+    assert caught.value.reason is EndReason.IMAGE_NO_SPACE
+    assert told[:2] == [False, True]
+    assert not runtime.give_up_fetches(devices[-1], "the disk is full")
+
+
 def test_a_layer_that_comes_slowly_is_waited_for(
     under_test: RuntimeUnderTest, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:

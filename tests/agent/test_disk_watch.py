@@ -83,6 +83,7 @@ class Node:
     aside: list[int] = field(default_factory=list)
     asked: int = 0
     elsewhere: Disk | None = None
+    pulls: int = 0
     takes_s: float = 0.0
     """How long it takes to look at a job."""
     counted: list[int] = field(default_factory=list)
@@ -115,6 +116,11 @@ class Node:
 
     def allocations(self) -> tuple[int, ...]:
         return tuple(int(path.name) for path in self.home.iterdir() if int(path.name) not in self.aside)
+
+    def give_up_fetches(self, device: int, why: str) -> bool:
+        assert why
+        pulls, self.pulls = self.pulls, 0
+        return device == self.home.stat().st_dev and pulls > 0
 
     def holdings(self, allocation_id: int) -> Holdings:
         self.counted.append(allocation_id)
@@ -174,6 +180,15 @@ def test_one_at_a_time_is_stopped_and_the_next_only_once_the_folder_of_the_first
     node.remove(1)
     # What is left takes too little to be stopped, and looking again and again changes nothing.
     assert [node.look() for _ in range(5)] == [[]] * 5
+
+
+def test_pulls_are_given_up_before_anybody_is_stopped(node: Node) -> None:
+    node.start(1, 12 * MIB)
+    node.free, node.pulls = 4 * MIB, 2
+    assert node.look() == []
+    assert node.pulls == 0
+    assert node.look(4.0) == []  # what they had fetched is on its way out
+    assert [stop.id for stop in node.look(1.0)] == [1]
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["its files are on their way", "nothing can kill it"])

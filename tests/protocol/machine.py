@@ -268,6 +268,9 @@ class Machine:
     def disks(self) -> tuple[str, ...]:
         return ()
 
+    def give_up_fetches(self, device: int, why: str) -> bool:
+        return False
+
     def holdings(self, allocation_id: int) -> Holdings:
         return Holdings()
 

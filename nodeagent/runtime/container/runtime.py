@@ -14,6 +14,7 @@ from nodeagent.files import read_json
 from nodeagent.protocol import EndReason, LaunchSpec, RegistryLogin
 from nodeagent.runtime.container import cdi
 from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
+from nodeagent.runtime.container.fetches import Fetches
 from nodeagent.runtime.container.images import host_of, registry_of, without_secret
 from nodeagent.runtime.container.layer import layer_of
 from nodeagent.runtime.container.meeting import meets_by_names, network_problem
@@ -70,6 +71,7 @@ class ContainerRuntime(FolderRuntime):
         self._emulated_gpus = emulated_gpus
         self._state = state
         self._strays = Strays(engine)
+        self._fetches = Fetches()
         try:
             self._remove_strays()
         except EngineError as error:
@@ -139,6 +141,21 @@ class ContainerRuntime(FolderRuntime):
         image = image_of(spec, self._options)
         if login is not None and (not spec.image or login.registry != registry_of(image)):
             raise LaunchError(EndReason.SPEC_REFUSED, "registry_login: it is not for the registry of {}".format(image))
+        with self._fetches.one() as fetch:
+            try:
+                self._pull(image, login, tell, lambda: wanted() and not fetch.given_up)
+            except LaunchError:
+                if fetch.given_up and wanted():
+                    raise LaunchError(EndReason.IMAGE_NO_SPACE, "image {}: {}".format(image, fetch.given_up)) from None
+                raise
+
+    def _pull(
+        self,
+        image: str,
+        login: Optional[RegistryLogin],
+        tell: Callable[[str], None],
+        wanted: Callable[[], bool],
+    ) -> None:
         try:
             self._engine.pull(image, login, tell, wanted)
         except ImageProblem as problem:
@@ -149,6 +166,14 @@ class ContainerRuntime(FolderRuntime):
             raise LaunchError(problem.reason, said) from None
         except EngineError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, without_secret(str(error), login)) from None
+
+    def give_up_fetches(self, device: int, why: str) -> bool:
+        """End all pulls where that is the engine's disk."""
+        try:
+            is_engines = os.stat(self._about.root).st_dev == device
+        except OSError:  # the engine is elsewhere
+            return False
+        return is_engines and self._fetches.give_up(why)
 
     def settle(self, allocation_id: int, fallback: ExitStatus) -> ExitStatus:
         """Kill and remove the container; while the engine is down or refuses, nobody knows whether there is one."""

@@ -143,6 +143,10 @@ class FolderRuntime:
     ) -> None:
         """Nothing is ever lacking."""
 
+    def give_up_fetches(self, device: int, why: str) -> bool:
+        """Nothing is ever fetched."""
+        return False
+
     def launch(self, spec: LaunchSpec) -> None:
         """Hand a prepared allocation to a new shim."""
         folder = self._folder(spec.allocation_id)
