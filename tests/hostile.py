@@ -97,6 +97,12 @@ HEADERS: dict[str, bytes] = {
 }
 """By what is wrong with their headers."""
 
+COSTLY: dict[str, bytes] = {
+    "records without end": zipped((pax(b"5 a=\n" * 13_000) + block("f", tarfile.REGTYPE)) * 100, 1024),
+    "headers without end": zipped((pax(bytes(60_000)) + block("f", tarfile.REGTYPE)) * 1150, 1024),
+}
+"""By what all of their headers, each a lawful one, cost together."""
+
 PATHS: dict[str, bytes] = {
     "a folder too deep": tar((deep(1200), b"")),
     "a level too many": tar((deep(64), b"")),

@@ -8,6 +8,8 @@ and what it can cost is bounded, whatever it says of itself:
 - Every unpacked byte counts, headers and padding too, and the first one too many ends it.
 - A header that goes before another one, as for a long name, has 64 KiB at most, and few follow one another. `tarfile`
   takes any size that such a header declares into memory, before anybody sees an entry.
+- All of these together have so many bytes and so many records at most: to read records takes the interpreter some
+  hundred times as long as to unpack what they pack to.
 - No entry lies deeper than 64 folders, and its path can be made on the nodes.
 - Nothing is kept of what has gone by, and nothing calls itself.
 
@@ -27,6 +29,10 @@ LONGEST_NAME_BYTES = 255
 LONGEST_PATH_BYTES = 1024
 LARGEST_HEADER_BYTES = 64 << 10
 MOST_HEADERS_BEFORE_ENTRY = 8
+LARGEST_HEADERS_BYTES = 64 << 20
+"""With their padding: enough for a path or times of their own for each of 50,000 entries."""
+MOST_RECORDS = 1_000_000
+"""In all headers: a dozen of times and attributes for each of 50,000 entries, and more."""
 
 _BLOCK_BYTES = 512
 _PIECE_BYTES = 64 << 10
@@ -114,6 +120,26 @@ class _Unpacked:
         return b""
 
 
+class _Headers:
+    """What the headers before entries may still cost, in a whole archive."""
+
+    def __init__(self) -> None:
+        self._bytes = LARGEST_HEADERS_BYTES
+        self._records = MOST_RECORDS
+
+    def count(self, size: int) -> None:
+        """Another header, with so many bytes."""
+        self._bytes -= _BLOCK_BYTES + _padded(size)
+        if self._bytes < 0:
+            raise UnsafeArchive("its headers have more than {} bytes".format(LARGEST_HEADERS_BYTES))
+
+    def count_record(self) -> None:
+        """Another record in one of them."""
+        self._records -= 1
+        if self._records < 0:
+            raise UnsafeArchive("its headers have more than {} records".format(MOST_RECORDS))
+
+
 @dataclass(frozen=True)
 class Member:
     """A file or a folder of an archive, until the next one is asked for."""
@@ -139,10 +165,10 @@ class Member:
 
 def members(packed: BinaryIO, *, most_entries: int, most_bytes: int) -> Iterator[Member]:
     """What is in an archive, in its order; `UnsafeArchive` as soon as something is wrong with it."""
-    unpacked = _Unpacked(packed, most_bytes)
+    unpacked, headers = _Unpacked(packed, most_bytes), _Headers()
     entries = 0
     while True:
-        member = _next_member(unpacked)
+        member = _next_member(unpacked, headers)
         if member is None:
             break
         entries += 1
@@ -174,7 +200,7 @@ def safe_parts(name: str) -> Tuple[str, ...]:
     return parts
 
 
-def _next_member(unpacked: _Unpacked) -> Optional[Member]:
+def _next_member(unpacked: _Unpacked, headers: _Headers) -> Optional[Member]:
     """The next entry, with what the headers before it say of it; None at the end."""
     name: Optional[str] = None
     size: Optional[int] = None
@@ -187,13 +213,14 @@ def _next_member(unpacked: _Unpacked) -> Optional[Member]:
             return _member(unpacked, block, header, name, header.size if size is None else size)
         if not 0 <= header.size <= LARGEST_HEADER_BYTES:
             raise UnsafeArchive("a header of {} bytes; {} are allowed".format(header.size, LARGEST_HEADER_BYTES))
+        headers.count(header.size)
         text = unpacked.take(_padded(header.size))[: header.size]
         if len(text) < header.size:
             raise UnsafeArchive("it ends too early")
         if header.type == tarfile.GNUTYPE_LONGNAME:
             name = _text(text.partition(b"\0")[0])
         elif header.type in _PAX:
-            fields = _pax_fields(text)
+            fields = _pax_fields(text, headers)
             if header.type == tarfile.XGLTYPE and fields:
                 raise UnsafeArchive("a header gives all entries one name or size")
             name = _text(fields[b"path"]) if b"path" in fields else name
@@ -226,11 +253,12 @@ def _header(block: bytes) -> tarfile.TarInfo:
         raise UnsafeArchive("it is no tar file, or damaged: {}".format(error)) from error
 
 
-def _pax_fields(text: bytes) -> Dict[bytes, bytes]:
+def _pax_fields(text: bytes, headers: _Headers) -> Dict[bytes, bytes]:
     """What records of the form `LENGTH NAME=VALUE` say of the name and the size of an entry."""
     fields = {}
     position = 0
     while position < len(text) and text[position]:
+        headers.count_record()
         space = text.find(b" ", position, position + 8)
         digits = text[position:space] if space > 0 else b""
         end = position + (int(digits) if digits.isdigit() else 0)

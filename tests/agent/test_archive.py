@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.archive import unpack
+from nodeagent.protocol import archives
 from nodeagent.protocol.archives import MOST_HEADERS_BEFORE_ENTRY, UnsafeArchive, safe_parts
 from tests import hostile
 
@@ -128,6 +129,28 @@ def test_headers_that_say_nothing_of_an_entry_are_passed_over(tmp_path: Path) ->
     for_all = hostile.pax(hostile.record("comment", "0" * 40), kind=tarfile.XGLTYPE)
     source = hostile.zipped(for_all * MOST_HEADERS_BEFORE_ENTRY, hostile.block("a", tarfile.REGTYPE), 1024)
     assert unpack(io.BytesIO(source), str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("most", "what"), [("MOST_RECORDS", "records"), ("LARGEST_HEADERS_BYTES", "bytes")], ids=["records", "bytes"]
+)
+def test_headers_are_counted_in_the_whole_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, what: str
+) -> None:
+    header = hostile.pax(hostile.record("mtime", "1.5"), hostile.record("atime", "1.5"))
+    source = hostile.zipped(*((header + hostile.block(name, tarfile.REGTYPE)) for name in "abc"), 1024)
+    cost = 2 if most == "MOST_RECORDS" else 1024
+    monkeypatch.setattr(archives, most, 3 * cost)
+    assert unpack(io.BytesIO(source), str(tmp_path)) == 3
+    monkeypatch.setattr(archives, most, 3 * cost - 1)
+    with pytest.raises(UnsafeArchive, match=f"headers have more than .* {what}"):
+        unpack(io.BytesIO(source), str(tmp_path))
+
+
+@pytest.mark.parametrize("body", hostile.COSTLY.values(), ids=hostile.COSTLY)
+def test_headers_that_cost_too_much_together_are_refused(tmp_path: Path, body: bytes) -> None:
+    with pytest.raises(UnsafeArchive, match=r"headers have more than \d+"):
+        unpack(io.BytesIO(body), str(tmp_path))
 
 
 @pytest.mark.parametrize("body", hostile.HEADERS.values(), ids=hostile.HEADERS)

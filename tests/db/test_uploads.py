@@ -6,7 +6,9 @@ import hashlib
 import io
 import tarfile
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Semaphore
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
+from muster.api import limits
 from muster.api.streams import uploads as upload_stream
 from muster.common.errors import Invalid, MusterError, TooLarge
 from muster.jobs import uploads
@@ -100,7 +103,7 @@ class TestUploads:
             pytest.param(archive_of(*GOOD) + archive_of(*GOOD), id="two archives"),
             pytest.param(b"not an archive", id="no archive"),
             pytest.param(b"", id="nothing"),
-            *(pytest.param(body, id=what) for what, body in (hostile.HEADERS | hostile.PATHS).items()),
+            *(pytest.param(body, id=what) for what, body in (hostile.HEADERS | hostile.COSTLY | hostile.PATHS).items()),
         ],
     )
     def test_what_is_no_plain_folder_of_files_is_refused_and_not_stored(self, http: httpx.Client, body: bytes) -> None:
@@ -151,6 +154,41 @@ class TestUploads:
         answer = send(http, body)
         assert (answer.status_code, answer.json()["detail"]) == (413, "more than 50000 files or 1 MiB when unpacked")
         assert stored_files() == []
+
+    def test_while_archives_are_looked_through_the_threads_of_all_others_are_free(
+        self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look, go_on, began = uploads.check_archive, Event(), Semaphore(0)
+
+        def wait(path: Path) -> None:
+            began.release()
+            assert go_on.wait(60)
+            look(path)
+
+        monkeypatch.setattr(uploads, "check_archive", wait)
+        bodies = [archive_of((str(number), b"x")) for number in range(14)]  # more than there are threads
+        with ThreadPoolExecutor(len(bodies)) as senders:
+            sent = [senders.submit(send, http, body) for body in bodies]
+            try:
+                assert began.acquire(timeout=60)
+                # Each of these needs a thread with a database connection, as beats and claims do.
+                assert http.head(f"/api/v1/uploads/{'0' * 64}").status_code == 404
+                assert not began.acquire(blocking=False)
+            finally:
+                go_on.set()
+            assert {one.result().status_code for one in sent} == {201}
+
+    def test_who_sends_too_many_is_told_when_to_go_on(
+        self, http: httpx.Client, stranger: httpx.Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "UPLOAD", limits.Bucket("upload-tried", per_s=0.001, burst=1))
+        body = archive_of(*GOOD)
+        assert send(http, body).status_code == 201
+        answer = send(http, body)
+        assert (answer.status_code, answer.json()["type"]) == (429, "about:blank#too-many")
+        assert 0 < int(answer.headers["Retry-After"]) <= 1000
+        assert send(stranger, body).status_code == 200
+        limits.forget(limits.UPLOAD, CodeArchive.objects.get().owners.order_by("pk")[0].pk)
 
     def test_a_session_must_show_its_csrf_token(self, server: str, world: World) -> None:
         browser = Client()

@@ -46,6 +46,8 @@ class Bucket:
 SUBMIT = Bucket("submit", per_s=200, burst=2000)
 # Each leaves a row and an entry in the audit log.
 SHELL = Bucket("shell", per_s=0.5, burst=30)
+# Each is looked through, which takes the interpreter up to a few seconds.
+UPLOAD = Bucket("upload", per_s=0.5, burst=60)
 # Guessing a password is slow, mistyping it a few times is not.
 LOGIN = Bucket("login", per_s=0.2, burst=10)
 

@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from muster.common.errors import MusterError, TooLarge, Unavailable
+from muster.common.errors import MusterError, TooLarge, TooMany, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ _POOL = ThreadPoolExecutor(max_workers=12, thread_name_prefix="db")
 # With two, logs come in a quarter faster, and a line that somebody reads meanwhile comes a quarter later.
 _BULK = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bulk")
 BULK_BYTES = 128 << 10
+# One as well: to look through what a member sends may take the interpreter seconds, whatever it is in the end.
+_CHECKS = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checks")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -37,6 +39,11 @@ async def store_in_thread(size: int, function: Callable[[], T]) -> T:
     """The same for a function that stores so many bytes; of the large ones one runs at a time."""
     pool = _BULK if size >= BULK_BYTES else _POOL
     return await asyncio.get_running_loop().run_in_executor(pool, partial(_call, function))
+
+
+async def checked_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same for a function that takes long by itself; one of them runs at a time, and nobody else waits for it."""
+    return await asyncio.get_running_loop().run_in_executor(_CHECKS, partial(_call, partial(function, *args, **kwargs)))
 
 
 def _call(function: Callable[[], T]) -> T:
@@ -78,6 +85,8 @@ def problem(error: MusterError) -> Response:
     headers = {}
     if isinstance(error, Unavailable):
         headers["Retry-After"] = "1"
+    if isinstance(error, TooMany):
+        headers["Retry-After"] = str(error.retry_after_s)
     return JSONResponse(body, status_code=error.status, media_type="application/problem+json", headers=headers)
 
 

@@ -7,8 +7,9 @@ import re
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from muster.api import limits
 from muster.api.streams.callers import caller
-from muster.common.asgi import in_thread
+from muster.common.asgi import checked_in_thread, in_thread
 from muster.common.errors import Invalid, NotFound, TooLarge
 from muster.jobs.uploads import LARGEST_ARCHIVE, has_code, new_draft, no_room, store_code
 
@@ -21,6 +22,7 @@ async def upload(request: Request) -> Response:
     sha256 = request.headers.get("x-content-sha256", "")
     if not _DIGEST.fullmatch(sha256):
         raise Invalid.field("X-Content-SHA256", "send the archive's SHA-256 in hexadecimal")
+    await in_thread(limits.take, limits.UPLOAD, user.pk)
     draft = await in_thread(new_draft)
     try:
         size = 0
@@ -38,7 +40,7 @@ async def upload(request: Request) -> Response:
             if refusal is None:
                 raise
             raise refusal from error
-        archive, created = await in_thread(store_code, user=user, draft=draft, sha256=sha256)
+        archive, created = await checked_in_thread(store_code, user=user, draft=draft, sha256=sha256)
     finally:
         draft.unlink(missing_ok=True)
     return JSONResponse({"sha256": archive.sha256, "size": archive.size}, status_code=201 if created else 200)
