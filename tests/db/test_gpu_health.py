@@ -13,7 +13,7 @@ from muster.fleet.models import Gpu, HealthReport, Node, Pool, Strike
 from muster.fleet.services import repair_gpus
 from muster.jobs.models import Attempt, GpuClaim
 from muster.jobs.outcome import FREE_CHECKS
-from nodeagent.protocol import MAX_HEALTH_EVENTS, EndReason, HealthEvent
+from nodeagent.protocol import MAX_HEALTH_EVENTS, AllocationReport, EndReason, HealthEvent, Observed
 from scheduler.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, claim, cycle, end, let_pass, live_attempt, make_world, now_of, place, ranks, start
@@ -177,6 +177,26 @@ def test_a_job_that_finds_no_fit_gpu_again_and_again_does_not_go_round_for_ever(
     cycle(world)
     end(claim(ranks(live_attempt(attempt.job))[0]), Reason.GPU_CHECK_FAILED, started=False)
     assert (now_of(attempt.job).state, now_of(attempt.job).retries_used) == ("failed", 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "state"), [(EndReason.COMPLETED, 0, "succeeded"), (EndReason.EXIT_NONZERO, 1, "failed")]
+)
+def test_a_gpu_that_is_not_free_after_a_quick_end_takes_nothing_of_the_end(
+    agent: Agent, world: World, reason: EndReason, exit_code: int, state: str
+) -> None:
+    attempt = place(world, retry={"max": 0, "on": []})
+    allocation = ranks(attempt)[0]
+    agent.launch(allocation)
+    gpu = gpu_of(attempt)
+    assert now_of(attempt).state == "starting"  # it was over before its agent had said that it runs
+    told = AllocationReport(allocation.pk, attempt.pk, Observed.EXITED, exit_code=exit_code)
+    event = HealthEvent("check_failed", gpu.uuid, "after a job had ended: 9216 MiB are in use")
+    agent.sync(allocations=(told,), health=(event,))
+    assert (now_of(attempt).state, now_of(gpu).healthy) == ("starting", False)
+    assert agent.end(allocation, reason, exit_code=exit_code).status_code == 200
+    job = now_of(attempt.job)
+    assert (job.state, job.reason, now_of(attempt).state) == (state, reason.value, state)
 
 
 def test_a_failed_check_leaves_what_runs_on_the_gpu_alone(agent: Agent, world: World) -> None:

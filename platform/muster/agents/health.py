@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import islice
 
 from django.db import transaction
@@ -24,8 +24,10 @@ _MEMORY = frozenset({48, 64, 95, 140})
 _MEMORY_KINDS = frozenset({Kind.ECC, Kind.ROW_REMAP_FAILED})
 
 
-def take_health_events(node: Node, events: Iterable[HealthEvent]) -> None:
+def take_health_events(node: Node, events: Iterable[HealthEvent], *, exited: Collection[int] = ()) -> None:
     """Take over what an agent tells of its GPUs, and have the jobs that hold a failed one go on elsewhere.
+
+    `exited` are the allocations of which it says with the same words that they are over: their ends are on their way.
 
     The GPU is out of service before anybody looks who holds it, in a transaction of its own: so whoever was placed
     there meanwhile is seen. If the platform ends in between, the agent has no answer and tells it again.
@@ -37,10 +39,10 @@ def take_health_events(node: Node, events: Iterable[HealthEvent]) -> None:
             node=node, gpu=gpu, kind=event.kind, uuid=event.gpu_uuid, xid=event.xid, detail=event.detail
         )
         if gpu is not None:
-            _take_from_jobs(node, gpu, event, meaning)
+            _take_from_jobs(node, gpu, event, meaning, exited)
 
 
-def take_check_results(node: Node, results: Iterable[CheckResult]) -> None:
+def take_check_results(node: Node, results: Iterable[CheckResult], *, exited: Collection[int] = ()) -> None:
     """Take over what came of checks; a GPU that failed its own is as one of which that was reported."""
     told = [
         Told(
@@ -56,13 +58,14 @@ def take_check_results(node: Node, results: Iterable[CheckResult]) -> None:
         for one in islice(results, MAX_CHECKS)
     ]
     failed = take_results(node=node, told=told)
-    take_health_events(node, [HealthEvent(Kind.CHECK_FAILED.value, uuid, detail) for uuid, detail in failed])
+    events = [HealthEvent(Kind.CHECK_FAILED.value, uuid, detail) for uuid, detail in failed]
+    take_health_events(node, events, exited=exited)
 
 
-def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning) -> None:
+def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning, exited: Collection[int]) -> None:
     """Blame the GPU for what it did under its jobs; if it has failed, stop them, so that they are tried elsewhere."""
     if event.kind == Kind.CHECK_FAILED:
-        _take_from_beginners(node, gpu, meaning)
+        _take_from_beginners(node, gpu, meaning, exited)
         return
     if not meaning.requeues and event.kind != Kind.ECC:
         return
@@ -89,9 +92,14 @@ def _take_from_jobs(node: Node, gpu: Gpu, event: HealthEvent, meaning: Meaning) 
                 )
 
 
-def _take_from_beginners(node: Node, gpu: Gpu, meaning: Meaning) -> None:
-    """Stop who is about to start there: nothing is lost, so nobody is blamed. What runs there already goes on."""
+def _take_from_beginners(node: Node, gpu: Gpu, meaning: Meaning, exited: Collection[int]) -> None:
+    """Stop who is about to start there: nothing is lost, so nobody is blamed. What runs there already goes on.
+
+    What has exited began before its agent said that it runs, and ends as it did: a GPU that is not free after an end is
+    told of before it.
+    """
     claims = GpuClaim.objects.filter(gpu=gpu, released_at__isnull=True, allocation__attempt__state__in=_BEGINNING)
+    claims = claims.exclude(allocation__in=exited)
     for attempt_id in sorted(set(claims.values_list("allocation__attempt_id", flat=True))):
         stop_attempt(
             attempt_id=attempt_id,

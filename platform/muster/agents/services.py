@@ -140,8 +140,9 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
             end=End(reason=Reason(kept.reason.value), exit_code=_status_of(kept), detail=kept.detail),
             left_s=kept.left_s,
         )
-    take_health_events(node, request.health)
-    take_check_results(node, request.checks)
+    exited = [report.id for report in request.allocations if report.observed == Observed.EXITED]
+    take_health_events(node, request.health, exited=exited)
+    take_check_results(node, request.checks, exited=exited)
     for note in request.notes:
         note_progress(node_id=node.pk, allocation_id=note.id, fence=note.fence, text=note.text)
 
