@@ -10,19 +10,22 @@ from django.db import IntegrityError, transaction
 
 from muster.agents.desired import desired_sets
 from muster.common.errors import Invalid
+from muster.common.models import DatabaseNow
 from muster.dispatch.apply import Applied, apply_unit
 from muster.dispatch.models import Cycle
+from muster.dispatch.reaper import reap
 from muster.dispatch.reservations import keep_for
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.dispatch.units import Unit, units_of
 from muster.events.models import Event
+from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
 from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, Reservation, ReservedGpu
 from muster.jobs.services import cancel_job, submit_job
 from scheduler.cycle import compose, decide
-from scheduler.lifecycle import Reason
+from scheduler.lifecycle import HoldReason, Reason
 from scheduler.model import AllocationView
 from scheduler.plan import Place, Preempt
 from tests.db.stories import (
@@ -60,12 +63,12 @@ def expect(job: Job, expected_s: float) -> Job:
     return job
 
 
-def victim_of(world: World, **spec: Any) -> Attempt:
+def victim_of(world: World, *, state_id: str = "", **spec: Any) -> Attempt:
     """An attempt on both GPUs that goes on for long."""
     job = expect(submit(world, gpus=2, **spec), LONG_S)
     cycle(world)
     attempt = live_attempt(job)
-    claim(ranks(attempt)[0])
+    claim(ranks(attempt)[0], state_id=state_id)
     return attempt
 
 
@@ -112,6 +115,19 @@ class TestAPreemption:
         assert (waiting.id, waiting.checkpoints) == (back.pk, True)
         assert waiting.remaining_s == pytest.approx(LONG_S - back.ran_s)
         assert (waiting.ran_s, waiting.requeued_at) == (back.ran_s, back.requeued_at.timestamp())
+
+    def test_nobody_is_stopped_for_others_whom_no_agent_can_ask(self, world: World) -> None:
+        attempt = victim_of(world, state_id="first")
+        Node.objects.update(state_id="second", state_since=DatabaseNow())
+        reap(world.pool)
+        job = short_job(world)
+        result = cycle(world)
+        assert (result.applied.preempted, result.applied.reserved) == ([], [])
+        assert states(attempt.job) == ("active", "starting", ["active"])
+        assert now_of(job).hold_reason == HoldReason.NO_FREE_GPUS
+        Node.objects.update(state_id="first", state_since=DatabaseNow())
+        reap(world.pool)
+        assert cycle(world).applied.preempted == [attempt.job_id]
 
     def test_work_that_is_not_saved_begins_again(self, world: World) -> None:
         attempt = victim_of(world)
@@ -291,6 +307,16 @@ def nothing_was_done(result: Applied) -> bool:
 
 
 class TestTheWorldChangesAfterTheSnapshot:
+    def test_a_victim_that_no_agent_can_ask_any_more_refuses_the_unit(self, world: World) -> None:
+        attempt = victim_of(world)
+        short_job(world)
+        unit, versions = planned(world)
+        Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=DatabaseNow())
+        result = carry_out(world, unit, versions)
+        assert nothing_was_done(result)
+        assert "may not be preempted" in result.refusals[0].reason
+        assert states(attempt.job) == ("active", "starting", ["active"])
+
     def test_a_victim_that_has_ended_meanwhile_is_not_needed_any_more(self, world: World) -> None:
         attempt = victim_of(world)
         job = short_job(world)

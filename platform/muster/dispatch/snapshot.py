@@ -83,7 +83,7 @@ SELECT attempt.id, allocation.node_id, allocation.rank,
        CASE WHEN job.packs THEN (
            SELECT avg(reading.utilization) FROM jobs_gpuclaim claim JOIN fleet_gpureading reading USING (gpu_id)
            WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
-       attempt.state, attempt.placed_at,
+       attempt.state, attempt.placed_at, attempt.unreachable_since IS NULL,
        speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps, alone.per_s, {job_fields}
 FROM jobs_job job
 JOIN jobs_attempt attempt ON attempt.job_id = job.id
@@ -327,14 +327,17 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
     speeds: dict[int, tuple[Stretch, float | None]] = {}
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
         shares = list(group)
-        state, placed_at, *measured, alone_per_s = shares[0][7:16]
-        fields = shares[0][16:]
+        state, placed_at, reachable, *measured, alone_per_s = shares[0][7:17]
+        fields = shares[0][17:]
         stretch = stretch_of(*measured)
         if stretch is not None and state == AttemptState.RUNNING:
             speeds[attempt_id] = (stretch, alone_per_s)
         job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now)
         if job.packs:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
+        if not reachable and job.preemptible:
+            # Nobody can ask it to go: it would hold what it has until its fence, and whoever it went for would wait.
+            job = replace(job, preemptible=False)
         running.append(
             model.Running(
                 attempt_id=attempt_id,
