@@ -29,11 +29,11 @@ from muster.fleet.services import retire_node
 from muster.jobs.models import Attempt, GpuClaim
 from muster.links.keys import fingerprint_of, is_expected, open_private_key, public_line, read_host_key
 from muster.links.models import LinkState, Server, Step
-from muster.links.progress import Failed, due, failed, take_install
+from muster.links.progress import Failed, due, failed, linked, take_install
 from muster.links.rules import folder_of, require_options
 from muster.links.services import Access, add_server, change_server, remove_server, reseal_servers
 from scheduler.lifecycle import NodeHealth
-from tests.db.stories import let_pass
+from tests.db.stories import Other, let_pass
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
@@ -110,6 +110,15 @@ def test_an_edit_begins_anew_and_keeps_a_key_that_is_not_replaced() -> None:
     row = Server.objects.get()
     assert (row.step, row.state, row.reason, row.tries) == (Step.INSTALL, LinkState.INSTALLING, "", 0)
     assert (row.sealed_key, row.port, row.version) == (server.sealed_key, 2022, 2)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_how_a_link_gets_on_is_written_without_the_node_that_an_edit_locks_first() -> None:
+    server = Server.objects.select_related("node").get(pk=add().pk)
+    with transaction.atomic():
+        Node.objects.select_for_update(no_key=True).get(pk=server.pk)
+        assert Other(lambda: linked(server)).result()
+    assert Server.objects.get().state == LinkState.UP
 
 
 ELSEWHERE: dict[str, tuple[dict[str, object], list[str]]] = {

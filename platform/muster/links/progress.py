@@ -105,7 +105,8 @@ def _longest_pause_s(server: Server) -> float:
 
 def _move(server: Server, state: LinkState, reason: str, *, step: Step | None, failed: bool = False) -> bool:
     with transaction.atomic():
-        row = Server.objects.select_for_update(no_key=True).select_related("node").filter(pk=server.pk).first()
+        servers = Server.objects.select_for_update(no_key=True, of=("self",)).select_related("node")
+        row = servers.filter(pk=server.pk).first()
         if row is None or (row.version, row.token) != (server.version, server.token):
             return False
         rows = Server.objects.filter(pk=row.pk)

@@ -66,7 +66,8 @@ def change_server(*, server: Server, access: Access, actor: str) -> None:
     columns = _columns(access, key_needed=False)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True).get(pk=server.pk)
-        row = Server.objects.select_for_update(no_key=True).select_related("node").get(pk=server.pk)
+        servers = Server.objects.select_for_update(no_key=True, of=("self",)).select_related("node")
+        row = servers.get(pk=server.pk)
         if moved := _moved(row, columns):
             _require_free(node, errors=tuple(FieldError(name, "it stays while jobs hold GPUs") for name in moved))
             # Its agent of before may not have heard of it yet, and must not claim what comes now.
