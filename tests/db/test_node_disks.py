@@ -8,11 +8,11 @@ import pytest
 
 from muster.api.render.fleet import node_document
 from muster.events.models import Event, Outbox
-from muster.fleet.models import HealthReport, Node, NodeDisk
+from muster.fleet.models import HealthReport, Node, NodeDisk, NodeLease
 from nodeagent.protocol import EndReason, HealthEvent, HostSample
 from scheduler.lifecycle import HoldReason, JobState
 from tests.db.agent_calls import Agent, a100, inventory
-from tests.db.stories import World, cycle, now_of, place, ranks, start, states, submit
+from tests.db.stories import World, cycle, let_pass, now_of, place, ranks, start, states, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
 
@@ -87,12 +87,27 @@ def test_a_full_disk_and_an_old_toolkit_are_both_said_and_each_goes_by_itself(ag
     assert document(world)["barred"].startswith("its NVIDIA Container Toolkit is 1.17.7")
 
 
-def test_an_agent_that_says_nothing_of_its_disk_changes_nothing(agent: Agent, world: World) -> None:
+def test_an_agent_that_never_says_anything_of_its_disk_frees_the_node_of_what_another_said(
+    agent: Agent, world: World
+) -> None:
     tell(agent, FULL)
-    tell(agent, HostSample(load1=1.0))
+    for version in ("0.1", "0.3"):  # the disk is as full as before, whatever the version
+        assert agent.register(agent_version=version).status_code == 200
+        tell(agent, HostSample(load1=1.0))  # it has not looked yet
+        assert document(world)["barred"] == "its disk is full"
+        tell(agent, FULL)
+    assert kinds() == ["node.disk_full"]
+    let_pass(61, NodeLease.objects.get(), "granted_at")
+    assert agent.sync().status_code == 200  # no reading of the host at all
     assert document(world)["barred"] == "its disk is full"
-    assert agent.register(agent_version="0.1").status_code == 200  # it may know nothing of disks, and never say
+    tell(agent, HostSample(load1=1.0))  # it knows nothing of disks
     assert document(world)["barred"] is None
+    tell(agent, HostSample(load1=1.0))
+    assert kinds() == ["node.disk_full", "node.disk_room"]
+
+
+def test_sizes_that_no_disk_has_are_left_out(agent: Agent, world: World) -> None:
+    tell(agent, FULL)
     tell(agent, HostSample(disk_mib=-1, disk_free_mib=5))
     assert NodeDisk.objects.get().free_mib == 12
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import connection, transaction
 
@@ -9,6 +11,7 @@ from muster.agents.desired import DesiredSet
 from muster.agents.health import take_check_results, take_health_events
 from muster.agents.inventory import reported
 from muster.agents.launch import launch_spec
+from muster.common.clock import database_now
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.rows import part_of
 from muster.common.secrets import digest
@@ -73,6 +76,7 @@ WHERE allocation.id = %s AND node.credential_digest = %s
 """
 
 SYNC_WAIT_S = 25.0
+_DISKS_KNOWN_AFTER = timedelta(minutes=1)
 LONGEST_STATE_ID = 64
 _OLDEST_PROTOCOL = 1
 
@@ -148,15 +152,23 @@ def take_news(node: Node, request: SyncRequest, desired: DesiredSet) -> None:
 
 
 def tells_of_disk(node: Node, request: SyncRequest) -> bool:
-    """Whether the agent says that the node's disk has become full, or has room again."""
-    full = None if request.host is None else request.host.disk_full
-    return full is not None and full != (node.disk_full_at is not None)
+    """Whether the agent says otherwise of the node's disk than before, or nothing of a full one; then `take_disk`."""
+    return request.host is not None and request.host.disk_full != (node.disk_full_at is not None)
 
 
 def take_disk(node: Node, request: SyncRequest) -> None:
-    """Take over that the disk has become full, or has room again."""
-    if request.host is not None and request.host.disk_full is not None:
-        note_disk(node=node, full=request.host.disk_full)
+    """Take over that the disk has become full, or has room again.
+
+    An agent of before never says either, so under one nothing would end what a newer one has said. Any other has looked
+    at its disks soon after its start.
+    """
+    if request.host is None:
+        return
+    full = request.host.disk_full
+    if full is None and node.disk_full_at is not None:
+        full = database_now() - node.lease.granted_at < _DISKS_KNOWN_AFTER
+    if full is not None:
+        note_disk(node=node, full=full)
 
 
 def brings_samples(request: SyncRequest) -> bool:

@@ -16,7 +16,6 @@ from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.checks import begin_checks
-from muster.fleet.disks import note_disk
 from muster.fleet.hold import held_back
 from muster.fleet.inventory import Reported, store_inventory
 from muster.fleet.models import Node, NodeLease, Pool, Tick
@@ -115,10 +114,6 @@ def register(
         rebooted = bool(node.boot_id) and node.boot_id != boot_id
         past = [*node.past_boots, node.boot_id] if rebooted else node.past_boots
         past = [boot for boot in past if boot != boot_id][-BOOTS_KEPT:]  # an agent of a copied disk may come back
-        if agent_version[:40] != node.agent_version and node.disk_full_at is not None:
-            # One of before never says that there is room; any other soon tells how it is.
-            note_disk(node=node, full=False)
-            node.disk_full_at = None
         changed = store_inventory(node, reported)
         Node.objects.filter(pk=node.pk).update(
             nonce="", boot_id=boot_id, past_boots=past, agent_version=agent_version[:40]
