@@ -9,6 +9,7 @@ from django.core import mail
 
 from muster.events.delivery import deliver_due
 from muster.events.models import AuditEntry, Event
+from muster.fleet.disks import note_disk
 from muster.fleet.models import Node, Pool
 from muster.fleet.services import resume_node
 from muster.jobs.attempts import End, report_kept
@@ -71,6 +72,16 @@ def test_the_third_job_in_a_row_cordons_its_node(world: World) -> None:
     event = Event.objects.get(kind="node.black_hole")
     assert (event.data["well_elsewhere"], event.data["quick_elsewhere"], len(event.data["jobs"])) == (1, 0, 3)
     assert AuditEntry.objects.filter(action="cordoned", object_id=node.name, actor="platform").exists()
+
+
+def test_a_node_whose_disk_is_full_is_not_cordoned_for_that_and_its_jobs_are_tried_elsewhere(world: World) -> None:
+    node = bad_node(world)
+    attempts = [begin(world) for _ in range(3)]
+    note_disk(node=node, full=True)
+    for attempt in attempts:
+        fail(attempt)
+    assert (now_of(node).admin, now_of(node).black_hole_at) == ("active", None)
+    assert now_of(attempts[-1].job).state == "queued"
 
 
 def test_operators_are_told_by_mail(world: World, settings: Any) -> None:

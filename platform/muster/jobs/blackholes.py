@@ -65,7 +65,8 @@ def _opinion_of(node: Node) -> Opinion:
         in_a_row=node.pool.black_hole_jobs,
         quick_s=node.pool.black_hole_s,
     )
-    if judgement.opinion is Opinion.BLACK_HOLE and node.admin == NodeAdmin.ACTIVE:
+    # A full disk bars the node already, and goes without an operator.
+    if judgement.opinion is Opinion.BLACK_HOLE and node.admin == NodeAdmin.ACTIVE and node.disk_full_at is None:
         _cordon(node, judgement)
     return judgement.opinion
 
