@@ -11,7 +11,7 @@ from muster.dispatch.reaper import reap
 from muster.events.models import Event, Outbox
 from muster.fleet.leases import renew, tick
 from muster.fleet.models import Node, Tick
-from tests.db.stories import World, let_answer, let_pass, make_world, now_of, ranks, silent, start, states
+from tests.db.stories import World, claim, let_answer, let_pass, make_world, now_of, place, ranks, silent, start, states
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sound")]
 
@@ -197,6 +197,23 @@ def test_what_went_down_with_it_keeps_its_gpus_past_the_fence_until_it_ends() ->
     for node in others[:2]:
         renew(node=now_of(node), epoch=1, seq=1)
     reap(world.pool)
+    assert states(attempt.job)[:2] == ("queued", "lost")
+
+
+def test_what_was_left_behind_on_a_node_that_is_heard_again_is_let_go_meanwhile() -> None:
+    world = make_world(nodes=5)
+    attempt = place(world)
+    claim(ranks(attempt)[0], state_id="first")
+    first = ranks(attempt)[0].node
+    others = [node for node in world.nodes if node.pk != first.pk]
+    for node in others[:3]:
+        silent(node, 60)
+    reap(world.pool)
+    assert now_of(world.pool).silent_since is not None
+    Node.objects.filter(pk=first.pk).update(down_at=timezone.now(), state_id="second", state_since=timezone.now())
+    let_pass(PAST_THE_FENCE_S, now_of(first), "state_since")
+    reap(world.pool)
+    assert now_of(world.pool).silent_since is not None
     assert states(attempt.job)[:2] == ("queued", "lost")
 
 

@@ -155,7 +155,7 @@ def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
     )
     since = held_since(pool)
     if since is not None:
-        held = held.exclude(node__down_at__gte=since - TOGETHER)
+        held = held.exclude(node__health=NodeHealth.DOWN, node__down_at__gte=since - TOGETHER)
     for allocation in held:
         what, incident = "stayed away until the fence had passed", ""
         if allocation.pk in alone:
