@@ -216,6 +216,21 @@ def test_after_it_was_resumed_it_takes_jobs_and_keeps_them() -> None:
     assert (now_of(node).gone_at, now_of(node).gone_why) == (None, "")
 
 
+def test_it_is_not_resumed_before_what_lay_there_is_let_go(world: World) -> None:
+    attempt = start(world, on_disconnect="keep")
+    node = ranks(attempt)[0].node
+    fall_silent(world, node)
+    declare_gone(node=node, **WORD)
+    renew(node=now_of(node), epoch=1, seq=1)
+    with pytest.raises(Conflict, match="what lay there is not let go yet"):
+        resume_node(node=now_of(node), reason="only the cable", actor="otto")
+    assert (now_of(node).admin, now_of(node).gone_at is None) == ("cordoned", False)
+    reap(world.pool)
+    assert states(attempt.job) == ("queued", "lost", ["released"])
+    resume_node(node=now_of(node), reason="only the cable", actor="otto")
+    assert now_of(node).admin == "active"
+
+
 def test_a_late_claim_and_a_late_end_change_nothing(world: World) -> None:
     waits, runs = place(world), start(world)
     for attempt in (waits, runs):

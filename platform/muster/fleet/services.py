@@ -86,8 +86,14 @@ def clear_node(*, node: Node, reason: str, actor: str) -> None:
 
 
 def resume_node(*, node: Node, reason: str, actor: str) -> None:
-    """Give a cordoned or draining node back to the scheduler."""
+    """Give a cordoned or draining node back to the scheduler.
+
+    `Conflict` while what lay on one that was declared gone is not let go: it would be kept, whatever the audit says.
+    """
     with transaction.atomic():
+        row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        if row.gone_at is not None and holds_anything(row):
+            raise Conflict(f"node {row.name} was declared gone, and what lay there is not let go yet: try again soon")
         if Node.objects.filter(pk=node.pk, admin=NodeAdmin.DRAINING).exists():
             _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
         _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
@@ -101,7 +107,7 @@ def retire_node(*, node: Node, reason: str, actor: str) -> None:
     with transaction.atomic():
         _set_admin(node=node, target=NodeAdmin.RETIRED, reason=reason, actor=actor)
         # The lock on the node that was just taken keeps the applier from placing anything there meanwhile.
-        if Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists():
+        if holds_anything(node):
             raise Conflict(f"jobs still hold GPUs of node {node.name}: drain it first")
         Node.objects.filter(pk=node.pk).update(credential_digest="", join_digest="", join_expires_at=None)
 
@@ -144,6 +150,11 @@ def require_reason(reason: str) -> str:
     if not reason or len(reason) > 500 or not reason.isprintable():
         raise Invalid.field("reason", "say why, in 1 to 500 printable characters")
     return reason
+
+
+def holds_anything(node: Node) -> bool:
+    """Whether any rank of a job is on the node, or is kept there."""
+    return Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists()
 
 
 def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, clears: bool = False) -> None:
