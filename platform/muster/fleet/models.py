@@ -213,7 +213,9 @@ class Node(models.Model):
         editable=False,
         help_text="When an operator declared it gone: nothing is held there until it is resumed.",
     )
-    gone_why = models.CharField(max_length=500, blank=True, default="", editable=False, help_text="By whom, and why.")
+    gone_why = models.CharField(
+        max_length=500, blank=True, default="", db_default="", editable=False, help_text="By whom, and why."
+    )
     reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
     clears = models.BooleanField(
         default=False, help_text="Whether jobs that may be stopped for others go elsewhere while it is draining."

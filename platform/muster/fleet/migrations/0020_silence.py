@@ -63,7 +63,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='node',
             name='gone_why',
-            field=models.CharField(blank=True, default='', editable=False, help_text='By whom, and why.', max_length=500),
+            field=models.CharField(blank=True, db_default='', default='', editable=False, help_text='By whom, and why.', max_length=500),
         ),
         migrations.RunSQL(CREATE, DROP),
     ]
