@@ -1,8 +1,8 @@
 """Claims, launches and ends: the slow steps of an allocation, in the threads of a pool.
 
-A launch in order: a lease; claim; intent on disk; folder; code; what the runtime lacks, such as an image; a look at
-the GPUs; a last look whether a stop came and the lease still lasts; start. A stop that comes before the last look finds
-the mark set by `abandon`; one that comes after finds the folder to leave its wish in.
+A launch in order: a lease; claim; intent on disk; folder; code; what the runtime lacks, such as an image; a look
+whether a stop came and the lease still lasts; one at the GPUs; the first look once more; start. A stop that comes
+before the last look finds the mark set by `abandon`; one that comes after finds the folder to leave its wish in.
 """
 
 from __future__ import annotations
@@ -177,32 +177,44 @@ class Launcher:
             self._post(Exited(spec.allocation_id, ExitStatus(EndReason.LAUNCH_FAILED, detail=detail, started=False)))
             return
         self._post(Starting(spec))
-        self._make_way()
+        self._guarded(spec, lambda: self._prepare(spec, login, claimed_at))
+
+    def _guarded(self, spec: LaunchSpec, step: Callable[[], None]) -> None:
+        """Take a step of a start. What nobody foresaw ends this one allocation, and does not take the agent along."""
         try:
-            folder = self._runtime.prepare(spec)
-            if spec.code is not None:
-                self._install_code(spec, spec.code, folder)
-            host = self._runtime.lacks(spec)
-            if host:
-                # Whoever hangs holds few turns: those who ask one host, and those who ask for one member.
-                self._await_turn(spec, login, claimed_at, ("host " + host, "owner " + spec.owner))
-                return
-            self._launch(spec, claimed_at)
+            step()
         except LaunchError as error:
             self._not_started(spec, error)
-        except Exception as error:  # noqa: BLE001 - see `_broken`
-            self._not_started(spec, _broken(spec, error))
+        except Exception as error:  # noqa: BLE001 - it may come from what is in a spec or its code
+            _log.exception("allocation %d: its start broke", spec.allocation_id)
+            detail = "the agent could not start it: {!r}".format(error)[:500]
+            self._not_started(spec, LaunchError(EndReason.LAUNCH_FAILED, detail))
+
+    def _later(self, pool: WorkPool, spec: LaunchSpec, step: Callable[[], None], delay_s: float = 0.0) -> None:
+        pool.submit(lambda: self._guarded(spec, step), delay_s)
+
+    def _prepare(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float) -> None:
+        self._make_way()
+        folder = self._runtime.prepare(spec)
+        if spec.code is not None:
+            self._install_code(spec, spec.code, folder)
+        host = self._runtime.lacks(spec)
+        if host:
+            # Whoever hangs holds few turns: those who ask one host, and those who ask for one member.
+            self._await_turn(spec, login, claimed_at, ("host " + host, "owner " + spec.owner))
+        else:
+            self._launch(spec, claimed_at)
 
     def _await_turn(
         self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, keys: Tuple[str, ...]
     ) -> None:
         """Fetch once there is a turn. Waiting takes no thread of those who fetch."""
-        if spec.allocation_id in self._abandoned:
-            self._not_started(spec, LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started"))
-        elif self._turns.take(keys):
-            self._fetches.submit(lambda: self._fetch_and_launch(spec, login, claimed_at, keys))
+        self._see_it_is_wanted(spec)
+        if self._turns.take(keys):
+            self._later(self._fetches, spec, lambda: self._fetch_and_launch(spec, login, claimed_at, keys))
         else:
-            self._launches.submit(lambda: self._await_turn(spec, login, claimed_at, keys), _TURN_LOOK_EVERY_S)
+            again = partial(self._await_turn, spec, login, claimed_at, keys)
+            self._later(self._launches, spec, again, _TURN_LOOK_EVERY_S)
 
     def _fetch_and_launch(
         self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, keys: Tuple[str, ...]
@@ -213,41 +225,44 @@ class Launcher:
             self._report_soon()
 
         try:
-            try:
-                self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
-            finally:
-                self._turns.give_back(keys)
-            self._launch(spec, claimed_at)
-        except LaunchError as error:
-            self._not_started(spec, error)
-        except Exception as error:  # noqa: BLE001 - see `_broken`
-            self._not_started(spec, _broken(spec, error))
-
-    def _launch_again(self, spec: LaunchSpec, claimed_at: float) -> None:
-        try:
-            self._launch(spec, claimed_at)
-        except LaunchError as error:
-            self._not_started(spec, error)
+            self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
+        finally:
+            self._turns.give_back(keys)
+        self._launch(spec, claimed_at)
 
     def _launch(self, spec: LaunchSpec, claimed_at: float) -> None:
-        """Start it, or come back when the lease is renewed: it may have run low during a long pull."""
-        if spec.check_gpus and spec.gpu_uuids:
-            self._check_gpus(spec)
-        elif spec.gpu_uuids:
-            self._sampler.note_strangers(spec.allocation_id, spec.gpu_uuids)
-        if spec.allocation_id in self._abandoned:
-            raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
+        """Start it, or come back when the lease is renewed: it may have run low during a long pull.
+
+        The GPUs are looked at only while it may start, as their driver is slow; and that may have changed meanwhile.
+        """
+        if self._may_start(spec, claimed_at):
+            self._look_at_gpus(spec)
+            if self._may_start(spec, claimed_at):
+                self._runtime.launch(spec)
+                self._post(Launched(spec.allocation_id))
+                return
+        self._later(self._launches, spec, lambda: self._launch(spec, claimed_at), _LEASE_LOOK_EVERY_S)
+
+    def _may_start(self, spec: LaunchSpec, claimed_at: float) -> bool:
+        """Whether the lease lasts for a start; `LaunchError` if it must not come to one any more."""
+        self._see_it_is_wanted(spec)
         now = clock.boottime()
         if spec.on_disconnect is OnDisconnect.STOP and (
             self._session.has_run_out(now) or claimed_at < self._session.unbroken_since
         ):
             # Its fence may be over, and what it was given somebody else's; it would have had to stop itself.
             raise LaunchError(EndReason.AGENT_STOPPED, "the platform was silent for too long before it could start")
-        if not self._session.may_start(now):
-            self._launches.submit(lambda: self._launch_again(spec, claimed_at), _LEASE_LOOK_EVERY_S)
-            return
-        self._runtime.launch(spec)
-        self._post(Launched(spec.allocation_id))
+        return self._session.may_start(now)
+
+    def _see_it_is_wanted(self, spec: LaunchSpec) -> None:
+        if spec.allocation_id in self._abandoned:
+            raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
+
+    def _look_at_gpus(self, spec: LaunchSpec) -> None:
+        if spec.check_gpus and spec.gpu_uuids:
+            self._check_gpus(spec)
+        elif spec.gpu_uuids:
+            self._sampler.note_strangers(spec.allocation_id, spec.gpu_uuids)
 
     def _check_gpus(self, spec: LaunchSpec) -> None:
         """Return if the GPUs are fit for a start. What was there a moment ago is given a few seconds to leave."""
@@ -382,9 +397,3 @@ class Launcher:
             _log.warning("allocation %d: its end waits until its GPUs are told of: %s", allocation_id, error)
             return False
         return True
-
-
-def _broken(spec: LaunchSpec, error: Exception) -> LaunchError:
-    """What nobody foresaw ends this one allocation: what is in a spec or its code must not take the agent along."""
-    _log.exception("allocation %d: its start broke", spec.allocation_id)
-    return LaunchError(EndReason.LAUNCH_FAILED, "the agent could not start it: {!r}".format(error)[:500])

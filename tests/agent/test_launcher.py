@@ -40,24 +40,29 @@ class Stage:
     posted: list[Message] = field(default_factory=list)
     reported: list[HealthEvent] = field(default_factory=list)
     launched: list[float] = field(default_factory=list)
+    looked_at: list[float] = field(default_factory=list)
+    prepare: Callable[[], str] = lambda: "/nowhere"
     fetch: Callable[[], None] = lambda: None
+    launch: Callable[[], None] = lambda: None
     settle: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         timers = Timers(stop_after_s=STOP_AFTER_S)
         self.session = Session("boot", "state", RegisterResponse(1, 5, "node-5", "cluster", 7, timers), self.now)
         runtime = SimpleNamespace(
-            prepare=lambda _: "/nowhere",
+            prepare=lambda _: self.prepare(),
             lacks=lambda _: "registry.example",
             fetch=lambda *_: self.fetch(),
-            launch=lambda _: self.launched.append(self.now),
+            launch=self._launch,
             settle=self._settled,
         )
         doubles: dict[str, Any] = {
             "client": SimpleNamespace(claim=lambda *_: self.spec),
             "journal": SimpleNamespace(intend=lambda *_: None),
             "runtime": runtime,
-            "sampler": SimpleNamespace(report=self.reported.append),
+            "sampler": SimpleNamespace(
+                report=self.reported.append, faults=self._faults, note_strangers=lambda *_: self._faults()
+            ),
             "launches": Pool(self),
             "fetches": Pool(self),
             "ends": Pool(self),
@@ -73,6 +78,14 @@ class Stage:
             turns=Turns(most=1, most_alike=1),
             **doubles,
         )
+
+    def _launch(self, _: LaunchSpec) -> None:
+        self.launch()
+        self.launched.append(self.now)
+
+    def _faults(self, *_: object) -> tuple[tuple[str, str], ...]:
+        self.looked_at.append(self.now)
+        return ()
 
     def _settled(self, _: int, fallback: ExitStatus) -> ExitStatus:
         self.settle()
@@ -163,6 +176,49 @@ def test_a_job_that_the_silence_does_not_stop_is_started_after_it(monkeypatch: p
     stage.session.renew(stage.now, stage.now)
     stage.run(lambda: bool(stage.launched))
     assert stage.exits == []
+
+
+@pytest.mark.parametrize("check_gpus", [True, False])
+def test_gpus_are_not_looked_at_while_the_lease_is_low(monkeypatch: pytest.MonkeyPatch, check_gpus: bool) -> None:
+    stage = staged(monkeypatch, on_disconnect=OnDisconnect.KEEP, gpu_uuids=("GPU-1",), check_gpus=check_gpus)
+    began = stage.now
+
+    def pull() -> None:
+        stage.now += 2 * STOP_AFTER_S
+
+    stage.fetch = pull
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: stage.now >= began + 2 * STOP_AFTER_S + 30.0)
+    assert (stage.launched, stage.looked_at) == ([], [])
+    stage.session.renew(stage.now, stage.now)
+    stage.run(lambda: bool(stage.launched))
+    assert stage.looked_at == stage.launched
+
+
+@pytest.mark.parametrize("step", ["prepare", "fetch", "launch", "launch with a low lease", "turn"])
+def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    stage = staged(monkeypatch, on_disconnect=OnDisconnect.KEEP)
+
+    def breaks(*_: object) -> str:
+        raise TypeError("nobody foresaw it")
+
+    def pull() -> None:
+        stage.now += STOP_AFTER_S / 2
+
+    if step == "turn":
+        monkeypatch.setattr(Turns, "take", lambda *_: stage.now > 1001.0 and breaks())
+    elif step == "launch with a low lease":
+        stage.fetch = pull
+    stage.launch = breaks if step.startswith("launch") else stage.launch
+    stage.prepare = breaks if step == "prepare" else stage.prepare
+    stage.fetch = breaks if step == "fetch" else stage.fetch
+    stage.launcher.claim(7, 9)
+    if step == "launch with a low lease":
+        stage.run(lambda: stage.now >= 1000.0 + STOP_AFTER_S / 2 + 1.0)
+        stage.session.renew(stage.now, stage.now)
+    stage.run(lambda: bool(stage.exits))
+    assert (stage.exits[0].reason, stage.exits[0].started) == (EndReason.LAUNCH_FAILED, False)
+    assert stage.exits[0].detail == "the agent could not start it: TypeError('nobody foresaw it')"
 
 
 def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
