@@ -63,4 +63,7 @@ class Strays:
         except EngineError as error:
             _log.warning("container %s: nobody answers for it, and it cannot be removed for now: %s", name, error)
             return False
+        except Exception:  # noqa: BLE001 - the others are removed whatever becomes of one
+            _log.exception("container %s: nobody answers for it, and its removal broke", name)
+            return False
         return True
