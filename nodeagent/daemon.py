@@ -15,11 +15,12 @@ import sys
 import time
 from typing import List, Optional, Sequence
 
-from nodeagent.files import read_json, write_json
+from nodeagent.files import read_json, write_in_place
 from nodeagent.linksocket import connect
 
 RECORD = "daemon.json"
 LOG = "agent.log"
+_RECORD_BYTES = 1024
 _LOG_LIMIT_BYTES = 8 << 20
 _START_WITHIN_S = 60.0
 _END_WITHIN_S = 20.0
@@ -60,7 +61,14 @@ def _start(state: str, tag: str, options: Sequence[str]) -> int:
             close_fds=True,
         )
     started = _started_at(process.pid)
-    write_json(os.path.join(state, RECORD), {"pid": process.pid, "started": started, "tag": tag}, sync=True)
+    try:
+        # In place, as the disk may be full: with what jobs left, which only an agent that runs removes.
+        record = {"pid": process.pid, "started": started, "tag": tag}
+        write_in_place(os.path.join(state, RECORD), record, _RECORD_BYTES)
+    except OSError as error:
+        process.kill()  # nobody would know of it
+        _log.error("the agent cannot be recorded: %s", error)
+        return 1
     until = time.monotonic() + _START_WITHIN_S
     while process.poll() is None and time.monotonic() < until:
         if _listens(state):

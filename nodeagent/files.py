@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import Any, Dict, Optional
@@ -12,12 +13,17 @@ def write_atomic(path: str, data: bytes, mode: int = 0o600, sync: bool = False) 
     beside = "{}.{}.new".format(path, os.getpid())
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
-        write_all(descriptor, data)
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(beside, path)
+        try:
+            write_all(descriptor, data)
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)  # on a full disk every try would leave one
+        raise
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -30,6 +36,12 @@ def write_all(descriptor: int, data: bytes) -> None:
 def write_json(path: str, value: Dict[str, Any], sync: bool = False) -> None:
     """Replace `path` by the JSON of `value`."""
     write_atomic(path, json.dumps(value, separators=(",", ":")).encode(), sync=sync)
+
+
+def keep_json(path: str, value: Dict[str, Any], sync: bool = False) -> None:
+    """Have `path` hold the JSON of `value`. Where it does already nothing is written: a full disk would refuse it."""
+    if read_json(path) != value:
+        write_json(path, value, sync=sync)
 
 
 def read_json(path: str) -> Optional[Dict[str, Any]]:

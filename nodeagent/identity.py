@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
 
-from nodeagent.files import read_json, write_atomic, write_json
+from nodeagent.files import keep_json, read_json, write_atomic
+
+_log = logging.getLogger("nodeagent")
 
 
 class StateBusy(Exception):
@@ -40,10 +43,15 @@ class Identity:
         return read_json(self.path("node.json")) is not None
 
     def enrol(self, node_id: int, node_name: str, cluster_id: str) -> None:
-        """Remember that the platform knows our credential."""
-        write_json(
-            self.path("node.json"), {"node_id": node_id, "node_name": node_name, "cluster_id": cluster_id}, sync=True
-        )
+        """Remember that the platform knows our credential. OSError if that cannot be written and was not known."""
+        node = {"node_id": node_id, "node_name": node_name, "cluster_id": cluster_id}
+        try:
+            keep_json(self.path("node.json"), node, sync=True)
+        except OSError as error:
+            if not self.enrolled:
+                raise
+            # That we are known stands there, and who ended here could not clear the disk that is full.
+            _log.warning("cannot write that this node is %s now: %s", node_name, error)
 
     def close(self) -> None:
         """Let another agent have the folder."""

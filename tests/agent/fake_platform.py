@@ -101,6 +101,7 @@ class FakePlatform:
     """Listens on a port of its own; `outage()` and `back()` keep the port."""
 
     def __init__(self, timers: Timers = TIMERS) -> None:
+        self.node_name = "node-5"
         self.timers = timers
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
@@ -224,7 +225,7 @@ class FakePlatform:
             self.credential = request.credential
             self.epoch += 1
             self.registered = request
-            return 200, RegisterResponse(1, 5, "node-5", "test-cluster", self.epoch, self.timers)
+            return 200, RegisterResponse(1, 5, self.node_name, "test-cluster", self.epoch, self.timers)
 
     def _knows(self, secret: str, credential: str) -> bool:
         known = secret in (self.join_token, self.credential) and secret != ""

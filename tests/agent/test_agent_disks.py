@@ -6,6 +6,7 @@ from nodeagent.protocol import EndReason
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.waiting import eventually
+from tests.faults.disks import filled, small_disk
 
 LARGE = "trap 'echo saved; exit 0' TERM; head -c 30000000 /dev/zero > large; while :; do sleep 0.05; done"
 SMALL = "head -c 3000000 /dev/zero > small; while :; do sleep 0.05; done"
@@ -50,3 +51,24 @@ def test_a_disk_below_the_reserve_that_no_job_fills_stops_nobody_and_is_told_onc
     events = [event for one in platform.syncs for event in one.health]
     assert [(event.kind, event.gpu_uuid) for event in events] == [("disk_full", None)]
     assert platform.allocations[job].end is None
+
+
+def test_an_agent_starts_again_on_a_full_disk(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.state.mkdir()
+    with small_disk(agent.state, 16, with_content=False):
+        agent.start()
+        number = platform.place("echo started; while :; do sleep 0.05; done")
+        eventually(lambda: "started" in platform.allocations[number].text, "it runs")
+        agent.kill()
+        with filled(agent.state):
+            agent.start()
+            agent.kill()
+            # Also where something would have to be written.
+            platform.node_name = "of-another-name"
+            agent.start()
+            beats = len(platform.beats)
+            eventually(lambda: len(platform.beats) > beats, "a beat")
+            assert list(agent.state.glob("*.new")) == []
+        platform.stop(number)
+        eventually(lambda: platform.allocations[number].end, "its end")
+        agent.end()

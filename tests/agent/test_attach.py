@@ -31,6 +31,7 @@ from tests.agent.conftest import ROOT, stop_everything
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.test_agent import archive, finished, logged
 from tests.agent.waiting import eventually
+from tests.faults.disks import filled, small_disk
 
 OPTIONS = ["--gpus=emulated:A100:2", "--cpus=4", "--memory-mib=1000"]
 
@@ -199,6 +200,21 @@ def test_another_start_takes_over_with_its_jobs(platform: FakePlatform, daemon: 
     platform.stop(number)
     allocation = finished(platform, number)
     assert allocation.text == "begun\n"
+
+
+def test_another_start_takes_over_on_a_full_disk(platform: FakePlatform, daemon: Daemon) -> None:
+    with small_disk(daemon.state, 16, with_content=False):
+        assert daemon.start().returncode == 0
+        daemon.attach()
+        eventually(lambda: platform.epoch == 1, "a registration")
+        before = daemon.pid
+        with filled(daemon.state):
+            done = daemon.start(tag="two")
+            assert done.returncode == 0, done.stderr
+            assert (daemon.pid != before, daemon.record["tag"]) == (True, "two")
+            daemon.attach()
+            eventually(lambda: platform.epoch == 2, "a registration")
+        daemon.end()
 
 
 def test_an_agent_that_is_frozen_is_replaced_all_the_same(

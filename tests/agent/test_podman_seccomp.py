@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodeagent.runtime.container.engine import EngineError
 from nodeagent.runtime.podman import runtime as podman_runtime
 from nodeagent.runtime.podman.seccomp import CLOSED, without_ways_up
 from nodeagent.runtime.port import RuntimeUnavailable
 from tests.agent.conftest import KeptForker, runtime_under_test
+from tests.faults.disks import filled, small_disk
 
 EVERYBODY = {"names": ["read", "clone", "clone3", "unshare", "mount"], "action": "SCMP_ACT_ALLOW", "args": []}
 CONDITIONAL = {"names": ["setns", "stime"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1, "excludes": {"caps": ["X"]}}
@@ -65,3 +68,35 @@ def test_an_agent_does_not_start_where_the_engine_has_no_filter(
     monkeypatch.setattr(podman_runtime.PodmanEngine, "seccomp_profile", lambda _: str(profile))
     with pytest.raises(RuntimeUnavailable, match=f"containers need its seccomp profile, and '{profile}' cannot be"):
         runtime_under_test("podman", tmp_path / "state", forkers)
+
+
+@pytest.mark.parametrize("said", ["", "[]", "{}", '{"host": {}}', '{"host": {"security": 7}}'])
+def test_an_engine_that_tells_of_no_filter_is_said_to_be_unfit(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podman_runtime.PodmanEngine, "_ask", lambda *_: said)
+    with pytest.raises(EngineError, match="podman info does not tell of its seccomp profile"):
+        podman_runtime.PodmanEngine({}).seccomp_profile()
+
+
+def fill(path: Path) -> None:
+    """Have a file take what is left of its disk."""
+    disk = os.statvfs(path.parent)
+    path.write_bytes(bytes(disk.f_bavail * disk.f_frsize))
+
+
+def test_the_filter_is_written_where_what_jobs_left_fills_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forkers: Callable[[str], KeptForker]
+) -> None:
+    profile, state = tmp_path / "profile.json", tmp_path / "state"
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [EVERYBODY]}))
+    monkeypatch.setattr(podman_runtime.PodmanEngine, "seccomp_profile", lambda _: str(profile))
+    state.mkdir()
+    with small_disk(state, 4, with_content=False):
+        with filled(state), pytest.raises(RuntimeUnavailable, match="No space left"):
+            runtime_under_test("podman", state, forkers)
+        left = state / "allocations" / "7.gone"
+        left.mkdir()
+        fill(left / "large")
+        runtime_under_test("podman", state, forkers).runtime.close()
+        # Nothing is written where it is there already.
+        fill(state / "large")
+        runtime_under_test("podman", state, forkers).runtime.close()

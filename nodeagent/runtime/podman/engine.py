@@ -47,8 +47,12 @@ class PodmanEngine:
 
     def seccomp_profile(self) -> str:
         """The file with the filter of system calls that containers get; empty where they get none from a file."""
-        security: Dict[str, Any] = json.loads(self._ask("info", "--format", "json"))["host"]["security"]
-        return str(security.get("seccompProfilePath") or "") if security.get("seccompEnabled") else ""
+        said = self._ask("info", "--format", "json")
+        try:
+            security: Dict[str, Any] = json.loads(said)["host"]["security"]
+            return str(security.get("seccompProfilePath") or "") if security.get("seccompEnabled") else ""
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EngineError("podman info does not tell of its seccomp profile: {!r}".format(error)) from error
 
     def has_image(self, image: str) -> bool:
         """Whether Podman has the image."""

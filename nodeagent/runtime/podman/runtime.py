@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import Any, Dict, Mapping, Optional
 
-from nodeagent.files import write_json
+from nodeagent.files import keep_json
 from nodeagent.runtime.container.engine import EngineError
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.runtime import ContainerRuntime
@@ -53,32 +54,37 @@ class PodmanRuntime(ContainerRuntime):
             spool_bytes=spool_bytes,
         )
         try:
-            self._filter = _write_filter(engine, os.path.join(os.path.abspath(state), "seccomp.json"))
-        except RuntimeUnavailable:
+            self._filter = self._write_filter(engine, os.path.join(os.path.abspath(state), "seccomp.json"))
+        except BaseException:
             self.close()
             raise
 
     def _seccomp(self) -> str:
         return self._filter
 
+    def _write_filter(self, engine: PodmanEngine, path: str) -> str:
+        """Write the filter of system calls for containers, made of Podman's own, and return its path."""
+        source = ""
+        try:
+            source = engine.seccomp_profile()
+            with open(source, encoding="utf-8") as file:
+                profile = without_ways_up(json.load(file))
+            try:
+                keep_json(path, profile)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self.clear()  # what jobs left may be what fills the disk
+                keep_json(path, profile)
+        except EngineError as error:
+            raise RuntimeUnavailable("the runtime podman: {}".format(error)) from error
+        except (OSError, ValueError, AttributeError) as error:
+            detail = "the runtime podman: containers need its seccomp profile, and {!r} cannot be used: {}"
+            raise RuntimeUnavailable(detail.format(source, error)) from error
+        return path
+
     def _engine_address(self) -> Dict[str, Any]:
         return {"environment": self._environment}
-
-
-def _write_filter(engine: PodmanEngine, path: str) -> str:
-    """Write the filter of system calls for containers, made of Podman's own, and return its path."""
-    try:
-        source = engine.seccomp_profile()
-    except EngineError as error:
-        raise RuntimeUnavailable("the runtime podman: {}".format(error)) from error
-    try:
-        with open(source, encoding="utf-8") as file:
-            profile = without_ways_up(json.load(file))
-        write_json(path, profile)
-    except (OSError, ValueError, AttributeError) as error:
-        detail = "the runtime podman: containers need its seccomp profile, and {!r} cannot be used: {}"
-        raise RuntimeUnavailable(detail.format(source, error)) from error
-    return path
 
 
 def podman_environment(environment: Mapping[str, str]) -> Dict[str, str]:
