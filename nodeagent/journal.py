@@ -12,8 +12,8 @@ import logging
 import os
 import threading
 import zlib
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from nodeagent.files import write_all, write_atomic
 
@@ -32,6 +32,8 @@ class Entry:
     ended: bool = False
     shipped: bool = False
     holes: Tuple[Tuple[int, int], ...] = ()
+    strangers: Mapping[str, FrozenSet[int]] = field(default_factory=dict)
+    """By GPU, the processes that were there before it: of this boot only."""
 
 
 class Journal:
@@ -56,6 +58,10 @@ class Journal:
         """Record that the allocation is about to be started; on return it is on disk. OSError if it cannot be."""
         record = {"op": "intent", "id": allocation_id, "fence": fence, "boot_id": boot_id}
         self._append(record, sync=True)
+
+    def strangers(self, allocation_id: int, pids_of: Mapping[str, FrozenSet[int]]) -> None:
+        """Record who was on its GPUs before it."""
+        self._note(_strangers_record(allocation_id, pids_of))
 
     def ended(self, allocation_id: int) -> None:
         """Record that the platform knows the end."""
@@ -115,6 +121,8 @@ class Journal:
         elif operation == "hole":
             first, last = record["range"]
             entry = replace(entry, holes=(*entry.holes, (first, last)))
+        elif operation == "strangers":
+            entry = replace(entry, strangers={uuid: frozenset(pids) for uuid, pids in record["gpus"].items()})
         if operation == "forget":
             del self._entries[allocation_id]
         else:
@@ -125,6 +133,7 @@ class Journal:
         lines: List[bytes] = []
         for entry in self._entries.values():
             lines.append(_to_line({"op": "intent", "id": entry.id, "fence": entry.fence, "boot_id": entry.boot_id}))
+            lines += [_to_line(_strangers_record(entry.id, entry.strangers))] if entry.strangers else []
             lines += [_to_line({"op": "hole", "id": entry.id, "range": list(hole)}) for hole in entry.holes]
             lines += [_to_line({"op": "ended", "id": entry.id})] if entry.ended else []
             lines += [_to_line({"op": "shipped", "id": entry.id})] if entry.shipped else []
@@ -138,6 +147,10 @@ class Journal:
         # With much that is alive, compacting again soon would gain nothing.
         self._compact_at = max(_COMPACT_AT_BYTES, 2 * self._size)
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _strangers_record(allocation_id: int, pids_of: Mapping[str, FrozenSet[int]]) -> Dict[str, Any]:
+    return {"op": "strangers", "id": allocation_id, "gpus": {uuid: sorted(pids) for uuid, pids in pids_of.items()}}
 
 
 def _to_line(record: Dict[str, Any]) -> bytes:

@@ -262,7 +262,9 @@ class Launcher:
         if spec.check_gpus and spec.gpu_uuids:
             self._check_gpus(spec)
         elif spec.gpu_uuids:
-            self._sampler.note_strangers(spec.allocation_id, spec.gpu_uuids)
+            strangers = self._sampler.note_strangers(spec.allocation_id, spec.gpu_uuids)
+            if strangers:
+                self._journal.strangers(spec.allocation_id, strangers)
 
     def _check_gpus(self, spec: LaunchSpec) -> None:
         """Return if the GPUs are fit for a start. What was there a moment ago is given a few seconds to leave."""

@@ -108,8 +108,10 @@ class Loop:
                 continue
             held = step.held
             self._put(held)
+            entry = entries.get(held.id)
+            if entry is not None and entry.boot_id == self._session.boot_id:
+                self._sampler.recall_strangers(held.id, entry.strangers)
             if not held.shipped:
-                entry = entries.get(held.id)
                 self._ship(held, holes=entry.holes if entry is not None else (), resumed=True)
             if isinstance(step, core.Settle):
                 _log.warning("allocation %d: %s: %s", held.id, step.reason.value, step.detail)

@@ -160,8 +160,10 @@ class Sampler:
             return any(uuid in theirs for theirs in self._gpus_of.values())
 
     def has_news(self) -> bool:
-        """Whether a note or a result waits to be told, or something of the GPUs' health, for which the driver is asked,
-        or of the disks."""
+        """Whether anything waits to be told: a note, a result, or something of the disks or of the GPUs' health.
+
+        For the last the driver is asked.
+        """
         self._look()
         with self._mutex:
             return bool(self._notes or self._unsaid or self._checked or self._news_of_disk)
@@ -192,8 +194,8 @@ class Sampler:
         fatal = [(uuid, reported[uuid]) for uuid in uuids if uuid in reported and uuid not in named]
         return (*found, *((uuid, "{} was reported".format(event.detail or event.kind)) for uuid, event in fatal))
 
-    def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> None:
-        """Note who is on these GPUs before the allocation starts: those processes are none of its own.
+    def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> Mapping[str, FrozenSet[int]]:
+        """Note who is on these GPUs before the allocation starts, and return that: those processes are none of its own.
 
         On one that it shares nobody is a stranger: its partner may end first, and leave something there.
         """
@@ -202,9 +204,14 @@ class Sampler:
         nobody: Mapping[str, Occupancy] = {}
         there = self._drive(lambda: self._gpus.occupancy(alone), nobody) if alone else nobody
         found = {uuid: one.pids for uuid, one in there.items() if one.pids}
+        self.recall_strangers(allocation_id, found)
+        return found
+
+    def recall_strangers(self, allocation_id: int, pids_of: Mapping[str, FrozenSet[int]]) -> None:
+        """These were on its GPUs before the allocation started, under this run of the agent or an earlier one."""
         with self._mutex:
-            if found:
-                self._strangers[allocation_id] = found
+            if pids_of:
+                self._strangers[allocation_id] = pids_of
 
     def forget_strangers(self, allocation_id: int) -> None:
         """An allocation is over, and nobody asks any more who was there before it."""

@@ -205,6 +205,27 @@ def test_who_was_on_a_gpu_before_a_job_is_not_left_of_it(platform: FakePlatform,
     assert told(platform) == []
 
 
+@pytest.mark.parametrize("is_over", [False, True], ids=["it runs", "it is over"])
+def test_who_was_there_before_a_job_is_not_left_of_it_after_a_new_start_either(
+    is_over: bool, platform: FakePlatform, agent: AgentProcess, tmp_path: Path
+) -> None:
+    agent.start()
+    inject(agent, gpu=0, kind="process_left", pid=71)
+    go_on = tmp_path / "go-on"
+    command = f"echo started; until [ -e {go_on} ]; do sleep 0.02; done"
+    number = platform.place(command, gpu_uuids=uuids(platform)[:1])
+    eventually(lambda: "started" in platform.allocations[number].text, "it runs")
+    agent.kill()
+    if is_over:
+        go_on.touch()
+        eventually((agent.allocation_folder(number) / "exit").exists, "it is over")
+    agent.start()
+    go_on.touch()
+    end = eventually(lambda: platform.allocations[number].end, "the end", 30)
+    assert end.reason is EndReason.COMPLETED
+    assert told(platform) == []
+
+
 def checked(platform: FakePlatform) -> list[CheckResult]:
     return [result for sync in platform.syncs for result in sync.checks]
 

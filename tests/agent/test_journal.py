@@ -25,13 +25,17 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     journal.intend(1, 5, "boot")
     journal.intend(2, 6, "boot")
     journal.intend(3, 7, "boot")
+    journal.strangers(1, {"GPU-1": frozenset({72, 71})})
     journal.hole(1, 10, 19)
     journal.hole(1, 30, 39)
     journal.ended(2)
     journal.shipped(2)
     journal.forget(3)
     journal.close()
-    expected = {1: Entry(1, 5, "boot", holes=((10, 19), (30, 39))), 2: Entry(2, 6, "boot", ended=True, shipped=True)}
+    expected = {
+        1: Entry(1, 5, "boot", holes=((10, 19), (30, 39)), strangers={"GPU-1": frozenset({71, 72})}),
+        2: Entry(2, 6, "boot", ended=True, shipped=True),
+    }
     assert reopened(path) == expected
     assert reopened(path) == expected
 

@@ -61,7 +61,7 @@ class Stage:
             "journal": SimpleNamespace(intend=lambda *_: None),
             "runtime": runtime,
             "sampler": SimpleNamespace(
-                report=self.reported.append, faults=self._faults, note_strangers=lambda *_: self._faults()
+                report=self.reported.append, faults=self._faults, note_strangers=lambda *_: dict(self._faults())
             ),
             "launches": Pool(self),
             "fetches": Pool(self),

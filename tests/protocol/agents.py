@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,8 +38,11 @@ class Sampler:
     def left(self, allocation_id: int, uuids: Sequence[str]) -> tuple[tuple[str, str], ...]:
         return self.faults(allocation_id, uuids)
 
-    def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> None:
-        """Nobody else is on a GPU here."""
+    def note_strangers(self, allocation_id: int, uuids: Sequence[str]) -> Mapping[str, frozenset[int]]:
+        return {}  # nobody else is on a GPU here
+
+    def recall_strangers(self, allocation_id: int, pids_of: Mapping[str, frozenset[int]]) -> None:
+        """None was noted."""
 
     def forget_strangers(self, allocation_id: int) -> None:
         """None was noted."""
