@@ -50,6 +50,8 @@ _CHECK_EVERY_S = 0.2
 _HEALTH_FIRST_S = 1.0
 """So long a report of a GPU's health may be on its way, and an end that it explains is told after it."""
 _LEASE_LOOK_EVERY_S = 0.1
+_SETTLE_WAIT_S = 60.0
+"""The longest wait for another look at what cannot be ended: it may stay so for hours, and a look is no small work."""
 _TELL_AFTER_S = 60.0
 """Operators are told of an allocation that cannot be ended for so long: an engine may just be restarted."""
 _NO_LONGER_CARES = (http.client.NOT_FOUND, http.client.CONFLICT)
@@ -138,7 +140,7 @@ class Launcher:
     def settle(self, allocation_id: int, reason: EndReason, detail: str) -> None:
         """Give an allocation that nobody watches an exit status; one that somebody watches after all goes on."""
         status = ExitStatus(reason, detail=detail, started=reason is EndReason.UNKNOWN)
-        self._ends.submit(lambda: self._settle(allocation_id, status, Backoff(), clock.boottime() + _TELL_AFTER_S))
+        self._ends.submit(lambda: self._settle_in_time(allocation_id, status))
 
     def _claim(self, allocation_id: int, fence: int, backoff: Backoff) -> None:
         if allocation_id in self._abandoned:
@@ -288,7 +290,7 @@ class Launcher:
         if spec.allocation_id in self._abandoned:
             reason, detail = EndReason.NEVER_STARTED, "it was stopped before it started"
         status = ExitStatus(reason, detail=detail, started=False)
-        self._settle(spec.allocation_id, status, Backoff(), clock.boottime() + _TELL_AFTER_S)
+        self._settle_in_time(spec.allocation_id, status)
 
     def _install_code(self, spec: LaunchSpec, code: CodeRef, folder: str) -> None:
         try:
@@ -297,16 +299,22 @@ class Launcher:
             self._post(Quit(EXIT_UNAUTHORIZED, str(error)))
             raise LaunchError(EndReason.CODE_UNAVAILABLE, str(error)) from error
 
+    def _settle_in_time(self, allocation_id: int, fallback: ExitStatus) -> None:
+        """Settle it, with ever longer waits between the tries."""
+        backoff = Backoff(longest_s=_SETTLE_WAIT_S)
+        self._settle(allocation_id, fallback, backoff, clock.boottime() + _TELL_AFTER_S)
+
     def _settle(self, allocation_id: int, fallback: ExitStatus, backoff: Backoff, tell_at: float) -> None:
         try:
             status = self._runtime.settle(allocation_id, fallback)
         except NotYet as error:
-            wait_s = backoff.wait_s()
-            _log.warning("allocation %d: its end is not known, looking in %.1f s: %s", allocation_id, wait_s, error)
-            if clock.boottime() >= tell_at:
+            now = clock.boottime()
+            if now >= tell_at:
                 tell_at = math.inf
                 detail = "allocation {} is held, for nobody can end it: {}".format(allocation_id, error)
                 self._sampler.report(HealthEvent("other", None, detail[:500]))
+            wait_s = min(backoff.wait_s(), tell_at - now)
+            _log.warning("allocation %d: its end is not known, looking in %.1f s: %s", allocation_id, wait_s, error)
             self._ends.submit(lambda: self._settle(allocation_id, fallback, backoff, tell_at), wait_s)
             return
         except Watched:

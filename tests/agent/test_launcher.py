@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +16,9 @@ from nodeagent.inbox import Exited, Launched, Message
 from nodeagent.launcher import Launcher
 from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, OnDisconnect, RegisterResponse, Timers
 from nodeagent.runtime.port import ExitStatus, NotYet
+from nodeagent.runtime.process import runtime as process_runtime
+from nodeagent.runtime.process.runtime import ProcessRuntime
+from nodeagent.runtime.shim.layout import AllocationFolder
 from nodeagent.session import Session
 from nodeagent.turns import Turns
 
@@ -231,10 +236,50 @@ def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeyp
 
     stage.settle = hang
     stage.launcher.settle(7, EndReason.UNKNOWN, "its processes are gone")
-    stage.run(lambda: stage.now >= began + 50.0)
+    stage.run(lambda: stage.now >= began + 15.0)
     assert (stage.reported, stage.posted) == ([], [])
+    stage.run(lambda: bool(stage.reported))
+    assert stage.now == pytest.approx(began + 60.0)
     stage.run(lambda: bool(stage.exits))
     (event,) = stage.reported
     detail = "allocation 7 is held, for nobody can end it: processes [71] cannot be killed"
     assert (event.kind, event.gpu_uuid, event.detail) == ("other", None, detail)
     assert stage.exits[0].reason is EndReason.UNKNOWN
+
+
+def test_what_hangs_for_hours_is_looked_at_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch)
+    began = stage.now
+    tries: list[float] = []
+
+    def hang() -> None:
+        tries.append(stage.now)
+        if stage.now < began + 7200.0:
+            raise NotYet("processes [71] cannot be killed")
+
+    stage.settle = hang
+    stage.launcher.settle(7, EndReason.UNKNOWN, "its processes are gone")
+    stage.run(lambda: bool(stage.exits))
+    waits = [after - before for before, after in itertools.pairwise(tries)]
+    assert waits[0] <= 0.2
+    assert max(waits) <= 60.0
+    assert min(waits[-100:]) >= 30.0
+
+
+def test_a_sweep_of_what_cannot_be_killed_takes_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, looks = [1000.0], [0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def marked(*_: object) -> frozenset[int]:
+        looks[0] += 1
+        return frozenset({71})
+
+    monkeypatch.setattr(process_runtime, "clock", SimpleNamespace(boottime=lambda: now[0]))
+    monkeypatch.setattr(process_runtime, "time", SimpleNamespace(sleep=sleep))
+    tree = SimpleNamespace(all_processes=dict, marked=marked, signal_all=lambda *_: None)
+    monkeypatch.setattr(process_runtime, "tree", tree)
+    with pytest.raises(NotYet, match=r"processes \[71\] cannot be killed"):
+        ProcessRuntime._sweep(cast(Any, None), AllocationFolder(str(tmp_path)))
+    assert looks[0] <= 12

@@ -22,6 +22,7 @@ _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MARK = "MUSTER_ALLOCATION_DIR"
 _SWEEP_WAIT_S = 2.0
+_SWEEP_PAUSE_S, _LONGEST_SWEEP_PAUSE_S = 0.01, 0.5  # each look reads all of /proc
 
 
 class ProcessRuntime(FolderRuntime):
@@ -72,7 +73,7 @@ class ProcessRuntime(FolderRuntime):
         A process that hangs in the kernel may end later, or never: `NotYet`.
         """
         mark = "{}={}".format(_MARK, folder.root).encode()
-        until = clock.boottime() + _SWEEP_WAIT_S
+        until, pause_s = clock.boottime() + _SWEEP_WAIT_S, _SWEEP_PAUSE_S
         while True:
             left = tree.marked(mark, tree.all_processes().values())
             if not left:
@@ -80,7 +81,8 @@ class ProcessRuntime(FolderRuntime):
             tree.signal_all(left, signal.SIGKILL)
             if clock.boottime() >= until:
                 raise NotYet("processes {} cannot be killed".format(sorted(left)))
-            time.sleep(0.01)
+            time.sleep(pause_s)
+            pause_s = min(_LONGEST_SWEEP_PAUSE_S, pause_s * 2)
 
 
 def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dict[str, str]:
