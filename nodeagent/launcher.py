@@ -227,7 +227,11 @@ class Launcher:
             self._report_soon()
 
         try:
-            self._runtime.fetch(spec, login, tell, lambda: spec.allocation_id not in self._abandoned)
+            self._runtime.fetch(spec, login, tell, lambda: self._is_wanted(spec))
+        except LaunchError as error:
+            if self._is_ending():
+                raise LaunchError(EndReason.NEVER_STARTED, "the agent ended before it started") from error
+            raise
         finally:
             self._turns.give_back(keys)
         self._launch(spec, claimed_at)
@@ -255,6 +259,13 @@ class Launcher:
             # Its fence may be over, and what it was given somebody else's; it would have had to stop itself.
             raise LaunchError(EndReason.AGENT_STOPPED, "the platform was silent for too long before it could start")
         return self._session.may_start(now)
+
+    def _is_wanted(self, spec: LaunchSpec) -> bool:
+        """Whether what is fetched for it is of use: else a pull would go on alone when the agent has ended."""
+        return spec.allocation_id not in self._abandoned and not self._is_ending()
+
+    def _is_ending(self) -> bool:
+        return self._wait(0.0)
 
     def _see_it_is_wanted(self, spec: LaunchSpec) -> None:
         if spec.allocation_id in self._abandoned:

@@ -15,7 +15,7 @@ from nodeagent import clock
 from nodeagent.inbox import Exited, Launched, Message
 from nodeagent.launcher import Launcher
 from nodeagent.protocol import EndReason, HealthEvent, LaunchSpec, OnDisconnect, RegisterResponse, Timers
-from nodeagent.runtime.port import ExitStatus, NotYet
+from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet
 from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.layout import AllocationFolder
@@ -47,6 +47,8 @@ class Stage:
     launched: list[float] = field(default_factory=list)
     looked_at: list[float] = field(default_factory=list)
     prepare: Callable[[], str] = lambda: "/nowhere"
+    ending: bool = False
+    wanted: Callable[[], bool] = lambda: True
     fetch: Callable[[], None] = lambda: None
     launch: Callable[[], None] = lambda: None
     settle: Callable[[], None] = lambda: None
@@ -57,7 +59,7 @@ class Stage:
         runtime = SimpleNamespace(
             prepare=lambda _: self.prepare(),
             lacks=lambda _: "registry.example",
-            fetch=lambda *_: self.fetch(),
+            fetch=self._fetch,
             launch=self._launch,
             settle=self._settled,
         )
@@ -75,7 +77,7 @@ class Stage:
         self.launcher = Launcher(
             session=self.session,
             post=self.posted.append,
-            wait=lambda _: False,
+            wait=lambda _: self.ending,
             report_soon=lambda: None,
             report_now=lambda: None,
             tell_health=lambda _: None,
@@ -83,6 +85,10 @@ class Stage:
             turns=Turns(most=1, most_alike=1),
             **doubles,
         )
+
+    def _fetch(self, *arguments: Any) -> None:
+        self.wanted = arguments[-1]
+        self.fetch()
 
     def _launch(self, _: LaunchSpec) -> None:
         self.launch()
@@ -224,6 +230,26 @@ def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.Mo
     stage.run(lambda: bool(stage.exits))
     assert (stage.exits[0].reason, stage.exits[0].started) == (EndReason.LAUNCH_FAILED, False)
     assert stage.exits[0].detail == "the agent could not start it: TypeError('nobody foresaw it')"
+
+
+def test_a_pull_is_given_up_when_the_agent_ends_and_what_it_was_for_was_never_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = staged(monkeypatch)
+
+    def pull() -> None:
+        assert stage.wanted()
+        stage.ending = True
+        if not stage.wanted():
+            raise LaunchError(EndReason.LAUNCH_FAILED, "the pull was given up")
+
+    stage.fetch = pull
+    stage.launcher.claim(7, 9)
+    stage.run(lambda: bool(stage.exits))
+    assert (stage.exits[0].reason, stage.exits[0].detail) == (
+        EndReason.NEVER_STARTED,
+        "the agent ended before it started",
+    )
 
 
 def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

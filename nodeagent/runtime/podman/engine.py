@@ -30,6 +30,8 @@ from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.pulling import pieces_of
 
 _CALL_S, _REMOVE_S = 120.0, 30.0
+_END_PULL_S = 10.0
+"""So long a pull that is given up may take to leave the images in order, which SIGKILL would not let it."""
 _NOT_STARTED = ("created", "configured", "initialized")
 
 
@@ -91,7 +93,7 @@ class PodmanEngine:
                         layers = said.count(b"Copying blob")
                         tell("pulling {}: layer {}".format(image, layers))
             except BaseException:
-                process.kill()
+                _end(process)
                 raise
         if process.returncode != 0:
             text = _text_of(said)
@@ -283,6 +285,15 @@ def _auth_file(login: Optional[RegistryLogin]) -> Iterator[Tuple[List[str], Tupl
         yield ["--authfile=/proc/self/fd/{}".format(descriptor)], (descriptor,)
     finally:
         os.close(descriptor)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Have a pull end; what it still says is read, so that it cannot hang on that."""
+    process.terminate()
+    try:
+        process.communicate(timeout=_END_PULL_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _blocks_moved(pid: int) -> int:
