@@ -33,7 +33,7 @@ from nodeagent.protocol import (
     ProgressNote,
     RegistryLogin,
 )
-from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Runtime, Watched
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, ExitStatus, LaunchError, NotYet, Runtime, Watched
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.tail import newest
@@ -269,7 +269,7 @@ class Launcher:
 
     def _see_it_is_wanted(self, spec: LaunchSpec) -> None:
         if spec.allocation_id in self._abandoned:
-            raise LaunchError(EndReason.NEVER_STARTED, "it was stopped before it started")
+            raise LaunchError(EndReason.NEVER_STARTED, STOPPED_BEFORE_IT_STARTED)
 
     def _look_at_gpus(self, spec: LaunchSpec) -> None:
         if spec.check_gpus and spec.gpu_uuids:
@@ -299,7 +299,7 @@ class Launcher:
         _log.warning("allocation %d: not started: %s", spec.allocation_id, error.detail)
         reason, detail = error.reason, error.detail
         if spec.allocation_id in self._abandoned:
-            reason, detail = EndReason.NEVER_STARTED, "it was stopped before it started"
+            reason, detail = EndReason.NEVER_STARTED, STOPPED_BEFORE_IT_STARTED
         status = ExitStatus(reason, detail=detail, started=False)
         self._settle_in_time(spec.allocation_id, status)
 

@@ -35,7 +35,7 @@ from nodeagent.launcher import Launcher
 from nodeagent.logstream import LogStream
 from nodeagent.outputs import OutputStream
 from nodeagent.protocol import AllocationReport, DesiredAllocation, EndReason, KeptReport, LaunchSpec, Observed
-from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, Runtime, StopCause
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, Phase, Runtime, StopCause
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.shells import Shells
@@ -366,7 +366,7 @@ class Loop:
             self._reconcile_again()
 
     def _end_unstarted(self, allocation_id: int) -> None:
-        status = ExitStatus(EndReason.NEVER_STARTED, detail="it was stopped before it started", started=False)
+        status = ExitStatus(EndReason.NEVER_STARTED, detail=STOPPED_BEFORE_IT_STARTED, started=False)
         self._statuses[allocation_id] = status
         self._launcher.end(allocation_id, self._held[allocation_id].fence, status, ())
 

@@ -8,6 +8,9 @@ from typing import Callable, Mapping, Optional, Protocol, Tuple
 
 from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, RegistryLogin
 
+STOPPED_BEFORE_IT_STARTED = "it was stopped before it started"
+"""The detail of an end that came before the start."""
+
 
 class LaunchError(Exception):
     """A launch that came to nothing; no process of the allocation exists. It ends with `reason` and `detail`."""

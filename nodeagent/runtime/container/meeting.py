@@ -21,7 +21,8 @@ _OF_ONE_MACHINE = frozenset({"bridge", "macvlan", "ipvlan"})
 # Beside an overlay network Docker gives a container another one, which NCCL would use as well and which leads nowhere.
 INTERFACE = {"NCCL_SOCKET_IFNAME": "eth0"}
 """Of a rank that has named nothing else. Gloo goes by the host's name, which leads to the right address."""
-_MASTERS = ("MASTER_ADDR", "PET_MASTER_ADDR")
+MASTERS = ("MASTER_ADDR", "PET_MASTER_ADDR")
+"""The variables with the address at which the ranks of a gang meet."""
 _LISTS = ("MUSTER_NODE_ADDRS", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 
 
@@ -50,7 +51,7 @@ def named_environment(spec: LaunchSpec) -> Dict[str, str]:
     """The variables that tell addresses, with names; a place to meet that the job itself has set stays as it is."""
     names = [rank_name(spec.fence, rank) for rank in range(spec.nodes)]
     told = spec.env.get("MASTER_ADDR")
-    changed = {name: names[0] for name in _MASTERS if told is not None and spec.env.get(name) == told}
+    changed = {name: names[0] for name in MASTERS if told is not None and spec.env.get(name) == told}
     changed.update({name: ",".join(names) for name in _LISTS if name in spec.env})
     if "SLURMD_NODENAME" in spec.env:
         changed["SLURMD_NODENAME"] = names[spec.rank]

@@ -22,7 +22,7 @@ from nodeagent.protocol import (
 )
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
-from nodeagent.runtime.container.meeting import INTERFACE, meets_by_names, named_environment, rank_name
+from nodeagent.runtime.container.meeting import INTERFACE, MASTERS, meets_by_names, named_environment, rank_name
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.volumes import Volumes
 from nodeagent.runtime.port import LaunchError
@@ -44,7 +44,6 @@ _ASKS_FOR_DEVICES = (
     *("NVIDIA_GDS", "NVIDIA_GDRCOPY", "NVIDIA_MOFED", "NVIDIA_NVSWITCH", "NVIDIA_IMEX_CHANNELS"),
     *("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES"),
 )
-_MASTER = ("MASTER_ADDR", "PET_MASTER_ADDR")
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def network_of(spec: LaunchSpec, options: Options) -> str:
 
 def _environment(spec: LaunchSpec, cwd: str, options: Options) -> Dict[str, str]:
     # A lone rank talks to itself, and the machine's address does not lead back into its own network.
-    alone = {name: "127.0.0.1" for name in _MASTER if spec.nodes <= 1 and name in spec.env}
+    alone = {name: "127.0.0.1" for name in MASTERS if spec.nodes <= 1 and name in spec.env}
     network = network_of(spec, options)
     return {
         "HOME": _HOME,

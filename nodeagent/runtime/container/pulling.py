@@ -12,6 +12,7 @@ from typing import Callable, Iterator
 
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.container.engine import EngineError, ImageProblem, Wanted
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED
 
 STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""
@@ -37,7 +38,7 @@ def pieces_of(
     count, since = moved(), time.monotonic()
     while True:
         if not wanted():
-            raise EngineError("it was stopped before it started")
+            raise EngineError(STOPPED_BEFORE_IT_STARTED)
         ready, now = poller.poll(_LOOK_EVERY_S * 1000), time.monotonic()
         last, count = count, moved()
         if ready or count != last:

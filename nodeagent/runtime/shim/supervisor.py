@@ -27,7 +27,7 @@ from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 from nodeagent.clock import boottime
 from nodeagent.files import read_json, write_json
 from nodeagent.protocol import EndReason
-from nodeagent.runtime.port import EventKind, ExitStatus, Kept, StopCause
+from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, EventKind, ExitStatus, Kept, StopCause
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines
 from nodeagent.runtime.shim.job import PIPE_BYTES, Ending, Job, StartFailed
@@ -103,7 +103,7 @@ class Shim:
         self._mark_start(None)
         self._reserve_status()
         if (read_json(self._folder.control) or {}).get("stop"):
-            self._leave_unstarted(EndReason.NEVER_STARTED, "it was stopped before it started")
+            self._leave_unstarted(EndReason.NEVER_STARTED, STOPPED_BEFORE_IT_STARTED)
             return
         self._started_at, self._begun = time.time(), boottime()
         try:
