@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import queue
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -218,6 +220,21 @@ def forkers() -> Iterator[Callable[[str], KeptForker]]:
     yield forker
     for one in kept.values():
         one.end()
+
+
+def is_alive(word: str) -> bool:
+    """Whether any process of the machine, in whatever container, has this word on its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if word.encode() in path.read_bytes().split(b"\0"):
+                return True
+    return False
+
+
+@pytest.fixture
+def seconds() -> str:
+    """A long time that no other process sleeps for, so that a sleeper can be found by it."""
+    return f"{random.randrange(10**8, 10**9)}"
 
 
 @pytest.fixture(params=["process", "docker", "podman"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from nodeagent import clock
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, ShellRefused
-from tests.agent.conftest import RuntimeUnderTest
-from tests.agent.test_runtime_conformance import LEASE_S, is_alive
+from tests.agent.conftest import RuntimeUnderTest, is_alive
+from tests.agent.test_deadline_conformance import LEASE_S
 from tests.agent.test_shell_conformance import open_shell
 from tests.agent.waiting import eventually
 
@@ -20,12 +19,6 @@ LONG_S = 600.0
 WITHIN_S = 30.0
 # How long something is kept whose own end is waited for: it must be seen before.
 KEPT_S = 3.0
-
-
-@pytest.fixture
-def seconds() -> str:
-    """A long time that no other process sleeps for."""
-    return f"{random.randrange(10**8, 10**9)}"
 
 
 def kept(under_test: RuntimeUnderTest, number: int) -> Kept:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import random
-import shutil
 import signal
 import stat
 from collections.abc import Callable
@@ -16,33 +14,13 @@ import pytest
 
 from nodeagent import clock
 from nodeagent.disk.walk import Walk, deleted
-from nodeagent.protocol import EndReason, OnDisconnect
+from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
-from nodeagent.runtime.process import runtime as process_runtime
-from nodeagent.runtime.process.runtime import ProcessRuntime
-from nodeagent.runtime.shim import folders, meters, removal, tree
-from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
+from nodeagent.runtime.shim import folders, meters, removal
+from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive, runtime_under_test, stop_everything
 from tests.agent.waiting import eventually
 
-# How long a lease lasts that is to run out, or not to: longer than a busy machine keeps a test from renewing it.
-LEASE_S = 2.0
-
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
-
-
-def is_alive(word: str) -> bool:
-    """Whether any process of the machine, in whatever container, has this word on its command line."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if word.encode() in path.read_bytes().split(b"\0"):
-                return True
-    return False
-
-
-@pytest.fixture
-def seconds() -> str:
-    """A long time that no other process sleeps for, so that a sleeper can be found by it."""
-    return f"{random.randrange(10**8, 10**9)}"
 
 
 # What is started at once: a container takes half a second of its own.
@@ -215,78 +193,6 @@ def test_a_stop_just_after_the_start_is_not_lost(under_test: RuntimeUnderTest) -
     assert under_test.events.get(timeout=20) == (number, EventKind.RUNNING)
     under_test.runtime.stop(number, "TERM", 60.0)
     assert under_test.exit(number).signal == signal.SIGTERM
-
-
-def test_the_time_limit_warns_and_then_kills(under_test: RuntimeUnderTest) -> None:
-    command = "trap 'echo warned' TERM; echo ready; while true; do sleep 0.02; done"
-    number = under_test.start(command, time_limit_s=1000.0, grace_s=1.0)
-    under_test.printed(number, b"ready")
-    began, limit_s = clock.boottime(), 2.0
-    under_test.runtime.limit(number, limit_s)
-    under_test.printed(number, b"warned")
-    warned_s = clock.boottime() - began
-    status = under_test.exit(number)
-    assert status.reason is EndReason.TIME_LIMIT
-    assert status.signal == signal.SIGKILL
-    assert under_test.output(number).count(b"warned") == 1
-    assert limit_s / 2 <= warned_s
-    assert limit_s <= clock.boottime() - began
-
-
-def test_the_time_limit_of_the_spec_holds(under_test: RuntimeUnderTest) -> None:
-    began = clock.boottime()
-    status, _ = under_test.run("sleep 1000", time_limit_s=1.0)
-    assert status.reason is EndReason.TIME_LIMIT
-    assert clock.boottime() - began >= 0.5  # it is warned when half is over, and needs no more
-
-
-def test_a_job_stops_itself_when_the_lease_runs_out_without_its_agent(under_test: RuntimeUnderTest) -> None:
-    command = "trap '' TERM; echo ready; while true; do sleep 0.02; done"
-    number = under_test.start(command, stop_after_s=LEASE_S, grace_s=0.2)
-    under_test.renewing(lambda: b"ready" in under_test.output(number), "its output", LEASE_S)
-    under_test.runtime.close()
-    status = under_test.exit(number)
-    assert (status.reason, status.signal) == (EndReason.AGENT_STOPPED, signal.SIGKILL)
-    under_test.restart()
-
-
-def test_a_renewed_lease_lets_a_job_go_on(under_test: RuntimeUnderTest) -> None:
-    number = under_test.start(f"sleep {LEASE_S + 1}; exit 4", stop_after_s=LEASE_S)
-    status = under_test.renewing(lambda: under_test.runtime.observe(number).exit, "an exit", LEASE_S)
-    assert (status.reason, status.exit_code) == (EndReason.EXIT_NONZERO, 4)
-
-
-def test_a_lease_of_another_agent_in_its_place_keeps_no_job(
-    under_test: RuntimeUnderTest, forkers: Callable[[str], KeptForker], seconds: str
-) -> None:
-    number = under_test.start(f"sleep {seconds} & sleep {seconds}", stop_after_s=LEASE_S, grace_s=0.2)
-    under_test.renewing(
-        lambda: is_alive(seconds) and under_test.runtime.observe(number).phase is Phase.RUNNING, "the job runs", LEASE_S
-    )
-    shim = under_test.shim(number)
-    under_test.runtime.close()
-    taken = under_test.state.with_name("taken")
-    under_test.state.rename(taken)
-    # Its agent is of the kind that looks at no container that it may have left.
-    other = ProcessRuntime(str(under_test.state), lambda _id, _kind: None, forker=forkers(process_runtime.JOBS))
-
-    def has_ended() -> bool:
-        other.renew(clock.boottime(), 1000.0)
-        return tree.read_process(shim) is None
-
-    eventually(has_ended, "the shim ends", within_s=20.0)
-    assert not is_alive(seconds)
-    assert other.allocations() == ()
-    other.close()
-    shutil.rmtree(under_test.state)
-    taken.rename(under_test.state)
-    under_test.restart()
-
-
-def test_a_job_that_is_kept_needs_no_lease(under_test: RuntimeUnderTest) -> None:
-    under_test.runtime.renew(clock.boottime() - 100, 0.1)
-    status, _ = under_test.run("exit 4", stop_after_s=0.1, on_disconnect=OnDisconnect.KEEP)
-    assert status.exit_code == 4
 
 
 def test_a_new_agent_adopts_what_runs(under_test: RuntimeUnderTest) -> None:

@@ -19,8 +19,8 @@ import pytest
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import ExitStatus, Phase, Shell, ShellEnding, ShellRefused, ShellRequest
 from nodeagent.runtime.shim.leash import LeashedShell
-from tests.agent.conftest import RuntimeUnderTest
-from tests.agent.test_runtime_conformance import AS_ROOT, is_alive
+from tests.agent.conftest import RuntimeUnderTest, is_alive
+from tests.agent.test_runtime_conformance import AS_ROOT
 from tests.agent.waiting import eventually
 
 WITHIN_S = 30.0
@@ -81,11 +81,6 @@ class Talk:
             self.seen += data
             return bool(data)
         return True
-
-
-@pytest.fixture
-def seconds() -> str:
-    return f"{random.randrange(10**8, 10**9)}"
 
 
 @pytest.fixture
