@@ -85,6 +85,8 @@ class Sampler:
         self._points: Dict[int, Tuple[MetricPoint, ...]] = {}
         self._disk: Dict[str, Any] = {}
         self._news_of_disk = False
+        self._was_full = False
+        """Whether a disk was full at a moment of which the platform was not told."""
 
     def assign(self, allocation_id: int, uuids: Tuple[str, ...]) -> None:
         """An allocation uses these GPUs from now on; none = no longer."""
@@ -112,8 +114,8 @@ class Sampler:
         with self._mutex:
             used = self._usage_samples(usage, fences, now)
             points = self._some_points(fences)
-            host = replace(self._meter.sample(), **self._disk)
             of_disk, self._news_of_disk = self._news_of_disk, False
+            host = self._host()
             return News(samples, host, self._some_health(), notes, used, checks, points, of_disk)
 
     def give_back(self, news: News) -> None:
@@ -122,6 +124,8 @@ class Sampler:
             self._unsaid = [*news.health, *self._unsaid][:_MOST_UNSAID]
             if news.of_disk:
                 self._due_at, self._news_of_disk = 0.0, True
+            if news.host is not None and news.host.disk_full:
+                self._was_full = True
             self._notes = [*news.notes, *self._notes]
             self._checked = [*news.checks, *self._checked]
             for one in news.reported:
@@ -138,8 +142,12 @@ class Sampler:
             self._unsaid.append(event)
 
     def tell_disk(self, disk_mib: int, free_mib: int, full: bool, *, at_once: bool) -> None:
-        """Tell the platform with the next reading of the host what is left of the disk; `at_once`: one is due now."""
+        """Tell the platform with the next reading of the host what is left of the disk; `at_once`: one is due now.
+
+        A disk that was full for a moment is told as that first: somebody was stopped for it.
+        """
         with self._mutex:
+            self._was_full = self._was_full or (full and not self._disk.get("disk_full"))
             self._disk = {"disk_mib": disk_mib, "disk_free_mib": free_mib, "disk_full": full}
             if at_once:
                 self._due_at, self._news_of_disk = 0.0, True
@@ -277,6 +285,14 @@ class Sampler:
         events = self._drive(self._gpus.health, nothing)
         with self._mutex:
             self._unsaid.extend(events)
+
+    def _host(self) -> HostSample:
+        full, self._was_full = self._was_full or bool(self._disk.get("disk_full")), False
+        host = replace(self._meter.sample(), **self._disk)
+        if full and not host.disk_full:
+            self._due_at, self._news_of_disk = 0.0, True  # that there is room again comes with the next one
+            host = replace(host, disk_full=True)
+        return host
 
     def _readings(self, usage: Mapping[int, Usage]) -> Tuple[GpuSample, ...]:
         with self._mutex:

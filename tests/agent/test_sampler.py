@@ -255,3 +255,28 @@ def test_the_end_of_a_job_tells_what_is_left(clock: list[float]) -> None:
     taker.give_back(news)
     assert taker.last_points(7) == (MetricPoint("loss", 2.0, 1.0), MetricPoint("loss", 1.0, 2.0))
     assert taker.last_points(7) == ()
+
+
+def test_a_disk_that_was_full_between_two_readings_is_told_as_that_and_then_that_there_is_room(
+    clock: list[float],
+) -> None:
+    taker = sampler_of()
+
+    def told() -> bool | None:
+        host = taker.take({}).host
+        return host.disk_full if host is not None else None
+
+    taker.tell_disk(100, 50, False, at_once=True)
+    assert told() is False
+    taker.tell_disk(100, 1, True, at_once=True)
+    taker.tell_disk(100, 50, False, at_once=True)
+    lost = taker.take({})
+    assert lost.host is not None
+    assert (lost.host.disk_full, lost.host.disk_free_mib) == (True, 50)
+    taker.give_back(lost)
+    assert [told(), told(), told()] == [True, False, None]
+    # One that lasts is told as it is, and room as soon as there is any.
+    taker.tell_disk(100, 1, True, at_once=True)
+    assert told() is True
+    taker.tell_disk(100, 50, False, at_once=True)
+    assert [told(), told()] == [False, None]

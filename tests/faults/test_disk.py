@@ -108,9 +108,10 @@ def test_a_job_that_fills_the_disk_is_stopped_and_its_neighbour_goes_on(
         failure = cluster.client("blue").job(hog["id"])["failure"]
         assert failure is not None
         assert failure["class"] == "disk_quota"
-        until(lambda: node_of(cluster, node)["barred"] is None, "the node takes jobs again")
         told = "SELECT kind FROM events_event WHERE id > %s AND kind LIKE 'node.disk%%' ORDER BY id"
-        assert cluster.sql(told, before) == [("node.disk_full",), ("node.disk_room",)]
+        both = [("node.disk_full",), ("node.disk_room",)]
+        until(lambda: cluster.sql(told, before) == both, "it is told that the disk was full, and that there is room")
+        until(lambda: node_of(cluster, node)["barred"] is None, "the node takes jobs again")
         assert cluster.sql("SELECT id FROM fleet_strike") == strikes
         alive = len(stamps_of(cluster, neighbour["id"]))
         until(lambda: len(stamps_of(cluster, neighbour["id"])) > alive + 20, "the neighbour goes on")
