@@ -7,6 +7,9 @@ import json
 import os
 from typing import Any, Dict, Optional
 
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How a folder is opened in which a job makes names: it may have put a link, or anything else, in its place."""
+
 
 def write_atomic(path: str, data: bytes, mode: int = 0o600, sync: bool = False) -> None:
     """Replace `path` by `data`; a reader sees the old or the new content, never a mixture."""

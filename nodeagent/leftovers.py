@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 
 from nodeagent import patterns
+from nodeagent.files import FOLDER
 from nodeagent.patterns import Rest
 from nodeagent.protocol import MAX_OUTPUT_PATH_BYTES, MAX_OUTPUTS_AT_ONCE, LeftOut
 from nodeagent.runtime.port import WorkFolder
 
 MOST_ENTRIES = 100_000
 _DEEPEST = 40
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -77,7 +77,7 @@ def find(
 
 def open_folder(folder: WorkFolder) -> int:
     """A descriptor of the folder in which the command started."""
-    descriptor = os.open(folder.path, _FOLDER)
+    descriptor = os.open(folder.path, FOLDER)
     return _descend(descriptor, folder.below)
 
 
@@ -147,7 +147,7 @@ class _Walk:
             self._findings.leave_out(path, "too_deep")
             return
         try:
-            below = os.open(name, _FOLDER, dir_fd=folder)
+            below = os.open(name, FOLDER, dir_fd=folder)
         except OSError:
             self._findings.leave_out(path, "unreadable")
             return
@@ -180,7 +180,7 @@ def _descend(descriptor: int, parts: Sequence[str]) -> int:
     """A descriptor of the folder that these names lead to; the one that it began with is closed."""
     for part in parts:
         try:
-            below = os.open(part, _FOLDER, dir_fd=descriptor)
+            below = os.open(part, FOLDER, dir_fd=descriptor)
         finally:
             os.close(descriptor)
         descriptor = below

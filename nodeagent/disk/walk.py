@@ -18,8 +18,9 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+from nodeagent.files import FOLDER
+
 _BLOCK_BYTES = 512
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MOST_OPEN = 64
 _LOOK_AT_CLOCK_EVERY = 1024
 # A name may have 255 bytes, and those of folders wait for their turn.
@@ -66,7 +67,7 @@ class Walk:
     def count(self, folder: str) -> Taken:
         """What the tree of `folder` takes of the disk that this walk is of."""
         try:
-            descriptor = os.open(folder, _FOLDER)
+            descriptor = os.open(folder, FOLDER)
         except OSError as error:
             return Taken(whole=isinstance(error, (FileNotFoundError, NotADirectoryError)))
         tree = _Tree(self)
@@ -143,7 +144,7 @@ class _Tree:
             return
         self._waiting -= 1
         try:
-            descriptor = os.open(level.names.pop(), _FOLDER, dir_fd=level.descriptor)
+            descriptor = os.open(level.names.pop(), FOLDER, dir_fd=level.descriptor)
         except FileNotFoundError:
             return
         except OSError:  # no folder any more, or not one that we may read
@@ -218,7 +219,7 @@ class _Tree:
 def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
     """The folder above, open; -1 where that is not the one that was left."""
     try:
-        above = os.open("..", _FOLDER, dir_fd=descriptor)
+        above = os.open("..", FOLDER, dir_fd=descriptor)
     except OSError:
         return -1
     found = os.fstat(above)

@@ -11,6 +11,8 @@ import re
 import stat
 from typing import Optional
 
+from nodeagent.files import FOLDER
+
 NAME = ".muster-progress"
 """The file's name, in the home of the job."""
 _MOST_BYTES = 4096
@@ -22,7 +24,7 @@ _NUMBER = re.compile(rb"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 def read_progress(home: str) -> Optional[float]:
     """The number in the last line that is not empty; None where there is none."""
     try:
-        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder = os.open(home, FOLDER)
         try:
             # Not blocking: a FIFO would hold the agent up. Not following: a link leads out of the folder.
             descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)

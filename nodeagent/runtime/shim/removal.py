@@ -22,7 +22,8 @@ import time
 import uuid
 from typing import Callable, Iterator, Optional, Tuple
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from nodeagent.files import FOLDER
+
 _FOLDER_TO_CHANGE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FRUITLESS_PASSES = 3
@@ -38,7 +39,7 @@ def remove_tree(path: str, most_s: float = MOST_S, now: Callable[[], float] = ti
     OSError when something of it cannot be removed; all else is gone then. TimeoutError, which is one, when something
     was left after `most_s` seconds: the next removal goes on from there.
     """
-    top = os.open(path, _FOLDER)
+    top = os.open(path, FOLDER)
     try:
         os.fchmod(top, 0o700)
         _Removal(top, now() + most_s, now).run()
@@ -95,7 +96,7 @@ class _Removal:
 
     def _take_apart(self, name: str) -> None:
         self._unlock(name, self._top)
-        folder = os.open(name, _FOLDER, dir_fd=self._top)
+        folder = os.open(name, FOLDER, dir_fd=self._top)
         try:
             self._empty(folder)
         finally:

@@ -16,6 +16,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
+from nodeagent.files import FOLDER
 from nodeagent.protocol import MAX_REPORTED_NAMES, MAX_REPORTED_POINTS, MetricPoint
 
 NAME = ".muster-metrics"
@@ -90,7 +91,7 @@ def _new_lines(home: str, place: _Place) -> bytes:
 def _open(home: str) -> Optional[int]:
     """The file, if it is a plain one of the job's own."""
     try:
-        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder = os.open(home, FOLDER)
         try:
             descriptor = os.open(NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         finally:

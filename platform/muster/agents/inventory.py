@@ -7,7 +7,6 @@ from collections import Counter
 from muster.common.errors import Invalid
 from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
-from muster.fleet.toolkit import why_barred
 from nodeagent.protocol import LONGEST_PATH, GpuInfo, Inventory
 
 MOST_GPUS = 128
@@ -44,7 +43,6 @@ def reported(inventory: Inventory) -> Reported:
             "mount_roots": [root[:LONGEST_PATH] for root in inventory.mount_roots[:_MOST_ROOTS]],
             "topology": [list(row) for row in inventory.topology],
         },
-        barred=why_barred(inventory.toolkit_version, inventory.runtimes),
         gpus=tuple(_gpu(position, gpu) for position, gpu in enumerate(inventory.gpus)),
         links=link_scores(
             inventory.topology, indexes=[gpu.index for gpu in inventory.gpus], field="inventory.topology"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 
 from django.db import connection, transaction
@@ -13,7 +13,6 @@ from muster.events.models import Event
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.bars import bars_of
 from muster.fleet.models import HealthReport, Node
-from muster.fleet.toolkit import why_barred
 from scheduler.health import Kind
 
 _MAIL_AGAIN_AFTER = timedelta(hours=1)
@@ -47,12 +46,9 @@ def note_disk(*, node: Node, full: bool) -> None:
         node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
         if (node.disk_full_at is not None) == full:
             return
-        toolkit = why_barred(
-            str(node.inventory.get("toolkit_version", "")), _words(node.inventory.get("runtimes") or ())
-        )
         Node.objects.filter(pk=node.pk).update(
             disk_full_at=DatabaseNow() if full else None,
-            barred=bars_of(toolkit=toolkit, disk_full=full),
+            barred=bars_of(node.inventory, disk_full=full),
             version=F("version") + 1,
         )
         kind = "node.disk_full" if full else "node.disk_room"
@@ -68,7 +64,3 @@ def note_disk(*, node: Node, full: bool) -> None:
             reports.update(over_at=DatabaseNow())
         record(kind, actor=f"agent of {node.name}", node_id=node.pk, data={"node": node.name})
         wake_pool(node.pool_id)
-
-
-def _words(told: Iterable[object]) -> list[str]:
-    return [str(word) for word in told]

@@ -16,6 +16,7 @@ from muster.common.models import DatabaseNow
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.leases import set_health
 from muster.fleet.models import Node, NodeLease
+from muster.fleet.selectors import holding
 from muster.fleet.services import cordon_node, require_reason
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
@@ -68,8 +69,6 @@ def _require_silent(node: Node, lease: NodeLease) -> None:
 
 def _held(node: Node) -> list[dict[str, int]]:
     """What lies on the node, as the audit log names it."""
-    found = Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).order_by(
-        "allocations__pk"
-    )
+    found = holding(Node.objects.filter(pk=node.pk)).order_by("allocations__pk")
     rows = found.values_list("allocations__attempt__job_id", "allocations__attempt__number", "allocations__rank")
     return [{"job": job, "attempt": attempt, "rank": rank} for job, attempt, rank in rows]

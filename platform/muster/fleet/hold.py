@@ -21,6 +21,7 @@ from django.db import transaction
 from muster.common.models import DatabaseNow
 from muster.events.services import mail_operators, record
 from muster.fleet.models import Node, Pool, Tick
+from muster.fleet.selectors import holding
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 
 # With fewer nodes than this, "more than half" says nothing about the platform.
@@ -74,8 +75,7 @@ def _fallen(nodes: Sequence[Node], idle: Collection[int], now: datetime, since: 
 
 def _out_of_use(pool: Pool) -> set[int]:
     nodes = Node.objects.filter(pool=pool)
-    holding = nodes.filter(allocations__released_at__isnull=True, allocations__isnull=False)
-    idle = nodes.exclude(admin=NodeAdmin.ACTIVE).exclude(pk__in=holding.values("pk"))
+    idle = nodes.exclude(admin=NodeAdmin.ACTIVE).exclude(pk__in=holding(nodes).values("pk"))
     return set(idle.values_list("pk", flat=True))
 
 

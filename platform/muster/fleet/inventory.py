@@ -30,10 +30,7 @@ class ReportedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`.
-
-    `barred` says what of it speaks against starting anything there, see `muster.fleet.toolkit`.
-    """
+    """What an agent says of its node; `links` are scores by GPU index, see `muster.fleet.links`."""
 
     address: str
     cpus: int
@@ -42,7 +39,6 @@ class Reported:
     details: dict[str, object]
     gpus: tuple[ReportedGpu, ...]
     links: Scores
-    barred: str = ""
 
 
 def gpu_type_of(model: str) -> str:
@@ -63,7 +59,7 @@ def store_inventory(node: Node, reported: Reported) -> bool:
         "labels": {**node.labels, **reported.labels},
         "inventory": reported.details,
         "links": reported.links,
-        "barred": bars_of(toolkit=reported.barred, disk_full=node.disk_full_at is not None),
+        "barred": bars_of(reported.details, disk_full=node.disk_full_at is not None),
         # An address that an operator wrote is right; the agent's own view may be that of a private network.
         "address": node.address or reported.address,
     }

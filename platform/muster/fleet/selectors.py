@@ -21,6 +21,11 @@ def gpus_by_type(pool_id: int) -> dict[str, int]:
     return {row["type"]: row["count"] for row in rows}
 
 
+def holding(nodes: QuerySet[Node]) -> QuerySet[Node]:
+    """Those of the nodes on which a rank of a job lies, or is kept; one for each rank."""
+    return nodes.filter(allocations__released_at__isnull=True, allocations__isnull=False)
+
+
 def with_worst_gpu(nodes: QuerySet[Node], level: Level) -> QuerySet[Node]:
     """Those of the nodes whose worst GPU is at the level; a node without GPUs is well."""
 

@@ -14,6 +14,7 @@ from muster.common.secrets import digest, new_secret
 from muster.common.validation import require_valid
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Gpu, GpuCheck, HealthReport, Node, NodeLease, Pool
+from muster.fleet.selectors import holding
 from scheduler.health import Level
 from scheduler.lifecycle import NodeAdmin, TransitionError, require_move
 
@@ -154,7 +155,7 @@ def require_reason(reason: str) -> str:
 
 def holds_anything(node: Node) -> bool:
     """Whether any rank of a job is on the node, or is kept there."""
-    return Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists()
+    return holding(Node.objects.filter(pk=node.pk)).exists()
 
 
 def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, clears: bool = False) -> None:

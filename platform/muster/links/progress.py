@@ -11,6 +11,7 @@ from django.db.models import F, QuerySet
 from muster.common.models import DatabaseNow
 from muster.common.secrets import new_secret
 from muster.fleet.models import Node
+from muster.fleet.selectors import holding
 from muster.links.models import LinkState, Server, Step
 from muster.links.services import ask_for_install, record_state
 from scheduler.lifecycle import NodeAdmin
@@ -96,7 +97,7 @@ def forget_open_links() -> None:
 
 
 def _longest_pause_s(server: Server) -> float:
-    held = Node.objects.filter(pk=server.pk, allocations__isnull=False, allocations__released_at__isnull=True)
+    held = holding(Node.objects.filter(pk=server.pk))
     stop_after_s = held.values_list("pool__stop_after_s", flat=True).first()
     if stop_after_s is None:
         return LONGEST_PAUSE_S

@@ -19,7 +19,7 @@ from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record
 from muster.fleet.leases import supersede
 from muster.fleet.models import Node, Pool
-from muster.fleet.services import create_node
+from muster.fleet.services import create_node, holds_anything
 from muster.links import rules
 from muster.links.keys import fingerprint_of, open_private_key, public_line, read_host_key, read_private_key
 from muster.links.models import LinkState, Server, Step
@@ -161,7 +161,7 @@ def _moved(server: Server, columns: dict[str, Any]) -> list[str]:
 
 def _require_free(node: Node, *, errors: tuple[FieldError, ...] = ()) -> None:
     """Return if nothing is held on the node, whose lock the caller has; `errors` name the fields that depend on it."""
-    if Node.objects.filter(pk=node.pk, allocations__released_at__isnull=True, allocations__isnull=False).exists():
+    if holds_anything(node):
         which = f"{', '.join(error.field for error in errors)}: " if errors else ""
         raise Conflict(f"{which}jobs still hold GPUs of node {node.name}: drain it first", errors=errors)
 
