@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from nodeagent.files import FOLDER
+from nodeagent.runtime.shim import tree
 
 _BLOCK_BYTES = 512
 _MOST_OPEN = 64
@@ -236,7 +237,7 @@ def deleted(pids: Iterable[int], devices: Iterable[int], *, most_entries: int = 
     """
     wanted, seen, total, left = set(devices), set(), 0, most_entries
     for pid in pids:
-        folder = "/proc/{}/fd".format(pid)
+        folder = tree.seen_at(pid) + "/fd"
         names: List[str] = []
         with contextlib.suppress(OSError):  # it is gone, or somebody else's
             names = os.listdir(folder)

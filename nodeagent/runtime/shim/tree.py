@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_ENDED = (b"Z", b"X")
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,10 @@ class Process:
     pid: int
     parent: int
     session: int
-    zombie: bool
+    ended: bool
+    """It waits to be reaped."""
+    headless: bool
+    """Its first thread has left and others run on: the kernel shows it as a zombie, which it is not."""
     cpu_s: float
     rss_mib: int
     started_ticks: int
@@ -30,18 +35,49 @@ def read_process(pid: int) -> Optional[Process]:
             stat = file.read()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command's name stands in parentheses and may hold anything, parentheses too.
-    words = stat[stat.rindex(b")") + 2 :].split()
+    words = _after_name(stat)
+    left, threads = words[0] in _ENDED, int(words[17])
+    headless = left and threads > 1
     own, reaped = int(words[11]) + int(words[12]), int(words[13]) + int(words[14])
     return Process(
         pid=pid,
         parent=int(words[1]),
         session=int(words[3]),
-        zombie=words[0] in (b"Z", b"X"),
+        ended=left and not headless,
+        headless=headless,
         cpu_s=(own + reaped) / _TICKS_PER_S,
-        rss_mib=int(words[21]) * _PAGE_BYTES >> 20,
+        rss_mib=(_resident_pages(pid) if headless else int(words[21])) * _PAGE_BYTES >> 20,
         started_ticks=int(words[19]),
     )
+
+
+def seen_at(pid: int) -> str:
+    """The folder where /proc shows what a process has open and in memory.
+
+    /proc/PID shows it by the first thread, which has none of it any more once it has left: it is that of the first
+    that runs then. /proc/PID itself for a process that is gone.
+    """
+    tasks = "/proc/{}/task".format(pid)
+    with contextlib.suppress(OSError):
+        for thread in sorted(map(int, os.listdir(tasks))):
+            folder = "{}/{}".format(tasks, thread)
+            with open(folder + "/stat", "rb") as file:
+                if _after_name(file.read())[0] not in _ENDED:
+                    return folder
+    return "/proc/{}".format(pid)
+
+
+def _resident_pages(pid: int) -> int:
+    try:
+        with open(seen_at(pid) + "/stat", "rb") as file:
+            return int(_after_name(file.read())[21])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _after_name(stat: bytes) -> List[bytes]:
+    """The words after the command's name, which stands in parentheses and may hold anything, parentheses too."""
+    return stat[stat.rindex(b")") + 2 :].split()
 
 
 def all_processes() -> Dict[int, Process]:
@@ -67,7 +103,7 @@ def descendants(processes: Dict[int, Process], root: int) -> List[Process]:
             if child not in seen:
                 seen.add(child)
                 queue.append(child)
-                if not processes[child].zombie:
+                if not processes[child].ended:
                     found.append(processes[child])
     return found
 
@@ -76,12 +112,15 @@ def marked(mark: bytes, processes: Iterable[Process]) -> Set[int]:
     """The processes whose environment has the entry `mark` (`NAME=value`) exactly."""
     found = set()
     for process in processes:
+        if process.ended:
+            continue
+        folder = seen_at(process.pid) if process.headless else "/proc/{}".format(process.pid)
         try:
-            with open("/proc/{}/environ".format(process.pid), "rb") as file:
+            with open(folder + "/environ", "rb") as file:
                 environment = file.read()
         except OSError:  # gone, or somebody else's
             continue
-        if not process.zombie and mark in environment.split(b"\0"):
+        if mark in environment.split(b"\0"):
             found.add(process.pid)
     return found
 

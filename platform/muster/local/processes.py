@@ -17,8 +17,12 @@ _POLL_S = 0.05
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this process runs; one that has ended and waits to be reaped does not."""
-    return _state(pid) not in {"", "Z", "X"}
+    """Whether this process runs; one that has ended and waits to be reaped does not.
+
+    A zombie with other threads has not ended: its files and sockets are open until the last of them has gone.
+    """
+    fields = _stat_fields(pid)
+    return bool(fields) and (fields[0] not in {"Z", "X"} or int(fields[17]) > 1)
 
 
 def command_line(pid: int) -> list[str]:

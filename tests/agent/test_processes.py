@@ -1,0 +1,98 @@
+"""What /proc tells of a process whose first thread has left while others run on, which it shows as a zombie."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from muster.local import processes
+from nodeagent import clock
+from nodeagent.disk.walk import deleted
+from nodeagent.runtime.shim import tree
+from tests.agent.conftest import RuntimeUnderTest
+from tests.agent.waiting import eventually
+
+MARK = b"MUSTER_TEST_MARK=of this test"
+DELETED_BYTES = 1 << 20
+# It has a deleted file open and 40 MiB in memory; it says its number when all is there, and its first thread leaves.
+HEADLESS = f"""
+import ctypes, os, tempfile, threading, time
+held = b"x" * (40 << 20)
+file = tempfile.TemporaryFile(dir=".", buffering=0)
+file.write(b"x" * {DELETED_BYTES})
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print(os.getpid(), flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.fixture
+def headless(tmp_path: os.PathLike[str]) -> Iterator[subprocess.Popen[bytes]]:
+    environment = {**os.environb, **dict([MARK.split(b"=")])}
+    with subprocess.Popen(
+        [sys.executable, "-c", HEADLESS], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        eventually(lambda: _read(process.pid).headless, "its first thread leaves")
+        yield process
+        process.kill()
+
+
+def _read(pid: int) -> tree.Process:
+    found = tree.read_process(pid)
+    assert found is not None
+    return found
+
+
+def _is_gone(pid: int) -> bool:
+    found = tree.read_process(pid)
+    return found is None or found.ended
+
+
+def test_it_is_found_with_what_it_has(headless: subprocess.Popen[bytes], tmp_path: os.PathLike[str]) -> None:
+    everything = tree.all_processes()
+    assert headless.pid in {process.pid for process in tree.descendants(everything, os.getpid())}
+    assert tree.marked(MARK, everything.values()) == {headless.pid}
+    assert 40 <= everything[headless.pid].rss_mib < 200
+    assert deleted([headless.pid], [os.stat(tmp_path).st_dev]) == DELETED_BYTES
+    assert processes.is_alive(headless.pid)
+
+
+def test_it_has_ended_once_its_last_thread_has(headless: subprocess.Popen[bytes]) -> None:
+    headless.kill()
+    eventually(lambda: _read(headless.pid).ended, "its end")  # we have not reaped it yet
+    everything = tree.all_processes()
+    assert not _read(headless.pid).headless
+    assert headless.pid not in {process.pid for process in tree.descendants(everything, os.getpid())}
+    assert tree.marked(MARK, everything.values()) == set()
+    assert not processes.is_alive(headless.pid)
+
+
+@pytest.mark.parametrize("detach", ["", "setsid "])
+@pytest.mark.parametrize("under_test", ["process"], indirect=True)
+def test_none_is_left_when_its_job_has_ended(under_test: RuntimeUnderTest, detach: str) -> None:
+    command = f"{detach}{sys.executable} program >number & until [ -s number ]; do sleep 0.05; done; cat number"
+    status, output = under_test.run(command, files={"program": HEADLESS.encode()})
+    assert status.exit_code == 0
+    assert _is_gone(int(output))
+
+
+@pytest.mark.parametrize("under_test", ["process"], indirect=True)
+def test_it_has_its_grace_and_is_killed_after_it(under_test: RuntimeUnderTest) -> None:
+    command = f"(trap '' TERM; exec {sys.executable} program) & sleep 1000"
+    number = under_test.start(command, files={"program": HEADLESS.encode()})
+    under_test.printed(number, b"\n")
+    pid = int(under_test.output(number))
+    eventually(lambda: _read(pid).headless, "its first thread leaves")
+    assert under_test.runtime.usage()[number].processes == 3
+    began = clock.boottime()
+    under_test.runtime.stop(number, "TERM", 0.3)
+    assert under_test.exit(number).signal == signal.SIGTERM
+    assert clock.boottime() - began >= 0.3
+    assert _is_gone(pid)
