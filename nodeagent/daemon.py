@@ -6,6 +6,7 @@ the options that run are those that it wants.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -17,6 +18,8 @@ from typing import List, Optional, Sequence
 
 from nodeagent.files import read_json, write_in_place
 from nodeagent.linksocket import connect
+from nodeagent.runtime.shim.tree import read_process
+from nodeagent.sockets import owner_of
 
 RECORD = "daemon.json"
 LOG = "agent.log"
@@ -71,7 +74,7 @@ def _start(state: str, tag: str, options: Sequence[str]) -> int:
         return 1
     until = time.monotonic() + _START_WITHIN_S
     while process.poll() is None and time.monotonic() < until:
-        if _listens(state):
+        if _listens(state, process.pid):
             return 0
         time.sleep(_POLL_S)
     if process.poll() is None:
@@ -92,12 +95,13 @@ def program() -> List[str]:
     return [sys.executable, home] if os.path.isfile(home) else [sys.executable, "-m", "nodeagent"]
 
 
-def _listens(state: str) -> bool:
+def _listens(state: str, pid: int) -> bool:
+    """Whether links come to this process. The kernel may close an older one's socket later than it tells its end."""
     try:
-        connect(state).close()
+        with contextlib.closing(connect(state)) as connection:
+            return owner_of(connection).pid == pid
     except OSError:
         return False
-    return True
 
 
 def _end_older(state: str) -> None:
@@ -116,10 +120,6 @@ def _end_older(state: str) -> None:
 
 
 def _started_at(pid: int) -> Optional[int]:
-    """When the process began, in ticks since the boot; None for one that is gone or a zombie."""
-    try:
-        with open("/proc/{}/stat".format(pid), encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    """When the process began, in ticks since the boot; None for one that is gone or only waits to be reaped."""
+    process = read_process(pid)
+    return None if process is None or process.ended else process.started_ticks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from typing import NamedTuple
 
 from nodeagent.files import ShortPath
 
@@ -25,7 +26,20 @@ def listen_at(path: str, kind: int) -> socket.socket:
     return listener
 
 
+class Owner(NamedTuple):
+    """Who connected, or who listened when the connection was made; as this process's namespaces number them."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def owner_of(connection: socket.socket) -> Owner:
+    """The process at the other end of a connection (SO_PEERCRED)."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Owner(*_CREDENTIALS.unpack(data))
+
+
 def is_of(connection: socket.socket, uids: "set[int]") -> bool:
     """Whether the other end is a process of one of these users."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return bool(_CREDENTIALS.unpack(data)[1] in uids)
+    return owner_of(connection).uid in uids

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent import daemon as module
+from nodeagent import linksocket
 from nodeagent.build import build
 from nodeagent.frames import ANSWER, MAGIC, MAX_BODY_BYTES, PING, PONG, REQUEST, Frame, FrameReader
 from nodeagent.linked import Linked
@@ -202,6 +204,13 @@ def test_another_start_takes_over_with_its_jobs(platform: FakePlatform, daemon: 
     assert allocation.text == "begun\n"
 
 
+def test_an_agent_is_ready_only_when_links_come_to_it_and_not_to_another(tmp_path: Path) -> None:
+    with contextlib.closing(linksocket.listen(str(tmp_path))):
+        assert module._listens(str(tmp_path), os.getpid())
+        assert not module._listens(str(tmp_path), os.getppid())
+    assert not module._listens(str(tmp_path), os.getpid())
+
+
 def test_another_start_takes_over_on_a_full_disk(platform: FakePlatform, daemon: Daemon) -> None:
     with small_disk(daemon.state, 16, with_content=False):
         assert daemon.start().returncode == 0
@@ -220,8 +229,6 @@ def test_another_start_takes_over_on_a_full_disk(platform: FakePlatform, daemon:
 def test_an_agent_that_is_frozen_is_replaced_all_the_same(
     platform: FakePlatform, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nodeagent import daemon as module
-
     daemon.start("one")
     os.kill(daemon.pid, signal.SIGSTOP)
     before = daemon.pid

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from muster.local import processes
-from nodeagent import clock
+from nodeagent import clock, daemon
 from nodeagent.disk.walk import deleted
 from nodeagent.runtime.shim import tree
 from tests.agent.conftest import RuntimeUnderTest
 from tests.agent.waiting import eventually
 
-MARK = b"MUSTER_TEST_MARK=of this test"
+MARK = f"MUSTER_TEST_MARK={os.getpid()} {uuid.uuid4()}".encode()
 DELETED_BYTES = 1 << 20
 # It has a deleted file open and 40 MiB in memory; it says its number when all is there, and its first thread leaves.
 HEADLESS = f"""
@@ -32,7 +35,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 @pytest.fixture
-def headless(tmp_path: os.PathLike[str]) -> Iterator[subprocess.Popen[bytes]]:
+def headless(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environb, **dict([MARK.split(b"=")])}
     with subprocess.Popen(
         [sys.executable, "-c", HEADLESS], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
@@ -55,7 +58,7 @@ def _is_gone(pid: int) -> bool:
     return found is None or found.ended
 
 
-def test_it_is_found_with_what_it_has(headless: subprocess.Popen[bytes], tmp_path: os.PathLike[str]) -> None:
+def test_it_is_found_with_what_it_has(headless: subprocess.Popen[bytes], tmp_path: Path) -> None:
     everything = tree.all_processes()
     assert headless.pid in {process.pid for process in tree.descendants(everything, os.getpid())}
     assert tree.marked(MARK, everything.values()) == {headless.pid}
@@ -72,6 +75,15 @@ def test_it_has_ended_once_its_last_thread_has(headless: subprocess.Popen[bytes]
     assert headless.pid not in {process.pid for process in tree.descendants(everything, os.getpid())}
     assert tree.marked(MARK, everything.values()) == set()
     assert not processes.is_alive(headless.pid)
+
+
+def test_an_older_agent_is_ended_though_only_threads_are_left_of_it(
+    headless: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    record = {"pid": headless.pid, "started": _read(headless.pid).started_ticks, "tag": "one"}
+    (tmp_path / daemon.RECORD).write_text(json.dumps(record))
+    daemon._end_older(str(tmp_path))
+    assert _is_gone(headless.pid)
 
 
 @pytest.mark.parametrize("detach", ["", "setsid "])
