@@ -54,17 +54,17 @@ def test_ranks_meet_at_the_first_of_them_though_it_comes_last(
     docker_network: str, tmp_path: Path, forkers: Callable[[str], KeptForker]
 ) -> None:
     made = runtime_under_test("docker", tmp_path / "state", forkers, Options(network="none"), socket=docker_network)
-    meet = 'until said=$(nc -w 20 "$MASTER_ADDR" "$MASTER_PORT"); do sleep 0.1; done 2>/dev/null'
+    meet = 'until said=$(wget -q -O - "http://$MASTER_ADDR:$MASTER_PORT/hello"); do sleep 0.1; done 2>/dev/null'
     # What Gloo listens at is what the host's name leads to, and has to be what the others are told.
     same = 'nslookup "$MASTER_ADDR" | grep -c "Address: ${said##* }$"'
-    # The first one has its name until it ends, so it waits for the other to have looked.
-    part = 'until [ "$(nc -w 20 "$MASTER_ADDR" "$MASTER_PORT")" = bye ]; do sleep 0.1; done 2>/dev/null'
-    second = made.start(f"{meet}; echo ${{said% *}}; hostname; {same}; {part}", **gang(1))
+    second = made.start(f"{meet}; echo ${{said% *}}; hostname; {same}", **gang(1))
     eventually((made.folder(second) / "shim.json").exists, "the second rank")
-    hello = 'echo "hello from $PET_MASTER_ADDR $(hostname -i)" | nc -l -p "$MASTER_PORT"'
-    first = made.start(f'{hello}; echo bye | nc -l -p "$MASTER_PORT"; echo "$MUSTER_NODE_ADDRS"', **gang(0))
+    hello = 'echo "hello from $PET_MASTER_ADDR $(hostname -i)" >hello; httpd -p "$MASTER_PORT"'
+    # The first one has its name until it ends, so it waits for the other to have looked.
+    first = made.start(f'{hello}; until [ -e met ]; do sleep 0.1; done; echo "$MUSTER_NODE_ADDRS"', **gang(0))
     assert made.exit(second, 60).reason is EndReason.COMPLETED
     assert made.output(second) == f"hello from muster-{FENCE}-0\nmuster-{FENCE}-1\n1\n".encode()
+    (made.folder(first) / "work" / "met").touch()
     assert made.exit(first).reason is EndReason.COMPLETED
     assert made.output(first) == f"muster-{FENCE}-0,muster-{FENCE}-1\n".encode()
     stop_everything(made.runtime)

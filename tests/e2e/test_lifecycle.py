@@ -230,14 +230,17 @@ def test_where_the_nodes_have_an_engine_a_job_runs_in_its_image_with_its_volumes
             assert cluster.whole_log(reader) == b"from the volume\nit cannot be written\n"
             with pytest.raises(ApiError, match="no volume 'data'"):
                 cluster.submit(look, user="blue", image=image, mounts=["data:/data"])
-        talk = (
-            "if [ $RANK = 0 ]; then nc -l -p $MASTER_PORT; else"
-            " until echo hello from rank $RANK | nc $MASTER_ADDR $MASTER_PORT; do sleep 0.1; done; fi"
+        # The first one stays until the other has read what it says: a connection, whatever comes through, tells that.
+        says = "echo hello from rank 0 >hello; httpd -p $MASTER_PORT; nc -l -p $((MASTER_PORT + 1))"
+        reads = (
+            "until wget -q -O - http://$MASTER_ADDR:$MASTER_PORT/hello 2>/dev/null; do sleep 0.1; done;"
+            " until nc $MASTER_ADDR $((MASTER_PORT + 1)) </dev/null; do sleep 0.1; done"
         )
+        talk = f"if [ $RANK = 0 ]; then {says}; else {reads}; fi"
         gang = cluster.wait(cluster.submit(talk, image=engines.IMAGE, nodes=2))
         assert gang["state"] == "succeeded", cluster.story(gang)
         cluster.whole_log(gang)
-        assert cluster.log(gang, rank=0) == b"hello from rank 1\n"
+        assert cluster.log(gang, rank=1) == b"hello from rank 0\n"
         absent = cluster.wait(cluster.submit("true", image=f"{registry.address}/team/none:latest"))
         assert (absent["state"], absent["reason"]) == ("failed", "image_not_found")
         assert cluster.attempts(absent) == [("failed", "image_not_found")]
