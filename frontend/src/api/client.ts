@@ -179,6 +179,12 @@ export function changeNode(name: string, action: NodeAction, reason: string): Pr
   return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { action, reason } }));
 }
 
+export function declareNodeGone(name: string, reason: string): Promise<NodeDetail> {
+  return read(
+    http.POST("/api/v1/nodes/{name}:declare-gone", { params: { path: { name } }, body: { reason } }),
+  );
+}
+
 export function checkNode(name: string): Promise<NodeDetail> {
   return read(http.POST("/api/v1/nodes/{name}:check", { params: { path: { name } } }));
 }

@@ -1,6 +1,7 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { render, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import type { ReactNode } from "react";
 import { expect, test, vi } from "vitest";
 
@@ -88,6 +89,26 @@ test("where nobody knows the links, no table is shown", async () => {
   open(makeNodeDetail({ ...LINKED, links: [], strikes: 1, last_strikes: [STRIKE] }));
   await screen.findByRole("region", { name: /Strikes/ });
   expect(screen.queryByRole("table")).toBeNull();
+});
+
+test("a silent node can be declared gone, with a reason and when asked again", async () => {
+  const user = userEvent.setup();
+  open(makeNodeDetail({ name: "n1", health: "suspect" }), { operator: true });
+  const button = screen.getByRole("button", { name: "Declare gone" });
+  expect(button).toHaveProperty("disabled", true);
+  await user.type(screen.getByLabelText("Reason"), " power supply burnt ");
+  await user.click(button);
+  const question = await screen.findByRole("dialog", { name: "Declare n1 gone?" });
+  expect(question.textContent).toContain("Be sure that the machine runs nothing any more");
+  expect(api.declareNodeGone).not.toHaveBeenCalled();
+  await user.click(within(question).getByRole("button", { name: "Declare gone" }));
+  expect(api.declareNodeGone).toHaveBeenCalledWith("n1", "power supply burnt");
+});
+
+test("a node that is heard cannot be declared gone, and nobody but an operator is asked to", () => {
+  open(makeNodeDetail({ health: "ready" }), { operator: true });
+  expect(screen.getByRole("button", { name: "Cordon" })).toBeDefined();
+  expect(screen.queryByRole("button", { name: "Declare gone" })).toBeNull();
 });
 
 test("a link over SSH is told, and why it fails to whom that is shown", async () => {

@@ -1,37 +1,28 @@
-import { Button, Drawer, TextInput } from "@mantine/core";
-import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Drawer } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Fragment, lazy, Suspense, useState } from "react";
 
-import { changeNode } from "../../api/client";
 import { loadPart } from "../../api/parts";
-import { messageOf } from "../../api/problem";
-import { nodeQuery, nodesQuery } from "../../api/queries";
-import type { Gpu, Node, NodeAction } from "../../api/types";
+import { nodeQuery } from "../../api/queries";
+import type { Gpu, Node } from "../../api/types";
 import { useMe } from "../../app/me";
 import { Fact, Facts } from "../../components/Fact";
 import { Meter } from "../../components/Meter";
 import { Label } from "../../components/StateChip";
 import { MetricsLoading } from "../../components/charts/MetricsPanel";
 import { Ago } from "../../components/Time";
-import { toast } from "../../components/toast";
 import { mebibytes } from "../../format/amount";
 import { GpuChecks } from "./GpuChecks";
 import { HealthReports } from "./HealthReports";
 import { LinkMatrix } from "./LinkMatrix";
+import { NodeActions } from "./NodeActions";
 import { gpuWords, NodeChips } from "./NodeCard";
 import classes from "./NodeDrawer.module.css";
 import { Maintenance } from "./Maintenance";
 import { Strikes } from "./Strikes";
 
 const NodeMetrics = lazy(() => loadPart(() => import("./NodeMetrics")));
-
-const DONE: Record<NodeAction, string> = {
-  cordon: "takes no new jobs",
-  drain: "is being drained",
-  move: "is being cleared",
-  resume: "is back in service",
-};
 
 /** Everything there is to know of one node, and for operators what can be done with it. */
 export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose: () => void }) {
@@ -169,69 +160,5 @@ function GpuRow({ gpu }: { gpu: Gpu }) {
           .join(" · ")}
       </span>
     </li>
-  );
-}
-
-function NodeActions({ node }: { node: Node }) {
-  const client = useQueryClient();
-  const [reason, setReason] = useState("");
-  const [busy, setBusy] = useState<NodeAction | null>(null);
-
-  const act = async (action: NodeAction) => {
-    setBusy(action);
-    try {
-      await changeNode(node.name, action, reason.trim());
-      toast("done", `${node.name} ${DONE[action]}`);
-      setReason("");
-      await client.invalidateQueries({ queryKey: nodesQuery.queryKey });
-    } catch (error) {
-      toast("failed", messageOf(error));
-    } finally {
-      setBusy(null);
-    }
-  };
-
-  const actions: { action: NodeAction; label: string; hint: string }[] =
-    node.admin === "active"
-      ? [
-          { action: "cordon", label: "Cordon", hint: "No new jobs; running ones stay." },
-          { action: "drain", label: "Drain", hint: "No new jobs; empty when what runs has ended." },
-          {
-            action: "move",
-            label: "Clear",
-            hint: "No new jobs; who may be stopped for others goes elsewhere.",
-          },
-        ]
-      : [
-          { action: "resume", label: "Resume", hint: "Takes jobs again." },
-          ...(node.admin === "cordoned"
-            ? [{ action: "drain" as const, label: "Drain", hint: "Empty when what runs has ended." }]
-            : []),
-          { action: "move", label: "Clear", hint: "Who may be stopped for others goes elsewhere." },
-        ];
-  return (
-    <section className={classes.actions} aria-label="Operator actions">
-      <TextInput
-        label="Reason"
-        description="Shown to everybody who looks at the node."
-        placeholder="fan replacement"
-        value={reason}
-        onChange={(event) => setReason(event.currentTarget.value)}
-      />
-      <div className={classes.buttons}>
-        {actions.map(({ action, label, hint }) => (
-          <Button
-            key={action}
-            variant="default"
-            title={hint}
-            loading={busy === action}
-            disabled={(busy !== null && busy !== action) || reason.trim() === ""}
-            onClick={() => void act(action)}
-          >
-            {label}
-          </Button>
-        ))}
-      </div>
-    </section>
   );
 }
