@@ -33,6 +33,9 @@ MOST_REQUEST_BYTES = 64 << 10
 INTERACTIVE = ("/bin/sh", "-c", "if [ -x /bin/bash ]; then exec /bin/bash; fi; exec /bin/sh")
 
 _KILL_AFTER_S = 1.0
+_KILLED_STATUS = 128 + signal.SIGKILL  # an engine's word for it
+# The kernel kills all that is in a container before its first process is gone, by which the shim learns of the end.
+_JOB_ENDS_WITHIN_S = 0.5
 _FIRST_LOOK_S, _LATER_LOOK_S = 0.01, 0.2
 _MOST_DESCRIPTORS = 4096
 _FORGOTTEN = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
@@ -104,8 +107,12 @@ class Shells:
             return
         self._over = why
         for shell in self._shells.values():
-            if shell.pid and shell.kill_at is None:
+            if not shell.pid:
+                continue
+            if shell.kill_at is None:
                 self._begin_end(shell, why, boottime())
+            elif not shell.why and _was_killed(shell.status):
+                shell.why, shell.linger_until = why, 0.0
 
     def allow(self) -> None:
         """Open shells (again): a later time limit takes back a stop."""
@@ -193,6 +200,8 @@ class Shells:
         if shell.status is None:
             # Where an engine starts the shell's processes, one may still be on its way.
             shell.linger_until = now + self._job.shells_linger_s
+        elif not why and _was_killed(shell.status):
+            shell.linger_until = now + _JOB_ENDS_WITHIN_S
 
     def _end(self, shell: _Shell, now: float) -> bool:
         """Hang up what is left of a shell, or kill it if it had its time; whether nothing is left."""
@@ -236,6 +245,12 @@ class Shells:
         if shell.connection is not None:
             self._epoll.unregister(shell.connection)
             shell.connection.close()
+
+
+def _was_killed(status: Optional[int]) -> bool:
+    if status is None:
+        return False
+    return os.WTERMSIG(status) == signal.SIGKILL if os.WIFSIGNALED(status) else os.WEXITSTATUS(status) == _KILLED_STATUS
 
 
 def request_to_json(request: ShellRequest) -> bytes:
