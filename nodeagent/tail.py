@@ -11,7 +11,7 @@ def newest(source: LogSource, limit_bytes: int) -> str:
     NUL characters are left out: no message may have one.
     """
     kept = bytearray()
-    position = max(source.first(), source.end() - limit_bytes)
+    position = max(0, source.end() - limit_bytes)
     while True:
         start, data = source.read(position, limit_bytes)
         if not data:

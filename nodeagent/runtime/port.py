@@ -198,9 +198,6 @@ class LogSource(Protocol):
     def end(self) -> int:
         """The offset after the last byte that is kept."""
 
-    def first(self) -> int:
-        """The offset of the first byte that is kept."""
-
     def close(self) -> None:
         """Let go of open files."""
 

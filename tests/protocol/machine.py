@@ -403,9 +403,6 @@ class Spool:
         folder = self.machine.folders.get(self.allocation_id)
         return 0 if folder is None else folder.size
 
-    def first(self) -> int:
-        return 0
-
     def read(self, offset: int, limit: int) -> tuple[int, bytes]:
         return offset, _LINE[: self.end()][offset : offset + limit]
 

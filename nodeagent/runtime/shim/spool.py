@@ -136,11 +136,6 @@ class SpoolReader:
                 return begin, data
         return offset, b""
 
-    def first(self) -> int:
-        """The offset of the first byte that is kept."""
-        starts = _starts_or_none(self._folder)
-        return starts[0] if starts else 0
-
     def end(self) -> int:
         """The offset after the last byte that is kept."""
         for start in reversed(_starts_or_none(self._folder)):
