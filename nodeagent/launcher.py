@@ -37,7 +37,7 @@ from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED, ExitStatus, Launch
 from nodeagent.sampler import Sampler
 from nodeagent.session import Session
 from nodeagent.tail import newest
-from nodeagent.turns import Turns
+from nodeagent.turns import Turn, Turns
 from nodeagent.workpool import WorkPool
 
 _log = logging.getLogger("nodeagent.launcher")
@@ -202,24 +202,26 @@ class Launcher:
             self._install_code(spec, spec.code, folder)
         host = self._runtime.lacks(spec)
         if host:
-            # Whoever hangs holds few turns: those who ask one host, and those who ask for one member.
-            self._await_turn(spec, login, claimed_at, ("host " + host, "owner " + spec.owner))
+            self._await_turn(spec, login, claimed_at, self._turns.ask(owner=spec.owner, host=host))
         else:
             self._launch(spec, claimed_at)
 
-    def _await_turn(
-        self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, keys: Tuple[str, ...]
-    ) -> None:
+    def _await_turn(self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, turn: Turn) -> None:
         """Fetch once there is a turn. Waiting takes no thread of those who fetch."""
-        self._see_it_is_wanted(spec)
-        if self._turns.take(keys):
-            self._later(self._fetches, spec, lambda: self._fetch_and_launch(spec, login, claimed_at, keys))
+        try:
+            self._see_it_is_wanted(spec)
+            taken = turn.take()
+        except BaseException:
+            turn.end()  # else those behind it would wait for it to come
+            raise
+        if taken:
+            self._later(self._fetches, spec, lambda: self._fetch_and_launch(spec, login, claimed_at, turn))
         else:
-            again = partial(self._await_turn, spec, login, claimed_at, keys)
+            again = partial(self._await_turn, spec, login, claimed_at, turn)
             self._later(self._launches, spec, again, _TURN_LOOK_EVERY_S)
 
     def _fetch_and_launch(
-        self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, keys: Tuple[str, ...]
+        self, spec: LaunchSpec, login: Optional[RegistryLogin], claimed_at: float, turn: Turn
     ) -> None:
         def tell(text: str) -> None:
             _log.info("allocation %d: %s", spec.allocation_id, text)
@@ -227,13 +229,13 @@ class Launcher:
             self._report_soon()
 
         try:
-            self._runtime.fetch(spec, login, tell, lambda: self._is_wanted(spec))
+            self._runtime.fetch(spec, login, tell, lambda: self._is_wanted(spec), turn)
         except LaunchError as error:
             if self._is_ending():
                 raise LaunchError(EndReason.NEVER_STARTED, "the agent ended before it started") from error
             raise
         finally:
-            self._turns.give_back(keys)
+            turn.end()
         self._launch(spec, claimed_at)
 
     def _launch(self, spec: LaunchSpec, claimed_at: float) -> None:

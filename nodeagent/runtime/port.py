@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Callable, Mapping, Optional, Protocol, Tuple
 
 from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, RegistryLogin
+from nodeagent.turns import Turn
 
 STOPPED_BEFORE_IT_STARTED = "it was stopped before it started"
 """The detail of an end that came before the start."""
@@ -228,10 +229,12 @@ class Runtime(Protocol):
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
+        turn: Optional[Turn] = None,
     ) -> None:
         """Fetch it, telling how far it is, for as long as it is `wanted`; `LaunchError` if it cannot be had.
 
-        The `login` is apart from the spec, which is written down, and is used for this alone.
+        The `login` is apart from the spec, which is written down, and is used for this alone. Fetching ends when the
+        `turn` that it has is to end; without one, nobody else waits.
         """
 
     def give_up_fetches(self, device: int, why: str) -> bool:

@@ -28,8 +28,6 @@ from tests.needed import skip_without
 _MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _PATH = re.compile(r"/v2/([a-z0-9/]+)/(manifests|blobs)/([A-Za-z0-9:._-]+)")
 
-_PIECE_BYTES = 50_000
-
 Private = Literal["", "basic", "bearer"]
 Silent = Literal["", "at once", "in the middle"]
 
@@ -37,7 +35,7 @@ Silent = Literal["", "at once", "in the middle"]
 class Registry:
     """Images by name; `denied` are the names that are refused. Of a private one every image needs a user of `users`,
     and one that is named in `readers` one of those. One that is `silent` takes connections, and then says nothing, or
-    half of a blob and no more; one with `drip_s` waits so long before each 50 kB of a blob."""
+    half of a blob and no more; one with `drip_s` waits so long before each `piece_bytes` of a blob."""
 
     def __init__(self, private: Private = "", host: str = "127.0.0.1") -> None:
         self.blobs: dict[str, bytes] = {}
@@ -50,6 +48,7 @@ class Registry:
         self.before_answer: Callable[[], None] = lambda: None
         self.silent: Silent = ""
         self.drip_s = 0.0
+        self.piece_bytes = 50_000
         self._closing = threading.Event()
         self._tokens: dict[str, str] = {}
         registry = self
@@ -140,10 +139,15 @@ class Registry:
             self._closing.wait()
             call.close_connection = True
             return
-        for at in range(0, len(blob), _PIECE_BYTES):
-            if self.drip_s:
-                self._closing.wait(self.drip_s)
-            call.wfile.write(blob[at : at + _PIECE_BYTES])
+        for at in range(0, len(blob), self.piece_bytes):
+            if self.drip_s and self._closing.wait(self.drip_s):
+                call.close_connection = True
+                return
+            try:
+                call.wfile.write(blob[at : at + self.piece_bytes])
+            except (BrokenPipeError, ConnectionResetError):  # a client that has given up, as some tests want
+                call.close_connection = True
+                return
 
     def _may(self, call: http.server.BaseHTTPRequestHandler, name: str) -> bool:
         """Whether who calls is somebody, and for an image one who may read it."""

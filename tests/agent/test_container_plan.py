@@ -11,7 +11,7 @@ import pytest
 from nodeagent.protocol import EndReason, LaunchSpec
 from nodeagent.protocol.volumes import CLOSED_TARGETS
 from nodeagent.runtime.container.cdi import Device, Injection, injection, read_devices
-from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.images import Doing, Progress, problem_of, qualified
 from nodeagent.runtime.container.job import ending_of
 from nodeagent.runtime.container.meeting import Network, network_problem
 from nodeagent.runtime.container.options import Options
@@ -366,13 +366,18 @@ def test_progress_is_told_every_ten_percent_and_not_too_often() -> None:
     assert progress.ended(80.4) == "pulled torch in 80 s"
 
 
-def test_the_registry_is_awaited_until_every_layer_has_come() -> None:
+def test_what_an_engine_is_about_is_seen_by_its_layers() -> None:
     progress = Progress("torch", 0.0)
-    awaited = [progress.awaits_registry]
+    seen = [progress.doing]
     for layer, status in (
         ("latest", "Pulling from team/torch"),
         ("a", "Already exists"),
         ("b", "Pulling fs layer"),
+        ("b", "Waiting"),
+        ("c", "Pulling fs layer"),
+        ("c", "Waiting"),
+        ("c", "Downloading"),
+        ("c", "Download complete"),
         ("b", "Downloading"),
         ("b", "Verifying Checksum"),
         ("b", "Download complete"),
@@ -380,8 +385,27 @@ def test_the_registry_is_awaited_until_every_layer_has_come() -> None:
         ("b", "Pull complete"),
     ):
         progress.take({"id": layer, "status": status}, 1.0)
-        awaited.append(progress.awaits_registry)
-    assert awaited == [True, True, False, True, True, True, False, False, False]
+        seen.append(progress.doing)
+    fetching, unpacking, held_up = Doing.FETCHING, Doing.UNPACKING, Doing.HELD_UP
+    before = [fetching, fetching, unpacking, fetching, held_up, fetching, held_up, fetching, held_up]
+    assert seen == [*before, fetching, fetching, unpacking, unpacking, unpacking]
+
+
+def test_what_an_engine_has_moved_is_added_up_and_counts_once() -> None:
+    progress = Progress("torch", 0.0)
+    moved = []
+    for layer, status, current in (
+        ("a", "Downloading", 100),
+        ("b", "Downloading", 10),
+        ("a", "Downloading", 150),
+        ("a", "Downloading", 20),  # it has begun again
+        ("a", "Downloading", 160),
+        ("a", "Extracting", 30),
+        ("a", "Pull complete", None),
+    ):
+        progress.take({"id": layer, "status": status, "progressDetail": current and {"current": current}}, 1.0)
+        moved.append(progress.moved)
+    assert moved == [100, 110, 160, 160, 170, 200, 200]
 
 
 @pytest.mark.parametrize(

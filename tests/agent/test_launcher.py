@@ -20,7 +20,7 @@ from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.layout import AllocationFolder
 from nodeagent.session import Session
-from nodeagent.turns import Turns
+from nodeagent.turns import Turn, Turns
 
 STOP_AFTER_S = 600.0
 
@@ -74,6 +74,7 @@ class Stage:
             "fetches": Pool(self),
             "ends": Pool(self),
         }
+        self.turns = Turns(most=1, most_alike=1)
         self.launcher = Launcher(
             session=self.session,
             post=self.posted.append,
@@ -82,12 +83,12 @@ class Stage:
             report_now=lambda: None,
             tell_health=lambda _: None,
             make_way=lambda: None,
-            turns=Turns(most=1, most_alike=1),
+            turns=self.turns,
             **doubles,
         )
 
     def _fetch(self, *arguments: Any) -> None:
-        self.wanted = arguments[-1]
+        self.wanted = arguments[3]
         self.fetch()
 
     def _launch(self, _: LaunchSpec) -> None:
@@ -217,7 +218,7 @@ def test_a_start_that_breaks_ends_its_own_allocation_only(monkeypatch: pytest.Mo
         stage.now += STOP_AFTER_S / 2
 
     if step == "turn":
-        monkeypatch.setattr(Turns, "take", lambda *_: stage.now > 1001.0 and breaks())
+        monkeypatch.setattr(Turn, "take", lambda *_: stage.now > 1001.0 and breaks())
     elif step == "launch with a low lease":
         stage.fetch = pull
     stage.launch = breaks if step.startswith("launch") else stage.launch
@@ -250,6 +251,21 @@ def test_a_pull_is_given_up_when_the_agent_ends_and_what_it_was_for_was_never_st
         EndReason.NEVER_STARTED,
         "the agent ended before it started",
     )
+
+
+def test_who_is_not_wanted_any_more_waits_for_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = staged(monkeypatch)
+    first = stage.turns.ask(owner="first", host="first")
+    assert first.take()
+    stage.launcher.claim(7, 9)
+    began = stage.now
+    stage.run(lambda: stage.now > began + 1.0)
+    other = stage.turns.ask(owner="other", host="other")
+    first.end()
+    assert not other.take()
+    stage.launcher.abandon(7)
+    stage.run(lambda: bool(stage.exits))
+    assert other.take()
 
 
 def test_what_cannot_be_ended_is_tried_again_and_operators_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Callable, Mapping, NoReturn, Optional, Protocol, Sequence, Tu
 from nodeagent.protocol import EndReason, RegistryLogin
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Plan
+from nodeagent.turns import Turn
 
 LABEL = "muster.agent"
 ALLOCATION_LABEL, FENCE_LABEL = "muster.allocation", "muster.fence"
@@ -80,9 +81,17 @@ class Engine(Protocol):
     def is_made_here(self, image: str) -> bool:
         """Whether the image came from no registry: somebody built or loaded it on this machine."""
 
-    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
+    def pull(
+        self,
+        image: str,
+        login: Optional[RegistryLogin],
+        tell: Tell,
+        wanted: Wanted,
+        turn: Optional[Turn] = None,
+    ) -> None:
         """Fetch an image while `wanted`, telling how far it is; `ImageProblem` if it cannot be had.
 
+        It holds a `turn`, and gives up when that is to end. Without one, nobody else waits.
         The registry is asked in any case, also where the engine has the image: who has no right gets `ImageProblem`.
         """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import enum
 import re
 from typing import Any, Dict, Mapping, Optional, Pattern, Tuple
 
@@ -12,6 +13,7 @@ _SAY_EVERY_S = 5.0
 _STEP_PERCENT = 10
 # What a Docker Engine says of a layer that it has, and of no layer at all though it gives a name.
 _ARRIVED = ("Download complete", "Extracting", "Pull complete", "Already exists")
+_WAITING = "Waiting"
 _OF_THE_WHOLE = "Pulling from "
 
 _STATUS = r"\b(?:http|code|status(?: ?code)?)\W{1,3}"
@@ -101,6 +103,16 @@ def without_secret(text: str, login: Optional[RegistryLogin]) -> str:
     return text
 
 
+class Doing(enum.Enum):
+    """What a pull is about."""
+
+    FETCHING = "fetching"
+    UNPACKING = "unpacking"
+    """The engine is at work by itself, and nothing is to come from the registry."""
+    HELD_UP = "held up"
+    """The engine has not begun with what is still to come: it fetches only so many layers at once, of all pulls."""
+
+
 class Progress:
     """How far a pull is, from the lines of a Docker Engine's stream."""
 
@@ -110,12 +122,18 @@ class Progress:
         self._said_at = began_at
         self._said_percent = 0
         self._layers: Dict[str, Tuple[int, int]] = {}
-        self._awaited: Dict[str, bool] = {}
+        self._statuses: Dict[str, str] = {}
+        self._handled: Dict[Tuple[str, str], int] = {}
+        self.moved = 0
+        """How many bytes have come or been unpacked; what comes again counts again only beyond where it was."""
 
     @property
-    def awaits_registry(self) -> bool:
-        """Whether anything is still to come from the registry: if not, the engine is at work by itself."""
-        return not self._awaited or any(self._awaited.values())
+    def doing(self) -> Doing:
+        """What the engine is about, as far as it tells."""
+        awaited = [status for status in self._statuses.values() if status not in _ARRIVED]
+        if not awaited:
+            return Doing.UNPACKING if self._statuses else Doing.FETCHING
+        return Doing.HELD_UP if all(status == _WAITING for status in awaited) else Doing.FETCHING
 
     def begun(self) -> str:
         """What is said first."""
@@ -125,7 +143,7 @@ class Progress:
         """What is to be said after a line of the stream, if anything: not too often, and every ten percent."""
         layer, detail = str(line.get("id", "")), line.get("progressDetail") or {}
         if layer and not str(line.get("status", "")).startswith(_OF_THE_WHOLE):
-            self._awaited[layer] = line.get("status") not in _ARRIVED
+            self._take_layer(layer, str(line.get("status")), int(detail.get("current") or 0))
         if line.get("status") == "Downloading" and detail.get("total"):
             self._layers[layer] = (int(detail.get("current", 0)), int(detail["total"]))
         elif line.get("status") == "Download complete" and layer in self._layers:
@@ -138,6 +156,13 @@ class Progress:
             return None
         self._said_at, self._said_percent = now, percent
         return "pulling {}: {} % of {:.1f} MiB".format(self._image, percent, total / (1 << 20))
+
+    def _take_layer(self, layer: str, status: str, current: int) -> None:
+        self._statuses[layer] = status
+        before = self._handled.get((layer, status), 0)
+        if current > before:
+            self._handled[layer, status] = current
+            self.moved += current - before
 
     def ended(self, now: float) -> str:
         """What is said last."""

@@ -1,6 +1,11 @@
-"""Reading what comes from a pull, and when a pull is given up: nobody wants it any more, or its registry is silent.
+"""Reading what comes from a pull, and when a pull is given up: nobody wants it any more, or its registry is too slow.
 
-A spec may name any host as a registry, also one that takes a connection and then says nothing.
+A spec may name any host as a registry, also one that takes a connection and then says nothing, or one that lets an
+image drip. So a pull ends
+
+1. when it shows nothing at all for a time, which depends on what it is `Doing`;
+2. when in a whole window less has come from its registry than from the slowest honest line;
+3. when others have waited for too long for it (`nodeagent.turns`).
 """
 
 from __future__ import annotations
@@ -8,46 +13,105 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Optional
 
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.container.engine import EngineError, ImageProblem, Wanted
+from nodeagent.runtime.container.images import Doing
 from nodeagent.runtime.port import STOPPED_BEFORE_IT_STARTED
+from nodeagent.turns import Turn
 
 STALLED_S = 120.0
 """So long a pull may go without any progress. Then its registry counts as out of reach."""
+WINDOW_S = 300.0
+LEAST_BYTES_PER_S = float(16 << 10)
+"""What is slower than this for a whole window counts as out of reach too."""
 
+_UNPACKING_S = 900.0
+"""So long an engine may be silent about layers that it has got: some do not tell how far they have unpacked them."""
+_HELD_UP_S = 4500.0
+"""So long an engine may keep a pull waiting: longer than any other pull goes on while somebody waits."""
 _LOOK_EVERY_S = 0.5
 _READ_BYTES = 1 << 16
+
+
+class Pulse:
+    """What a pull shows of itself by the bytes it has `moved` and by what it is `doing`."""
+
+    def __init__(self, moved: Callable[[], int], doing: Callable[[], Doing], turn: Optional[Turn]) -> None:
+        self._moved = moved
+        self._doing_now = doing
+        self._turn = turn
+        self._count = moved()
+        self._since = time.monotonic()
+        self._begin_window(doing(), self._since)
+
+    def look(self, came: bool) -> None:
+        """Return if it may go on; `came` says whether there was a word of it. Else `ImageProblem`."""
+        now, before, doing = time.monotonic(), self._count, self._doing_now()
+        self._count = self._moved()
+        if came or self._count != before or doing is not self._doing:
+            self._since = now
+        elif now - self._since >= _patience_s(doing):
+            raise _out_of_reach("nothing came for {:.0f} s, and the pull was given up".format(now - self._since))
+        if doing is not self._doing:
+            self._begin_window(doing, now)
+        elif now - self._window_at >= WINDOW_S:
+            self._end_window(now)
+        if self._turn is not None:
+            self._turn.note(bytes_per_s=self._bytes_per_s, held_up=doing is Doing.HELD_UP)
+            if self._turn.yields():
+                raise _out_of_reach("others have waited for too long for this pull to end, and it was given up")
+
+    def _begin_window(self, doing: Doing, now: float) -> None:
+        self._doing = doing
+        self._window_at, self._window_count = now, self._count
+        self._bytes_per_s: Optional[float] = None
+
+    def _end_window(self, now: float) -> None:
+        """Begin the next window with what this one tells; only of what it fetches is a registry the cause."""
+        took_s = now - self._window_at
+        bytes_per_s = (self._count - self._window_count) / took_s
+        self._begin_window(self._doing, now)
+        if self._doing is not Doing.FETCHING:
+            return
+        if bytes_per_s < LEAST_BYTES_PER_S:
+            text = "no more than {:.2f} KiB/s came for {:.0f} s, and the pull was given up"
+            raise _out_of_reach(text.format(bytes_per_s / 1024, took_s))
+        self._bytes_per_s = bytes_per_s
 
 
 def pieces_of(
     descriptor: int,
     wanted: Wanted,
     *,
-    moved: Callable[[], int] = lambda: 0,
-    patience_s: Callable[[], float] = lambda: STALLED_S,
+    moved: Callable[[], int],
+    doing: Callable[[], Doing] = lambda: Doing.FETCHING,
+    turn: Optional[Turn] = None,
 ) -> Iterator[bytes]:
-    """What can be read from a descriptor, as it comes, until its end.
+    """What can be read from a descriptor, as it comes, until its end; `ImageProblem` when the pull is given up.
 
-    Whether it is `wanted` is looked at twice a second, whatever comes. `ImageProblem` when for `patience_s` nothing
-    came and `moved`, a count of whatever shows progress without a word, has not changed.
+    Whether it is `wanted`, and may go on, is looked at twice a second, whatever comes.
     """
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    count, since = moved(), time.monotonic()
+    pulse = Pulse(moved, doing, turn)
     while True:
         if not wanted():
             raise EngineError(STOPPED_BEFORE_IT_STARTED)
-        ready, now = poller.poll(_LOOK_EVERY_S * 1000), time.monotonic()
-        last, count = count, moved()
-        if ready or count != last:
-            since = now
-        elif now - since >= patience_s():
-            detail = "nothing came for {:.0f} s, and the pull was given up".format(now - since)
-            raise ImageProblem(EndReason.IMAGE_UNREACHABLE, detail)
+        ready = bool(poller.poll(_LOOK_EVERY_S * 1000))
+        pulse.look(ready)
         if ready:
             data = os.read(descriptor, _READ_BYTES)
             if not data:
                 return
             yield data
+
+
+def _patience_s(doing: Doing) -> float:
+    least = {Doing.FETCHING: 0.0, Doing.UNPACKING: _UNPACKING_S, Doing.HELD_UP: _HELD_UP_S}
+    return max(STALLED_S, least[doing])
+
+
+def _out_of_reach(detail: str) -> ImageProblem:
+    return ImageProblem(EndReason.IMAGE_UNREACHABLE, detail)

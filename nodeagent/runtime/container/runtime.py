@@ -27,6 +27,7 @@ from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.layout import AllocationFolder, read_exit
+from nodeagent.turns import Turn
 
 _log = logging.getLogger("nodeagent.runtime")
 
@@ -136,6 +137,7 @@ class ContainerRuntime(FolderRuntime):
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
+        turn: Optional[Turn] = None,
     ) -> None:
         """Pull the image. Nobody but the registry that a login is for ever sees it."""
         image = image_of(spec, self._options)
@@ -143,7 +145,7 @@ class ContainerRuntime(FolderRuntime):
             raise LaunchError(EndReason.SPEC_REFUSED, "registry_login: it is not for the registry of {}".format(image))
         with self._fetches.one() as fetch:
             try:
-                self._pull(image, login, tell, lambda: wanted() and not fetch.given_up)
+                self._pull(image, login, tell, lambda: wanted() and not fetch.given_up, turn)
             except LaunchError:
                 if fetch.given_up and wanted():
                     raise LaunchError(EndReason.IMAGE_NO_SPACE, "image {}: {}".format(image, fetch.given_up)) from None
@@ -155,9 +157,10 @@ class ContainerRuntime(FolderRuntime):
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
+        turn: Optional[Turn],
     ) -> None:
         try:
-            self._engine.pull(image, login, tell, wanted)
+            self._engine.pull(image, login, tell, wanted, turn)
         except ImageProblem as problem:
             said = "image {}: {}".format(image, without_secret(str(problem), login))
             if problem.reason is EndReason.IMAGE_DENIED:

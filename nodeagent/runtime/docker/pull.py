@@ -16,29 +16,39 @@ from typing import Any, Generator, Iterator, Mapping, Optional
 import docker
 
 from nodeagent.protocol import RegistryLogin
-from nodeagent.runtime.container import pulling
 from nodeagent.runtime.container.engine import ImageProblem, Tell, Wanted
-from nodeagent.runtime.container.images import Progress, problem_of, qualified
+from nodeagent.runtime.container.images import Doing, Progress, problem_of, qualified
+from nodeagent.runtime.container.pulling import pieces_of
+from nodeagent.turns import Turn
 
 _CONNECT_S = 60.0
-_UNPACKING_S = 900.0
-"""So long the engine may be silent about layers that it has got: some do not tell how far they have unpacked them."""
 _MOST_HEAD_BYTES = 1 << 16
 
 
-def pull(client: Any, engine: str, image: str, login: Optional[RegistryLogin], *, tell: Tell, wanted: Wanted) -> None:
+def pull(
+    client: Any,
+    engine: str,
+    image: str,
+    login: Optional[RegistryLogin],
+    *,
+    tell: Tell,
+    wanted: Wanted,
+    turn: Optional[Turn] = None,
+) -> None:
     """Pull, by the engine behind a socket; `OSError` or `ValueError` if it breaks off or talks nonsense."""
     progress = Progress(image, time.monotonic())
     tell(progress.begun())
     repository, tag = docker.utils.parse_repository_tag(qualified(image))
     auth = _auth_header(client, repository, login)
 
-    def patience_s() -> float:
-        return pulling.STALLED_S if progress.awaits_registry else max(_UNPACKING_S, pulling.STALLED_S)
+    def doing() -> Doing:
+        # The engine says the same of a layer that waits for its registry, once it has waited for the engine.
+        alone = turn is None or not turn.has_others()
+        return Doing.FETCHING if alone and progress.doing is Doing.HELD_UP else progress.doing
 
     def ask(method: str, path: str) -> Generator[Mapping[str, Any], None, None]:
         with contextlib.closing(_send(engine, method, "/v{}{}".format(client._version, path), auth)) as connection:
-            pieces = pulling.pieces_of(connection.fileno(), wanted, patience_s=patience_s)
+            pieces = pieces_of(connection.fileno(), wanted, moved=lambda: progress.moved, doing=doing, turn=turn)
             yield from _lines(_answer(pieces, image))
 
     if tag and ":" in tag:

@@ -28,6 +28,7 @@ from nodeagent.runtime.container.images import Progress, basic, problem_of, qual
 from nodeagent.runtime.container.meeting import Network
 from nodeagent.runtime.container.plan import Mount, Plan
 from nodeagent.runtime.container.pulling import pieces_of
+from nodeagent.turns import Turn
 
 _CALL_S, _REMOVE_S = 120.0, 30.0
 _END_PULL_S = 10.0
@@ -64,7 +65,14 @@ class PodmanEngine:
         """Whether it is one of those that Podman files under `localhost`."""
         return (self._whole_name(image) or "").startswith("localhost/")
 
-    def pull(self, image: str, login: Optional[RegistryLogin], tell: Tell, wanted: Wanted) -> None:
+    def pull(
+        self,
+        image: str,
+        login: Optional[RegistryLogin],
+        tell: Tell,
+        wanted: Wanted,
+        turn: Optional[Turn] = None,
+    ) -> None:
         """Pull; Podman tells of a layer when it begins to copy it. It asks the registry every time."""
         progress = Progress(image, time.monotonic())
         tell(progress.begun())
@@ -77,17 +85,19 @@ class PodmanEngine:
                 )  # fmt: skip
             except OSError as error:
                 raise _unavailable(error) from error
-            self._watch_pull(process, image, tell, wanted)
+            self._watch_pull(process, image, tell, wanted, turn)
         tell(progress.ended(time.monotonic()))
 
-    def _watch_pull(self, process: "subprocess.Popen[bytes]", image: str, tell: Tell, wanted: Wanted) -> None:
+    def _watch_pull(
+        self, process: "subprocess.Popen[bytes]", image: str, tell: Tell, wanted: Wanted, turn: Optional[Turn]
+    ) -> None:
         """Return when the pull is done; `ImageProblem` if it has failed."""
         said, layers = b"", 0
         with process:
             descriptor = process.stderr.fileno() if process.stderr is not None else -1
             try:
                 # Podman says nothing while it copies a layer, which may take long.
-                for data in pieces_of(descriptor, wanted, moved=lambda: _blocks_moved(process.pid)):
+                for data in pieces_of(descriptor, wanted, moved=lambda: _bytes_moved(process.pid), turn=turn):
                     said = (said + data)[-65536:]
                     if said.count(b"Copying blob") > layers:
                         layers = said.count(b"Copying blob")
@@ -296,15 +306,15 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.kill()
 
 
-def _blocks_moved(pid: int) -> int:
-    """How many blocks of 64 KiB a process has read and written, also by sockets and pipes; 0 if that cannot be told.
+def _bytes_moved(pid: int) -> int:
+    """How much a process has read and written, also by sockets and pipes; 0 if that cannot be told.
 
-    By blocks, as the threads of a Podman that waits wake each other by some bytes each second.
+    By whole blocks of 64 KiB, as the threads of a Podman that waits wake each other by some bytes each second.
     """
     try:
         with open("/proc/{}/io".format(pid), encoding="ascii") as file:
             counts = dict(line.split(": ") for line in file)
-        return (int(counts["rchar"]) + int(counts["wchar"])) >> 16
+        return (int(counts["rchar"]) + int(counts["wchar"])) & ~0xFFFF
     except (OSError, ValueError, KeyError):
         return 0
 

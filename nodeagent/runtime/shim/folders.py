@@ -52,6 +52,7 @@ from nodeagent.runtime.shim.progress import read_progress
 from nodeagent.runtime.shim.removal import remove_tree
 from nodeagent.runtime.shim.reported import ReportReader
 from nodeagent.runtime.shim.spool import SpoolReader
+from nodeagent.turns import Turn
 
 _log = logging.getLogger("nodeagent.runtime")
 
@@ -140,6 +141,7 @@ class FolderRuntime:
         login: Optional[RegistryLogin],
         tell: Callable[[str], None],
         wanted: Callable[[], bool],
+        turn: Optional[Turn] = None,
     ) -> None:
         """Nothing is ever lacking."""
 
