@@ -186,12 +186,17 @@ class ContainerRuntime(FolderRuntime):
             raise NotYet(str(error)) from error
 
     def remove(self, allocation_id: int) -> None:
-        """Remove the folder, and the container too where its shim may have failed to: it did not learn how it ended."""
+        """Remove the folder, and the container too where its shim may have failed to.
+
+        That is where it did not learn how it ended, or whether it was made: the engine may do that when the shim has
+        stopped waiting for it.
+        """
         folder = self._folder(allocation_id)
         status = read_exit(folder.exit)
-        if status is not None and status.reason is EndReason.UNKNOWN:
+        if status is not None and status.reason in (EndReason.UNKNOWN, EndReason.LAUNCH_FAILED):
             name = self._forsaken(folder)
-            self._strays.remove([name] if name else [])
+            if name:
+                self._strays.remove_also_late(name)
         super().remove(allocation_id)
 
     def close(self) -> None:
