@@ -82,7 +82,7 @@ def test_a_job_lives_on_while_its_nodes_disk_is_full(cluster: Cluster, figure: F
     ("fill", "fast"),
     [
         pytest.param("dd if=/dev/zero bs=64k count=4 status=none >> big; sleep 0.02", False, id="bit by bit"),
-        pytest.param("trap '' TERM; dd if=/dev/zero of=big bs=1M", True, id="as fast as it can, deaf to any signal"),
+        pytest.param("trap '' TERM; dd if=/dev/zero bs=1M >> big", True, id="as fast as it can, deaf to any signal"),
     ],
 )
 def test_a_job_that_fills_the_disk_is_stopped_and_its_neighbour_goes_on(
