@@ -3,60 +3,93 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional
+from enum import Enum
+from typing import Mapping, Optional, Tuple
 
-LARGEST_RESERVE_BYTES = 1 << 30
+
+class Unit(Enum):
+    """What a disk has so much room for. It is full when it is short of either."""
+
+    BYTES = "bytes"
+    FILES = "files"
+    """Its inodes. A file without any bytes takes one as well, and so does a folder."""
+
+
+LARGEST_RESERVE = {Unit.BYTES: 1 << 30, Unit.FILES: 1_000_000}
 RESERVE_SHARE = 0.05
 ROOM_FACTOR = 1.25
 """So much more than the reserve must be free before a disk has room again: it is not to go back and forth."""
 LEAST_SHARE = 0.10
 """Who takes less of a disk than this is never stopped for the sake of others."""
+MANY_FILES = 1_000_000
+"""Who has so many takes enough of any disk: a tenth of those of the largest ones is more than can be counted."""
 HASTE_SHARE = 0.5
 """With less than this of the reserve left, who is being stopped has no more grace."""
 
 LOOK_EVERY_S = 2.0
 SOONEST_LOOK_S = 0.05
 
+_SMALLEST_INODE_BYTES = 512
+
 
 @dataclass(frozen=True)
-class Disk:
-    """A disk at one moment, in bytes; `free` is what is left for users other than root."""
+class Measure:
+    """A disk by one unit, at one moment; `free` is what is left for users other than root."""
 
     folder: str
     device: int
+    unit: Unit
     total: int
     free: int
 
-
-def reserve_of(disk: Disk, asked_bytes: Optional[int]) -> int:
-    """How many bytes are kept free: as many as asked for, else a twentieth of the disk and 1 GiB at most."""
-    if asked_bytes is not None:
-        return min(asked_bytes, disk.total)
-    return min(LARGEST_RESERVE_BYTES, int(disk.total * RESERVE_SHARE))
+    @property
+    def key(self) -> Tuple[int, Unit]:
+        """The same for all looks at this disk by this unit."""
+        return self.device, self.unit
 
 
-def is_full(disk: Disk, reserve: int, was: bool) -> bool:
+def bounds_files(files: Measure, in_bytes: Measure) -> bool:
+    """Whether a disk can be out of files before it is out of bytes.
+
+    Some file systems know no such bound and tell 0 (btrfs). Others make inodes of free bytes (XFS, ZFS), and tell as
+    many as those suffice for: there, who takes the bytes is to be stopped, and not who has many files.
+    """
+    return files.total > 0 and files.free * _SMALLEST_INODE_BYTES < in_bytes.free
+
+
+def reserve_of(measure: Measure, asked_bytes: Optional[int]) -> int:
+    """How much is kept free: as many bytes as asked for, else a twentieth of the disk, and 1 GiB or a million files at
+    most. Who asks for no bytes has no files kept free either.
+    """
+    if asked_bytes is not None and (measure.unit is Unit.BYTES or asked_bytes == 0):
+        return min(asked_bytes, measure.total)
+    return min(LARGEST_RESERVE[measure.unit], int(measure.total * RESERVE_SHARE))
+
+
+def is_full(measure: Measure, reserve: int, was: bool) -> bool:
     """Whether the disk is as good as full; one that was needs more than the reserve to have room again."""
-    return disk.free < (reserve * ROOM_FACTOR if was else reserve)
+    return measure.free < (reserve * ROOM_FACTOR if was else reserve)
 
 
-def is_pressing(disk: Disk, reserve: int) -> bool:
+def is_pressing(measure: Measure, reserve: int) -> bool:
     """Whether no grace can be given any more."""
-    return disk.free < reserve * HASTE_SHARE
+    return measure.free < reserve * HASTE_SHARE
 
 
-def whom_to_stop(taken: Mapping[int, int], disk: Disk, reserve: int) -> Optional[int]:
+def whom_to_stop(taken: Mapping[int, int], measure: Measure, reserve: int) -> Optional[int]:
     """The allocation that takes most of a full disk, by id; None where nobody takes enough to be stopped for others."""
     if not taken:
         return None
     most = max(taken, key=lambda allocation_id: (taken[allocation_id], allocation_id))
-    least = max(disk.total * LEAST_SHARE, reserve)
+    least = max(measure.total * LEAST_SHARE, reserve)
+    if measure.unit is Unit.FILES:
+        least = min(least, MANY_FILES)
     return most if taken[most] >= least else None
 
 
-def next_look_s(disk: Disk, reserve: int, before: Optional[Disk], since_s: float) -> float:
+def next_look_s(measure: Measure, reserve: int, before: Optional[Measure], since_s: float) -> float:
     """In how many seconds to look again: sooner where the disk fills so fast that the reserve would be passed by."""
-    if before is None or since_s <= 0 or before.free <= disk.free:
+    if before is None or since_s <= 0 or before.free <= measure.free:
         return LOOK_EVERY_S
-    falls_by_s = (before.free - disk.free) / since_s
-    return min(LOOK_EVERY_S, max(SOONEST_LOOK_S, (disk.free - reserve) / falls_by_s / 2))
+    falls_by_s = (before.free - measure.free) / since_s
+    return min(LOOK_EVERY_S, max(SOONEST_LOOK_S, (measure.free - reserve) / falls_by_s / 2))

@@ -1,4 +1,4 @@
-"""What folders of jobs take of a disk, in bytes that are really held. A tree may be built to defeat whoever looks.
+"""What folders of jobs take of a disk: bytes that are really held, or files. A tree may be built to defeat who looks.
 
 1. Nothing is followed: each folder is opened by its name below the one that is open, as a folder and no link.
 2. A tree may be of any depth. Down to some level the folders on the way stay open; below, the way back is `..`, and
@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+from nodeagent.disk.rules import Unit
 from nodeagent.files import FOLDER
 from nodeagent.runtime.shim import tree
 
@@ -35,9 +36,11 @@ MOST_ENTRIES, MOST_S = 2_000_000, 20.0
 
 @dataclass(frozen=True)
 class Taken:
-    """What a folder takes; `whole` is False where not everything could be counted, and then it takes at least that."""
+    """What a folder takes, in the unit that was asked for; `whole` is False where not everything could be counted, and
+    then it takes at least that. `entries` are the names that were counted.
+    """
 
-    bytes: int = 0
+    amount: int = 0
     entries: int = 0
     whole: bool = True
 
@@ -48,21 +51,23 @@ class Walk:
     def __init__(
         self,
         device: int,
+        unit: Unit,
         *,
         most_entries: int = MOST_ENTRIES,
         most_s: float = MOST_S,
-        enough_bytes: Optional[int] = None,
+        enough: Optional[int] = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._device = device
+        self._unit = unit
         self._left = most_entries
         self._now = now
         self._until = now() + most_s
-        self._enough_bytes = enough_bytes
+        self._enough = enough
         self._seen: Dict[int, Set[int]] = {}
         """The files with several names that were counted, by their disk."""
         self._seen_left = _MOST_SEEN
-        self._total = 0
+        self._total = 0.0
         self._over = False
 
     def count(self, folder: str) -> Taken:
@@ -78,36 +83,36 @@ class Walk:
                 tree.step()
         finally:
             tree.close()
-        return Taken(tree.bytes, tree.entries, tree.whole and not self._over and self._seen_left >= 0)
+        return Taken(int(tree.amount), tree.entries, tree.whole and not self._over and self._seen_left >= 0)
 
     def is_ours(self, found: os.stat_result) -> bool:
         """Whether a folder lies on the disk that is looked at."""
         return found.st_dev == self._device
 
-    def take(self, found: os.stat_result) -> int:
-        """The bytes that an entry adds."""
+    def take(self, found: os.stat_result) -> float:
+        """What an entry adds."""
         self._left -= 1
         if self._left <= 0 or (self._left % _LOOK_AT_CLOCK_EVERY == 0 and self._now() >= self._until):
             self._over = True
-        size = found.st_blocks * _BLOCK_BYTES
+        amount: float = _held(found, self._unit)
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            size = self._part(found, size)
-        self._total += size
-        if self._enough_bytes is not None and self._total >= self._enough_bytes:
+            amount *= self._part(found)
+        self._total += amount
+        if self._enough is not None and self._total >= self._enough:
             self._over = True
-        return size
+        return amount
 
-    def _part(self, found: os.stat_result, size: int) -> int:
-        """What one of the names of a file adds; all of them never more than the file takes."""
+    def _part(self, found: os.stat_result) -> float:
+        """How much of a file one of its names counts for; all of them never for more than the file."""
         seen = self._seen.setdefault(found.st_dev, set())
         if found.st_ino in seen:
-            return 0
+            return 0.0
         if self._seen_left <= 0:
             self._seen_left = -1
-            return size // found.st_nlink
+            return 1 / found.st_nlink
         self._seen_left -= 1
         seen.add(found.st_ino)
-        return size
+        return 1.0
 
     @property
     def over(self) -> bool:
@@ -133,7 +138,7 @@ class _Tree:
         self._walk = walk
         self._waiting = 0
         self.levels: List[_Level] = []
-        self.bytes = 0
+        self.amount = 0.0
         self.entries = 0
         self.whole = True
 
@@ -198,7 +203,7 @@ class _Tree:
                 self.whole = False
 
     def _add(self, found: os.stat_result) -> None:
-        self.bytes += self._walk.take(found)
+        self.amount += self._walk.take(found)
         self.entries += 1
 
     def _leave(self) -> None:
@@ -230,8 +235,8 @@ def _way_back(descriptor: int, identity: Tuple[int, int]) -> int:
     return -1
 
 
-def deleted(pids: Iterable[int], devices: Iterable[int], *, most_entries: int = 20_000) -> int:
-    """The bytes of files that no folder names any more and that processes keep open, on disks of these numbers.
+def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, most_entries: int = 20_000) -> int:
+    """What files take that no folder names any more and that processes keep open, on disks of these numbers.
 
     Only what was deleted is looked at: any other may lie on a server that does not answer, and then a look has no end.
     """
@@ -255,8 +260,13 @@ def deleted(pids: Iterable[int], devices: Iterable[int], *, most_entries: int = 
             key = (found.st_dev, found.st_ino)
             if found.st_nlink == 0 and stat.S_ISREG(found.st_mode) and found.st_dev in wanted and key not in seen:
                 seen.add(key)
-                total += found.st_blocks * _BLOCK_BYTES
+                total += _held(found, unit)
     return total
+
+
+def _held(found: os.stat_result, unit: Unit) -> int:
+    """What a file takes of its disk."""
+    return found.st_blocks * _BLOCK_BYTES if unit is Unit.BYTES else 1
 
 
 def _is_deleted(descriptor: str) -> bool:

@@ -1,8 +1,9 @@
 """The watch over the disks that jobs fill: one thread that looks every few seconds, and oftener while one fills fast.
 
-1. With less free than the reserve, the platform is told that the disk is full, and gives the node nothing new.
-2. Pulls to that disk are given up. If that is not enough, who takes most of it is stopped, one at a time: it is looked
-   again a while after its folders are gone, or when that takes too long.
+1. With less free than the reserve, of bytes or of files (inodes), the platform is told that the disk is full, and gives
+   the node nothing new.
+2. Pulls to that disk are given up. If that is not enough, who takes most of what it is short of is stopped, one at a
+   time: it is looked again a while after its folders are gone, or when that takes too long.
 3. Who takes more than the node allows a job is stopped as well, whatever is free, and nobody waits for that.
 4. With more than the reserve free again, the platform is told that there is room.
 """
@@ -19,7 +20,9 @@ from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 from nodeagent.disk.rules import (
     LOOK_EVERY_S,
     SOONEST_LOOK_S,
-    Disk,
+    Measure,
+    Unit,
+    bounds_files,
     is_full,
     is_pressing,
     next_look_s,
@@ -44,6 +47,10 @@ _COUNT_EVERY_S, _REST, _REST_WHILE_FULL = 5.0, 20.0, 3.0
 LONGEST_WAIT_S = GRACE_S + 300.0
 """So long who was stopped has until its folders are gone; then the next is looked for."""
 
+_IS_FULL = {Unit.BYTES: "is full", Unit.FILES: "has no room for more files (inodes)"}
+_TAKES_MOST = {Unit.BYTES: "takes the most of it", Unit.FILES: "has the most of them"}
+
+Key = Tuple[int, Unit]
 Bounded = Callable[[], Tuple[int, ...]]
 
 
@@ -59,11 +66,11 @@ class Options:
 
 @dataclass(frozen=True)
 class Share:
-    """What an allocation takes of one disk, and where most of that is."""
+    """What an allocation takes of disks by one unit, and where most of that is."""
 
-    bytes: int
+    amount: int
     most_in: str
-    most_bytes: int
+    most: int
     whole: bool
     """Whether everything was counted; else it takes at least that."""
 
@@ -78,10 +85,13 @@ class _Victim:
     hastened: bool = False
 
 
-def read_disk(folder: str) -> Disk:
-    """The disk of a folder, now."""
-    found = os.statvfs(folder)
-    return Disk(folder, os.stat(folder).st_dev, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+def read_disk(folder: str) -> Tuple[Measure, ...]:
+    """The disk of a folder, now: its bytes, and its files where it has a bound of those."""
+    found, device = os.statvfs(folder), os.stat(folder).st_dev
+    block = found.f_frsize
+    in_bytes = Measure(folder, device, Unit.BYTES, found.f_blocks * block, found.f_bavail * block)
+    files = Measure(folder, device, Unit.FILES, found.f_files, found.f_favail)
+    return (in_bytes, files) if bounds_files(files, in_bytes) else (in_bytes,)
 
 
 class DiskWatch:
@@ -96,7 +106,7 @@ class DiskWatch:
         post: Post,
         report_soon: Callable[[], None],
         options: Options,
-        read: Callable[[str], Disk] = read_disk,
+        read: Callable[[str], Sequence[Measure]] = read_disk,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runtime = runtime
@@ -107,12 +117,14 @@ class DiskWatch:
         self._options = options
         self._read = read
         self._now = now
-        self._before: Dict[int, Tuple[float, Disk]] = {}
-        self._full: Dict[int, float] = {}
-        """The disks that are full, by number, and when that was told last."""
+        self._before: Dict[Key, Tuple[float, Measure]] = {}
+        self._full: Set[Key] = set()
+        self._full_told_at = 0.0
         self._has_told = False
-        self._victims: Dict[int, _Victim] = {}
-        """Who was stopped for the sake of others, by the number of the disk."""
+        self._victims: Dict[Key, _Victim] = {}
+        """Who was stopped for the sake of others, by what that frees."""
+        self._cut_off: Set[int] = set()
+        """Whose files were more than could be counted."""
         self._given_up: Set[int] = set()
         """Who was stopped so, and has not gone in time."""
         self._over_limit: Set[int] = set()
@@ -125,18 +137,16 @@ class DiskWatch:
     def look(self) -> float:
         """Do what is due, and return in how many seconds to look again."""
         now = self._now()
-        disks = {disk.device: disk for disk in (self._read(folder) for folder in self._runtime.disks())}
-        waits = {
-            device: next_look_s(disk, self._reserve(disk), *self._since(disk, now)) for device, disk in disks.items()
-        }
-        self._before = {device: (now, disk) for device, disk in disks.items()}
-        self._tell(disks, now)
-        full = [disk for device, disk in disks.items() if device in self._full]
+        measures = {one.key: one for folder in self._runtime.disks() for one in self._read(folder)}
+        waits = {key: next_look_s(one, self._reserve(one), *self._since(one, now)) for key, one in measures.items()}
+        self._before = {key: (now, one) for key, one in measures.items()}
+        self._tell(measures, now)
+        full = [one for key, one in measures.items() if key in self._full]
         self._let_go(now)
-        for disk in full:
-            if disk.device in self._victims and is_pressing(disk, self._reserve(disk)):
-                self._hasten(self._victims[disk.device])
-        unanswered = [disk for disk in full if disk.device not in self._victims]
+        for one in full:
+            if one.key in self._victims and is_pressing(one, self._reserve(one)):
+                self._hasten(self._victims[one.key])
+        unanswered = [one for one in full if one.key not in self._victims]
         if unanswered and now >= self._count_at:
             if self._give_up_fetches(unanswered):
                 self._count_at = now + _COUNT_EVERY_S
@@ -145,37 +155,36 @@ class DiskWatch:
                 self._count_at = now + max(_COUNT_EVERY_S, (self._now() - now) * _REST_WHILE_FULL)
         begun = self._now()
         # Nothing else is looked at meanwhile: what is urgent goes first.
-        fills = any(wait_s < LOOK_EVERY_S for device, wait_s in waits.items() if device not in self._full)
+        fills = any(wait_s < LOOK_EVERY_S for key, wait_s in waits.items() if key not in self._full)
         is_due = begun >= self._limit_at and not self._victims and not fills
-        if self._options.most_bytes is not None and disks and is_due:
-            self._count_for_limit(self._options.most_bytes, list(disks.values()))
+        in_bytes = [one for one in measures.values() if one.unit is Unit.BYTES]
+        if self._options.most_bytes is not None and in_bytes and is_due:
+            self._count_for_limit(self._options.most_bytes, in_bytes)
             self._limit_at = begun + max(_COUNT_EVERY_S, (self._now() - begun) * _REST)
         return min([*waits.values(), *([_WHILE_FULL_S] if full else [])], default=LOOK_EVERY_S)
 
-    def _since(self, disk: Disk, now: float) -> Tuple[Optional[Disk], float]:
-        at, before = self._before.get(disk.device, (now, None))
+    def _since(self, measure: Measure, now: float) -> Tuple[Optional[Measure], float]:
+        at, before = self._before.get(measure.key, (now, None))
         return before, now - at
 
-    def _reserve(self, disk: Disk) -> int:
-        return reserve_of(disk, self._options.reserve_bytes)
+    def _reserve(self, measure: Measure) -> int:
+        return reserve_of(measure, self._options.reserve_bytes)
 
-    def _tell(self, disks: Mapping[int, Disk], now: float) -> None:
+    def _tell(self, measures: Mapping[Key, Measure], now: float) -> None:
         """Tell the platform what is left, at once where that begins or ends to be too little, and again while it is."""
-        were = set(self._full)
-        for device, disk in disks.items():
-            reserve = self._reserve(disk)
-            if not is_full(disk, reserve, device in self._full):
-                self._full.pop(device, None)
-            elif now - self._full.get(device, -AGAIN_AFTER_S) >= AGAIN_AFTER_S:
-                self._full[device] = now
-                detail = "the disk of {} is full: {} are free of {}, less than the reserve of {}".format(
-                    disk.folder, _mib(disk.free), _mib(disk.total), _mib(reserve)
-                )
-                _log.warning("%s", detail)
-                self._sampler.report(HealthEvent("disk_full", None, detail))
-        news = were != set(self._full) or not self._has_told
-        if disks:
-            scarcest = min(disks.values(), key=lambda disk: disk.free / max(1, disk.total))
+        were = self._full
+        full = [one for key, one in measures.items() if is_full(one, self._reserve(one), key in were)]
+        self._full = {one.key for one in full}
+        if self._full - were or (full and now - self._full_told_at >= AGAIN_AFTER_S):
+            self._full_told_at = now
+            # All in one: of what is told again soon, the platform keeps the last words.
+            detail = "; ".join(self._words(one) for one in full)
+            _log.warning("%s", detail)
+            self._sampler.report(HealthEvent("disk_full", None, detail))
+        news = were != self._full or not self._has_told
+        in_bytes = [one for one in measures.values() if one.unit is Unit.BYTES]
+        if in_bytes:
+            scarcest = min(in_bytes, key=lambda one: one.free / max(1, one.total))
             self._sampler.tell_disk(scarcest.total >> 20, scarcest.free >> 20, bool(self._full), at_once=news)
         if were and not self._full:
             _log.info("the disks have room again")
@@ -184,19 +193,26 @@ class DiskWatch:
             self._has_told = True
             self._report_soon()
 
+    def _words(self, full: Measure) -> str:
+        return "the disk of {} {}: {} are free of {}, less than the reserve of {}".format(
+            full.folder,
+            _IS_FULL[full.unit],
+            *(_amount(full.unit, amount) for amount in (full.free, full.total, self._reserve(full))),
+        )
+
     def _let_go(self, now: float) -> None:
         """Forget those who are gone, or have not gone in time: the disk may fill up meanwhile by somebody else."""
         bounded = self._bounded()
         self._over_limit.intersection_update(bounded)
         self._given_up.intersection_update(bounded)
-        for device, victim in tuple(self._victims.items()):
+        for key, victim in tuple(self._victims.items()):
             is_gone = victim.id not in bounded and not self._runtime.holdings(victim.id).folders
             if not is_gone and now < victim.until:
                 continue
             if not is_gone:
                 _log.warning("allocation %d: it was stopped, and its folders are still there", victim.id)
                 self._given_up.add(victim.id)
-            del self._victims[device]
+            del self._victims[key]
             # What was read of the disk may be of before, and some file systems give blocks back a moment later.
             self._count_at = now + _COUNT_EVERY_S
 
@@ -206,42 +222,46 @@ class DiskWatch:
             _log.warning("allocation %d: the disk is filling up, and it has no more grace", victim.id)
             self._post(DiskExceeded(victim.id, "", 0.0))
 
-    def _give_up_fetches(self, full: Sequence[Disk]) -> bool:
+    def _give_up_fetches(self, full: Sequence[Measure]) -> bool:
         """End the pulls to full disks, before any job loses its work for them; whether there were any."""
         why = "the node's disk is full, and the pull was given up"
-        told = [disk for disk in full if self._runtime.give_up_fetches(disk.device, why)]
-        for disk in told:
-            _log.warning("pulls to the disk of %s are given up: it is full", disk.folder)
+        told = [one for one in full if self._runtime.give_up_fetches(one.device, why)]
+        for one in told:
+            _log.warning("pulls to the disk of %s are given up: it is full", one.folder)
         return bool(told)
 
-    def _count(self, full: Sequence[Disk]) -> None:
+    def _count(self, full: Sequence[Measure]) -> None:
         """Find who takes most of each full disk, and have it stopped; all have the time of one between them."""
         bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._given_up]
+        # Who has too many files for its part of the time has them counted again with what the others leave of it.
+        bounded.sort(key=lambda allocation_id: allocation_id in self._cut_off)
+        self._cut_off = set()
         until, left = self._now() + MOST_S, len(full) * len(bounded)
-        for disk in full:
+        for one in full:
             shares: Dict[int, Share] = {}
             for allocation_id in bounded:
                 # What one does not need the others have. Nobody takes more of a disk than who takes the half of it.
                 most_s = (until - self._now()) / left
-                shares[allocation_id] = self._share(allocation_id, [disk], most_s, disk.total // 2 + 1)
+                shares[allocation_id] = self._share(allocation_id, [one], most_s, one.total // 2 + 1)
                 left -= 1
-            taken = {allocation_id: share.bytes for allocation_id, share in shares.items()}
-            found = whom_to_stop(taken, disk, self._reserve(disk))
+            self._cut_off.update(allocation_id for allocation_id, share in shares.items() if not share.whole)
+            taken = {allocation_id: share.amount for allocation_id, share in shares.items()}
+            found = whom_to_stop(taken, one, self._reserve(one))
             if found is not None:
-                self._victims[disk.device] = _Victim(found, self._now() + LONGEST_WAIT_S)
-                why = "the node's disk is full, and this job takes the most of it"
-                self._stop(found, why, shares[found], disk, GRACE_S)
+                self._victims[one.key] = _Victim(found, self._now() + LONGEST_WAIT_S)
+                why = "the node's disk {}, and this job {}".format(_IS_FULL[one.unit], _TAKES_MOST[one.unit])
+                self._stop(found, why, shares[found], one, GRACE_S)
 
-    def _count_for_limit(self, most_bytes: int, disks: Sequence[Disk]) -> None:
+    def _count_for_limit(self, most_bytes: int, disks: Sequence[Measure]) -> None:
         """Have those stopped who take more than a job may. Who did not get its turn is the first of the next count."""
         bounded = [allocation_id for allocation_id in self._bounded() if allocation_id not in self._over_limit]
         at = bounded.index(self._first) if self._first in bounded else 0
         self._first = None
         until = self._now() + MOST_S
-        why = "it takes more of the node's disk than the {} that a job may".format(_mib(most_bytes))
+        why = "it takes more of the node's disk than the {} that a job may".format(_amount(Unit.BYTES, most_bytes))
         for number, allocation_id in enumerate(bounded[at:] + bounded[:at]):
             share = self._share(allocation_id, disks, until - self._now(), None)
-            if share.bytes > most_bytes:
+            if share.amount > most_bytes:
                 self._over_limit.add(allocation_id)
                 self._stop(allocation_id, why, share, disks[0], None)
             if self._now() >= until:
@@ -249,34 +269,36 @@ class DiskWatch:
                 self._first = bounded[(at + (number or 1)) % len(bounded)]
                 return
 
-    def _share(self, allocation_id: int, disks: Sequence[Disk], most_s: float, enough_bytes: Optional[int]) -> Share:
-        """What an allocation takes of these disks; there is no need to count on when it is `enough`."""
-        until = self._now() + most_s
+    def _share(self, allocation_id: int, disks: Sequence[Measure], most_s: float, enough: Optional[int]) -> Share:
+        """What an allocation takes of these, all by one unit; there is no need to count on when it is `enough`."""
+        until, unit = self._now() + most_s, disks[0].unit
         holdings = self._runtime.holdings(allocation_id)
         parts: Dict[str, int] = {}
         whole = True
         for disk in disks:
-            walk = Walk(disk.device, most_s=until - self._now(), enough_bytes=enough_bytes, now=self._now)
+            walk = Walk(disk.device, unit, most_s=until - self._now(), enough=enough, now=self._now)
             for name, path in holdings.folders:
                 taken = walk.count(path)
-                parts[name] = parts.get(name, 0) + taken.bytes
+                parts[name] = parts.get(name, 0) + taken.amount
                 whole = whole and taken.whole
         devices = {disk.device for disk in disks}
-        open_yet = deleted(holdings.pids, devices | set(holdings.devices))
+        open_yet = deleted(holdings.pids, devices | set(holdings.devices), unit)
         if open_yet:
             parts["files that it has deleted and keeps open"] = open_yet
         most_in = max(parts, key=lambda name: parts[name], default="")
         return Share(sum(parts.values()), most_in, parts.get(most_in, 0), whole)
 
-    def _stop(self, allocation_id: int, why: str, share: Share, disk: Disk, longest_grace_s: Optional[float]) -> None:
+    def _stop(
+        self, allocation_id: int, why: str, share: Share, disk: Measure, longest_grace_s: Optional[float]
+    ) -> None:
         detail = "{}: {}{}, {} of that in {}; {} are free of {}".format(
             why,
             "" if share.whole else "at least ",
-            _mib(share.bytes),
-            _mib(share.most_bytes),
+            _amount(disk.unit, share.amount),
+            _amount(disk.unit, share.most),
             share.most_in,
-            _mib(disk.free),
-            _mib(disk.total),
+            _amount(disk.unit, disk.free),
+            _amount(disk.unit, disk.total),
         )
         _log.warning("allocation %d: %s", allocation_id, detail)
         self._post(DiskExceeded(allocation_id, detail, longest_grace_s))
@@ -306,5 +328,5 @@ class Disks(threading.Thread):
             raise
 
 
-def _mib(size: int) -> str:
-    return "{} MiB".format(size >> 20)
+def _amount(unit: Unit, amount: int) -> str:
+    return "{} MiB".format(amount >> 20) if unit is Unit.BYTES else "{} files".format(amount)

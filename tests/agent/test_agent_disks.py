@@ -8,8 +8,11 @@ from tests.agent.fake_platform import FakePlatform
 from tests.agent.waiting import eventually
 from tests.faults.disks import filled, small_disk
 
-LARGE = "trap 'echo saved; exit 0' TERM; head -c 30000000 /dev/zero > large; while :; do sleep 0.05; done"
+LARGE = "trap 'echo saved; exit 0' TERM; head -c 30000000 /dev/zero > large; echo filled; while :; do sleep 0.05; done"
 SMALL = "head -c 3000000 /dev/zero > small; while :; do sleep 0.05; done"
+# A file that cannot be made ends no loop.
+STREWING = "while :; do n=$((n + 1)); true > file.$n; done 2> /dev/null"
+INODES = 20_000
 
 
 def test_a_job_beyond_the_limit_saves_its_work_and_ends_and_no_other_does(
@@ -51,6 +54,40 @@ def test_a_disk_below_the_reserve_that_no_job_fills_stops_nobody_and_is_told_onc
     events = [event for one in platform.syncs for event in one.health]
     assert [(event.kind, event.gpu_uuid) for event in events] == [("disk_full", None)]
     assert platform.allocations[job].end is None
+
+
+def test_a_job_that_makes_empty_files_without_end_is_stopped_and_its_neighbour_goes_on(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.state.mkdir()
+    with small_disk(agent.state, 64, with_content=False, inodes=INODES):
+        agent.start()
+        # It takes more bytes than all others, and they are not what the disk is short of.
+        number = platform.place(LARGE, bounds_disk=True)
+        neighbour = platform.allocations[number]
+        eventually(lambda: "filled" in neighbour.text, "it runs", 30.0)
+        hog = platform.allocations[platform.place(STREWING, bounds_disk=True)]
+        eventually(lambda: hog.end and hog.finish, "its end", 60.0)
+        assert hog.end is not None
+        assert hog.end.reason is EndReason.DISK_EXCEEDED
+        assert hog.end.detail.startswith("the node's disk has no room for more files (inodes), and this job has the")
+        assert f"files are free of {INODES} files" in hog.end.detail
+
+        def told() -> list[bool | None]:
+            return [one.host.disk_full for one in platform.syncs if one.host is not None]
+
+        # That the disk was full may be told when it has room again, and that it has comes after it.
+        eventually(lambda: True in told() and told()[-1] is False, "that there is room again", 30.0)
+        [event] = [event for one in platform.syncs for event in one.health]
+        assert (event.kind, "no room for more files (inodes): " in event.detail) == ("disk_full", True)
+        assert neighbour.end is None
+        after = platform.allocations[platform.place("touch file && echo made")]
+        eventually(lambda: after.end and after.finish, "the end of the next one", 30.0)
+        assert after.text == "made\n"
+        platform.stop(number)
+        eventually(lambda: neighbour.end and neighbour.finish, "the neighbour's end", 30.0)
+        assert neighbour.text.endswith("saved\n")
+        agent.end()
 
 
 def test_an_agent_starts_again_on_a_full_disk(platform: FakePlatform, agent: AgentProcess) -> None:

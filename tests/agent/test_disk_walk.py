@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.disk import walk
+from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import Taken, Walk, deleted
 
 KIB = 1 << 10
@@ -30,8 +31,8 @@ def held_by(*paths: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in paths)
 
 
-def count(folder: Path, **bounds: int) -> Taken:
-    return Walk(folder.stat().st_dev, **bounds).count(str(folder))
+def count(folder: Path, unit: Unit = Unit.BYTES, **bounds: int) -> Taken:
+    return Walk(folder.stat().st_dev, unit, **bounds).count(str(folder))
 
 
 def open_below(folder: Path) -> list[str]:
@@ -69,7 +70,7 @@ def test_bytes_are_those_that_are_held_and_not_those_that_are_said(tmp_path: Pat
         file.truncate(1 << 40)
     taken = count(tmp_path)
     assert taken == Taken(held_by(tmp_path, full, sparse), entries=3)
-    assert taken.bytes < 1 << 30
+    assert taken.amount < 1 << 30
 
 
 def test_a_file_with_several_names_counts_once_in_all_folders_of_a_job(tmp_path: Path) -> None:
@@ -79,9 +80,9 @@ def test_a_file_with_several_names_counts_once_in_all_folders_of_a_job(tmp_path:
     file = file_of(one / "file")
     for folder, name in ((one, "again"), (other, "more")):
         os.link(file, folder / name)
-    found = Walk(tmp_path.stat().st_dev)
-    assert found.count(str(one)).bytes == held_by(one, file)
-    assert found.count(str(other)).bytes == held_by(other)
+    found = Walk(tmp_path.stat().st_dev, Unit.BYTES)
+    assert found.count(str(one)).amount == held_by(one, file)
+    assert found.count(str(other)).amount == held_by(other)
 
 
 def test_of_more_files_with_several_names_than_can_be_remembered_each_name_counts_for_its_part(
@@ -95,11 +96,35 @@ def test_of_more_files_with_several_names_than_can_be_remembered_each_name_count
         for name in names:
             os.link(file_of(folder / name), folder / f"{name} again")
     os.link(second / "d", outside / "d")  # a third of it is not here
-    found = Walk(tmp_path.stat().st_dev)
+    found = Walk(tmp_path.stat().st_dev, Unit.BYTES)
     assert found.count(str(first)) == Taken(held_by(first, first / "a", first / "b"), entries=5)
     part = BLOCKS // 3
     assert found.count(str(second)) == Taken(held_by(second, second / "c") + 2 * part, entries=5, whole=False)
     assert found.count(str(first)) == Taken(held_by(first), entries=5, whole=False)
+
+
+def test_an_inode_counts_once_whatever_its_names_and_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "_MOST_SEEN", 1)
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "empty").touch()
+    os.mkfifo(inside / "fifo")
+    (inside / "link").symlink_to("nowhere")
+    (inside / "folder").mkdir()
+    file = file_of(inside / "file")
+    for number in range(5):
+        os.link(file, inside / "folder" / str(number))
+    assert count(inside, Unit.FILES) == Taken(6, entries=11)
+    # Of two that cannot be remembered each name counts for its part. Each has six, two of which are elsewhere.
+    for other in (outside / "one", outside / "two"):
+        other.touch()
+        for number in range(5):
+            os.link(other, (outside if number == 0 else inside) / f"{other.name} {number}")
+    found = Walk(tmp_path.stat().st_dev, Unit.FILES)
+    assert found.count(str(inside / "folder")) == Taken(2, entries=6)
+    # The parts are one and a third: at least one.
+    assert found.count(str(inside)) == Taken(5 + 1, entries=19, whole=False)
 
 
 def test_links_are_not_followed_wherever_they_lead(tmp_path: Path) -> None:
@@ -129,7 +154,7 @@ def test_a_tree_of_any_depth_is_counted_whole_with_few_folders_open(
     taken = count(deep)
     assert taken.whole
     assert taken.entries == 3002
-    assert taken.bytes >= BLOCKS
+    assert taken.amount >= BLOCKS
     assert most <= 65
     assert open_below(deep) == []
 
@@ -154,7 +179,7 @@ def test_a_folder_that_is_moved_away_below_us_is_not_taken_for_another(
     taken = count(deep)
     subprocess.run(["rm", "-rf", str(tmp_path / "elsewhere")], check=True)
     assert not taken.whole
-    assert taken.bytes >= held_by(file) + BLOCKS
+    assert taken.amount >= held_by(file) + BLOCKS
 
 
 def test_it_ends_after_so_many_entries_or_so_much_time_or_when_it_is_enough(tmp_path: Path) -> None:
@@ -162,13 +187,14 @@ def test_it_ends_after_so_many_entries_or_so_much_time_or_when_it_is_enough(tmp_
         (tmp_path / str(number)).touch()
     assert count(tmp_path, most_entries=100) == Taken(held_by(tmp_path), entries=100, whole=False)
     times = iter([0.0, *[100.0] * 10])
-    timed = Walk(tmp_path.stat().st_dev, now=lambda: next(times)).count(str(tmp_path))
+    timed = Walk(tmp_path.stat().st_dev, Unit.BYTES, now=lambda: next(times)).count(str(tmp_path))
     assert (timed.whole, timed.entries < 2000) == (False, True)
+    assert count(tmp_path, Unit.FILES, enough=50) == Taken(50, entries=50, whole=False)
     below = tmp_path / "below"
     below.mkdir()
     file_of(below / "large")
-    enough = count(below, enough_bytes=BLOCKS)
-    assert (enough.whole, enough.bytes >= BLOCKS) == (False, True)
+    enough = count(below, enough=BLOCKS)
+    assert (enough.whole, enough.amount >= BLOCKS) == (False, True)
 
 
 def test_more_folders_than_can_wait_are_counted_and_not_entered(
@@ -186,13 +212,13 @@ def test_what_is_no_folder_or_has_gone_takes_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert count(tmp_path) == Taken(held_by(tmp_path), entries=2)
     device = tmp_path.stat().st_dev
-    assert Walk(device).count(str(tmp_path / "fifo")) == Taken()
-    assert Walk(device).count(str(tmp_path / "nowhere")) == Taken()
+    assert Walk(device, Unit.BYTES).count(str(tmp_path / "fifo")) == Taken()
+    assert Walk(device, Unit.BYTES).count(str(tmp_path / "nowhere")) == Taken()
 
 
 def test_other_mounts_are_left_out(tmp_path: Path) -> None:
     file_of(tmp_path / "file")
-    assert Walk(tmp_path.stat().st_dev + 1).count(str(tmp_path)) == Taken()
+    assert Walk(tmp_path.stat().st_dev + 1, Unit.BYTES).count(str(tmp_path)) == Taken()
 
 
 def test_a_deleted_file_that_is_still_open_is_found_once(tmp_path: Path) -> None:
@@ -201,17 +227,23 @@ def test_a_deleted_file_that_is_still_open_is_found_once(tmp_path: Path) -> None
         "os.fsync(file.fileno()); os.unlink(sys.argv[1]); os.dup(file.fileno()); print('ready', flush=True); input()"
     )
     path = tmp_path / "file"
+    # What this test writes to may be such a file, too.
     with subprocess.Popen(
-        [sys.executable, "-c", holds, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", holds, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         device = tmp_path.stat().st_dev
-        assert deleted([process.pid, process.pid], [device]) == BLOCKS
-        assert deleted([process.pid], [device + 1]) == 0
-        assert deleted([process.pid], [device], most_entries=1) == 0
+        assert deleted([process.pid, process.pid], [device], Unit.BYTES) == BLOCKS
+        assert deleted([process.pid, process.pid], [device], Unit.FILES) == 1
+        assert deleted([process.pid], [device + 1], Unit.BYTES) == 0
+        assert deleted([process.pid], [device], Unit.BYTES, most_entries=1) == 0
         process.communicate("\n")
-    assert deleted([process.pid], [device]) == 0
+    assert deleted([process.pid], [device], Unit.BYTES) == 0
 
 
 def test_what_is_open_and_not_deleted_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +260,7 @@ def test_what_is_open_and_not_deleted_is_not_looked_at(tmp_path: Path, monkeypat
         gone.unlink()
         with monkeypatch.context() as context:
             context.setattr(os, "stat", noted)
-            taken = deleted([os.getpid()], [device])
+            taken = deleted([os.getpid()], [device], Unit.BYTES)
     assert taken >= BLOCKS
     assert f"{gone} (deleted)" in looked
     assert all(path.endswith(" (deleted)") for path in looked)
@@ -241,8 +273,8 @@ def test_a_deleted_file_deeper_than_a_path_can_tell_is_found(deep: Path) -> None
         below = os.open("down", os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = below
-    before = deleted([os.getpid()], [device])
+    before = deleted([os.getpid()], [device], Unit.BYTES)
     with os.fdopen(os.open("end", os.O_RDONLY, dir_fd=here)):
         os.unlink("end", dir_fd=here)
-        assert deleted([os.getpid()], [device]) == before + BLOCKS
+        assert deleted([os.getpid()], [device], Unit.BYTES) == before + BLOCKS
     os.close(here)

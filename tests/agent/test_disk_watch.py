@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodeagent.disk import rules
-from nodeagent.disk.rules import Disk
+from nodeagent.disk import rules, walk
+from nodeagent.disk.rules import Measure, Unit
 from nodeagent.disk.watch import LONGEST_WAIT_S, DiskWatch, Options
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.inbox import DiskExceeded, Message
@@ -19,7 +20,8 @@ from nodeagent.runtime.port import Holdings
 from nodeagent.sampler import News, Sampler
 
 MIB, GIB = 1 << 20, 1 << 30
-DISK = Disk("/state", 1, 100 * GIB, 50 * GIB)
+DISK = Measure("/state", 1, Unit.BYTES, 100 * GIB, 50 * GIB)
+FILES = replace(DISK, unit=Unit.FILES, total=16_000_000, free=8_000_000)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,35 @@ DISK = Disk("/state", 1, 100 * GIB, 50 * GIB)
 )
 def test_the_reserve_suits_the_disk(total: int, asked: int | None, reserve: int) -> None:
     assert rules.reserve_of(replace(DISK, total=total), asked) == reserve
+
+
+@pytest.mark.parametrize(
+    ("total", "asked", "reserve"),
+    [
+        pytest.param(64_000_000, None, 1_000_000, id="a large disk keeps a million files"),
+        pytest.param(10_000, None, 500, id="a small one a twentieth"),
+        pytest.param(10_000, 50 * GIB, 500, id="whatever is asked for in bytes"),
+        pytest.param(10_000, 0, 0, id="none where no bytes are kept"),
+    ],
+)
+def test_the_reserve_of_files_suits_the_disk(total: int, asked: int | None, reserve: int) -> None:
+    assert rules.reserve_of(replace(FILES, total=total), asked) == reserve
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "free_bytes", "bounded"),
+    [
+        pytest.param(16_000_000, 15_000_000, 200 * GIB, True, id="inodes that were made with the file system"),
+        pytest.param(16_000_000, 0, MIB, True, id="all of which are taken"),
+        pytest.param(0, 0, 200 * GIB, False, id="a file system that has no bound of them"),
+        pytest.param(420_000_000, 200 * GIB // 512, 200 * GIB, False, id="one that makes them of free bytes"),
+        pytest.param(150_000, 0, 0, False, id="one that has no bytes for any"),
+    ],
+)
+def test_a_disk_is_out_of_files_only_where_it_has_bytes_for_them(
+    total: int, free: int, free_bytes: int, bounded: bool
+) -> None:
+    assert rules.bounds_files(replace(FILES, total=total, free=free), replace(DISK, free=free_bytes)) == bounded
 
 
 def test_a_disk_that_was_full_needs_more_than_the_reserve_to_have_room_again() -> None:
@@ -60,6 +91,13 @@ def test_who_takes_most_is_stopped_unless_that_is_little(
     assert rules.whom_to_stop(taken, replace(DISK, total=total, free=0), 5) == stopped
 
 
+def test_nobody_needs_more_files_than_can_be_counted_to_be_stopped() -> None:
+    large = replace(FILES, total=64_000_000, free=0)
+    assert rules.whom_to_stop({1: 999_999}, large, 1_000_000) is None
+    assert rules.whom_to_stop({1: 1_000_000}, large, 1_000_000) == 1
+    assert rules.whom_to_stop({1: 1_000_000}, replace(DISK, free=0), GIB) is None
+
+
 def test_a_disk_that_fills_fast_is_looked_at_before_its_reserve_is_passed_by() -> None:
     before = replace(DISK, free=11 * GIB)
     assert rules.next_look_s(DISK, GIB, None, 0.0) == rules.LOOK_EVERY_S
@@ -77,15 +115,19 @@ class Node:
     options: Options = field(default_factory=Options)
     free: int = 50 * MIB
     total: int = 100 * MIB
+    free_files: int = 500
+    total_files: int = 1000
     now: float = 1000.0
     running: list[int] = field(default_factory=list)
     posted: list[Message] = field(default_factory=list)
     aside: list[int] = field(default_factory=list)
     asked: int = 0
-    elsewhere: Disk | None = None
+    elsewhere: Measure | None = None
     pulls: int = 0
     takes_s: float = 0.0
     """How long it takes to look at a job."""
+    entry_s: float = 0.0
+    """How long it takes to count a file, where the clock is looked at for each."""
     counted: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -100,16 +142,22 @@ class Node:
             report_soon=self._asked,
             options=self.options,
             read=self._read,
-            now=lambda: self.now,
+            now=self._now,
         )
+
+    def _now(self) -> float:
+        self.now += self.entry_s
+        return self.now
 
     def _asked(self) -> None:
         self.asked += 1
 
-    def _read(self, folder: str) -> Disk:
+    def _read(self, folder: str) -> tuple[Measure, ...]:
         if self.elsewhere is not None and folder == self.elsewhere.folder:
-            return self.elsewhere
-        return Disk(folder, self.home.stat().st_dev, self.total, self.free)
+            return (self.elsewhere,)
+        device = self.home.stat().st_dev
+        in_bytes = Measure(folder, device, Unit.BYTES, self.total, self.free)
+        return in_bytes, Measure(folder, device, Unit.FILES, self.total_files, self.free_files)
 
     def disks(self) -> tuple[str, ...]:
         return (str(self.home), *([self.elsewhere.folder] if self.elsewhere else []))
@@ -137,9 +185,13 @@ class Node:
         with (self.home / str(allocation_id) / "file").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 
+    def strew(self, allocation_id: int, files: int) -> None:
+        """The job has so many empty files beside its large one."""
+        for number in range(files):
+            (self.home / str(allocation_id) / str(number)).touch()
+
     def remove(self, allocation_id: int) -> None:
-        (self.home / str(allocation_id) / "file").unlink()
-        (self.home / str(allocation_id)).rmdir()
+        shutil.rmtree(self.home / str(allocation_id))
 
     def look(self, later_s: float = 10.0) -> list[DiskExceeded]:
         """Whom one look stops, so much later."""
@@ -261,7 +313,7 @@ def test_all_who_are_beyond_the_limit_are_stopped_and_each_once(tmp_path: Path) 
 def test_each_full_disk_has_its_own_to_be_stopped_and_only_the_one_that_fills_up_is_hastened(tmp_path: Path) -> None:
     node = Node(tmp_path / "one")
     node.start(1, 40 * MIB)
-    node.elsewhere = Disk("/elsewhere", tmp_path.stat().st_dev + 1, 100 * MIB, 0)
+    node.elsewhere = Measure("/elsewhere", tmp_path.stat().st_dev + 1, Unit.BYTES, 100 * MIB, 0)
     node.free = 4 * MIB
     assert [stop.id for stop in node.look()] == [1]
     assert node.look() == []  # the other, on which nobody has anything, has less than half of its reserve
@@ -315,6 +367,120 @@ def test_a_full_disk_is_told_at_once_and_again_while_it_lasts_and_then_that_it_h
     node.look()
     assert node.asked == 3
     assert node.told() == ([], False)
+
+
+def test_without_room_for_more_files_the_one_who_has_most_of_them_is_stopped(node: Node) -> None:
+    node.start(1, 40 * MIB)
+    for number, files in ((2, 300), (3, 200)):
+        node.start(number, MIB)
+        node.strew(number, files)
+    assert node.look() == []
+    node.free_files = 40
+    [stop] = node.look()
+    assert (stop.id, stop.longest_grace_s) == (2, 10.0)
+    # Its folder and the large file count as well.
+    assert stop.detail == (
+        "the node's disk has no room for more files (inodes), and this job has the most of them: 302 files, "
+        "302 files of that in work; 40 files are free of 1000 files"
+    )
+    assert node.look() == []
+    node.free_files = 24
+    assert node.look(0.25) == [DiskExceeded(2, "", 0.0)]
+    node.running.remove(2)
+    node.remove(2)
+    assert [node.look(), node.look(4.0)] == [[], []]
+    assert [stop.id for stop in node.look(1.0)] == [3]
+    node.running.remove(3)
+    node.remove(3)
+    # Who is left has less than a tenth of the files, however many bytes.
+    assert [node.look() for _ in range(5)] == [[]] * 5
+
+
+def test_bytes_and_files_each_have_their_own_to_be_stopped_who_is_hastened_for_them(node: Node) -> None:
+    node.start(1, 40 * MIB)
+    node.start(2, MIB)
+    node.strew(2, 300)
+    node.free, node.free_files = 4 * MIB, 40
+    assert [(stop.id, "inodes" in stop.detail) for stop in node.look()] == [(1, False), (2, True)]
+    node.free_files = 24
+    assert node.look(0.25) == [DiskExceeded(2, "", 0.0)]
+    node.free = 2 * MIB
+    assert node.look(0.25) == [DiskExceeded(1, "", 0.0)]
+
+
+def test_who_has_more_files_than_could_be_counted_has_at_least_so_many(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_MOST_WAITING", 0)
+    node.start(1, MIB)
+    node.strew(1, 200)
+    (node.home / "1" / "folder").mkdir()
+    node.free_files = 40
+    [stop] = node.look()
+    assert ": at least 203 files, 203 files of that in work; 40 files are free of 1000 files" in stop.detail
+
+
+def test_who_was_cut_off_is_counted_last_with_the_time_that_the_others_leave(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "_LOOK_AT_CLOCK_EVERY", 1)
+    for number in range(1, 5):
+        node.start(number, MIB)
+    node.strew(1, 160)
+    node.free_files, node.entry_s = 40, 0.1
+    # A quarter of the 20 s is enough for a count of some fifty files: too few to stop anybody for.
+    assert node.look() == []
+    assert node.counted == [1, 2, 3, 4]
+    [stop] = node.look(100.0)
+    assert node.counted[4:] == [2, 3, 4, 1]
+    assert ": 162 files, " in stop.detail
+
+
+def test_a_disk_that_runs_out_of_files_fast_is_looked_at_before_its_reserve_is_passed_by(node: Node) -> None:
+    assert node.watch.look() == rules.LOOK_EVERY_S
+    node.now += 2.0
+    node.free_files = 150
+    assert node.watch.look() == pytest.approx((150 - 50) / 175 / 2)
+
+
+def test_it_is_told_of_what_the_disk_is_full_and_all_of_it_together(node: Node) -> None:
+    node.free_files = 40
+    node.look()
+    news = node.sampler.take({})
+    [event] = news.health
+    assert event.detail == (
+        f"the disk of {node.home} has no room for more files (inodes): 40 files are free of 1000 files, "
+        "less than the reserve of 50 files"
+    )
+    assert news.host is not None
+    assert (news.host.disk_mib, news.host.disk_free_mib, news.host.disk_full) == (100, 50, True)
+    node.free = 4 * MIB
+    node.look()
+    [event] = node.sampler.take({}).health
+    assert event.detail.startswith(f"the disk of {node.home} is full: 4 MiB are free of 100 MiB, less than the")
+    assert "; " + f"the disk of {node.home} has no room for more files (inodes): 40 files are free" in event.detail
+    node.look(300.0)
+    assert node.sampler.take({}).health == ()
+    node.free = 50 * MIB
+    node.look(300.0)
+    [event] = node.sampler.take({}).health
+    assert "MiB" not in event.detail
+    node.free_files = 60  # more than the reserve, and not by enough
+    node.look()
+    assert not node.sampler.has_news()
+    node.free_files = 63
+    node.look()
+    assert node.told() == ([], False)
+
+
+def test_the_limit_of_a_job_is_one_of_bytes(tmp_path: Path) -> None:
+    node = Node(tmp_path, Options(most_bytes=10 * MIB))
+    node.start(1, 8 * MIB)
+    node.strew(1, 400)
+    assert node.look() == []
+    node.grow(1, 12 * MIB)
+    [stop] = node.look()
+    assert stop.detail.endswith("50 MiB are free of 100 MiB")
 
 
 def test_what_did_not_arrive_is_told_again_at_once(node: Node) -> None:

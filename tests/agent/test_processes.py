@@ -15,6 +15,7 @@ import pytest
 
 from muster.local import processes
 from nodeagent import clock, daemon
+from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import deleted
 from nodeagent.runtime.shim import tree
 from tests.agent.conftest import RuntimeUnderTest
@@ -63,7 +64,7 @@ def test_it_is_found_with_what_it_has(headless: subprocess.Popen[bytes], tmp_pat
     assert headless.pid in {process.pid for process in tree.descendants(everything, os.getpid())}
     assert tree.marked(MARK, everything.values()) == {headless.pid}
     assert 40 <= everything[headless.pid].rss_mib < 200
-    assert deleted([headless.pid], [os.stat(tmp_path).st_dev]) == DELETED_BYTES
+    assert deleted([headless.pid], [os.stat(tmp_path).st_dev], Unit.BYTES) == DELETED_BYTES
     assert processes.is_alive(headless.pid)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent import clock
+from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import Walk, deleted
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
@@ -166,11 +167,11 @@ def test_what_an_allocation_holds_is_found_and_is_nothing_once_it_is_removed(und
     under_test.printed(number, b"ready")
     held = under_test.runtime.holdings(number)
     device = under_test.state.stat().st_dev
-    taken = {name: Walk(device).count(path).bytes for name, path in held.folders}
+    taken = {name: Walk(device, Unit.BYTES).count(path).amount for name, path in held.folders}
     assert list(taken)[:4] == ["work", "home", "tmp", "log"]
     assert 300_000 <= taken["work"] < 400_000
     assert taken["home"] < 150_000
-    assert 200_000 <= deleted(held.pids, {device, *held.devices}) < 300_000
+    assert 200_000 <= deleted(held.pids, {device, *held.devices}, Unit.BYTES) < 300_000
     assert under_test.runtime.disks()[0] == str(under_test.state / "allocations")
     under_test.runtime.stop(number, "KILL", 0.0)
     under_test.exit(number)

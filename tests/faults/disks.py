@@ -16,8 +16,10 @@ _FILLER = ".filler"
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size_mib: int, *, with_content: bool) -> Iterator[None]:
+def small_disk(folder: Path, size_mib: int, *, with_content: bool, inodes: int = 0) -> Iterator[None]:
     """The folder lies on a disk of its own while the block lasts; skips the test for whoever may not mount one.
+
+    With `inodes` it has room for so many files, else for more than for bytes.
 
     Nobody may have files of it open before or after.
     """
@@ -28,6 +30,8 @@ def small_disk(folder: Path, size_mib: int, *, with_content: bool) -> Iterator[N
     if with_content:
         subprocess.run(["cp", "-a", str(folder), str(aside)], check=True)
     options = f"size={size_mib}m,mode={before.st_mode & 0o7777:o},uid={before.st_uid},gid={before.st_gid}"
+    if inodes:
+        options += f",nr_inodes={inodes}"
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False, capture_output=True, text=True
     )

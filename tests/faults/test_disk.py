@@ -19,6 +19,8 @@ pytestmark = pytest.mark.timeout(240 * ROUNDS)
 SMALL_MIB = 16
 # What Postgres has left at first: some hundred large jobs.
 ROOM_BYTES = 4 << 20
+BYTES = "the node's disk is full, and this job takes the most of it"
+FILES = "the node's disk has no room for more files (inodes), and this job has the most of them"
 
 
 def test_a_full_log_store_is_told_and_every_line_arrives_when_there_is_room(cluster: Cluster, figure: Figure) -> None:
@@ -79,19 +81,22 @@ def test_a_job_lives_on_while_its_nodes_disk_is_full(cluster: Cluster, figure: F
 
 
 @pytest.mark.parametrize(
-    ("fill", "fast"),
+    ("fill", "fast", "why"),
     [
-        pytest.param("dd if=/dev/zero bs=64k count=4 status=none >> big; sleep 0.02", False, id="bit by bit"),
-        pytest.param("trap '' TERM; dd if=/dev/zero bs=1M >> big", True, id="as fast as it can, deaf to any signal"),
+        pytest.param("dd if=/dev/zero bs=64k count=4 status=none >> big; sleep 0.02", False, BYTES, id="bit by bit"),
+        pytest.param(
+            "trap '' TERM; dd if=/dev/zero bs=1M >> big", True, BYTES, id="as fast as it can, deaf to any signal"
+        ),
+        pytest.param("n=$((n + 1)); true 2> /dev/null > file.$n", True, FILES, id="with empty files"),
     ],
 )
 def test_a_job_that_fills_the_disk_is_stopped_and_its_neighbour_goes_on(
-    cluster: Cluster, fill: str, fast: bool
+    cluster: Cluster, fill: str, fast: bool, why: str
 ) -> None:
     node = "n1"
     state = cluster.state_of(node)
     cluster.kill(node)
-    with small_disk(state, 64, with_content=True):
+    with small_disk(state, 64, with_content=True, inodes=20_000):
         cluster.start(node)
         # Both run on both nodes, so on the one with the small disk as well.
         neighbour = cluster.submit(BEATING, nodes=2)
@@ -103,11 +108,14 @@ def test_a_job_that_fills_the_disk_is_stopped_and_its_neighbour_goes_on(
         assert cluster.wait(hog, within_s=60)["state"] == "failed", cluster.story(hog)
         assert cluster.attempts(hog) == [("failed", "disk_exceeded")]
         [(detail,)] = cluster.sql("SELECT reason_detail FROM jobs_attempt WHERE job_id = %s", hog["id"])
-        assert "the node's disk is full, and this job takes the most of it" in detail
+        assert why in detail
         assert "in work" in detail
         failure = cluster.client("blue").job(hog["id"])["failure"]
         assert failure is not None
         assert failure["class"] == "disk_quota"
+        said = "SELECT detail FROM fleet_healthreport WHERE kind = 'disk_full' ORDER BY id DESC LIMIT 1"
+        short_of_files = "has no room for more files (inodes)"
+        until(lambda: [short_of_files in words for (words,) in cluster.sql(said)] == [why == FILES], "it is said why")
         told = "SELECT kind FROM events_event WHERE id > %s AND kind LIKE 'node.disk%%' ORDER BY id"
         both = [("node.disk_full",), ("node.disk_room",)]
         until(lambda: cluster.sql(told, before) == both, "it is told that the disk was full, and that there is room")
