@@ -70,6 +70,14 @@ def test_operators_have_one_mail_however_often_it_is_told_and_none_again_within_
     assert [report.count for report in HealthReport.objects.order_by("pk")] == [2, 1]
 
 
+def test_the_last_words_say_of_what_a_disk_is_full(agent: Agent, world: World) -> None:
+    files = "the disk of /var/lib/muster-agent has no room for more files (inodes): 12 files are free of 10000 files"
+    for detail in (DETAIL, files):
+        tell(agent, FULL, HealthEvent("disk_full", None, detail))
+    report = HealthReport.objects.get()
+    assert (report.detail, report.count) == (files, 2)
+
+
 def test_a_full_disk_and_an_old_toolkit_are_both_said_and_each_goes_by_itself(agent: Agent, world: World) -> None:
     def register(toolkit_version: str) -> None:
         told = inventory(a100(0), runtimes=("docker",), toolkit_version=toolkit_version)

@@ -56,8 +56,9 @@ def note_disk(*, node: Node, full: bool) -> None:
         if full and not told_of_late.exists():
             mail_operators(
                 subject=f"The disk of node {node.name} is full",
-                body="It gets no new jobs until there is room. The job that takes most of the disk is stopped, if it "
-                "takes enough of it to be the cause; what else lies there is for you to look at.\n",
+                body="It has too few bytes or too few files (inodes) free; the node's page says which. It gets no new "
+                "jobs until there is room. The job that takes most of that is stopped, if it takes enough of it to be "
+                "the cause; what else lies there is for you to look at.\n",
             )
         if not full:
             reports = HealthReport.objects.filter(node=node, gpu=None, kind=Kind.DISK_FULL, over_at=None)

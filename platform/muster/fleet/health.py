@@ -51,7 +51,8 @@ _SAME, _SAME_XID = timedelta(hours=1), timedelta(seconds=10)
 def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid: int | None, detail: str) -> Meaning:
     """Keep what an agent reports, draw the consequences for the GPU and its node, and return what it means.
 
-    1. A report of what was reported just before is counted with it. Beyond a bound none is kept, but it still counts.
+    1. A report of what was reported just before is counted with it, and of what goes on the last words are kept. Beyond
+       a bound none is kept, but it still counts.
     2. The GPU's level is that of the worst report since it was repaired, or since its warnings were over.
     3. A GPU that fails is given to nobody from the commit on. The node is drained if that is the action.
 
@@ -64,7 +65,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
     meaning = meaning_of(kind, xid=xid, detail=detail)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
-        if not _is_repeated(node, gpu, kind, number, meaning) and _has_room(node):
+        if not _is_repeated(node, gpu, kind, number, meaning, detail=detail) and _has_room(node):
             _keep(node, gpu, kind=kind, uuid=uuid, xid=number, detail=detail, meaning=meaning)
         if gpu is not None:
             _worsen(node, gpu, meaning, number)
@@ -93,7 +94,7 @@ def let_warnings_end(pool: Pool) -> None:
             record("gpu.health_level", actor="platform", node_id=gpu.node_id, data=data)
 
 
-def _is_repeated(node: Node, gpu: Gpu | None, kind: str, xid: int | None, meaning: Meaning) -> bool:
+def _is_repeated(node: Node, gpu: Gpu | None, kind: str, xid: int | None, meaning: Meaning, *, detail: str) -> bool:
     """Whether a report of the same was kept a short while ago, with which it is counted."""
     since = DatabaseNow() - (_SAME if kind in _GOES_ON else _SAME_XID)
     newest = first_of(
@@ -103,7 +104,9 @@ def _is_repeated(node: Node, gpu: Gpu | None, kind: str, xid: int | None, meanin
     )
     if newest is None:
         return False
-    HealthReport.objects.filter(pk=newest.pk).update(count=F("count") + 1, last_at=DatabaseNow())
+    # What goes on may change: a disk that was short of bytes is short of files as well.
+    words = detail if kind in _GOES_ON else newest.detail
+    HealthReport.objects.filter(pk=newest.pk).update(count=F("count") + 1, last_at=DatabaseNow(), detail=words)
     return True
 
 
