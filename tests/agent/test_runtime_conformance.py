@@ -175,7 +175,8 @@ def test_what_an_allocation_holds_is_found_and_is_nothing_once_it_is_removed(und
     assert under_test.runtime.disks()[0] == str(under_test.state / "allocations")
     under_test.runtime.stop(number, "KILL", 0.0)
     under_test.exit(number)
-    assert under_test.runtime.holdings(number).pids == ()
+    # The head tells the exit status, and ends after that.
+    eventually(lambda: under_test.runtime.holdings(number).pids == (), "its head is gone")
     under_test.runtime.remove(number)
     assert [name for name, _ in under_test.runtime.holdings(number).folders] == ["what is removed"]
     under_test.runtime.clear()
