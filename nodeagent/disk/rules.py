@@ -19,6 +19,8 @@ LARGEST_RESERVE = {Unit.BYTES: 1 << 30, Unit.FILES: 1_000_000}
 RESERVE_SHARE = 0.05
 ROOM_FACTOR = 1.25
 """So much more than the reserve must be free before a disk has room again: it is not to go back and forth."""
+ROOM_AFTER_S = 5.0
+"""So long it must have been free: a job may give back all that it takes, and take it again, in a moment."""
 LEAST_SHARE = 0.10
 """Who takes less of a disk than this is never stopped for the sake of others."""
 MANY_FILES = 1_000_000

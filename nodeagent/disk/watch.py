@@ -5,7 +5,7 @@
 2. Pulls to that disk are given up. If that is not enough, who takes most of what it is short of is stopped, one at a
    time: it is looked again a while after its folders are gone, or when that takes too long.
 3. Who takes more than the node allows a job is stopped as well, whatever is free, and nobody waits for that.
-4. With more than the reserve free again, the platform is told that there is room.
+4. With more than the reserve free again, and for a while, the platform is told that there is room.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent.disk.rules import (
     LOOK_EVERY_S,
+    ROOM_AFTER_S,
     SOONEST_LOOK_S,
     Measure,
     Unit,
@@ -118,7 +119,8 @@ class DiskWatch:
         self._read = read
         self._now = now
         self._before: Dict[Key, Tuple[float, Measure]] = {}
-        self._full: Set[Key] = set()
+        self._full: Dict[Key, float] = {}
+        """What counts as full, and when it was seen to be so last."""
         self._full_told_at = 0.0
         self._has_told = False
         self._victims: Dict[Key, _Victim] = {}
@@ -141,7 +143,7 @@ class DiskWatch:
         waits = {key: next_look_s(one, self._reserve(one), *self._since(one, now)) for key, one in measures.items()}
         self._before = {key: (now, one) for key, one in measures.items()}
         self._tell(measures, now)
-        full = [one for key, one in measures.items() if key in self._full]
+        full = [one for key, one in measures.items() if self._full.get(key) == now]
         self._let_go(now)
         for one in full:
             if one.key in self._victims and is_pressing(one, self._reserve(one)):
@@ -161,7 +163,7 @@ class DiskWatch:
         if self._options.most_bytes is not None and in_bytes and is_due:
             self._count_for_limit(self._options.most_bytes, in_bytes)
             self._limit_at = begun + max(_COUNT_EVERY_S, (self._now() - begun) * _REST)
-        return min([*waits.values(), *([_WHILE_FULL_S] if full else [])], default=LOOK_EVERY_S)
+        return min([*waits.values(), *([_WHILE_FULL_S] if self._full else [])], default=LOOK_EVERY_S)
 
     def _since(self, measure: Measure, now: float) -> Tuple[Optional[Measure], float]:
         at, before = self._before.get(measure.key, (now, None))
@@ -172,16 +174,17 @@ class DiskWatch:
 
     def _tell(self, measures: Mapping[Key, Measure], now: float) -> None:
         """Tell the platform what is left, at once where that begins or ends to be too little, and again while it is."""
-        were = self._full
+        were = set(self._full)
         full = [one for key, one in measures.items() if is_full(one, self._reserve(one), key in were)]
-        self._full = {one.key for one in full}
-        if self._full - were or (full and now - self._full_told_at >= AGAIN_AFTER_S):
+        lasting = {key: at for key, at in self._full.items() if key in measures and now - at < ROOM_AFTER_S}
+        self._full = {**lasting, **{one.key: now for one in full}}
+        if self._full.keys() - were or (full and now - self._full_told_at >= AGAIN_AFTER_S):
             self._full_told_at = now
             # All in one: of what is told again soon, the platform keeps the last words.
             detail = "; ".join(self._words(one) for one in full)
             _log.warning("%s", detail)
             self._sampler.report(HealthEvent("disk_full", None, detail))
-        news = were != self._full or not self._has_told
+        news = were != self._full.keys() or not self._has_told
         in_bytes = [one for one in measures.values() if one.unit is Unit.BYTES]
         if in_bytes:
             scarcest = min(in_bytes, key=lambda one: one.free / max(1, one.total))

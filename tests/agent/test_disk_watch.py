@@ -369,6 +369,32 @@ def test_a_full_disk_is_told_at_once_and_again_while_it_lasts_and_then_that_it_h
     assert node.told() == ([], False)
 
 
+def test_a_disk_that_is_emptied_and_filled_again_and_again_has_room_once_it_had_it_for_a_while(node: Node) -> None:
+    node.free = 4 * MIB
+    node.look()
+    assert node.told() == (["disk_full"], True)
+    for free, later_s in ((44 * MIB, 0.0), (44 * MIB, 4.0), (4 * MIB, 0.9)) * 3:
+        node.free = free
+        node.look(later_s)
+        assert node.watch.look() < rules.LOOK_EVERY_S
+    assert (node.asked, node.sampler.has_news()) == (1, False)
+    node.free = 44 * MIB
+    node.look(4.9)
+    assert not node.sampler.has_news()
+    node.look(0.1)
+    assert node.told() == ([], False)
+
+
+def test_nobody_is_stopped_in_a_moment_in_which_there_is_room(node: Node) -> None:
+    node.free = 4 * MIB
+    node.look()
+    node.start(1, 40 * MIB)
+    node.free = 44 * MIB
+    assert node.look(4.9) == []
+    node.free = 4 * MIB
+    assert [stop.id for stop in node.look(0.1)] == [1]
+
+
 def test_without_room_for_more_files_the_one_who_has_most_of_them_is_stopped(node: Node) -> None:
     node.start(1, 40 * MIB)
     for number, files in ((2, 300), (3, 200)):
