@@ -171,9 +171,11 @@ class Machine:
         """The allocations whose processes are alive."""
         return sorted(number for number, one in self.folders.items() if one.processes is not None)
 
-    def left_behind(self) -> list[Processes]:
-        """What is alive and knows no agent any more."""
-        return [one.processes for one in self.taken_away if one.processes is not None]
+    def taken(self) -> list[LaunchSpec]:
+        """What was in state folders that were taken away since the boot: whether it runs, or how it ended, no agent
+        knows.
+        """
+        return [one.spec for one in self.taken_away]
 
     def gpu_infos(self) -> tuple[GpuInfo, ...]:
         return tuple(

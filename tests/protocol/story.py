@@ -255,7 +255,7 @@ class Story:
             for machine, run in server.copies:
                 run.kill()
                 machine.reboot(disk_keeps_marks=True)
-            if any(one.spec.on_disconnect is OnDisconnect.KEEP for one in server.machine.left_behind()):
+            if any(spec.on_disconnect is OnDisconnect.KEEP for spec in server.machine.taken()):
                 self.reboot(server, disk_keeps_marks=True)  # nothing else ends them, or proves that they have ended
             self.start_agent(server)
         self.advance(30.0)
