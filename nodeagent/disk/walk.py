@@ -20,7 +20,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from nodeagent.disk.rules import Unit
 from nodeagent.files import FOLDER
-from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.tree import seen_at
 
 _BLOCK_BYTES = 512
 _MOST_OPEN = 64
@@ -242,7 +242,7 @@ def deleted(pids: Iterable[int], devices: Iterable[int], unit: Unit, *, most_ent
     """
     wanted, seen, total, left = set(devices), set(), 0, most_entries
     for pid in pids:
-        folder = tree.seen_at(pid) + "/fd"
+        folder = seen_at(pid) + "/fd"
         names: List[str] = []
         with contextlib.suppress(OSError):  # it is gone, or somebody else's
             names = os.listdir(folder)

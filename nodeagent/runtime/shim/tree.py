@@ -54,8 +54,8 @@ def read_process(pid: int) -> Optional[Process]:
 def seen_at(pid: int) -> str:
     """The folder where /proc shows what a process has open and in memory.
 
-    /proc/PID shows it by the first thread, which has none of it any more once it has left: it is that of the first
-    that runs then. /proc/PID itself for a process that is gone.
+    /proc/PID shows what the first thread has, which is nothing once that has left. So it is the folder of the first
+    thread that runs, and /proc/PID for a process that is gone.
     """
     tasks = "/proc/{}/task".format(pid)
     with contextlib.suppress(OSError):
