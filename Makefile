@@ -69,7 +69,7 @@ figures: setup ## simulate what others have published, and write the figures in 
 
 faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make check` does
 	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults tests/protocol \
-	  tests/unit/scheduler/test_scheduler_properties.py $(ARGS)
+	  tests/unit/scheduler/cycle/test_scheduler_properties.py $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test test-long

@@ -16,7 +16,7 @@ _ON_THE_CLUSTER = {
 _OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
 _LONG = {
     *("tests/e2e/test_demo.py", "tests/e2e/test_page_actions.py", "tests/e2e/test_torch.py"),
-    *("tests/api/test_openapi.py", "tests/db/test_links_ssh.py"),
+    *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
     *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
 }
 # Where a parameter alone tells that a test takes an engine.
@@ -25,7 +25,7 @@ _OF_ENGINES = "tests/agent/"
 # gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
 _FIRST = (
     *("the cluster", "the pages", "tests/api/test_openapi.py"),
-    *("tests/e2e/", "tests/db/test_links_ssh.py", "tests/agent/"),
+    *("tests/e2e/", "tests/db/links/test_links_ssh.py", "tests/agent/"),
 )
 
 

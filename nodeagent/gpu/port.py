@@ -1,4 +1,4 @@
-"""What the agent asks of a GPU driver. Every driver passes tests/agent/test_gpu_conformance.py."""
+"""What the agent asks of a GPU driver. Every driver passes tests/agent/gpu/test_gpu_conformance.py."""
 
 from __future__ import annotations
 

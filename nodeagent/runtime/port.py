@@ -1,4 +1,4 @@
-"""What the agent asks of a runtime. Every runtime passes tests/agent/test_runtime_conformance.py."""
+"""What the agent asks of a runtime. Every runtime passes tests/agent/runtime/test_runtime_conformance.py."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from muster.jobs.models import Job
 from muster.jobs.notify import Kind
 from muster.notices.reading import _names_of, kind_of
 from muster.screening.services import go_on_untried
+from tests.db.jobs.test_verdicts import BROKEN_CODE
+from tests.db.screening.test_screening import GANG, Screened, fail, over, running
 from tests.db.stories import cycle, live_attempt, now_of
-from tests.db.test_screening import GANG, Screened, fail, over, running
-from tests.db.test_verdicts import BROKEN_CODE
 from tests.factories import make_token
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,10 @@ LONG = [
     "tests/faults/test_web.py::test_one",
     "tests/e2e/test_shell.py::test_one[a]",
     "tests/e2e/test_torch.py::test_one",
-    "tests/agent/test_runtime_conformance.py::test_one[podman-a]",
+    "tests/agent/runtime/test_runtime_conformance.py::test_one[podman-a]",
 ]
 SHORT = [
-    "tests/agent/test_runtime_conformance.py::test_one[process-a]",
+    "tests/agent/runtime/test_runtime_conformance.py::test_one[process-a]",
     "tests/e2e/test_pages.py::test_one",
     "tests/unit/bench/test_plan.py::test_one[docker]",
 ]
@@ -37,6 +37,6 @@ def test_a_file_of_the_other_half_is_left_unread(path: str, long: bool) -> None:
 
 
 def test_engines_are_apart_and_faults_together() -> None:
-    conformance = "tests/agent/test_runtime_conformance.py"
+    conformance = "tests/agent/runtime/test_runtime_conformance.py"
     assert len({scope_of(f"{conformance}::test_one[{name}]") for name in ("docker", "podman", "process")}) == 3
     assert scope_of("tests/faults/test_web.py::test_one") == scope_of("tests/e2e/test_shell.py::test_one")

@@ -22,8 +22,8 @@ from scheduler.plan import Plan
 from scheduler.policies import POLICIES
 from scheduler.trials import FIRST_ID, beside_others
 from tests.faults.layout import ROUNDS
+from tests.unit.scheduler.cycle.test_scheduler_properties import TYPES, configs_of, snapshots
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
-from tests.unit.scheduler.test_scheduler_properties import TYPES, configs_of, snapshots
 
 FIRST_NODE, FIRST_JOB, STRANGERS = 900, 500, 700
 CAP = 2

@@ -24,7 +24,7 @@ from scheduler.health import (
     meaning_of,
 )
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "health.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "health.md"
 
 # What NVIDIA asks for, number by number.
 ASKED: dict[Action, set[int]] = {

@@ -17,7 +17,7 @@ from tests.db.stories import World, cycle, now_of, states, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
 
-OLDER = Path(__file__).parents[1] / "contract" / "older" / "RegisterRequest.json"
+OLDER = Path(__file__).parents[2] / "contract" / "older" / "RegisterRequest.json"
 
 
 def register(agent: Agent, toolkit_version: str, *, runtime: str = "docker") -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[3] / "scheduler"
+PACKAGE = Path(__file__).parents[4] / "scheduler"
 # The simulator around the decisions reads files, draws lots and measures itself, and a program measures the classifier
 # by files of labelled logs; what decides does not.
 MODULES = sorted(

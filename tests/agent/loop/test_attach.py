@@ -31,7 +31,7 @@ from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.transport import Unreachable
 from tests.agent.conftest import ROOT, stop_everything
 from tests.agent.fake_platform import FakePlatform
-from tests.agent.test_agent import archive, finished, logged
+from tests.agent.loop.test_agent import archive, finished, logged
 from tests.agent.waiting import eventually
 from tests.faults.disks import filled, small_disk
 

@@ -31,8 +31,8 @@ from muster.logs.models import LogFile
 from nodeagent.frames import MAGIC
 from scheduler.lifecycle import JobState
 from tests.db.conftest import client as http_client
+from tests.db.jobs.test_uploads import archive_of
 from tests.db.linked_site import COUNTING, Site, sleepers, until
-from tests.db.test_uploads import archive_of
 from tests.sshd import make_key
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("server")]

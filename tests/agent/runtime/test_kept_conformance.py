@@ -11,8 +11,8 @@ from nodeagent import clock
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, ShellRefused
 from tests.agent.conftest import RuntimeUnderTest, is_alive
-from tests.agent.test_deadline_conformance import LEASE_S
-from tests.agent.test_shell_conformance import open_shell
+from tests.agent.runtime.test_deadline_conformance import LEASE_S
+from tests.agent.runtime.test_shell_conformance import open_shell
 from tests.agent.waiting import eventually
 
 LONG_S = 600.0

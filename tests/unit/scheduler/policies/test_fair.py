@@ -12,7 +12,7 @@ from scheduler.model import Job, Running, Tenant, VirtualCluster
 from scheduler.policies.fair.policy import Fair
 from scheduler.registry import ConfigError
 from tests.unit.scheduler.factories import NOW, make_job, make_snapshot, make_vc
-from tests.unit.scheduler.test_capacity import jobs, of_vcs, runs
+from tests.unit.scheduler.policies.test_capacity import jobs, of_vcs, runs
 
 VCS = [make_vc(1, "a", {}), VirtualCluster(2, 2, "b", {}), VirtualCluster(3, 2, "c", {})]
 

@@ -24,7 +24,7 @@ from tests.db.linked_site import WAIT_S, Site, until
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("server")]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 

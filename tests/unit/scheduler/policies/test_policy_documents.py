@@ -10,7 +10,7 @@ from scheduler.placement import PLACEMENTS
 from scheduler.policies import POLICIES
 from scheduler.registry import Registry
 
-PAGES = Path(__file__).parents[3] / "docs" / "policies"
+PAGES = Path(__file__).parents[4] / "docs" / "policies"
 REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, GUARDS]
 PLUGINS = [(registry, name) for registry in REGISTRIES for name in registry.names]
 

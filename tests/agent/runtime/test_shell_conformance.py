@@ -20,7 +20,7 @@ from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import ExitStatus, Phase, Shell, ShellEnding, ShellRefused, ShellRequest
 from nodeagent.runtime.shim.leash import LeashedShell
 from tests.agent.conftest import RuntimeUnderTest, is_alive
-from tests.agent.test_runtime_conformance import AS_ROOT
+from tests.agent.runtime.test_runtime_conformance import AS_ROOT
 from tests.agent.waiting import eventually
 
 WITHIN_S = 30.0

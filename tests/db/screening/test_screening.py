@@ -24,6 +24,7 @@ from muster.screening.outlook import digest_of
 from muster.screening.services import go_on_untried, keep_trials
 from muster.tenants.models import Tenant, VirtualCluster, Volume
 from scheduler.lifecycle import AttemptState, Reason
+from tests.db.jobs.test_verdicts import BROKEN_CODE, BROKEN_GPU, BROKEN_NETWORK
 from tests.db.stories import (
     claim,
     cycle,
@@ -38,7 +39,6 @@ from tests.db.stories import (
     run,
     submit,
 )
-from tests.db.test_verdicts import BROKEN_CODE, BROKEN_GPU, BROKEN_NETWORK
 from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sound")]

@@ -21,7 +21,7 @@ from tests.factories import make_token, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "framework" / "framework.py"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "framework" / "framework.py"
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from nodeagent.outputs import OutputStream
 from nodeagent.runtime.port import WorkFolder
 from nodeagent.transport import Dialled
 from tests.db.agent_calls import Agent
+from tests.db.jobs.test_uploads import archive_of, send
 from tests.db.stories import World, ranks, start
-from tests.db.test_uploads import archive_of, send
 from tests.faults.disks import filled, small_disk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]

@@ -21,7 +21,7 @@ from nodeagent.runtime.port import ExitStatus, LaunchError
 from nodeagent.serving import runtime_options
 from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
-from tests.agent.test_container_plan import planned
+from tests.agent.containers.test_container_plan import planned
 
 JOB_UID = 4321
 

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.lifecycle import TABLES, TransitionError, require_move, sources_of
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "states.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "states.md"
 
 BLOCK = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 NAME = re.compile(r'state "(\w+)" as \1 {')
