@@ -75,7 +75,8 @@ def read_environment() -> Environment:
         mail_from=os.environ.get("MUSTER_MAIL_FROM") or "muster@localhost",
         smtp_host=os.environ.get("MUSTER_SMTP_HOST") or "localhost",
         smtp_port=_port("MUSTER_SMTP_PORT", "25"),
-        metrics_token=os.environ.get("MUSTER_METRICS_TOKEN") or "",
+        metrics_token=os.environ.get("MUSTER_METRICS_TOKEN")
+        or _stored(home / "metrics_token", secrets.token_urlsafe(32)),
         samples_kept_for=_samples_kept_for(),
         outputs_max_bytes=_mebibytes("MUSTER_OUTPUTS_MIB", "1024"),
         outputs_kept_for=_days_or_hours("MUSTER_OUTPUTS_KEPT_FOR", "30d"),
