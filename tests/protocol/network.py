@@ -172,7 +172,9 @@ class Platform:
         return 202, LogAccepted(self._logs[allocation_id]).to_json()
 
     def _of(self, secret: str, allocation_id: int, fence: int) -> Allocation:
-        return services.allocation_of(secret, allocation_id, fence)
+        allocation = services.allocation_of(secret, allocation_id)
+        services.require_fence(allocation, fence)
+        return allocation
 
 
 class Way(Transport):

@@ -2,6 +2,8 @@
 
 What a thousand agents send all the time, beats and syncs, is answered together: see `muster.common.gathering`. What
 may have to wait for somebody's lock is done call by call.
+
+Every handler authenticates the caller before it reads the body.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ from muster.fleet.leases import (
     Renewal,
     Unauthorized,
     known,
-    node_of_credential,
     nodes_of_credentials,
     renew_free,
     require_epoch,
+    require_secret,
 )
 from muster.fleet.models import Node
+from muster.jobs.models import Allocation
 from muster.jobs.uploads import open_code
 from muster.logs.store import Chunk, Gap
 from muster.outputs import store as outputs_store
@@ -73,22 +76,24 @@ _samples: Gathered[Node, SyncRequest, None] = Gathered(store_samples, every_s=GA
 
 async def hello(request: Request) -> Response:
     """Give out the nonce of the next registration."""
+    secret = await _enrolling_secret(request)
     message = await read_message(request, HelloRequest)
-    answer = await in_thread(services.greet_agent, secret_of(request), message)
+    answer = await in_thread(services.greet_agent, secret, message)
     return JSONResponse(answer.to_dict())
 
 
 async def register(request: Request) -> Response:
     """Enrol an agent, or let it come back."""
+    secret = await _enrolling_secret(request)
     message = await read_message(request, RegisterRequest)
-    answer = await in_thread(services.register_agent, secret_of(request), message)
+    answer = await in_thread(services.register_agent, secret, message)
     return JSONResponse(answer.to_dict())
 
 
 async def beat(request: Request) -> Response:
     """Renew the lease."""
-    message = await read_message(request, BeatRequest)
     node = await _node(request)
+    message = await read_message(request, BeatRequest)
     if node.health == NodeHealth.READY and await _renewals.ask(node, Renewal(message.epoch, message.seq)):
         answer = services.beat_answer(node)
     else:
@@ -98,8 +103,8 @@ async def beat(request: Request) -> Response:
 
 async def sync(request: Request) -> Response:
     """Exchange what runs for what should run; wait for news if there is none."""
-    message = await read_message(request, SyncRequest)
     node = await _node(request)
+    message = await read_message(request, SyncRequest)
     require_epoch(node=node, epoch=message.epoch)
     loop = asyncio.get_running_loop()
     until = loop.time() + min(max(message.wait_s, 0.0), services.SYNC_WAIT_S)
@@ -121,28 +126,28 @@ async def sync(request: Request) -> Response:
 
 async def claim(request: Request) -> Response:
     """Give the launch spec of an allocation to the boot that claims it."""
+    node = await _node(request)
     message = await read_message(request, ClaimRequest)
-    secret, allocation_id = secret_of(request), _id(request)
-    answer = await in_thread(lambda: services.claim(node_of_credential(secret), allocation_id, message))
+    answer = await in_thread(services.claim, node, _id(request), message)
     return JSONResponse(answer.to_dict())
 
 
 async def end(request: Request) -> Response:
     """Take the end of an allocation."""
+    node = await _node(request)
     message = await read_message(request, EndRequest)
-    secret, allocation_id = secret_of(request), _id(request)
-    await in_thread(lambda: services.end(node_of_credential(secret), allocation_id, message))
+    await in_thread(services.end, node, _id(request), message)
     return JSONResponse({})
 
 
 async def log(request: Request) -> Response:
     """Append a chunk of a log."""
+    allocation = await _allocation(request)
+    services.require_fence(allocation, _number(request, FENCE_HEADER))
     body = await read_body(request, largest=MAX_CHUNK_BYTES)
-    secret, allocation_id = secret_of(request), _id(request)
     chunk = _chunk(request, body)
-    fence = _number(request, FENCE_HEADER)
     try:
-        size = await store_in_thread(len(body), lambda: services.store_log(secret, allocation_id, fence, chunk))
+        size = await store_in_thread(len(body), lambda: services.store_log(allocation, chunk))
     except Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
     return JSONResponse({"size": size}, status_code=202)
@@ -150,23 +155,25 @@ async def log(request: Request) -> Response:
 
 async def log_finish(request: Request) -> Response:
     """Close a log and compare it with what the agent spooled."""
+    allocation = await _allocation(request)
     message = await read_message(request, LogFinishRequest)
-    secret, allocation_id = secret_of(request), _id(request)
-    await in_thread(services.finish_log, secret, allocation_id, message)
+    await in_thread(services.finish_log, allocation, message)
     return JSONResponse({})
 
 
 async def outputs(request: Request) -> Response:
     """Give slots to the files that a rank left."""
+    allocation = await _allocation(request)
     message = await read_message(request, OutputsRequest)
-    answer = await in_thread(services.name_outputs, secret_of(request), _id(request), message)
+    answer = await in_thread(services.name_outputs, allocation, message)
     return JSONResponse(answer.to_dict())
 
 
 async def output(request: Request) -> Response:
     """Append a chunk of a file."""
+    allocation = await _allocation(request)
+    services.require_fence(allocation, _number(request, FENCE_HEADER))
     body = await read_body(request, largest=MAX_CHUNK_BYTES)
-    secret, allocation_id, fence = secret_of(request), _id(request), _number(request, FENCE_HEADER)
     chunk = _chunk(request, body)
     sha256 = request.headers.get(SHA256_HEADER)
     if sha256 is not None and not _SHA256.fullmatch(sha256):
@@ -175,13 +182,7 @@ async def output(request: Request) -> Response:
     try:
         size = await store_in_thread(
             len(body),
-            lambda: outputs_store.append(
-                services.allocation_of(secret, allocation_id, fence),
-                file_id,
-                offset=chunk.offset,
-                body=chunk.body,
-                sha256=sha256,
-            ),
+            lambda: outputs_store.append(allocation, file_id, offset=chunk.offset, body=chunk.body, sha256=sha256),
         )
     except outputs_store.Gap as gap:
         return JSONResponse({"size": gap.size}, status_code=416)
@@ -190,20 +191,32 @@ async def output(request: Request) -> Response:
 
 async def outputs_finish(request: Request) -> Response:
     """Close the files of a rank."""
+    allocation = await _allocation(request)
     message = await read_message(request, OutputsFinishRequest)
-    await in_thread(services.finish_outputs, secret_of(request), _id(request), message)
+    await in_thread(services.finish_outputs, allocation, message)
     return JSONResponse({})
 
 
 async def code(request: Request) -> Response:
     """The code archive of a job on this node."""
-    secret, sha256 = secret_of(request), request.path_params["sha256"]
-    await in_thread(lambda: services.require_code_of(node_of_credential(secret), sha256))
+    node, sha256 = await _node(request), request.path_params["sha256"]
+    await in_thread(services.require_code_of, node, sha256)
     return FileResponse(await in_thread(open_code, sha256), media_type="application/gzip")
 
 
 async def _node(request: Request) -> Node:
     return known(await _nodes.ask(secret_of(request), None))
+
+
+async def _enrolling_secret(request: Request) -> str:
+    """The secret of an agent that enrols, once it is known to be a credential or a join token of a node."""
+    secret = secret_of(request)
+    await in_thread(require_secret, secret)
+    return secret
+
+
+async def _allocation(request: Request) -> Allocation:
+    return await in_thread(services.allocation_of, secret_of(request), _id(request))
 
 
 async def read_message(request: Request, kind: type[M], *, largest: int = LARGEST_BODY) -> M:

@@ -224,8 +224,13 @@ def end(node: Node, allocation_id: int, request: EndRequest) -> None:
         keep_points({request.fence: told_points(request.points)})
 
 
-def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
-    """The allocation of the secret's node under this fence, whatever its state: logs and files come after the end."""
+def allocation_of(secret: str, allocation_id: int) -> Allocation:
+    """The allocation of the secret's node, whatever its state: logs and files come after the end.
+
+    Raises:
+        Unauthorized: the secret is not the credential of a node.
+        NotFound: the node has no such allocation.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_ALLOCATION, [allocation_id, digest(secret)])
         row = cursor.fetchone()
@@ -233,8 +238,6 @@ def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
         node = node_of_credential(secret)
         raise NotFound(f"node {node.name} has no such allocation")
     attempt_id, rank, claimed_at, number, job_id, nodes, pool_id, most_bytes = row
-    if attempt_id != fence:
-        raise Conflict("the fence is not that of this allocation's attempt")
     pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=most_bytes)
     job = part_of(Job, id=job_id, nodes=nodes, pool_id=pool_id)
     attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id)
@@ -243,17 +246,22 @@ def allocation_of(secret: str, allocation_id: int, fence: int) -> Allocation:
     return allocation
 
 
-def store_log(secret: str, allocation_id: int, fence: int, chunk: Chunk) -> int:
+def require_fence(allocation: Allocation, fence: int) -> None:
+    """Return if the fence is that of the allocation's attempt, and raise `Conflict` if not."""
+    if allocation.attempt_id != fence:
+        raise Conflict("the fence is not that of this allocation's attempt")
+
+
+def store_log(allocation: Allocation, chunk: Chunk) -> int:
     """Store a chunk of a log, and look at it by the operators' rules; a chunk that is sent again is looked at again."""
-    allocation = allocation_of(secret, allocation_id, fence)
     size = append(allocation, chunk)
     look_at(allocation, start=chunk.offset, body=chunk.body)
     return size
 
 
-def finish_log(secret: str, allocation_id: int, request: LogFinishRequest) -> None:
+def finish_log(allocation: Allocation, request: LogFinishRequest) -> None:
     """A log, closed; what it ends with is a line too."""
-    allocation = allocation_of(secret, allocation_id, request.fence)
+    require_fence(allocation, request.fence)
     close_log(
         allocation,
         size=request.size,
@@ -263,21 +271,22 @@ def finish_log(secret: str, allocation_id: int, request: LogFinishRequest) -> No
     look_at_the_end(allocation)
 
 
-def name_outputs(secret: str, allocation_id: int, request: OutputsRequest) -> OutputsAnswer:
+def name_outputs(allocation: Allocation, request: OutputsRequest) -> OutputsAnswer:
     """Slots for the files that a rank left."""
     if len(request.files) > MAX_OUTPUTS_AT_ONCE:
         raise Invalid.field("files", f"name {MAX_OUTPUTS_AT_ONCE} at most at once")
-    allocation = allocation_of(secret, allocation_id, request.fence)
+    require_fence(allocation, request.fence)
     slots = name_files(allocation, [Named(file.path, file.size) for file in request.files])
     return OutputsAnswer(files=tuple(OutputSlot(slot.id, slot.size, slot.wanted) for slot in slots))
 
 
-def finish_outputs(secret: str, allocation_id: int, request: OutputsFinishRequest) -> None:
+def finish_outputs(allocation: Allocation, request: OutputsFinishRequest) -> None:
     """The files of a rank, closed."""
     if len(request.left_out) > MAX_OUTPUTS_AT_ONCE:
         raise Invalid.field("left_out", f"name {MAX_OUTPUTS_AT_ONCE} at most, and count the others")
+    require_fence(allocation, request.fence)
     finish(
-        allocation_of(secret, allocation_id, request.fence),
+        allocation,
         left_out=[Named(file.path, file.size, file.reason) for file in request.left_out],
         more=request.more,
         cut_short=request.cut_short,

@@ -35,13 +35,13 @@ ROOM_WAIT_S = 10.0
 _SIGNAL_BASE = 128
 _MOST_DETAIL = 500
 
-AnyRequest = ShellOpenRequest | ShellOutputRequest | ShellInputRequest | ShellEndRequest
-
 
 async def open_shell(request: Request) -> Response:
     """Give the shell to this run of the agent, and say what to start."""
+    shell = await _shell(request)
     message = await read_message(request, ShellOpenRequest, largest=LARGEST_BODY)
-    shell = await in_thread(_opened, request, message)
+    services.require_agent(shell, fence=message.fence, epoch=message.epoch)
+    await in_thread(lambda: services.open_shell(shell, epoch=message.epoch))
     relay = relays.of(shell)
     with relay.caller("agent"):
         answer = ShellOpenAnswer(
@@ -58,9 +58,10 @@ async def open_shell(request: Request) -> Response:
 
 async def output(request: Request) -> Response:
     """Take what the shell wrote; while there is no room, wait for whoever reads it."""
+    shell = await _shell(request)
     message = await read_message(request, ShellOutputRequest, largest=LARGEST_BODY)
     data = _bytes(message.data)
-    relay = await _relay(request, message)
+    relay = _relay(shell, message)
     with relay.caller("agent") as waiter:
         window = relay.output
         window.begin(message.first)
@@ -77,8 +78,9 @@ async def output(request: Request) -> Response:
 
 async def input_(request: Request) -> Response:
     """Hand out what was typed, as soon as there is something, or the terminal should have another size."""
+    shell = await _shell(request)
     message = await read_message(request, ShellInputRequest, largest=LARGEST_BODY)
-    relay = await _relay(request, message)
+    relay = _relay(shell, message)
     with relay.caller("agent") as waiter:
         loop = asyncio.get_running_loop()
         until = loop.time() + min(max(message.wait_s, 0.0), LONGEST_WAIT_S)
@@ -102,22 +104,17 @@ async def input_(request: Request) -> Response:
 
 async def end_shell(request: Request) -> Response:
     """Take the end of the shell."""
+    shell = await _shell(request)
     message = await read_message(request, ShellEndRequest, largest=LARGEST_BODY)
-    shell = await in_thread(_ended, request, message)
+    services.require_agent(shell, fence=message.fence, epoch=message.epoch)
+    await in_thread(_end, shell, message)
     closed = Closed.of(shell)
     if closed is not None:
         relays.of(shell).close(closed)
     return JSONResponse({})
 
 
-def _opened(request: Request, message: ShellOpenRequest) -> Shell:
-    shell = _shell(request, message)
-    services.open_shell(shell, epoch=message.epoch)
-    return shell
-
-
-def _ended(request: Request, message: ShellEndRequest) -> Shell:
-    shell = _shell(request, message)
+def _end(shell: Shell, message: ShellEndRequest) -> None:
     exit_code = message.exit_code if message.signal is None else _SIGNAL_BASE + message.signal
     if exit_code is not None and not 0 <= exit_code <= 255:
         raise Invalid.field("exit_code", "write 0 to 255")
@@ -127,25 +124,18 @@ def _ended(request: Request, message: ShellEndRequest) -> Shell:
         ended=services.Ended(ShellReason(message.reason.value), exit_code, message.detail[:_MOST_DETAIL]),
     )
     shell.refresh_from_db(fields=["state", "reason", "detail", "exit_code"])
-    return shell
 
 
-async def _relay(request: Request, message: ShellOutputRequest | ShellInputRequest) -> Relay:
-    def look() -> Shell:
-        shell = _shell(request, message)
-        services.require_open(shell, message.epoch)
-        return shell
-
-    return relays.of(await in_thread(look))
+def _relay(shell: Shell, message: ShellOutputRequest | ShellInputRequest) -> Relay:
+    services.require_agent(shell, fence=message.fence, epoch=message.epoch)
+    services.require_open(shell, message.epoch)
+    return relays.of(shell)
 
 
-def _shell(request: Request, message: AnyRequest) -> Shell:
-    return services.shell_of_agent(
-        secret_of(request),
-        allocation_id=request.path_params["id"],
-        shell_id=request.path_params["shell_id"],
-        fence=message.fence,
-        epoch=message.epoch,
+async def _shell(request: Request) -> Shell:
+    secret, numbers = secret_of(request), request.path_params
+    return await in_thread(
+        lambda: services.shell_of_agent(secret, allocation_id=numbers["id"], shell_id=numbers["shell_id"])
     )
 
 

@@ -186,6 +186,13 @@ def node_of_credential(secret: str) -> Node:
     return known(nodes_of_credentials([secret])[secret])
 
 
+def require_secret(secret: str) -> None:
+    """Return if the secret is a credential or a join token of a node, and raise `Unauthorized` if not."""
+    hashed = digest(secret)
+    if not Node.objects.filter(Q(credential_digest=hashed) | Q(join_digest=hashed)).exists():
+        raise Unauthorized("the secret is no node's credential or join token; an operator can make a new join token")
+
+
 def nodes_of_credentials(secrets: Iterable[str]) -> dict[str, Node | None]:
     """The node of each credential, as `node_of_credential` tells it, in one query; None for what is none."""
     digests = {secret: digest(secret) for secret in secrets}

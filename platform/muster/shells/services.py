@@ -16,6 +16,7 @@ from muster.common.errors import Conflict, Forbidden, Invalid, NotFound
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record, wake_node
+from muster.fleet.leases import node_of_credential
 from muster.jobs.demand import trial_demand
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import require_may_act
@@ -113,8 +114,13 @@ def leave_shell(shell: Shell) -> None:
         shell.refresh_from_db(fields=["state"])
 
 
-def shell_of_agent(secret: str, *, allocation_id: int, shell_id: int, fence: int, epoch: int) -> Shell:
-    """The shell, if the credential, the fence and the epoch are those of the agent that runs its rank."""
+def shell_of_agent(secret: str, *, allocation_id: int, shell_id: int) -> Shell:
+    """The shell of an allocation on the secret's node.
+
+    Raises:
+        Unauthorized: the secret is not the credential of a node.
+        NotFound: the node has no such shell.
+    """
     shell = first_of(
         _whole()
         .select_related("allocation__node__lease")
@@ -122,12 +128,17 @@ def shell_of_agent(secret: str, *, allocation_id: int, shell_id: int, fence: int
         .filter(pk=shell_id, allocation_id=allocation_id, allocation__node__credential_digest=digest(secret))
     )
     if shell is None:
-        raise NotFound(f"this node has no shell {shell_id}")
+        node = node_of_credential(secret)
+        raise NotFound(f"node {node.name} has no shell {shell_id}")
+    return shell
+
+
+def require_agent(shell: Shell, *, fence: int, epoch: int) -> None:
+    """Return if fence and epoch are those of the agent that runs the shell's rank, and raise `Conflict` if not."""
     if shell.allocation.attempt_id != fence:
         raise Conflict("the fence is not that of this allocation's attempt")
     if shell.allocation.node.lease.epoch != epoch:
         raise Conflict(f"epoch {epoch} of node {shell.allocation.node.name} is superseded")
-    return shell
 
 
 def require_open(shell: Shell, epoch: int) -> None:

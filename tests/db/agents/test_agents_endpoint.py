@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from starlette.routing import Route
 
 from muster.agents import endpoint
+from muster.agents.shells import SHELL_ROUTES
 from muster.common.secrets import digest
 from muster.events.hub import Waiter
 from muster.events.models import Event
@@ -49,7 +52,9 @@ from tests.db.stories import (
     states,
     submit,
 )
-from tests.factories import make_node
+from tests.factories import make_node, make_token, make_user
+
+BODY_ROUTES = [route for route in (*endpoint.ROUTES, *SHELL_ROUTES) if "GET" not in (route.methods or ())]
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
 
@@ -129,6 +134,16 @@ class TestRegister:
         assert "epoch" in answer.json()["detail"]
         assert agent.http.post("/agent/v1/beat", content=b"{", headers=headers).status_code == 400
         assert agent.http.post("/agent/v1/beat", content=b"[" * 100_000, headers=headers).status_code == 400
+
+    @pytest.mark.parametrize("route", BODY_ROUTES, ids=lambda route: route.path)
+    def test_a_secret_of_no_node_is_refused_before_the_body_is_read(
+        self, server: str, agent: Agent, route: Route
+    ) -> None:
+        (method,) = route.methods or ()
+        headers = {"Authorization": f"Bearer {make_token(make_user())}"}
+        for body in (b"{", b" " * (5 << 20)):
+            answer = agent.http.request(method, re.sub(r"{\w+:int}", "1", route.path), content=body, headers=headers)
+            assert (answer.status_code, answer.json()["type"]) == (401, "about:blank#unauthorized")
 
     def test_a_packed_body_is_not_unpacked(self, agent: Agent) -> None:
         # A valid message, and one whose body is far beyond the limit once it is unpacked.

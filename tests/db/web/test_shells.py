@@ -394,7 +394,7 @@ class TestWhoseItIs:
         assert talk.row.state == "open"
 
     def test_a_wrong_credential_is_refused(self, talk: Talk) -> None:
-        assert talk.open(secret="not-the-credential-of-anybody-at-all").status_code == 404
+        assert talk.open(secret="not-the-credential-of-anybody-at-all").status_code == 401
 
     def test_nothing_is_read_or_written_before_it_is_opened(
         self, server: str, agent: Agent, http: httpx.Client, running: Attempt
