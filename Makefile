@@ -68,7 +68,7 @@ figures: setup ## simulate what others have published, and write the figures in 
 	@$(PY) -m bench.published $(ARGS)
 
 faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make check` does
-	@MUSTER_FAULT_ROUNDS=5 $(PY) -m pytest tests/faults tests/protocol \
+	@MUSTER_HYPOTHESIS_PROFILE=long $(PY) -m pytest tests/faults tests/protocol \
 	  tests/unit/scheduler/cycle/test_scheduler_properties.py $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests

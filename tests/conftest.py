@@ -1,4 +1,7 @@
-"""What every test gets. The services are started by the plugin `tests.embedded`, before Django is set up."""
+"""What every test gets. The services are started by the plugin `tests.embedded`, before Django is set up.
+
+Importing `tests.profiles` loads the Hypothesis profile.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.groups import FilesAndOneCluster, is_long, may_have, place_of, scope_of
 from tests.kept import end_what_is_kept
+from tests.profiles import PROFILE, VARIABLE
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +99,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     halves = {"long": True, "not long": False}
     wanted = config.getoption("markexpr")
     return True if wanted in halves and not may_have(collection_path, long=halves[wanted]) else None
+
+
+def pytest_report_header() -> str:
+    return f"{VARIABLE}: {PROFILE}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,6 +27,7 @@ from muster.wsgi import application
 from tests.api.asking import openapi
 from tests.api.conftest import World
 from tests.factories import make_token
+from tests.profiles import examples
 
 Api = Callable[[User | None], Client]
 
@@ -99,9 +100,7 @@ def one_connection() -> Iterator[None]:
 @pytest.mark.django_db
 @schema.parametrize()
 @settings(
-    max_examples=15,
-    deadline=None,
-    derandomize=True,
+    max_examples=examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 def test_made_up_requests_get_answers_that_are_described(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
-# How much longer than usual the tests go on killing; `make faults` says more than one.
-ROUNDS = int(os.environ.get("MUSTER_FAULT_ROUNDS", "1"))
-LONG = ROUNDS > 1
+from tests.profiles import IS_LONG
+
+# How many times as long as usual the tests go on killing processes.
+LONG = IS_LONG
+ROUNDS = 5 if LONG else 1
 GPU_TYPE = "A100"
 NODES = ("n1", "n2")
 GPUS_PER_NODE = 4

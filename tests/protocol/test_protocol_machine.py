@@ -26,24 +26,20 @@ from hypothesis.stateful import (
 )
 
 from muster.dispatch import reaper
-from tests.faults.layout import ROUNDS
+from tests.profiles import IS_LONG, examples
 from tests.protocol.conftest import Telling
 from tests.protocol.network import Fate
 from tests.protocol.story import Server, Story
 
-LONG = ROUNDS > 1
 # A history of chance that has failed is told again by this variable.
 SEED = "MUSTER_PROTOCOL_SEED"
 PROFILE = settings(
-    max_examples=30 * ROUNDS if LONG else 6,
-    stateful_step_count=50 if LONG else 20,
-    deadline=None,
-    derandomize=not LONG,
-    database=None,
+    max_examples=150 if IS_LONG else examples(6),
+    stateful_step_count=50 if IS_LONG else 20,
     suppress_health_check=list(HealthCheck),
 )
 
-pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(3600 if IS_LONG else 300)
 
 
 @pytest.fixture
@@ -218,7 +214,7 @@ def test_no_history_breaks_a_promise(telling: Telling, silence: None) -> None:
     tell(telling, PROFILE)
 
 
-@pytest.mark.skipif(LONG, reason="all histories of the long form are of chance")
+@pytest.mark.skipif(IS_LONG, reason="all histories of the long form are of chance")
 def test_nor_does_one_that_was_never_told(telling: Telling, silence: None) -> None:
     number = int(os.environ.get(SEED) or random.randrange(2**32))
     try:
@@ -234,7 +230,7 @@ def test_histories_find_a_fence_that_comes_too_early(
     monkeypatch.setattr(reaper, "fence_at", lambda **told: told["away_since"] + timedelta(seconds=30))
     search = settings(
         PROFILE,
-        max_examples=40,
+        max_examples=40,  # it ends with the first history that breaks a promise
         stateful_step_count=10,
         phases=[Phase.generate],
         report_multiple_bugs=False,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduler.policies import POLICIES
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceError
+from tests.profiles import examples
 from tests.sim.stories import by_id, ends, job, play
 
 
@@ -134,7 +135,7 @@ def test_contention_is_the_mean_number_of_jobs_while_a_job_is_there() -> None:
     assert records[2].contention == 2
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(
     data=st.data(),
     policy=st.sampled_from(POLICIES.names),

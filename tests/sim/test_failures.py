@@ -29,6 +29,7 @@ from scheduler.sim.metrics import summarize
 from scheduler.sim.readers import read_trace
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork
+from tests.profiles import examples
 from tests.sim.stories import by_id, job, play
 
 PHILLY = STATISTICS[Failures.PHILLY]
@@ -95,7 +96,7 @@ def test_one_failed_job_in_eight_is_transient(trace: Trace) -> None:
     assert all(one.failure for one in failed)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(seed=st.integers(0, 1000), kept=st.sets(st.integers(1, 300), min_size=1))
 def test_jobs_that_are_added_change_no_end_that_was_drawn(trace: Trace, seed: int, kept: set[int]) -> None:
     some = replace(trace, jobs=trace.jobs[:300])

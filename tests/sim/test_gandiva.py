@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler.sim.result import Result
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import Layout
+from tests.profiles import examples
 from tests.sim.stories import by_id, ends, job, play
 
 
@@ -215,7 +216,7 @@ def test_growth_that_was_predicted_to_be_a_gain_and_is_a_loss_is_taken_back(
     assert grower.ended_s == pytest.approx(ended_s)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     gpus=st.integers(1, 4),
     jobs=st.integers(2, 9),
@@ -230,7 +231,7 @@ def test_equals_get_equal_time(gpus: int, jobs: int, turns: int, first: list[int
     assert ended[-1] - ended[0] <= 50 * 2 * math.ceil(jobs / gpus) + 50
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(data=st.data(), grace_s=st.sampled_from([0, 7]), round_s=st.sampled_from([0, 30]))
 def test_everything_ends_and_every_gpu_second_is_accounted_for(
     data: st.DataObject, grace_s: float, round_s: float

@@ -19,6 +19,7 @@ from scheduler.sim.generators.draws import lognormal, powers_of_two
 from scheduler.sim.generators.philly.generator import MEAN_RUN_S, MEDIAN_RUN_S, WINDOWS, _run_times
 from scheduler.sim.trace import Trace
 from scheduler.sim.work import FixedWork
+from tests.profiles import examples
 
 
 def run_s(trace: Trace) -> list[float]:
@@ -37,7 +38,7 @@ def test_the_defaults_in_the_schema_are_those_of_the_generator(name: str) -> Non
     assert generate(name, defaults, 4) == generate(name, {}, 4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.sampled_from(generators.names), st.integers(0, 2**32), st.floats(0, 1), st.floats(0, 600))
 def test_a_seed_gives_one_trace(name: str, seed: int, swing: float, gap_s: float) -> None:
     params = {"jobs": 60, "daily_swing": swing, "gap_s": gap_s}

@@ -18,6 +18,7 @@ from scheduler.sim.result import Result
 from scheduler.sim.sharing import Sharing
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import StepsWork
+from tests.profiles import examples
 from tests.sim.stories import by_id, ends, job, play
 
 ALONE_ON_IT = {"gpu_memory_mib": 8_000}
@@ -147,7 +148,7 @@ def test_a_pair_that_was_never_seen_to_fit_gets_nowhere_until_it_is_undone() -> 
     assert ends(result) == {1: 160, 2: 260}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     drawn=st.lists(
         st.tuples(

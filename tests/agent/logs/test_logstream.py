@@ -14,6 +14,7 @@ from nodeagent.logstream import BACKLOG_CHUNK_BYTES, GATHER_S, PACE_BYTES_PER_S,
 from nodeagent.runtime.shim.spool import SpoolReader, SpoolWriter
 from nodeagent.transport import Dialled
 from tests.agent.fake_platform import Allocation, FakePlatform
+from tests.profiles import examples
 
 LINE = b"a line of text with its number %06d\n"
 HUGE_CAP = 1 << 40
@@ -241,7 +242,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_in_every_history_the_log_is_exact_outside_its_holes(
     platform: FakePlatform, tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

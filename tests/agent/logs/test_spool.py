@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from nodeagent.runtime.shim import spool
 from nodeagent.runtime.shim.spool import SpoolReader, SpoolWriter
+from tests.profiles import examples
 
 CAP = 800
 
@@ -21,7 +22,7 @@ def pattern(start: int, size: int) -> bytes:
     return bytes((offset * 7 + offset // 256) % 256 for offset in range(start, start + size))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.one_of(st.integers(1, 300), st.just("read")), max_size=40))
 def test_a_reader_sees_the_bytes_of_their_offsets_and_always_the_first_and_the_newest(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]

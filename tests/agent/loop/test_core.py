@@ -30,6 +30,7 @@ from nodeagent.core import (
 from nodeagent.journal import Entry
 from nodeagent.protocol import Action, DesiredAllocation, EndReason
 from nodeagent.runtime.port import Phase
+from tests.profiles import examples
 
 NOW = 1000.0
 GRACE_S = 60.0
@@ -165,7 +166,7 @@ def test_what_was_done_is_not_done_again(desired: list[DesiredAllocation], held:
     assert [item for item in reconcile(desired, held, NOW, GRACE_S) if not isinstance(item, (Claim, Forget))] == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(desired_sets, held_sets)
 def test_when_nothing_is_wanted_any_more_everything_is_gone_in_the_end(
     desired: list[DesiredAllocation], held: dict[int, Held]

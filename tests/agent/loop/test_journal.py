@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from nodeagent import journal as journal_module
 from nodeagent.journal import Entry, Journal
+from tests.profiles import examples
 
 
 def reopened(path: Path) -> dict[int, Entry]:
@@ -40,7 +41,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     assert reopened(path) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 400), st.binary(max_size=30))
 def test_a_torn_tail_loses_only_what_was_not_written(
     tmp_path_factory: pytest.TempPathFactory, cut: int, garbage: bytes

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from muster.dispatch.fence import Lowered, fence_at, fence_s
 from nodeagent.runtime.shim.deadlines import Cause, Deadlines, Due
+from tests.profiles import examples
 
 TERM, KILL = Due("TERM"), Due("KILL", kill=True)
 
@@ -145,7 +146,7 @@ def killed_at(grace_s: float, launched_at: float, least_s: float, leases: list[t
         now = max(now, deadlines.next_at())
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     beats=BEATS,
     launch=st.integers(0, 12),

@@ -22,6 +22,7 @@ from muster.logs.models import LogChunk, LogFile
 from muster.logs.selectors import is_over, log_file, pieces, rank_of
 from muster.logs.store import Chunk, Gap, append, finish, merged, read_to_hole
 from tests.db.stories import WAIT_S, Other, World, end, make_world, now_of, ranks, start
+from tests.profiles import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -96,7 +97,7 @@ sends = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sends=sends, seed=st.integers(0, 1000))
 def test_whatever_way_the_chunks_come_each_byte_is_stored_once_in_its_place(
     world: World, sends: list[tuple[str, int]], seed: int
@@ -132,7 +133,7 @@ def test_whatever_way_the_chunks_come_each_byte_is_stored_once_in_its_place(
     assert behind == bytes(WRITTEN[place] for place in range(cursor, size) if place not in given_up)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 30)), min_size=1, max_size=20), data=st.data())
 def test_all_ranks_have_one_order_and_it_can_be_taken_up_anywhere(
     world: World, turns: list[tuple[int, int]], data: Any

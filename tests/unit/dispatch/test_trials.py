@@ -21,7 +21,7 @@ from scheduler.model import AllocationView, Job, Snapshot, Tenant
 from scheduler.plan import Plan
 from scheduler.policies import POLICIES
 from scheduler.trials import FIRST_ID, beside_others
-from tests.faults.layout import ROUNDS
+from tests.profiles import examples
 from tests.unit.scheduler.cycle.test_scheduler_properties import TYPES, configs_of, snapshots
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
 
@@ -82,7 +82,7 @@ def what_others_get(plan: Plan) -> object:
 
 
 @pytest.mark.parametrize("policy", POLICIES.names)
-@settings(max_examples=12 * ROUNDS, deadline=None)
+@settings(max_examples=examples(12))
 @given(data=st.data())
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str, data: st.DataObject) -> None:
     # To share by users or tenants is to count all that they hold in a pool, also what their trials do.

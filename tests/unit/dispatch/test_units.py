@@ -1,6 +1,6 @@
 """Which units share a transaction: those that take nothing from anybody, a few at a time, by virtual cluster."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.dispatch.units import ALLOCATIONS_AT_ONCE, UNITS_AT_ONCE, Unit, batches_of
@@ -54,7 +54,6 @@ def test_nothing_is_nothing() -> None:
     assert list(batches_of(pool(1), [])) == []
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 40), st.booleans()), max_size=60))
 def test_each_unit_is_in_one_batch_and_no_batch_is_too_large(drawn: list[tuple[int, int, bool]]) -> None:
     units = [

@@ -12,6 +12,7 @@ from bench.noise import NOISE
 from bench.published import confusions
 from scheduler.failures import Rule, Tail, builtin, classify
 from scheduler.failures.text import HEAD_BYTES, TAIL_BYTES, read
+from tests.profiles import examples
 from tests.sim.data import data
 
 RULES = builtin().rules
@@ -42,7 +43,7 @@ def test_the_page_has_the_confusions_that_there_are() -> None:
     assert page == confusions.page(folder, page), 'make figures ARGS="--page failures" writes it'
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(RULES),
     st.lists(st.sampled_from(SIMPLE), max_size=2),
@@ -54,7 +55,7 @@ def test_noise_upon_noise_changes_nothing(rule: Rule, names: list[str]) -> None:
     assert classify([Tail(log.encode())]).failure == rule.failure
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.binary(max_size=2000), max_size=3), st.integers(-200, 300) | st.none())
 def test_any_bytes_have_a_verdict(logs: list[bytes], status: int | None) -> None:
     verdict = classify([Tail(log, rank=rank) for rank, log in enumerate(logs)], status=status)

@@ -23,7 +23,7 @@ from scheduler.placement import PLACEMENTS
 from scheduler.plan import Plan, apply, plan_from_dict, plan_to_dict, release
 from scheduler.policies import POLICIES
 from scheduler.sharing import may_share
-from tests.faults.layout import ROUNDS
+from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_snapshot, make_vc
 
 TYPES = ["A100", "V100"]
@@ -161,7 +161,7 @@ def worlds(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], C
 
     def tried(test: Callable[..., None]) -> Callable[..., None]:
         @pytest.mark.parametrize("policy", POLICIES.names)
-        @settings(max_examples=12 * ROUNDS, deadline=None)
+        @settings(max_examples=examples(12))
         @given(data=st.data())
         def with_policy(policy: str, data: st.DataObject) -> None:
             world, config = data.draw(snapshots()), data.draw(configs_of(policy))

@@ -13,6 +13,7 @@ from scheduler.law import check
 from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import Job, Running, Snapshot
 from scheduler.plan import Place, Plan, Preempt, apply, release
+from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 VCS = [make_vc(1, "a", {"A100": 4}), make_vc(2, "b", {"A100": 4})]
@@ -202,7 +203,7 @@ def lent_worlds(draw: st.DrawFn) -> Snapshot:
     return replace(world, now=NOW + 100, waiting=(*world.waiting, *jobs(11, 6)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(lent_worlds(), st.sampled_from([*POLICIES, "tiresias"]))
 def test_a_plan_never_breaks_the_law_and_never_takes_from_the_guaranteed_for_others(
     world: Snapshot, policy: str
@@ -219,7 +220,7 @@ def test_a_plan_never_breaks_the_law_and_never_takes_from_the_guaranteed_for_oth
         assert all(gpus <= 4 for gpus in held.values())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(lent_worlds(), st.sampled_from(["fifo", "srtf", "drf"]))
 def test_nobody_starts_to_be_stopped_at_once(world: Snapshot, policy: str) -> None:
     plan = decide(world, config(policy))

@@ -16,6 +16,7 @@ from scheduler.placement import PLACEMENTS
 from scheduler.placement.defragment import Limits, Move, defragment
 from scheduler.placement.free import Demand, Free
 from scheduler.plan import Place, Plan, Preempt
+from tests.profiles import examples
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import gang, lot, nodes
 
@@ -192,7 +193,7 @@ def by_job(run: Running, allocations: tuple[AllocationView, ...]) -> Running:
 
 
 @pytest.mark.parametrize("name", ["consolidate", "spread", "best_fit", "topology", "dedicated"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(world=worlds(), demand=blocked)
 def test_after_lawful_moves_the_demand_fits_and_all_others_run_as_before(
     name: str, world: Snapshot, demand: Demand

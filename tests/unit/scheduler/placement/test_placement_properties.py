@@ -18,6 +18,7 @@ from scheduler.placement.free import Demand, Free
 from scheduler.placement.split import fewest_nodes
 from scheduler.placement.steady import Shun
 from scheduler.plan import Place, Plan
+from tests.profiles import examples
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 
 LINKS = tuple(tuple(0 if a == b else 2 if a // 2 == b // 2 else 1 for b in range(4)) for a in range(4))
@@ -94,7 +95,7 @@ def every_placement(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., 
     """Try a test with each placement on drawn pools and jobs; without a deadline, for a machine may be busy."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        tried = settings(max_examples=25, deadline=None)(given(pools(), jobs(), *others)(test))
+        tried = settings(max_examples=examples(25))(given(pools(), jobs(), *others)(test))
         marked: Callable[..., None] = pytest.mark.parametrize(
             "placement", PLACEMENT_CASES.values(), ids=PLACEMENT_CASES
         )(tried)
@@ -188,7 +189,7 @@ def test_equal_pools_give_equal_answers_and_asking_changes_nothing(
     assert placement.place(Free(twin), demand, job.avoid_nodes) == first
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(pools(), st.integers(1, 12), st.sampled_from(Level))
 def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(world: Snapshot, gpus: int, within: Level) -> None:
     free, demand = Free(world), Demand("A100", gpus, 1, 0, 0, split=True, within=within)
@@ -206,7 +207,7 @@ def fewest(free: Free, world: Snapshot, gpus: int, racks: int) -> int | None:
     return None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(pools(), st.integers(1, 12))
 def test_a_lot_takes_as_few_racks_and_then_as_few_nodes_as_it_can(world: Snapshot, gpus: int) -> None:
     free = Free(replace(world, nodes=tuple(replace(node, strikes=0.0) for node in world.nodes)))
@@ -227,7 +228,6 @@ def contents(free: Free, world: Snapshot) -> object:
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(pools(), st.data())
 def test_an_index_that_is_kept_up_to_date_is_that_of_the_world(world: Snapshot, data: st.DataObject) -> None:
     free = Free(world)

@@ -11,6 +11,7 @@ from scheduler.model import AllocationView, Node, Running
 from scheduler.placement.free import Demand, Free
 from scheduler.placement.topology.placement import Topology
 from scheduler.placement.topology.subsets import best_subset
+from tests.profiles import examples
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import gang, lot
 
@@ -55,7 +56,7 @@ def test_the_best_set_is(links: Links, indexes: tuple[int, ...], size: int, expe
     assert tuple(indexes[position] for position in best_subset(links, indexes, size)[1]) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), min_size=6, max_size=6), st.integers(1, 6))
 def test_no_set_of_a_small_node_has_better_links(rows: list[list[int]], size: int) -> None:
     links = tuple(map(tuple, rows))

@@ -11,6 +11,7 @@ from scheduler.cycle import CycleConfig, decide
 from scheduler.lifecycle import Form, HoldReason, JobClass
 from scheduler.model import Job, Reservation, Running, Snapshot
 from scheduler.plan import RESERVATION_S, Hold, Plan
+from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -327,7 +328,7 @@ def as_it_is(world: Snapshot, window: tuple[float, float] | None) -> Snapshot:
     return replace(world, nodes=(replace(node, **closed), *others))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(plays(), MODES, WINDOWS)
 def test_no_job_starts_later_than_it_was_promised(
     play: tuple[Snapshot, dict[int, tuple[float, Job, float]]],
@@ -364,7 +365,7 @@ def test_no_job_starts_later_than_it_was_promised(
     assert set(started) == feasible
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(plays(), MODES, WINDOWS)
 def test_the_first_is_promised_nothing_later_for_what_is_known_of_maintenance(
     play: tuple[Snapshot, dict[int, tuple[float, Job, float]]],

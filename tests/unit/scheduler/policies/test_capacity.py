@@ -20,6 +20,7 @@ from scheduler.policies.capacity.policy import CapacityQueues
 from scheduler.policies.drf.policy import Drf
 from scheduler.policies.fair.policy import Fair
 from scheduler.registry import ConfigError
+from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 VCS = [make_vc(1, "a", {"A100": 6}), make_vc(2, "b", {"A100": 2}), make_vc(3, "c", {})]
@@ -274,7 +275,6 @@ def shared_worlds(draw: st.DrawFn) -> Snapshot:
     return replace(world, now=NOW + 100, waiting=(*world.waiting, *(job(n) for n in range(11, 17))))
 
 
-@settings(max_examples=100, deadline=None)
 @given(shared_worlds(), st.sampled_from(["capacity", "fair"]), st.sampled_from([[], ROWS]), st.sampled_from([1, 256]))
 def test_a_plan_never_breaks_the_law(
     world: Snapshot, policy: str, rows: list[Mapping[str, object]], max_places: int
@@ -290,7 +290,7 @@ def test_a_plan_never_breaks_the_law(
     assert freed <= 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(shared_worlds(), st.sampled_from(["capacity", "fair"]))
 def test_nothing_that_fits_is_left_idle(world: Snapshot, policy: str) -> None:
     plan = decide(world, replace(config(), policy=policy))
@@ -308,7 +308,6 @@ POLICIES: dict[str, CapacityQueues | Fair | Drf] = {
 }
 
 
-@settings(max_examples=100, deadline=None)
 @given(shared_worlds(), st.data())
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_who_is_of_another_family_stands_as_it_stood_when_one_goes(

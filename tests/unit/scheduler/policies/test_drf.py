@@ -12,6 +12,7 @@ from scheduler.law import check
 from scheduler.model import Job, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.plan import Plan, apply
 from scheduler.policies.drf.policy import Drf
+from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 GIB = 1024  # in MiB
@@ -160,7 +161,7 @@ def test_the_order_is_the_one_in_which_shares_fill() -> None:
     assert [job.id for job in Drf().order(world)] == [1, 11, 12, 2, 13, 14]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.integers(0, 4), st.integers(1, 2), st.integers(0, 40)), max_size=12),
     st.sampled_from(["user", "tenant", "vc"]),

@@ -17,6 +17,7 @@ from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import Job, Level, Node, Running, Snapshot
 from scheduler.plan import Plan, apply, release
 from scheduler.policies.gandiva.homes import home_of
+from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -541,7 +542,7 @@ def histories(draw: st.DrawFn, guards: Sequence[str] = ("quota", "borrow")) -> t
     return world, config
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories())
 def test_a_plan_is_lawful_and_answers_every_job_once(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
@@ -554,7 +555,7 @@ def test_a_plan_is_lawful_and_answers_every_job_once(drawn: tuple[Snapshot, Cycl
     assert decide(replace(world, waiting=world.waiting[::-1], running=world.running[::-1]), config) == plan
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories())
 def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
     drawn: tuple[Snapshot, CycleConfig],
@@ -568,7 +569,6 @@ def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
         assert preempt.for_job_id == preempt.job_id or world.now - run.placed_at >= 10
 
 
-@settings(max_examples=100, deadline=None)
 @given(histories())
 def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
@@ -585,7 +585,7 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
     assert not (idle and [one for one in small if one.id not in kept])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(histories(guards=("open", "quota")))
 def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn

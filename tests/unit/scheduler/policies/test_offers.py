@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, decide
@@ -236,7 +236,7 @@ def worlds(draw: st.DrawFn) -> tuple[Snapshot, Request]:
 
 
 def tried(test: object) -> object:
-    return settings(max_examples=100, deadline=None)(given(worlds())(test))  # type: ignore[arg-type]
+    return given(worlds())(test)  # type: ignore[arg-type]
 
 
 @tried

@@ -14,6 +14,7 @@ from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Level, Running, Snapshot, VirtualCluster
 from scheduler.plan import Plan, apply
 from scheduler.policies.optimus.policy import Optimus
+from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 PERFECT = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
@@ -347,7 +348,7 @@ def elastic_worlds(draw: st.DrawFn) -> Snapshot:
     return replace(world, now=NOW + 100, vcs=vcs(), waiting=(*world.waiting, *waiting))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(elastic_worlds(), st.sampled_from([1, 3, 256]), st.sampled_from([0, 100]))
 def test_a_plan_never_breaks_the_law(world: Snapshot, max_places: int, restart_s: float) -> None:
     chosen = replace(config(restart_s=restart_s), max_places=max_places)
@@ -359,7 +360,6 @@ def test_a_plan_never_breaks_the_law(world: Snapshot, max_places: int, restart_s
     assert len(plan.places) <= max(max_places, sum(place.job_id in kept for place in plan.places))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 1e5), st.lists(st.floats(0.1, 2), min_size=1, max_size=6)), max_size=12))
 def test_the_heap_gives_what_a_search_for_the_largest_gain_gives(drawn: list[tuple[float, list[float]]]) -> None:
     jobs = []

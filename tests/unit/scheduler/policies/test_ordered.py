@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scheduler.cycle import CycleConfig, decide
 from scheduler.model import Job, Running, Snapshot
 from scheduler.plan import Preempt
+from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, running
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 
@@ -84,7 +85,7 @@ def world_of(total: int, held: list[Job], waiting: list[Job]) -> Snapshot:
     return make_snapshot(nodes=[make_node(gpus=total)], waiting=waiting, running=attempts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(lots())
 def test_one_decision_does_what_granting_gpus_in_the_order_of_the_keys_would(
     drawn: tuple[int, list[Job], list[Job]],

@@ -13,6 +13,7 @@ from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Level, Running, Snapshot
 from scheduler.plan import Plan, apply, release
 from scheduler.policies.philly.policy import Philly
+from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 VCS = [make_vc(1, "a", {"A100": 6}), make_vc(2, "b", {"A100": 2})]
@@ -305,7 +306,7 @@ SWITCHES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(worlds(), SWITCHES, st.sampled_from([1, 256]), st.sampled_from(["open", "borrow", "quota"]))
 def test_a_plan_never_breaks_the_law(world: Snapshot, params: dict[str, Any], max_places: int, guard: str) -> None:
     chosen = replace(config(**params), max_places=max_places, guard=guard)

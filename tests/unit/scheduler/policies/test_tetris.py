@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.cycle import CycleConfig, compose, decide
@@ -168,7 +168,6 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     return replace(world, now=NOW + 9, waiting=(*world.waiting, *(one(n) for n in range(11, 18))))
 
 
-@settings(max_examples=100, deadline=None)
 @given(worlds(), st.sampled_from(["open", "quota"]), st.sampled_from([0, 0.5, 1]), st.sampled_from([1, 256]))
 def test_a_plan_never_breaks_the_law(world: Snapshot, guard: str, fairness: float, max_places: int) -> None:
     chosen = replace(config(fairness=fairness), guard=guard, max_places=max_places)

@@ -13,6 +13,7 @@ from scheduler.model import Job, Running
 from scheduler.policies.tiresias import Tiresias
 from scheduler.policies.tiresias.service import service_of
 from scheduler.registry import ConfigError
+from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot
 
@@ -191,7 +192,7 @@ def by_decisions(script: Script) -> list[set[int]]:
     return history
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.integers(1, 12)), min_size=1, max_size=10).map(sorted)
 )
