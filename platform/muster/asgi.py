@@ -15,10 +15,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "muster.settings")
 django.setup()
 
 from a2wsgi import WSGIMiddleware  # noqa: E402  (Django must be set up before anything of ours is imported)
+from django.conf import settings  # noqa: E402
 from django.db import DatabaseError  # noqa: E402
 from starlette.applications import Starlette  # noqa: E402
 from starlette.routing import Mount, Route  # noqa: E402
 from starlette.types import ASGIApp  # noqa: E402
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
 import muster.urls  # noqa: E402, F401  (Django would read it with the first request, and it is much)
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
@@ -74,7 +76,7 @@ def _django() -> ASGIApp:
     return cast(ASGIApp, adapter)
 
 
-application = Starlette(
+_site = Starlette(
     routes=[
         *AGENT_ROUTES,
         *SHELL_ROUTES,
@@ -92,3 +94,15 @@ application = Starlette(
     exception_handlers=EXCEPTION_HANDLERS,
     lifespan=lifespan,
 )
+
+
+def behind_proxies(app: ASGIApp, proxies: list[str]) -> ASGIApp:
+    """The application, for which a client's address and scheme are what one of these proxies forwards.
+
+    uvicorn's own handling is switched off where it is started: by default it trusts whatever comes from loopback.
+    """
+    wrapped: Any = ProxyHeadersMiddleware(cast(Any, app), trusted_hosts=proxies)
+    return cast(ASGIApp, wrapped)
+
+
+application = behind_proxies(_site, settings.TRUSTED_PROXIES)

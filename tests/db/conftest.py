@@ -63,6 +63,7 @@ def server(_no_connection_stays: None, transactional_db: None) -> Iterator[str]:
         log_config=None,
         log_level="warning",
         access_log=False,
+        proxy_headers=False,
         lifespan="on",
         ws="none",
         timeout_graceful_shutdown=1,

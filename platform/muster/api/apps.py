@@ -7,3 +7,7 @@ class ApiConfig(AppConfig):
     name = "muster.api"
     label = "api"
     verbose_name = "REST API"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        from muster.api import checks  # noqa: F401, PLC0415  (Django's settings are ready only now)

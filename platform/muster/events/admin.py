@@ -25,9 +25,9 @@ class EventAdmin(ReadOnlyMixin, ModelAdmin[Event]):
 class AuditEntryAdmin(ReadOnlyMixin, ModelAdmin[AuditEntry]):
     """Who did what."""
 
-    list_display = ["id", "at", "actor", "action", "object_type", "object_id"]
+    list_display = ["id", "at", "actor", "action", "object_type", "object_id", "address"]
     list_filter = ["object_type", "action"]
-    search_fields = ["actor", "object_id"]
+    search_fields = ["actor", "object_id", "=address"]
     ordering = ["-id"]
     list_per_page = 50
     show_full_result_count = False

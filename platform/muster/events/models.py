@@ -46,6 +46,7 @@ class AuditEntry(models.Model):
     object_id = models.CharField(max_length=200)
     before = models.JSONField(null=True)
     after = models.JSONField(null=True)
+    address = models.GenericIPAddressField(null=True, help_text="Where the request came from; null: from no request.")
 
     class Meta:
         verbose_name_plural = "audit entries"

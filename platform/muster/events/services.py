@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from kombu.exceptions import KombuError
 
+from muster.common.client_address import current_address
 from muster.events.models import AuditEntry, Outbox
 from muster.events.redis import EVENTS_CHANNEL, client, node_channel, publish
 
@@ -90,10 +91,20 @@ def audit(
     object_id: object,
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
+    address: str | None = None,
 ) -> None:
-    """Store who did what to which object, in the transaction that does it."""
+    """Store who did what to which object and from where, in the transaction that does it.
+
+    `address` is the client's IP address; without it, that of the Django request that is being served.
+    """
     AuditEntry.objects.create(
-        actor=actor, action=action, object_type=object_type, object_id=str(object_id), before=before, after=after
+        actor=actor,
+        action=action,
+        object_type=object_type,
+        object_id=str(object_id),
+        before=before,
+        after=after,
+        address=address or current_address(),
     )
 
 

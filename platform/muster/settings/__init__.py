@@ -53,6 +53,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "muster.common.client_address.ClientAddress",
     "django.middleware.security.SecurityMiddleware",
     "muster.api.headers.ContentSecurityPolicy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -114,6 +115,7 @@ SHELL_IDLE, SHELL_LONGEST = ENV.shell_idle, ENV.shell_longest
 SHELLS_PER_JOB, SHELLS_PER_USER = ENV.shells_per_job, ENV.shells_per_user
 OPERATORS_MAIL = ENV.operators_mail
 MAIL_TO_USERS, MAILS_PER_HOUR = ENV.mail_to_users, ENV.mails_per_hour
+TRUSTED_PROXIES = ENV.trusted_proxies
 WEBHOOK_NETWORKS, WEBHOOK_PORTS = ENV.webhook_networks, ENV.webhook_ports
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
 EMAIL_HOST, EMAIL_PORT = ENV.smtp_host, ENV.smtp_port

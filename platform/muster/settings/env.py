@@ -48,6 +48,7 @@ class Environment:
     mails_per_hour: int
     webhook_networks: str
     webhook_ports: str
+    trusted_proxies: list[str]
 
 
 def read_environment() -> Environment:
@@ -89,6 +90,7 @@ def read_environment() -> Environment:
         mails_per_hour=_count("MUSTER_MAILS_PER_HOUR", "10"),
         webhook_networks=_networks("MUSTER_WEBHOOK_NETWORKS"),
         webhook_ports=_ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535"),
+        trusted_proxies=[part.strip() for part in _networks("MUSTER_TRUSTED_PROXIES").split(",") if part.strip()],
     )
 
 

@@ -177,6 +177,8 @@ def test_the_processes_are_those_of_the_local_stack(tmp_path: Path) -> None:
     assert set(local_beat) - set(SERVICES["beat"]["command"]) == {str(tmp_path / "beat" / "schedule")}
     started, composed = list(children.web(site).argv[2:]), SERVICES["web"]["command"]
     assert composed[:2] == started[:2]
+    assert "--no-proxy-headers" in started
+    assert "--no-proxy-headers" in composed
     assert f"--timeout-keep-alive={started[started.index('--timeout-keep-alive') + 1]}" in composed
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,6 +12,7 @@ from muster.api.authentication import bearer_secret
 from muster.api.bodies import JsonParser
 from muster.api.shapes.shells import NewShell, OpenedShell
 from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.common.client_address import current_address
 from muster.common.rows import first_of
 from muster.common.secrets import digest
 from muster.jobs.selectors import get_job
@@ -42,7 +41,7 @@ class JobShells(ApiView):
             job=job,
             wanted=Wanted(**body_of(request, NewShell)),
             api_token=_token_of(request),
-            address=_address_of(request),
+            address=current_address(),
         )
         allocation = shell.allocation
         answer = {
@@ -59,11 +58,3 @@ class JobShells(ApiView):
 def _token_of(request: Request) -> ApiToken | None:
     secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
     return first_of(ApiToken.objects.filter(digest=digest(secret))) if secret else None
-
-
-def _address_of(request: Request) -> str | None:
-    """Where the call came from, as far as the proxies that the web process trusts tell it."""
-    try:
-        return str(ipaddress.ip_address(request.META.get("REMOTE_ADDR", "")))
-    except ValueError:
-        return None
