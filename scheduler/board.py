@@ -42,7 +42,7 @@ class Ordering(Keyed, Protocol):
         """What orders those that run at one pace as their keys do, whatever time it is."""
         ...
 
-    def pace(self, run: Running) -> int:
+    def pace(self, run: Running) -> float:
         """How fast the key of a running job changes; of two at one pace, the same one is always before the other."""
         ...
 
@@ -303,8 +303,8 @@ class Standings:
     def __init__(self, ordering: Ordering) -> None:
         self._ordering = ordering
         # By virtual cluster (None: all), by pace.
-        self._orders: dict[int | None, dict[int, list[tuple[Key, int]]]] = {}
-        self._runs: dict[int, tuple[Running, Key, int]] = {}
+        self._orders: dict[int | None, dict[float, list[tuple[Key, int]]]] = {}
+        self._runs: dict[int, tuple[Running, Key, float]] = {}
 
     def add(self, run: Running, now: float) -> None:
         """Put a job into its place; one that was there already takes its new one."""

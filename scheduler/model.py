@@ -171,6 +171,8 @@ class Running:
 
     `speed` is what was measured of it where it is now, beside whoever is there, in a unit of the job's own per second;
     `rate` is that by the speed of the same job on the same GPUs with nobody beside it; None: not measured.
+    `progress` is the predicted work, in seconds of the job's `remaining_s`, that it does in each second where it is now;
+    None: as the job's `speeds` say.
     """
 
     attempt_id: int
@@ -180,6 +182,7 @@ class Running:
     placed_at: float
     rate: float | None = None
     speed: float | None = None
+    progress: float | None = None
 
     @property
     def job_id(self) -> int:
@@ -209,15 +212,21 @@ class Running:
         """Seconds with GPUs that the job has had, this attempt included."""
         return self.job.ran_s + max(0.0, now - self.placed_at)
 
+    @property
+    def work_rate(self) -> float:
+        """Seconds of predicted work done in each second: 1 at the speed for which the run time was predicted."""
+        if self.progress is not None:
+            return self.progress
+        return self.job.speed_on(self.gpus) if self.job.speeds else 1.0
+
     def remaining_s(self, now: float) -> float | None:
-        """Predicted seconds that are left on what the job asks for, at the speed of what it holds.
+        """Predicted work that is left, in seconds on what the job asks for, less what it did since it was placed.
 
         A prediction that was too short leaves nothing, not less.
         """
         if self.job.remaining_s is None:
             return None
-        speed = self.job.speed_on(self.gpus) if self.job.speeds else 1.0
-        return max(0.0, self.job.remaining_s - speed * max(0.0, now - self.placed_at))
+        return max(0.0, self.job.remaining_s - self.work_rate * max(0.0, now - self.placed_at))
 
 
 @dataclass(frozen=True, slots=True)

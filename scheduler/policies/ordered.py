@@ -42,7 +42,7 @@ class Ordered:
         """See `scheduler.board.Ordering`."""
         return self.running_key(run, now)
 
-    def pace(self, run: Running) -> int:
+    def pace(self, run: Running) -> float:
         """See `scheduler.board.Ordering`."""
         return 1
 

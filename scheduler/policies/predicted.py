@@ -1,7 +1,9 @@
 """How long a job will run yet, by what was predicted of it; several policies order jobs by that.
 
-A running job is charged a second for each second that it runs, also beyond its prediction: then it has less than
-nothing left, and still comes before all those that are predicted to need something.
+All times are work: seconds at the speed for which the run time was predicted. So a job that runs on slow GPUs and one
+that waits compare by what each would need on the same GPUs. A running job is charged the work that it does
+(`Running.work_rate`), also beyond its prediction: then it has less than nothing left, and still comes before all those
+that are predicted to need something.
 """
 
 from __future__ import annotations
@@ -35,16 +37,17 @@ def rest_s(job: Job, unknown_s: float | None) -> float:
 
 
 def ends_at(run: Running, unknown_s: float | None) -> float:
-    """The moment at which a running job will end, which does not change while it runs."""
-    return run.placed_at + rest_s(run.job, unknown_s)
+    """The moment at which a running job will end at its present speed; it does not change while it runs."""
+    rest = rest_s(run.job, unknown_s)
+    return run.placed_at + (rest if run.work_rate == 1.0 else rest / run.work_rate if run.work_rate > 0 else math.inf)
 
 
 def left_s(run: Running, now: float, unknown_s: float | None) -> float:
-    """Seconds that a running job will run yet: less than 0 once it has run for longer than was predicted.
+    """Work that a running job has left, in seconds: less than 0 once it has done more than was predicted.
 
     Not by `ends_at`, whose rounding would put a job that has just begun behind one that waits and needs as long.
     """
-    return rest_s(run.job, unknown_s) - (now - run.placed_at)
+    return rest_s(run.job, unknown_s) - run.work_rate * (now - run.placed_at)
 
 
 def width(job: Job) -> int:

@@ -30,6 +30,7 @@ from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.options import Options, Oracle
+from scheduler.sim.oracle import Forecast
 from scheduler.sim.result import JobRecord, Result
 from scheduler.sim.screening import trials
 from scheduler.sim.sharing import Sharing
@@ -82,6 +83,7 @@ class _Simulation:
         self.doing: dict[int, _Doing] = {}
         self.records = {job.id: _record(job) for job in trace.jobs}
         self.clocks = Clocks(self.world, self.board)
+        self.forecast = Forecast(options.oracle, cluster)
         # (moment, what, job id, version); a version that is no longer the job's is a promise that was broken since
         self.ended = 0
         arrivals = self._screened(trace)
@@ -385,7 +387,7 @@ class _Simulation:
             run.job,
             attained_gpu_s=run.attained_gpu_s(now),
             ran_s=run.ran_s(now),
-            remaining_s=traced.work.remaining_s(doing.done) if self.options.oracle is Oracle.PERFECT else None,
+            remaining_s=self.forecast.remaining_s(traced, doing.done),
             requeued_at=now,
         )
 
@@ -417,11 +419,12 @@ class _Simulation:
         rate = self._rate(run)
         doing.speed = self._speed(run, rate)
         per_s = self._per_s(run)
-        if (rate, per_s) != (run.rate, run.speed):
-            run = self.world.measure(run, rate, per_s)
+        left_s = job.work.seconds_left(doing.done, doing.gpu_type, doing.layout, doing.speed)
+        predicted = self.forecast.at_speed(run, job, doing.done, left_s, self.world.now)
+        if predicted is not run or (rate, per_s) != (run.rate, run.speed):
+            run = self.world.measure(predicted, rate, per_s)
             self.board.runs(run)
         doing.version += 1
-        left_s = job.work.seconds_left(doing.done, doing.gpu_type, doing.layout, doing.speed)
         if rate == 0.0:  # it gets nowhere beside the other one, until one of them goes
             self._foresee_change(run.job.id)
             return
@@ -533,7 +536,7 @@ class _Simulation:
     def _job(self, traced: TraceJob) -> Job:
         vc_id = self.world.vc_ids[traced.vc]
         perfect = self.options.oracle is Oracle.PERFECT
-        expected_s = traced.work.remaining_s(0.0) if perfect else None
+        expected_s = self.forecast.remaining_s(traced, 0.0)
         memory_mib = traced.gpu_memory_mib
         if memory_mib is None and self.trace.throughputs is not None:
             memory_mib = 0  # what did not fit into the memory of a GPU has no speed beside the other in such a table

@@ -17,7 +17,8 @@ ONE_NODE = parse_cluster("A100:1x4")
 
 def job(number: int, *, at: float = 0.0, gpus: int = 1, runs: float = 100.0, **fields: Any) -> TraceJob:
     """A job that is submitted `at` and has work for `runs` seconds on its GPUs."""
-    return TraceJob(id=number, name=f"job{number}", submitted_s=at, gpus=gpus, work=FixedWork(runs), **fields)
+    values = {"name": f"job{number}", "work": FixedWork(runs)} | fields
+    return TraceJob(id=number, submitted_s=at, gpus=gpus, **values)
 
 
 def play(jobs: Iterable[TraceJob], cluster: ClusterSpec | str = ONE_NODE, **options: Any) -> Result:

@@ -15,7 +15,7 @@ from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, RESERVATION_S, Denial
 from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.ordered import Ordered
-from scheduler.policies.predicted import rest_s
+from scheduler.policies.predicted import ends_at, rest_s
 from scheduler.scratch import Scratch, not_yet
 
 # The last moment that a date can name.
@@ -83,7 +83,7 @@ class Backfill(Ordered):
     def ends(self, run: Running, now: float) -> float:
         """When a running job has ended at the latest; one that has outrun its prediction has its limit left."""
         limit = run.placed_at + (math.inf if run.job.time_limit_s is None else run.job.time_limit_s)
-        predicted = run.placed_at + self.length_s(run.job)
+        predicted = min(limit, ends_at(run, None)) if self.optimistic else limit
         end = predicted if predicted > now else limit
         return min(end, now + RESERVATION_S) if run.stopping else end
 

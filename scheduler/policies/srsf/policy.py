@@ -33,9 +33,9 @@ class Srsf(Preemptive):
         return (left_s(run, now, self.unknown_s) * width(run.job), run.job.submitted_at)
 
     def standing(self, run: Running, now: float) -> Key:
-        """By the time at which it will end, then submission: among those of one width the same order at any time."""
+        """By the time at which it will end, then submission: among jobs of one `pace` the same order at any time."""
         return (ends_at(run, self.unknown_s), run.job.submitted_at)
 
-    def pace(self, run: Running) -> int:
-        """A wide job loses more of what it needs each second than a narrow one."""
-        return width(run.job)
+    def pace(self, run: Running) -> float:
+        """A wide or fast job loses more of its remaining service each second than a narrow or slow one."""
+        return width(run.job) * run.work_rate

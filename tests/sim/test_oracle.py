@@ -1,0 +1,81 @@
+"""With `--oracle perfect`, the policies order jobs by what is really left of their work."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.sim.trace import TraceJob
+from scheduler.sim.work import FixedWork
+from tests.sim.stories import by_id, ends, job, play
+
+# (submitted, work, GPUs); the third of a second keeps apart what sums of whole seconds would make equal.
+JOBS = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 40), st.integers(1, 3)), min_size=2, max_size=8, unique_by=lambda one: one[1]
+)
+
+
+def worlds(drawn: list[tuple[int, int, int]], speed: float) -> list[TraceJob]:
+    """The drawn jobs in a world whose GPUs and arrivals are so much slower."""
+    return [
+        job(number, at=(at + work / 97) / speed, gpus=gpus, work=FixedWork(float(work), {"A100": speed}))
+        for number, (at, work, gpus) in enumerate(sorted(drawn), start=1)
+    ]
+
+
+def shortest_remaining_first(jobs: list[TraceJob], speed: float, machines: int) -> dict[int, float]:
+    """When each job of one GPU ends if at any time the ones with the least work left run; by brute force."""
+    left = {one.id: one.work.remaining_s(0.0) for one in jobs}
+    arrivals = {one.id: one.submitted_s for one in jobs}
+    now, ended = 0.0, dict[int, float]()
+    while left:
+        here = sorted((left[number], arrivals[number], number) for number in left if arrivals[number] <= now)[:machines]
+        runs = [number for _, _, number in here]
+        moments = [now + left[number] / speed for number in runs]
+        moments += [at for number, at in arrivals.items() if at > now and number in left]
+        following = min(moments)
+        for number in runs:
+            left[number] -= (following - now) * speed
+            if left[number] < 1e-9:
+                ended[number] = following
+                del left[number]
+        now = following
+    return ended
+
+
+@given(drawn=JOBS)
+@settings(max_examples=100, deadline=None)
+def test_srtf_on_slow_gpus_is_true_srtf(drawn: list[tuple[int, int, int]]) -> None:
+    jobs = worlds([(at, work, 1) for at, work, _ in drawn], 0.1)
+    expected = shortest_remaining_first(jobs, 0.1, machines=2)
+    assert ends(play(jobs, "A100:1x2", policy="srtf")) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("policy", ["sjf", "srtf", "srsf", "qssf", "tetris"])
+@given(drawn=JOBS)
+@settings(max_examples=60, deadline=None)
+def test_a_world_that_is_ten_times_slower_has_the_same_schedule(policy: str, drawn: list[tuple[int, int, int]]) -> None:
+    slow, fast = (play(worlds(drawn, speed), policy=policy) for speed in (0.1, 1.0))
+    assert ends(slow) == pytest.approx({number: 10 * ended for number, ended in ends(fast).items() if ended is not None})
+    assert [one.preemptions for one in slow.records] == [one.preemptions for one in fast.records]
+
+
+def test_a_job_that_is_slow_in_this_cluster_is_not_the_shorter_one() -> None:
+    # On A100s the first needs 100 s and the second 20 s; on the GPUs of their predictions it is 10 s and 20 s.
+    slow = job(1, gpus=4, work=FixedWork(10.0, {"A100": 0.1, "H100": 1.0}))
+    jobs = [job(9, gpus=4, runs=1), slow, job(3, gpus=4, runs=20)]
+    assert ends(play(jobs, policy="sjf"))[3] == 21
+
+
+def test_a_job_on_slow_gpus_is_not_preempted_for_one_that_would_need_longer_there() -> None:
+    # The first has 5 s of work left on an H100 when the second comes, which needs 6 s on one: nothing is gained.
+    rates = {"A100": 0.1, "H100": 1.0}
+    jobs = [
+        job(1, runs=1000, gpu_type="H100", preemptible=False),
+        job(2, work=FixedWork(10.0, rates)),
+        job(3, at=50, work=FixedWork(6.0, rates)),
+    ]
+    result = play(jobs, "A100:1x1,H100:1x1", policy="srtf")
+    assert by_id(result)[2].preemptions == 0
+    assert ends(result)[2] == 100
