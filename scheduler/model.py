@@ -171,7 +171,7 @@ class Running:
 
     `speed` is what was measured of it where it is now, beside whoever is there, in a unit of the job's own per second;
     `rate` is that by the speed of the same job on the same GPUs with nobody beside it; None: not measured.
-    `progress` is the predicted work, in seconds of the job's `remaining_s`, that it does in each second where it is now;
+    `progress` is the predicted work, in seconds of the job's `remaining_s`, that it does in each second where it is;
     None: as the job's `speeds` say.
     """
 

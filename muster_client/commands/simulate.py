@@ -91,7 +91,7 @@ def simulate_command(
         bool, typer.Option("--share", help="Let a policy that packs put jobs beside others on their GPUs.")
     ] = False,
     oracle: Annotated[
-        str, typer.Option(metavar="NAME", help="What policies are told of run times: perfect or none.")
+        str, typer.Option(metavar="NAME", help="What policies are told of run times: perfect, estimates or none.")
     ] = "perfect",
     failures: Annotated[
         str, typer.Option(metavar="NAME", help="Who fails: none, trace, philly, philly_paper or philly_times.")

@@ -78,7 +78,12 @@ def parser() -> argparse.ArgumentParser:
     add("--spread-penalty", type=float, default=0.0, metavar="X", help="Lost speed on several nodes, 0 to 1.")
     add("--rack-penalty", type=float, default=0.0, metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
     add("--share", action="store_true", help="Let a policy that packs put jobs beside others on their GPUs.")
-    add("--oracle", default="perfect", metavar="NAME", help="What policies are told of run times: perfect or none.")
+    add(
+        "--oracle",
+        default="perfect",
+        metavar="NAME",
+        help="What policies are told of run times: perfect, estimates or none.",
+    )
     add(
         "--failures",
         default="none",

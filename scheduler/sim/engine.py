@@ -30,7 +30,7 @@ from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.options import Options, Oracle
-from scheduler.sim.oracle import Forecast
+from scheduler.sim.oracle import Forecast, estimated
 from scheduler.sim.result import JobRecord, Result
 from scheduler.sim.screening import trials
 from scheduler.sim.sharing import Sharing
@@ -202,6 +202,11 @@ class _Simulation:
         record.contention = total / stayed_s if stayed_s > 0 else 1.0
         del self.doing[job_id]
         self.ended += 1
+        took_s = run.ran_s(now) if run.job.checkpoints else now - run.placed_at
+        waiting = self.world.waiting_by_id
+        for other_id, expected_s in self.forecast.ended(self.jobs[job_id], took_s, waiting):
+            waiting[other_id] = estimated(waiting[other_id], expected_s)
+            self.board.waits(waiting[other_id])
 
     def _failed(self, run: Running) -> bool:
         """Whether the attempt failed and there will be another one, in which the job begins anew."""
@@ -260,7 +265,10 @@ class _Simulation:
         self.clocks.sample(len(self.world.holders_of_gpu))
 
     def _measure(self) -> None:
-        """Correct the predictions of elastic jobs that run by their progress: it is not even over their epochs."""
+        """Correct predictions: of jobs that outlived theirs, and of elastic ones, whose epochs progress unevenly."""
+        for run in self.forecast.corrected(self.world):
+            self.world.running_by_job[run.job.id] = run
+            self.board.runs(run)
         if self.options.oracle is not Oracle.PERFECT:
             return
         for job_id in sorted(self.elastic):
@@ -319,6 +327,7 @@ class _Simulation:
         self._count_use()
         run = world.start(job, allocations, self.attempts)
         self.board.runs(run)
+        self.forecast.started(run)
         if job.speeds:
             self.elastic.add(job.id)
         self.clocks.touch(job.vc_id)
@@ -383,13 +392,8 @@ class _Simulation:
         now, doing, traced = self.world.now, self.doing[run.job.id], self.jobs[run.job.id]
         if not traced.checkpoints:
             doing.done = doing.useful_gpu_s = 0.0
-        return replace(
-            run.job,
-            attained_gpu_s=run.attained_gpu_s(now),
-            ran_s=run.ran_s(now),
-            remaining_s=self.forecast.remaining_s(traced, doing.done),
-            requeued_at=now,
-        )
+        job = replace(run.job, attained_gpu_s=run.attained_gpu_s(now), ran_s=run.ran_s(now), requeued_at=now)
+        return self.forecast.requeued(job, traced, doing.done)
 
     def _wait(self, job: Job) -> None:
         self.world.waiting_by_id[job.id] = job
@@ -536,7 +540,7 @@ class _Simulation:
     def _job(self, traced: TraceJob) -> Job:
         vc_id = self.world.vc_ids[traced.vc]
         perfect = self.options.oracle is Oracle.PERFECT
-        expected_s = self.forecast.remaining_s(traced, 0.0)
+        expected_s = self.forecast.submitted(traced)
         memory_mib = traced.gpu_memory_mib
         if memory_mib is None and self.trace.throughputs is not None:
             memory_mib = 0  # what did not fit into the memory of a GPU has no speed beside the other in such a table

@@ -16,6 +16,7 @@ class Oracle(StrEnum):
     """What the scheduler is told of run times."""
 
     PERFECT = "perfect"
+    ESTIMATES = "estimates"  # what production would know: `scheduler.predict`
     NONE = "none"
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import replace
 
-from scheduler.model import Running
+from scheduler.model import Job, Running, View
+from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceJob
@@ -16,9 +20,13 @@ _DIGITS = 12
 
 
 class Forecast:
-    """Predicted run times, in seconds on the GPUs of the cluster on which the job is fastest.
+    """The predicted run times of one simulation.
 
-    So the prediction of a job is the same wherever it runs, and how fast it runs there is the run's `work_rate`.
+    Perfect ones are in seconds on the GPUs of the cluster on which the job is fastest. So the prediction of a job is
+    the same wherever it runs, and how fast it runs there is the run's `work_rate`.
+
+    Estimates are those of production, `scheduler.predict`: made at the submission, made again for a job that waits
+    when the first job alike ends, and doubled when a running job outlives them.
     """
 
     def __init__(self, oracle: Oracle, cluster: ClusterSpec) -> None:
@@ -26,24 +34,61 @@ class Forecast:
         self._node_gpus: dict[str, int] = {}  # of the largest node of each type
         for group in cluster.groups:
             self._node_gpus[group.gpu_type] = max(group.gpus, self._node_gpus.get(group.gpu_type, 0))
+        self._took_s: defaultdict[Hashable, list[float]] = defaultdict(list)  # of ended jobs alike, the last one first
+        self._without_history: defaultdict[Hashable, dict[int, TraceJob]] = defaultdict(dict)
+        # (moment, job, attempt) at which a running job outlives its estimate; the attempt may be over by then
+        self._outlived: list[tuple[float, int, int]] = []
 
-    def remaining_s(self, job: TraceJob, done: float) -> float | None:
-        """The predicted run time of what the job has still to do, s; None: nothing is predicted.
+    def submitted(self, job: TraceJob) -> float | None:
+        """The predicted run time of a job that comes to the queue, s; None: nothing is predicted."""
+        if self._oracle is not Oracle.ESTIMATES:
+            return self._work_left_s(job, 0.0)
+        found = self._estimate(job)
+        if found is None or found.source is not Source.HISTORY:
+            self._without_history[_alike(job)][job.id] = job
+        return None if found is None else found.expected_s
 
-        Jobs of any size (`max_gpus`) are predicted on the GPUs that they ask for, as their `speeds` are relative to
-        these.
-        """
-        if self._oracle is Oracle.NONE:
-            return None
-        if job.max_gpus:
-            return job.work.remaining_s(done)
-        types = self._node_gpus if job.gpu_type is None else [job.gpu_type]
-        fastest_s = min((job.work.seconds_left(done, kind, self._layout(job, kind), 1.0) for kind in types), default=0.0)
-        return fastest_s if math.isfinite(fastest_s) else job.work.remaining_s(done)
+    def requeued(self, view: Job, job: TraceJob, done: float) -> Job:
+        """The job as it waits again, with what is predicted of the rest: of all of it if it saves no checkpoints."""
+        if self._oracle is not Oracle.ESTIMATES:
+            return replace(view, remaining_s=self._work_left_s(job, done))
+        return estimated(view, view.expected_s)
+
+    def started(self, run: Running) -> None:
+        """Watch for the moment at which the running job outlives its estimate."""
+        if self._oracle is Oracle.ESTIMATES and run.job.remaining_s is not None:
+            heapq.heappush(self._outlived, (run.placed_at + run.job.remaining_s, run.job.id, run.attempt_id))
+
+    def corrected(self, view: View) -> Iterator[Running]:
+        """The running jobs that have outlived their estimates, with doubled ones."""
+        while self._outlived and self._outlived[0][0] <= view.now:
+            _, job_id, attempt_id = heapq.heappop(self._outlived)
+            run = view.running_by_job.get(job_id)
+            if run is None or run.attempt_id != attempt_id or run.stopping:
+                continue
+            longer = estimated(run.job, run.job.expected_s, held_s=view.now - run.placed_at)
+            if longer.expected_s != run.job.expected_s:
+                run = replace(run, job=longer)
+                self.started(run)
+                yield run
+
+    def ended(self, job: TraceJob, took_s: float, waiting: Collection[int]) -> Iterator[tuple[int, float]]:
+        """Learn from a job that has ended; yields the ids of `waiting` jobs with another estimate now, and that, s."""
+        if self._oracle is not Oracle.ESTIMATES:
+            return
+        kind = _alike(job)
+        self._took_s[kind] = [took_s, *self._took_s[kind]][:HISTORY_JOBS]
+        those = self._without_history[kind]
+        those.pop(job.id, None)
+        for other in [one for one in those.values() if one.id in waiting]:
+            found = self._estimate(other)
+            if found is not None and found.source is Source.HISTORY:
+                del those[other.id]
+                yield other.id, found.expected_s
 
     def at_speed(self, run: Running, job: TraceJob, done: float, left_s: float, now: float) -> Running:
         """The run with its work rate where the job needs `left_s` for the rest; the same object if that is no news."""
-        predicted_s = None if job.max_gpus else self.remaining_s(job, done)
+        predicted_s = None if job.max_gpus else self._work_left_s(job, done)
         if predicted_s is None:
             return run
         rate = round(predicted_s / left_s, _DIGITS) if left_s > 0 else run.work_rate
@@ -53,9 +98,42 @@ class Forecast:
         remaining_s = predicted_s + rate * (now - run.placed_at)
         return replace(run, progress=rate, job=replace(run.job, remaining_s=remaining_s))
 
+    def _estimate(self, job: TraceJob) -> Estimate | None:
+        return estimate(user_s=job.expected_s, took_s=self._took_s[_alike(job)], limit_s=job.time_limit_s)
+
+    def _work_left_s(self, job: TraceJob, done: float) -> float | None:
+        """What a perfect prediction says is left, s; None: nothing is known.
+
+        Jobs of any size (`max_gpus`) are predicted on the GPUs that they ask for, as their `speeds` are relative to
+        these.
+        """
+        if self._oracle is not Oracle.PERFECT:
+            return None
+        if job.max_gpus:
+            return job.work.remaining_s(done)
+        types = self._node_gpus if job.gpu_type is None else [job.gpu_type]
+        fastest_s = min(
+            (job.work.seconds_left(done, kind, self._layout(job, kind), 1.0) for kind in types), default=0.0
+        )
+        return fastest_s if math.isfinite(fastest_s) else job.work.remaining_s(done)
+
     def _layout(self, job: TraceJob, gpu_type: str) -> Layout:
         """The GPUs of the job on as few nodes of the type as can be."""
         if not job.split:
             return (job.gpus // job.nodes,) * job.nodes
         size = self._node_gpus.get(gpu_type) or job.gpus
         return (size,) * (job.gpus // size) + ((job.gpus % size,) if job.gpus % size else ()) if job.gpus else ()
+
+
+def _alike(job: TraceJob) -> Hashable:
+    """What jobs alike have in common; a trace without owners has virtual clusters in their place."""
+    return (job.vc, job.owner, job.name, job.gpus, job.nodes)
+
+
+def estimated(job: Job, expected_s: float | None, *, held_s: float = 0.0) -> Job:
+    """The job with this estimate, after `held_s` with GPUs in its present attempt."""
+    if expected_s is None:
+        return job
+    before_s = job.ran_s if job.checkpoints else 0.0
+    expected_s = doubled(expected_s, ran_s=before_s + held_s, limit_s=job.time_limit_s)
+    return replace(job, expected_s=expected_s, remaining_s=max(0.0, expected_s - before_s))

@@ -35,6 +35,7 @@ class TraceJob:
     preemptible: bool = True
     checkpoints: bool = True
     time_limit_s: float | None = None
+    expected_s: float | None = None  # its user's estimate of the run time
     model: str = ""
     gpu_utilization: float | None = None  # of each of its GPUs, 0 to 1
     gpu_memory_mib: int | None = None  # of each of its GPUs

@@ -6,13 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 from tests.sim.stories import by_id, ends, job, play
 
 # (submitted, work, GPUs); the third of a second keeps apart what sums of whole seconds would make equal.
 JOBS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(1, 40), st.integers(1, 3)), min_size=2, max_size=8, unique_by=lambda one: one[1]
+    st.tuples(st.integers(0, 60), st.integers(1, 40), st.integers(1, 3)),
+    min_size=2,
+    max_size=8,
+    unique_by=lambda one: one[1],
 )
 
 
@@ -57,7 +61,9 @@ def test_srtf_on_slow_gpus_is_true_srtf(drawn: list[tuple[int, int, int]]) -> No
 @settings(max_examples=60, deadline=None)
 def test_a_world_that_is_ten_times_slower_has_the_same_schedule(policy: str, drawn: list[tuple[int, int, int]]) -> None:
     slow, fast = (play(worlds(drawn, speed), policy=policy) for speed in (0.1, 1.0))
-    assert ends(slow) == pytest.approx({number: 10 * ended for number, ended in ends(fast).items() if ended is not None})
+    assert ends(slow) == pytest.approx(
+        {number: 10 * ended for number, ended in ends(fast).items() if ended is not None}
+    )
     assert [one.preemptions for one in slow.records] == [one.preemptions for one in fast.records]
 
 
@@ -79,3 +85,38 @@ def test_a_job_on_slow_gpus_is_not_preempted_for_one_that_would_need_longer_ther
     result = play(jobs, "A100:1x1,H100:1x1", policy="srtf")
     assert by_id(result)[2].preemptions == 0
     assert ends(result)[2] == 100
+
+
+def test_estimates_come_from_the_jobs_alike_that_have_ended() -> None:
+    # Three jobs come at 200, when one alike of each of the first two has ended: only their limits say otherwise.
+    jobs = [
+        job(1, gpus=2, runs=90, name="long"),
+        job(2, gpus=2, runs=5, name="short"),
+        job(3, at=100, gpus=4, runs=100, name="other"),
+        job(4, at=110, gpus=2, runs=90, name="long", time_limit_s=100),
+        job(5, at=111, gpus=2, runs=5, name="short", time_limit_s=1000),
+        job(6, at=112, gpus=2, runs=80, name="new", time_limit_s=95),
+    ]
+    started = {one.id: one.started_s for one in play(jobs, policy="sjf", oracle=Oracle.ESTIMATES).records}
+    assert (started[5], started[4], started[6]) == (200, 200, 205)
+
+
+def test_a_waiting_job_gets_a_history_when_the_first_job_alike_ends() -> None:
+    # Before job 1 ends only the limits are known, by which job 3 would be before job 2.
+    jobs = [
+        job(1, gpus=4, runs=10, name="sweep", time_limit_s=1000),
+        job(2, at=1, gpus=4, runs=10, name="sweep", time_limit_s=1000),
+        job(3, at=1, gpus=4, runs=90, name="other", time_limit_s=100),
+    ]
+    assert ends(play(jobs, policy="sjf", oracle=Oracle.ESTIMATES)) == {1: 10, 2: 20, 3: 110}
+
+
+def test_an_estimate_that_the_running_job_outlives_is_doubled() -> None:
+    # At 25 s the first, expected to take 10 s, has outlived 20 s, too: 15 s of 40 s are left, and 5 s of the second.
+    jobs = [job(1, gpus=4, runs=100, expected_s=10), job(2, at=25, gpus=4, runs=5, expected_s=5)]
+    assert ends(play(jobs, policy="srtf", oracle=Oracle.ESTIMATES)) == {1: 105, 2: 30}
+
+
+def test_an_estimate_is_not_the_true_run_time() -> None:
+    jobs = [job(1, gpus=4, runs=90, expected_s=10), job(2, gpus=4, runs=20, expected_s=20)]
+    assert ends(play(jobs, policy="sjf", oracle=Oracle.ESTIMATES)) == {1: 90, 2: 110}

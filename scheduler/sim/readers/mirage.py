@@ -47,7 +47,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
     def draft(row: Sequence[str]) -> Draft:
         if len(row) != _COLUMNS:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
-        job_id, _, user, started, submitted, ended, priority, limit, exit_code, count = row
+        job_id, name, user, started, submitted, ended, priority, limit, exit_code, count = row
         if is_nothing(started) or is_nothing(ended):
             raise LeftOut("never started" if is_nothing(started) else "had not ended")
         submitted_s, started_s = moment(submitted, "Submit"), moment(started, "Start")
@@ -56,7 +56,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
             raise Unusable("submission, start and end are not in this order")
         nodes = gpu_count(count, "NNodes")
         return {
-            "name": job_id,
+            "name": intern(name.strip() or job_id),
             "submitted_s": submitted_s,
             "gpus": nodes * options.gpus_per_node,
             "work": FixedWork(run_s),

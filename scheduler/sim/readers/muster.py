@@ -24,7 +24,7 @@ _CLASSES = frozenset(klass.value for klass in JobClass)
 STATUSES = frozenset({"", "succeeded", "failed", "cancelled"})
 FIELDS = frozenset({
     "submitted_at", "name", "tenant", "vc", "owner", "gpus", "nodes", "gpu_type", "cpus", "memory_mib", "priority",
-    "class", "time_limit_s", "run_s", "status", "attempts", "waited_s", "preemptible",
+    "class", "time_limit_s", "expected_s", "run_s", "status", "attempts", "waited_s", "preemptible",
 })  # fmt: skip
 
 FORMAT = Format(
@@ -94,6 +94,7 @@ def _draft(text: str) -> Draft:
         "priority": _whole(job, "priority", 0),
         "preemptible": _preemptible(job),
         "time_limit_s": None if job.get("time_limit_s") is None else _amount(job, "time_limit_s"),
+        "expected_s": None if job.get("expected_s") is None else _amount(job, "expected_s"),
         "status": status,
         "attempts": _whole(job, "attempts", 1, least=0),
         "waited_s": None if job.get("waited_s") is None else _amount(job, "waited_s"),

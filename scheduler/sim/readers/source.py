@@ -57,6 +57,7 @@ class Draft(TypedDict, total=False):
     preemptible: bool
     checkpoints: bool
     time_limit_s: float | None
+    expected_s: float | None
     model: str
     gpu_share: float
     status: str

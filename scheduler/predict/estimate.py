@@ -1,0 +1,61 @@
+"""A job's expected run time, and where it comes from.
+
+1. The user's estimate, unless the last ended jobs alike took more than twice as long.
+2. The mean run time of the last two ended jobs alike (Tsafrir, Etsion, Feitelson, "Backfilling using system-generated
+   predictions rather than user runtime estimates", TPDS 18(6), 2007, §3), or of the one that there is.
+3. The time limit.
+
+Jobs are alike if they have the same owner, name and GPUs. Nothing here is enforced: the limit is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+HISTORY_JOBS = 2  # how many of the last ended jobs alike count
+CONTRADICTED_BY = 2.0  # a user's estimate is wrong from this multiple of it on
+_MIN_S = 1.0
+
+
+class Source(StrEnum):
+    """Where an expected run time comes from."""
+
+    USER = "user"
+    HISTORY = "history"
+    LIMIT = "limit"
+    DOUBLED = "doubled"  # the job has run for longer than was expected
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An expected run time, s, from the first start to the end, on the GPUs that the job asks for."""
+
+    expected_s: float
+    source: Source
+
+
+def estimate(*, user_s: float | None, took_s: Sequence[float], limit_s: float | None) -> Estimate | None:
+    """The estimate for a job that has not run yet; None where nothing is known.
+
+    `took_s` are the run times of the ended jobs alike, the last one first.
+    """
+    last = took_s[:HISTORY_JOBS]
+    mean_s = sum(last) / len(last) if last else None
+    if user_s is not None and (mean_s is None or mean_s <= CONTRADICTED_BY * user_s):
+        return Estimate(_within(user_s, limit_s), Source.USER)
+    if mean_s is not None:
+        return Estimate(_within(mean_s, limit_s), Source.HISTORY)
+    return None if limit_s is None else Estimate(limit_s, Source.LIMIT)
+
+
+def doubled(expected_s: float, *, ran_s: float, limit_s: float | None) -> float:
+    """The expected run time of a job that has run for `ran_s`: doubled until it is longer, but not above the limit."""
+    while expected_s <= ran_s:
+        expected_s = 2 * max(expected_s, _MIN_S)
+    return _within(expected_s, limit_s)
+
+
+def _within(seconds: float, limit_s: float | None) -> float:
+    return seconds if limit_s is None else min(seconds, limit_s)
