@@ -25,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E40
 import muster.urls  # noqa: E402, F401  (Django would read it with the first request, and it is much)
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.agents.shells import SHELL_ROUTES  # noqa: E402
+from muster.api.streams.access import Authorised, access_watch  # noqa: E402
 from muster.api.streams.events import feed, stream  # noqa: E402
 from muster.api.streams.logs import logs  # noqa: E402
 from muster.api.streams.offers import offers  # noqa: E402
@@ -47,8 +48,8 @@ TICK_EVERY_S = 2.0
 
 @contextlib.asynccontextmanager
 async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-    """The hub, the feed and the tick run for as long as the process serves."""
-    tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), _tick(), watch())]
+    """The hub, the feed, the watches and the tick run for as long as the process serves."""
+    tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), access_watch.run(), _tick(), watch())]
     allow_open_files()
     try:
         with spared_collector():
@@ -80,15 +81,15 @@ _site = Starlette(
     routes=[
         *AGENT_ROUTES,
         *SHELL_ROUTES,
-        Route("/api/v1/jobs/{job_id:int}/logs", logs, methods=["GET"]),
-        Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", output_file, methods=["GET"]),
+        Route("/api/v1/jobs/{job_id:int}/logs", Authorised(logs), methods=["GET"]),
+        Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", Authorised(output_file), methods=["GET"]),
         Route("/api/v1/shells/{shell_id:int}/output", shell_output, methods=["GET"]),
         Route("/api/v1/shells/{shell_id:int}/input", shell_input, methods=["POST"]),
         Route("/api/v1/shells/{shell_id:int}:close", close_shell, methods=["POST"]),
-        Route("/api/v1/stream", stream, methods=["GET"]),
-        Route("/api/v1/offers", offers, methods=["GET"]),
-        Route("/api/v1/uploads", upload, methods=["POST"]),
-        Route("/api/v1/uploads/{sha256}", known, methods=["HEAD", "GET"]),
+        Route("/api/v1/stream", Authorised(stream), methods=["GET"]),
+        Route("/api/v1/offers", Authorised(offers), methods=["GET"]),
+        Route("/api/v1/uploads", Authorised(upload), methods=["POST"]),
+        Route("/api/v1/uploads/{sha256}", Authorised(known), methods=["HEAD", "GET"]),
         Mount("/", _django()),
     ],
     exception_handlers=EXCEPTION_HANDLERS,

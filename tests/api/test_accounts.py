@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 
 from muster.accounts.models import ApiToken, User
 from muster.api import limits
-from muster.api.authentication import authenticate_request
+from muster.api.authentication import Caller, authenticate_request
 from muster.common.secrets import digest
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
@@ -194,15 +194,19 @@ def test_the_use_of_a_token_is_noted(world: World, api: Api) -> None:
     assert client.get(TOKENS).json()["results"][0]["last_used_at"] is not None
 
 
+def user_of(caller: Caller | None) -> User | None:
+    return caller.user if caller else None
+
+
 class TestOutsideDjangosViews:
     """The function by which the streams learn who is there."""
 
     def test_a_token_comes_before_the_session(self, world: World) -> None:
         secret = make_token(world.peer)
         session = self.session_of(world.owner)
-        assert authenticate_request(authorization=f"Bearer {secret}", session_key=session) == world.peer
+        assert user_of(authenticate_request(authorization=f"Bearer {secret}", session_key=session)) == world.peer
         assert authenticate_request(authorization="Bearer wrong", session_key=session) is None
-        assert authenticate_request(authorization=None, session_key=session) == world.owner
+        assert user_of(authenticate_request(authorization=None, session_key=session)) == world.owner
 
     @pytest.mark.parametrize("key", [None, "", "nothing", "x" * 500])
     def test_an_unknown_session_is_nobody(self, key: str | None, world: World) -> None:

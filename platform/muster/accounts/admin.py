@@ -17,7 +17,7 @@ from muster.accounts.models import ApiToken, User
 from muster.accounts.services import revoke_token
 from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
-from muster.events.services import audit
+from muster.events.services import access_changed, audit
 
 if TYPE_CHECKING:
     from django.contrib.auth.forms import AdminPasswordChangeForm, AdminUserCreationForm
@@ -103,6 +103,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
         if change and "is_staff" in form.changed_data:
             form.changed_data.append("is_superuser")
         super().save_model(request, obj, form, change)
+        access_changed()
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002
         """The page for a new password; that it was set is audited, and not what it is."""
@@ -111,6 +112,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
             if request.method == "POST" and response.status_code == 302:
                 user = User.objects.get(pk=id)
                 audit("set_password", actor=actor(request), object_type="user", object_id=user.username)
+                access_changed()
         return response
 
     @admin.action(description="Deactivate: no login, tokens end to work")
@@ -136,6 +138,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
                     before={"is_active": not active},
                     after={"is_active": active},
                 )
+            access_changed()
         self.message_user(request, f"{len(changed)} users are {'active' if active else 'not active'} now.")
 
 

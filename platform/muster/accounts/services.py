@@ -17,7 +17,7 @@ from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import invalid_from
-from muster.events.services import audit
+from muster.events.services import access_changed, audit
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +77,17 @@ def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None
         if not ended:
             raise NotFound("there is no such token")
         audit("revoke", actor=actor or user.username, object_type="token", object_id=token_id)
+        access_changed()
 
 
 def user_of_token(secret: str) -> User | None:
     """The active user whose live token this is, or None."""
+    token = token_of_secret(secret)
+    return token.user if token else None
+
+
+def token_of_secret(secret: str) -> ApiToken | None:
+    """The live token of an active user with this secret, or None."""
     token = first_of(
         ApiToken.objects.select_related("user").filter(
             digest=digest(secret), revoked_at__isnull=True, expires_at__gt=DatabaseNow(), user__is_active=True
@@ -93,4 +100,4 @@ def user_of_token(secret: str) -> User | None:
     if token.last_used_at is None or now - token.last_used_at > USE_RECORDED_EVERY:
         stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=now - USE_RECORDED_EVERY)
         ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
-    return token.user
+    return token

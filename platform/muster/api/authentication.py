@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -13,8 +14,8 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from muster.accounts.models import User
-from muster.accounts.services import user_of_token
+from muster.accounts.models import ApiToken, User
+from muster.accounts.services import token_of_secret
 
 LONGEST_TOKEN = 200
 
@@ -22,15 +23,15 @@ LONGEST_TOKEN = 200
 class TokenAuthentication(BaseAuthentication):
     """`Authorization: Bearer mst_…`. A token that is wrong is refused, even where a session would do."""
 
-    def authenticate(self, request: Request) -> tuple[User, None] | None:
-        """The owner of the token, or None if the request carries none."""
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        """The owner of the token and the token, or None if the request carries none."""
         secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
         if secret is None:
             return None
-        user = user_of_token(secret)
-        if user is None:
+        token = token_of_secret(secret)
+        if token is None:
             raise AuthenticationFailed("the token is unknown, expired or revoked")
-        return user, None
+        return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
         """What a 401 tells the client to send."""
@@ -48,17 +49,27 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         return {"type": "http", "scheme": "bearer", "description": "A token from POST /api/v1/tokens."}
 
 
-def authenticate_request(*, authorization: str | None, session_key: str | None) -> User | None:
-    """The active user behind a request that does not go through Django's views, or None."""
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An active user, and the token or the session by which the request was authenticated."""
+
+    user: User
+    token: ApiToken | None = None
+    session_key: str | None = None
+
+
+def authenticate_request(*, authorization: str | None, session_key: str | None) -> Caller | None:
+    """The caller behind a request that does not go through Django's views, or None."""
     secret = bearer_secret(authorization)
     if secret is not None:
-        return user_of_token(secret)
+        token = token_of_secret(secret)
+        return Caller(token.user, token=token) if token else None
     if not session_key:
         return None
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
     user = get_user(request)
-    return user if isinstance(user, User) and user.is_active else None
+    return Caller(user, session_key=session_key) if isinstance(user, User) and user.is_active else None
 
 
 def bearer_secret(authorization: str | None) -> str | None:

@@ -12,6 +12,7 @@ from django.conf import settings
 log = logging.getLogger(__name__)
 
 EVENTS_CHANNEL = "muster:events"
+ACCESS_CHANNEL = "muster:access"
 
 
 @cache

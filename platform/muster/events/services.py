@@ -17,7 +17,7 @@ from kombu.exceptions import KombuError
 
 from muster.common.client_address import current_address
 from muster.events.models import AuditEntry, Outbox
-from muster.events.redis import EVENTS_CHANNEL, client, node_channel, publish
+from muster.events.redis import ACCESS_CHANNEL, EVENTS_CHANNEL, client, node_channel, publish
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +119,11 @@ def wake_pool(pool_id: int) -> None:
 def wake_node(node_id: int) -> None:
     """Tell the node's agent that its desired set changed, once the transaction has committed."""
     transaction.on_commit(lambda: publish(node_channel(node_id)))
+
+
+def access_changed() -> None:
+    """Have open streams recheck the access of their callers once the transaction has committed."""
+    transaction.on_commit(lambda: publish(ACCESS_CHANNEL))
 
 
 def forget_hint(pool_id: int) -> None:

@@ -12,6 +12,8 @@ from django.db import DatabaseError
 from muster.common.asgi import in_thread
 from muster.common.clock import database_now
 from muster.common.errors import MusterError
+from muster.events.hub import hub
+from muster.events.redis import ACCESS_CHANNEL
 from muster.shells.models import Shell
 from muster.shells.relay import Closed, relays
 from muster.shells.selectors import Silence, live_shells, silences_of, why_over
@@ -21,17 +23,20 @@ from scheduler.lifecycle import ShellState
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0
+PAUSE_S = 0.1
 
 
 async def watch() -> None:
-    """Look every few seconds until cancelled."""
-    while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        try:
-            swept = await in_thread(sweep, relays.silences())
-            relays.take(swept.closed, swept.live)
-        except (MusterError, DatabaseError) as error:  # the latter before the database is migrated
-            log.warning("shells_not_watched error=%s", error)
+    """Look every few seconds, and when somebody's access has changed, until cancelled."""
+    with hub.waiter(ACCESS_CHANNEL) as waiter:
+        while True:
+            await waiter.wait(LOOK_EVERY_S)
+            try:
+                swept = await in_thread(sweep, relays.silences())
+                relays.take(swept.closed, swept.live)
+            except (MusterError, DatabaseError) as error:  # the latter before the database is migrated
+                log.warning("shells_not_watched error=%s", error)
+            await asyncio.sleep(PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from muster.common.errors import Invalid
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
-from muster.events.services import wake_pool
+from muster.events.services import access_changed, wake_pool
 from muster.fleet.models import Pool
 from muster.tenants.models import Membership, Quota, RegistryCredentials, Tenant, VirtualCluster, Volume
 from muster.tenants.registries import (
@@ -46,6 +46,13 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays: people and scripts know it."""
         return [] if obj is None else ["name"]
+
+    def save_formset(
+        self, request: HttpRequest, form: forms.ModelForm[Any], formset: BaseModelFormSet[Any, Any], change: bool
+    ) -> None:
+        """Store the roles, and have open streams recheck the access of their callers."""
+        super().save_formset(request, form, formset, change)
+        access_changed()
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from django.db.models import Sum
 from muster.accounts.models import User
 from muster.common.errors import Invalid
 from muster.common.validation import require_valid
-from muster.events.services import audit, wake_pool
+from muster.events.services import access_changed, audit, wake_pool
 from muster.fleet.models import Pool
 from muster.fleet.selectors import gpus_by_type
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
@@ -36,6 +36,7 @@ def add_member(*, tenant: Tenant, user: User, role: Role, actor: str) -> Members
             object_id=tenant.name,
             after={"user": user.username, "role": role},
         )
+        access_changed()
     return membership
 
 

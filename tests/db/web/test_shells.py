@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,11 +14,13 @@ import pytest
 from django.utils import timezone
 
 from muster.accounts.models import ApiToken, User
+from muster.accounts.services import revoke_token
 from muster.common.secrets import digest
 from muster.events.models import AuditEntry, Event
 from muster.fleet.models import NodeLease, Pool
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
+from muster.shells import watch
 from muster.shells.models import Shell, ShellReason
 from muster.shells.relay import Closed, Relays, Window
 from muster.shells.selectors import AGENT_LOST_AFTER_S, CLIENT_LOST_AFTER_S, NOT_OPENED_AFTER, Silence
@@ -420,6 +423,20 @@ class TestWhoseItIs:
         assert (talk.write(0, b"x").status_code, talk.open().status_code) == (409, 409)
         assert talk.end(exit_code=0).status_code == 200
         assert closed(talk) == ("left", "left")
+
+
+class TestEndsAtOnce:
+    @pytest.fixture(autouse=True)
+    def _only_announcements_count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(watch, "LOOK_EVERY_S", 600.0)
+
+    def test_a_shell_ends_when_its_token_is_revoked(self, talk: Talk, world: World) -> None:
+        token = ApiToken.objects.get(user=world.user)
+        revoking = threading.Timer(0.2, revoke_token, kwargs={"user": world.user, "token_id": token.pk})
+        revoking.start()
+        began_at = time.monotonic()
+        assert talk.read(wait_s=20).json()["reason"] == "access_ended"
+        assert time.monotonic() - began_at < 2
 
 
 class TestEnds:

@@ -8,7 +8,8 @@ from django.conf import settings
 from starlette.requests import Request
 
 from muster.accounts.models import User
-from muster.api.authentication import authenticate_request
+from muster.api.access import Access, access_of
+from muster.api.authentication import Caller, authenticate_request
 from muster.common.asgi import in_thread
 from muster.common.errors import Forbidden, Invalid, MusterError
 
@@ -21,16 +22,25 @@ class Unauthenticated(MusterError):
     title = "Sign in first"
 
 
-async def caller(request: Request) -> User:
-    """The user behind the call; a session that changes something must show its CSRF token too."""
+CALLER = "muster.caller"
+
+
+async def authenticated(request: Request) -> tuple[Caller, Access]:
+    """The caller, and the access of its user; a session that changes something must show its CSRF token too."""
     authorization = request.headers.get("authorization")
     session_key = request.cookies.get(settings.SESSION_COOKIE_NAME)
-    user = await in_thread(authenticate_request, authorization=authorization, session_key=session_key)
-    if user is None:
+    found = await in_thread(_authenticate, authorization, session_key)
+    if found is None:
         raise Unauthenticated("send a session cookie, or Authorization: Bearer TOKEN")
     if authorization is None and request.method not in {"GET", "HEAD"}:
         _require_csrf(request)
-    return user
+    return found
+
+
+def caller(request: Request) -> User:
+    """The user behind a call to a handler that is `Authorised`."""
+    found: Caller = request.scope[CALLER]
+    return found.user
 
 
 def number(request: Request, name: str, *, least: int = 0, default: int | None = None) -> int | None:
@@ -49,6 +59,11 @@ def flag(request: Request, name: str) -> bool:
     if text not in {"0", "1", "true", "false"}:
         raise Invalid.field(name, "write 1 or 0")
     return text in {"1", "true"}
+
+
+def _authenticate(authorization: str | None, session_key: str | None) -> tuple[Caller, Access] | None:
+    found = authenticate_request(authorization=authorization, session_key=session_key)
+    return (found, access_of(found.user)) if found else None
 
 
 def _require_csrf(request: Request) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from muster.accounts.models import User
 from muster.api.streams import sse
 from muster.api.streams.callers import caller, flag, number
 from muster.api.streams.text import MOST_BEFORE, RankText
@@ -28,7 +27,6 @@ from scheduler.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
 DEFAULT_READ, LARGEST_READ = 256 << 10, 4 << 20
 PIECES_AT_ONCE = 512 << 10
-ALLOWED_AGAIN_EVERY_S = 30.0
 # Events of other jobs wake us too; our own job is looked at no more often than this.
 LOOK_EVERY_S = 0.05
 # How long a follower waits for the end of a log whose agent may be gone for good.
@@ -40,12 +38,12 @@ _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 async def logs(request: Request) -> Response:
     """`GET /jobs/{id}/logs`: bytes from an offset, a download, or with `follow=1` an event stream."""
-    user = await caller(request)
+    user = caller(request)
     job_id: int = request.path_params["job_id"]
     job = await in_thread(get_job, user, job_id)
     wanted, rank = number(request, "attempt", least=1), number(request, "rank")
     if flag(request, "follow"):
-        follower = await in_thread(_follower, user, job, request, wanted, rank)
+        follower = await in_thread(_follower, job, request, wanted, rank)
         return sse.stream(follower.events())
     offset = number(request, "offset", default=0) or 0
     limit = min(number(request, "limit", default=DEFAULT_READ) or DEFAULT_READ, LARGEST_READ)
@@ -100,7 +98,6 @@ class _Look:
 class _Follower:
     """One reader of a growing log: through every attempt of the job, or through the one it named."""
 
-    user: User
     job: Job
     only: int | None
     rank: int | None
@@ -113,7 +110,6 @@ class _Follower:
     async def events(self) -> AsyncIterator[bytes]:
         """The event stream: subscribe first, then read, then wait, so that nothing falls between."""
         loop = asyncio.get_running_loop()
-        allowed_until = loop.time() + ALLOWED_AGAIN_EVERY_S
         ended_at: float | None = None
         yield sse.KEEP_ALIVE
         while True:
@@ -136,9 +132,6 @@ class _Follower:
                     return
                 if self.attempt is not None and self.attempt.state in ATTEMPT_TERMINAL:
                     ended_at = ended_at or loop.time()
-                if loop.time() > allowed_until:
-                    await in_thread(get_job, self.user, self.job.pk)
-                    allowed_until = loop.time() + ALLOWED_AGAIN_EVERY_S
                 await asyncio.sleep(LOOK_EVERY_S)
                 wait_s = sse.KEEP_ALIVE_AFTER_S
                 if ended_at is not None and not look.over:
@@ -205,7 +198,7 @@ class _Follower:
         return f"{self.attempt.number if self.attempt else 0}:{self.cursor}"
 
 
-def _follower(user: User, job: Job, request: Request, wanted: int | None, rank: int | None) -> _Follower:
+def _follower(job: Job, request: Request, wanted: int | None, rank: int | None) -> _Follower:
     """A follower at the place that `Last-Event-ID` names, or at the beginning of the wanted or latest attempt."""
     last = request.headers.get("last-event-id") or request.query_params.get("last_event_id")
     cursor = number(request, "offset", default=0) or 0
@@ -215,4 +208,4 @@ def _follower(user: User, job: Job, request: Request, wanted: int | None, rank: 
         if not match:
             raise Invalid.field("Last-Event-ID", "write ATTEMPT:POSITION, as the stream's ids read")
         attempt_number, cursor = int(match[1]) or wanted, int(match[2])
-    return _Follower(user=user, job=job, only=wanted, rank=rank, attempt=attempt_of(job, attempt_number), cursor=cursor)
+    return _Follower(job=job, only=wanted, rank=rank, attempt=attempt_of(job, attempt_number), cursor=cursor)

@@ -27,7 +27,7 @@ async def offers(request: Request) -> Response:
 
     Asking for them while there are none asks for a cycle of the pool, which ends with offers.
     """
-    user = await caller(request)
+    user = caller(request)
     after = number(request, "after", default=0) or 0
     wait_s = number(request, "wait", default=LONGEST_WAIT_S) or 0
     if wait_s > LONGEST_WAIT_S:

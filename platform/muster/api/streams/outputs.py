@@ -24,7 +24,7 @@ _HEADERS = {
 
 async def output_file(request: Request) -> Response:
     """`GET /jobs/{id}/files/{file_id}`: the file as a download; a `Range` gives a part of it."""
-    user = await caller(request)
+    user = caller(request)
     file = await in_thread(_file, user, request.path_params["job_id"], request.path_params["file_id"])
     headers = {**_HEADERS, "X-Muster-Sha256": file.sha256}
     name = file.path.rpartition("/")[2]

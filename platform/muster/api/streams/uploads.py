@@ -18,7 +18,7 @@ _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 async def upload(request: Request) -> Response:
     """Store the body, a tar.gz whose SHA-256 the header names: 201 if its bytes are new here, else 200."""
-    user = await caller(request)
+    user = caller(request)
     sha256 = request.headers.get("x-content-sha256", "")
     if not _DIGEST.fullmatch(sha256):
         raise Invalid.field("X-Content-SHA256", "send the archive's SHA-256 in hexadecimal")
@@ -48,7 +48,7 @@ async def upload(request: Request) -> Response:
 
 async def known(request: Request) -> Response:
     """`HEAD /uploads/{sha256}`: 200 if the caller has uploaded this archive."""
-    user = await caller(request)
+    user = caller(request)
     sha256: str = request.path_params["sha256"]
     if not _DIGEST.fullmatch(sha256) or not await in_thread(has_code, user, sha256.lower()):
         raise NotFound("you have uploaded no such archive")

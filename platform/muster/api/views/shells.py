@@ -8,13 +8,10 @@ from rest_framework.response import Response
 
 from muster.accounts.models import ApiToken
 from muster.api import limits
-from muster.api.authentication import bearer_secret
 from muster.api.bodies import JsonParser
 from muster.api.shapes.shells import NewShell, OpenedShell
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.client_address import current_address
-from muster.common.rows import first_of
-from muster.common.secrets import digest
 from muster.jobs.selectors import get_job
 from muster.shells.services import Wanted, request_shell
 
@@ -40,7 +37,7 @@ class JobShells(ApiView):
             user=user,
             job=job,
             wanted=Wanted(**body_of(request, NewShell)),
-            api_token=_token_of(request),
+            api_token=request.auth if isinstance(request.auth, ApiToken) else None,
             address=current_address(),
         )
         allocation = shell.allocation
@@ -53,8 +50,3 @@ class JobShells(ApiView):
             "token": secret,
         }
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
-
-
-def _token_of(request: Request) -> ApiToken | None:
-    secret = bearer_secret(request.META.get("HTTP_AUTHORIZATION"))
-    return first_of(ApiToken.objects.filter(digest=digest(secret))) if secret else None

@@ -1,0 +1,36 @@
+"""Which tokens and sessions are alive."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+
+from django.conf import settings
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.utils.crypto import constant_time_compare
+
+from muster.accounts.models import ApiToken, User
+from muster.common.models import DatabaseNow
+
+
+def live_tokens(token_ids: Collection[int]) -> set[int]:
+    """Those of the tokens that are neither revoked nor expired."""
+    if not token_ids:
+        return set()
+    tokens = ApiToken.objects.filter(pk__in=token_ids, revoked_at__isnull=True, expires_at__gt=DatabaseNow())
+    return set(tokens.values_list("pk", flat=True))
+
+
+def live_sessions(session_keys: Collection[str]) -> set[str]:
+    """Those of the sessions that are not ended, and were begun with the present password of their user."""
+    store = import_module(settings.SESSION_ENGINE).SessionStore
+    contents = {key: store(key).load() for key in session_keys}
+    users = User.objects.only("password").in_bulk(
+        {int(content[SESSION_KEY]) for content in contents.values() if SESSION_KEY in content}
+    )
+    hashes = {str(user.pk): user.get_session_auth_hash() for user in users.values()}
+    return {
+        key
+        for key, content in contents.items()
+        if constant_time_compare(content.get(HASH_SESSION_KEY, ""), hashes.get(content.get(SESSION_KEY, ""), "-"))
+    }

@@ -1,0 +1,47 @@
+"""What decides the rights of callers, read for many of them at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from muster.accounts.models import User
+from muster.accounts.selectors import live_sessions, live_tokens
+from muster.api.authentication import Caller
+from muster.tenants.models import Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What decides the rights of an active user: the mark of operators, and the roles as (tenant id, role)."""
+
+    is_operator: bool
+    roles: frozenset[tuple[int, str]]
+
+
+def access_of(user: User) -> Access:
+    """The access of an active user."""
+    roles = Membership.objects.filter(user=user).values_list("tenant_id", "role")
+    return Access(is_operator=user.is_staff, roles=frozenset(roles))
+
+
+def accesses_of(callers: Collection[Caller]) -> dict[Caller, Access]:
+    """The access of each caller whose user is active and whose token or session is alive; the others are left out.
+
+    The number of queries is the same for one token and for a thousand.
+    """
+    user_ids = {caller.user.pk for caller in callers}
+    users = dict(User.objects.filter(pk__in=user_ids, is_active=True).values_list("pk", "is_staff"))
+    roles: defaultdict[int, set[tuple[int, str]]] = defaultdict(set)
+    memberships = Membership.objects.filter(user__in=users).values_list("user_id", "tenant_id", "role")
+    for user_id, tenant_id, role in memberships:
+        roles[user_id].add((tenant_id, role))
+    tokens = live_tokens({caller.token.pk for caller in callers if caller.token is not None})
+    sessions = live_sessions({caller.session_key for caller in callers if caller.session_key is not None})
+    return {
+        caller: Access(is_operator=users[caller.user.pk], roles=frozenset(roles[caller.user.pk]))
+        for caller in callers
+        if caller.user.pk in users
+        and (caller.session_key in sessions if caller.token is None else caller.token.pk in tokens)
+    }
