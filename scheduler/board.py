@@ -239,22 +239,36 @@ class Queues:
         self._grouping = grouping
         self._closings = closings
         self._queues: dict[int, Queue] = {}
-        self._group: dict[int, int] = {}
+        self._arrivals: dict[int, list[tuple[float, int]]] = {}  # by group: (start of the wait, job id), ascending
+        self._members: dict[int, tuple[int, float]] = {}  # job id -> its group, the start of its wait
 
     def add(self, job: Job) -> None:
         """Put a job into its place; one that was there already takes its new one."""
-        group = self._group[job.id] = self._grouping.group_of(job)
+        self.remove(job.id)
+        group = self._grouping.group_of(job)
+        self._members[job.id] = (group, job.waiting_since)
         if group not in self._queues:
             self._queues[group] = Queue(self._grouping, self._closings)
+            self._arrivals[group] = []
         self._queues[group].add(job)
+        insort(self._arrivals[group], (job.waiting_since, job.id))
 
     def remove(self, job_id: int) -> None:
         """Forget a job; one that was not there is no error."""
-        group = self._group.pop(job_id, None)
-        if group is not None:
-            self._queues[group].remove(job_id)
-            if not len(self._queues[group]):
-                del self._queues[group]
+        found = self._members.pop(job_id, None)
+        if found is None:
+            return
+        group, since = found
+        arrivals = self._arrivals[group]
+        del arrivals[bisect_left(arrivals, (since, job_id))]
+        self._queues[group].remove(job_id)
+        if not arrivals:
+            del self._queues[group], self._arrivals[group]
+
+    def waiting_since(self, group: int) -> float:
+        """When the job that has waited longest in the group began to wait; infinity for a group without jobs."""
+        arrivals = self._arrivals.get(group)
+        return arrivals[0][0] if arrivals else float("inf")
 
     def __iter__(self) -> Iterator[int]:
         """The groups, ascending."""

@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 from scheduler.board import Board
 from scheduler.guard import Guard, charge
@@ -78,6 +79,16 @@ class _Candidates:
         if run is not None:
             self._seen.append(run)
         return run is not None
+
+
+class Claim(Protocol):
+    """The right of a job to take from others, as far as a policy's own limits go."""
+
+    demands: Sequence[Demand]  # for which the job may take
+
+    def admits(self, released: Collection[Running]) -> bool:
+        """Whether the limits let the job have its demand when exactly these runs are gone."""
+        ...
 
 
 class Scratch:
@@ -186,21 +197,23 @@ class Scratch:
             self._failures.add(demand)
         return False
 
-    def place_instead(self, job: Job, victims: Iterable[Running], detail: str) -> bool:
+    def place_instead(self, job: Job, victims: Iterable[Running], detail: str, claim: Claim | None = None) -> bool:
         """Whether the job found room once some of `victims` go; they are asked in their order, and none in vain.
 
-        1. Victims let go, one by one, until the guard admits the job and the placement finds room for it. While it
-           lacks quota, only those of its own virtual cluster can help.
+        1. Victims let go, one by one, until guard and claim admit the job and the placement finds room for it. While
+           it lacks quota, only those of its own virtual cluster can help.
         2. Of those, the ones that the job does not need after all stay, the last asked first.
         """
         if self.full:
             return False
         candidates = _Candidates(victims)
-        for demand in self.demands(job):
+        for demand in self.demands(job) if claim is None else claim.demands:
             free = self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type]
             if not candidates.hold(demand.gpus * demand.nodes - free):
                 continue
-            if self.board.capacity.infeasible(demand) is None and self._place_instead(job, demand, candidates, detail):
+            if self.board.capacity.infeasible(demand) is None and self._place_instead(
+                job, demand, candidates, detail, claim
+            ):
                 return True
         return False
 
@@ -289,22 +302,33 @@ class Scratch:
                 raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
             self.take(job, allocations)
 
-    def _place_instead(self, job: Job, demand: Demand, candidates: Iterable[Running], detail: str) -> bool:
+    def _place_instead(
+        self, job: Job, demand: Demand, candidates: Iterable[Running], detail: str, claim: Claim | None
+    ) -> bool:
         gone: list[Running] = []
-        if not self._release_until_it_fits(job, demand, candidates, gone):
+        if not self._release_until_it_fits(job, demand, candidates, gone, claim):
             for run in reversed(gone):
                 self.keep(run)
             return False
-        for run in reversed(gone):
-            if self.can_stay(run):
+        for run in list(reversed(gone)):
+            if self.can_stay(run) and (claim is None or claim.admits([one for one in gone if one is not run])):
+                gone.remove(run)
                 self.keep(run)
             else:
                 self.preempt(run, job.id, detail)
         return True
 
     def _release_until_it_fits(
-        self, job: Job, demand: Demand, candidates: Iterable[Running], gone: list[Running]
+        self,
+        job: Job,
+        demand: Demand,
+        candidates: Iterable[Running],
+        gone: list[Running],
+        claim: Claim | None,
     ) -> bool:
+        def fits() -> bool:
+            return (claim is None or claim.admits(gone)) and self._place_as(job, demand)
+
         later = []
         for run in candidates:
             if run.job.vc_id != job.vc_id and self.denied(job, demand) is not None:
@@ -312,14 +336,14 @@ class Scratch:
                 continue
             self.release(run)
             gone.append(run)
-            if self.denied(job, demand) is None and self._place_as(job, demand):
+            if self.denied(job, demand) is None and fits():
                 return True
         if self.denied(job, demand) is not None:
             return False
         for run in later:
             self.release(run)
             gone.append(run)
-            if self._place_as(job, demand):
+            if fits():
                 return True
         return False
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.board import Key
 from scheduler.holdings import Holdings, Vector
+from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, View
 from scheduler.placement.capacity import Capacity
-from scheduler.policies.shared import Books
+from scheduler.placement.free import Demand
+from scheduler.plan import Denial
+from scheduler.policies.shared import Books, wanted
 from scheduler.registry import ConfigError
 
 # Fractions of whole GPUs add up to whole GPUs only up to this.
@@ -73,6 +76,7 @@ class Tree:
         for vc_id in sorted(self.leaf_of):
             self.vcs_of.setdefault(self.leaf_of[vc_id], []).append(vc_id)
         self._paths: dict[str, tuple[str, ...]] = {}
+        self._vcs_under: dict[str, frozenset[int]] = {}
         self.children: dict[str, list[str]] = {}
         for name in sorted({*self.rows, *self.leaf_of.values()}):
             self.children.setdefault(self.parent(name), []).append(name)
@@ -92,6 +96,12 @@ class Tree:
         """The leaf of a virtual cluster; one that has left the pool has one of its own."""
         return self.leaf_of.get(vc_id, f"virtual cluster {vc_id}")
 
+    def vcs_under(self, name: str) -> frozenset[int]:
+        """The ids of the virtual clusters whose paths go through a queue."""
+        if name not in self._vcs_under:
+            self._vcs_under[name] = frozenset(vc_id for vc_id, leaf in self.leaf_of.items() if name in self.path(leaf))
+        return self._vcs_under[name]
+
     def downwards(self) -> Iterator[str]:
         """All queues, each after the one above it."""
         pending = list(reversed(self.children.get("", [])))
@@ -109,11 +119,14 @@ class TreeBooks(Books):
         self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._standings: dict[str, Key] = {}  # of the queues whose rank has not changed since it was last asked
         self._branches: dict[tuple[str, str], tuple[Sequence[str], Sequence[str]]] = {}
-        self._since: dict[int, float] | None = None
         super().__init__(view, capacity, holdings, lambda job: job.vc_id)
 
     def rank(self, name: str) -> Key:
         """Where a queue stands among its siblings, smaller first; what it holds makes it larger, never smaller."""
+        raise NotImplementedError
+
+    def maximum(self, name: str) -> Mapping[str, float]:
+        """The amount of each resource that a queue may hold at most."""
         raise NotImplementedError
 
     def key(self, group: int) -> Key:
@@ -137,15 +150,29 @@ class TreeBooks(Books):
             for resource, amount in vector.items():
                 used[resource] += times * amount
 
-    def waited_s(self, job: Job, now: float) -> float:
-        """How long the oldest waiting job of the same virtual cluster has waited."""
-        if self._since is None:
-            self._since = {}
-            for other in self.view.waiting:
-                if other.eligible_at <= now:
-                    since = self._since.get(other.vc_id, other.waiting_since)
-                    self._since[other.vc_id] = min(since, other.waiting_since)
-        return now - self._since.get(job.vc_id, now)
+    def full_queue(self, job: Job, demand: Demand) -> str | None:
+        """The lowest queue above the job whose maximum denies it the demand, or None."""
+        want = wanted(demand)
+        for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
+            used, maximum = self.used_at[name], self.maximum(name)
+            if any(amount and used[kind] + amount > _limit(maximum, kind) for kind, amount in want.items()):
+                return name
+        return None
+
+    def limit(self, job: Job, demand: Demand) -> Denial | None:
+        """The maximums of the queues above the job."""
+        name = self.full_queue(job, demand)
+        if name is None:
+            return None
+        used, maximum, want = self.used_at[name], self.maximum(name), wanted(demand)
+        kind = next(kind for kind, amount in want.items() if amount and used[kind] + amount > _limit(maximum, kind))
+        what = f"queue {name} may hold {maximum.get(kind, 0.0):g} {kind} at most and holds {used[kind]}"
+        return queue_denial(what, kind, want[kind], possible=want[kind] <= _limit(maximum, kind))
+
+    def full_family(self, job: Job, demand: Demand) -> Collection[int] | None:
+        """See `Books`: the virtual clusters under the full queue."""
+        name = self.full_queue(job, demand)
+        return None if name is None else self.tree.vcs_under(name)
 
     def branches(self, taker: int, other: int) -> tuple[Sequence[str], Sequence[str]]:
         """The two paths below the last queue that both have in common."""
@@ -157,6 +184,20 @@ class TreeBooks(Books):
                 depth += 1
             self._branches[pair] = (ours[depth:], theirs[depth:])
         return self._branches[pair]
+
+
+def queue_denial(what: str, kind: str, amount: int, *, possible: bool) -> Denial:
+    """A denial by a limit of a queue; `possible` says whether the limit allows this amount of a resource at all."""
+    return Denial(
+        HoldReason.QUOTA if possible else HoldReason.QUOTA_TOO_SMALL,
+        f"{what}; this job needs {amount}",
+        {"resource": kind, "needed": amount},
+        ("jobs of the same queue end",) if possible else ("ask for less", "an operator raises the limit of the queue"),
+    )
+
+
+def _limit(maximum: Mapping[str, float], kind: str) -> float:
+    return maximum.get(kind, 0.0) + EPSILON
 
 
 def ratio(used: Mapping[str, int], of: Mapping[str, float]) -> float:

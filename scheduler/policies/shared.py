@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.board import Key, Walk
+from scheduler.board import Key, Walk, class_of
 from scheduler.holdings import CPUS, MEMORY_MIB, Holdings, Vector, gpus_by_type
 from scheduler.lifecycle import JobClass
 from scheduler.model import Job, Running, View
@@ -17,7 +17,9 @@ from scheduler.plan import FOR_EVER, Denial
 from scheduler.scratch import Scratch
 
 Grouper = Callable[[Job], int]
-_Left = tuple[Job, Sequence[Demand]]  # a job that found no room, and what it may have
+# Jobs that were not placed, with the demands for which they may take from others: the first of each group and class, or
+# by id where jobs of a class differ.
+_Unplaced = dict[Hashable, tuple[Job, Sequence[Demand]]]
 
 
 class Books:
@@ -57,8 +59,15 @@ class Books:
         """Why the shares do not let the job have this though it is free, or None when they do."""
         return None
 
-    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
-        """Whether the job has the right to take from groups that hold more than is theirs."""
+    def full_family(self, job: Job, demand: Demand) -> Collection[int] | None:
+        """The groups under the limit that denies the job the demand; None if no limit for several groups does.
+
+        The job can have the demand once one of these groups holds less.
+        """
+        return None
+
+    def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
+        """Whether the job, in whose group a job has waited this long, may take from groups that exceed their share."""
         return False
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
@@ -118,8 +127,8 @@ class DominantBooks(Books):
         """The dominant share over the weight."""
         return (self._share(self.used.get(group, {}), group),)
 
-    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
-        """See `Books`; from whom is what decides."""
+    def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
+        """Always; `excess` says from which groups."""
         return True
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
@@ -213,14 +222,14 @@ class Shared:
     def serve(self, scratch: Scratch) -> None:
         """See `Policy`."""
         books = self.books(scratch.view, scratch.board.capacity, scratch.board.holdings)
-        left: list[_Left] = []
+        unplaced: _Unplaced = {}
         for klass in scratch.turns():
-            self._fill(scratch, books, left, klass)
+            self._fill(scratch, books, unplaced, klass)
         if self.bound > 0:
-            self._preempt(scratch, books, left)
+            self._preempt(scratch, books, unplaced)
         self.close(scratch, books)
 
-    def _fill(self, scratch: Scratch, books: Books, left: list[_Left], klass: JobClass | None) -> None:
+    def _fill(self, scratch: Scratch, books: Books, unplaced: _Unplaced, klass: JobClass | None) -> None:
         """Place what finds room, the group that is furthest behind first."""
         walks = self.walks(scratch, books, klass)
         heap = [(books.key(group), group) for group in walks]
@@ -230,7 +239,7 @@ class Shared:
             # What others have been given may have moved it: then it goes back to where it belongs.
             if (now := books.key(group)) > key:
                 heapq.heappush(heap, (now, group))
-            elif self._next(scratch, books, walks[group], left):
+            elif self._next(scratch, books, walks[group], unplaced):
                 heapq.heappush(heap, (books.key(group), group))
 
     def walks(self, scratch: Scratch, books: Books, klass: JobClass | None) -> Mapping[int, Walk]:
@@ -238,7 +247,7 @@ class Shared:
         queues = scratch.board.queues(self)
         return {group: queues[group].walk(klass) for group in queues}
 
-    def _next(self, scratch: Scratch, books: Books, walk: Walk, left: list[_Left]) -> bool:
+    def _next(self, scratch: Scratch, books: Books, walk: Walk, unplaced: _Unplaced) -> bool:
         """Whether another job of the group was placed."""
         while (turn := walk.next()) is not None:
             job = turn[0]
@@ -248,8 +257,7 @@ class Shared:
             if denial is not None and denial.reason in FOR_EVER:
                 walk.drop()
                 continue
-            limits = [books.limit(job, demand) for demand in admitted]
-            allowed = [demand for demand, limit in zip(admitted, limits, strict=True) if limit is None]
+            allowed = [demand for demand in admitted if books.limit(job, demand) is None]
             for demand in allowed:
                 if self.put(scratch, books, job, demand):
                     books.charge(job, wanted(demand), 1)
@@ -260,13 +268,24 @@ class Shared:
                 if not scratch.explain:
                     return False
                 continue
-            if allowed:
-                left.append((job, allowed))
-                if not self.differs(scratch, job):
-                    walk.drop()
-            elif limits:  # which may be its user's own, so that others of its class have a chance
-                scratch.said[job.id] = next(limit for limit in limits if limit is not None)
+            if allowed and self.differs(scratch, job):
+                unplaced[job.id] = (job, allowed)
+            elif allowed:
+                unplaced[self.group_of(job), class_of(job)] = (job, allowed)
+                walk.drop()
+            elif admitted and self._limited(scratch, books, job, admitted, unplaced) and not scratch.explain:
+                walk.drop()
         return False
+
+    def _limited(
+        self, scratch: Scratch, books: Books, job: Job, admitted: Sequence[Demand], unplaced: _Unplaced
+    ) -> bool:
+        """Note why the limits deny the job all demands; returns whether they deny them to its whole class too."""
+        scratch.said[job.id] = next(limit for demand in admitted if (limit := books.limit(job, demand)) is not None)
+        full = [demand for demand in admitted if books.full_family(job, demand) is not None]
+        if full:
+            unplaced.setdefault((self.group_of(job), class_of(job)), (job, full))
+        return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class have a chance
 
     def _reclaim(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
         """Whether the job took the place of those that the guard let have it until now."""
@@ -279,73 +298,110 @@ class Shared:
         books.charge(job, wanted(demand), 1)
         return True
 
-    def _preempt(self, scratch: Scratch, books: Books, left: list[_Left]) -> None:
-        """Let those that have the right to it take from others, the group that is furthest behind first."""
+    def _preempt(self, scratch: Scratch, books: Books, unplaced: _Unplaced) -> None:
+        """Let the jobs that have the right to it take from others, the group that is furthest behind first."""
         budget = int(self.bound * sum(scratch.board.capacity.gpus.values())) - books.stopping_gpus
-        left.sort(key=lambda one: (books.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id))
-        for job, allowed in left:
-            for demand in allowed:
+        queues = scratch.board.queues(self)
+        in_order = sorted(
+            unplaced.values(), key=lambda one: (books.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id)
+        )
+        for job, demands in in_order:
+            waited_s = scratch.now - queues.waiting_since(self.group_of(job))
+            for demand in demands:
                 if budget <= 0 or scratch.full:
                     return
-                if not books.may_take(job, demand, scratch.now):
+                if not books.may_take(job, demand, waited_s):
                     continue
-                gone: list[Running] = []
-                victims = _victims(scratch, books, job, demand, budget=budget, gone=gone)
-                found = scratch.place_instead(job, victims, "its GPUs go to a queue that holds less than its share")
-                for run in gone:
-                    books.charge(run.job, books.held(run), 1)
+                claim = _Claim(scratch, books, job, demand, budget)
+                detail = "its GPUs go to a queue that holds less than its share"
+                found = scratch.place_instead(job, claim.victims(), detail, claim)
+                budget -= claim.close()
                 if found:
                     books.charge(job, wanted(demand), 1)
-                    for run in gone:
-                        if run.job.id in scratch.preempts:
-                            books.charge(run.job, books.held(run), -1)
-                            budget -= run.gpus
                     break
 
 
-def _victims(
-    scratch: Scratch, books: Books, job: Job, demand: Demand, *, budget: int, gone: list[Running]
-) -> Iterator[Running]:
-    """The newest run of the group that holds the most beyond its own, and so on, as if each had gone.
+class _Claim:
+    """The right of one job to take from other groups: the victims it asks, and whether the limits let it have its GPUs.
 
-    Of hundreds a job needs a few, so they are looked for one by one. Those that were found are in `gone`, and off the
-    books.
+    A victim is off the books from when it is asked; `close` charges again every one that is not preempted.
     """
-    taker = books.group_of(job)
-    groups = [group for group in books.runs if group != taker]
-    families = {group: books.family(group) for group in groups}
-    nexts: dict[int, tuple[Iterator[Running], Running]] = {}
-    excess: dict[int, float] = {}  # of the groups in `nexts`
 
-    def advance(group: int, runs: Iterator[Running]) -> None:
-        for run in runs:
-            useful = demand.gpu_type is None or books.held(run).get(demand.gpu_type)
-            if useful and scratch.stays(run) and not scratch.guard.yields(job, run.job):
-                nexts[group] = (runs, run)
+    def __init__(self, scratch: Scratch, books: Books, job: Job, demand: Demand, budget: int) -> None:
+        self.demands: Sequence[Demand] = (demand,)
+        self._scratch, self._books, self._job, self._demand, self._budget = scratch, books, job, demand, budget
+        self._asked: dict[int, Running] = {}  # by job id
+
+    def admits(self, released: Collection[Running]) -> bool:
+        """Whether the limits let the job have its demand when, of the victims asked, only these are gone."""
+        gone = {run.job.id for run in released}
+        back = [run for job_id, run in self._asked.items() if job_id not in gone]
+        for run in back:
+            self._charge(run, 1)
+        admits = self._books.limit(self._job, self._demand) is None
+        for run in back:
+            self._charge(run, -1)
+        return admits
+
+    def close(self) -> int:
+        """Charge the victims that stay again; returns the number of GPUs of the others."""
+        gpus = 0
+        for job_id, run in self._asked.items():
+            if job_id in self._scratch.preempts:
+                gpus += run.gpus
+            else:
+                self._charge(run, 1)
+        return gpus
+
+    def victims(self) -> Iterator[Running]:
+        """The newest run of the group that holds the most beyond its own, and so on, as if each had gone.
+
+        While a limit for several groups denies the job its demand, only these groups are asked. Of hundreds of runs a
+        job needs a few, so they are looked for one by one.
+        """
+        scratch, books, job, demand, budget = self._scratch, self._books, self._job, self._demand, self._budget
+        taker = books.group_of(job)
+        groups = [group for group in books.runs if group != taker]
+        families = {group: books.family(group) for group in groups}
+        nexts: dict[int, tuple[Iterator[Running], Running]] = {}
+        excess: dict[int, float] = {}  # of the groups in `nexts`
+
+        def advance(group: int, runs: Iterator[Running]) -> None:
+            for run in runs:
+                useful = demand.gpu_type is None or books.held(run).get(demand.gpu_type)
+                if useful and scratch.stays(run) and not scratch.guard.yields(job, run.job):
+                    nexts[group] = (runs, run)
+                    return
+            nexts.pop(group, None)
+
+        def weigh(some: Iterable[int]) -> None:
+            for group in some:
+                if group in nexts:
+                    excess[group] = books.excess(group, job, demand, nexts[group][1])
+
+        for group in groups:
+            advance(group, iter(books.newest(group)))
+        weigh(groups)
+        while nexts:
+            full = books.full_family(job, demand)
+            asked = nexts if full is None else [group for group in nexts if group in full]
+            if not asked:
                 return
-        nexts.pop(group, None)
+            group = max(asked, key=lambda each: (excess[each], -each))
+            if excess[group] <= 0:
+                return
+            runs, run = nexts[group]
+            advance(group, runs)
+            if run.gpus > budget:
+                weigh((group,))
+                continue
+            budget -= run.gpus
+            self._charge(run, -1)
+            self._asked[run.job.id] = run
+            yield run
+            # All others stand as they stood, unless what has gone counted for them too.
+            family = families[group]
+            weigh(groups if family == books.family(taker) else [each for each in groups if families[each] == family])
 
-    def weigh(some: Iterable[int]) -> None:
-        for group in some:
-            if group in nexts:
-                excess[group] = books.excess(group, job, demand, nexts[group][1])
-
-    for group in groups:
-        advance(group, iter(books.newest(group)))
-    weigh(groups)
-    while nexts:
-        group = max(nexts, key=lambda each: (excess[each], -each))
-        if excess[group] <= 0:
-            return
-        runs, run = nexts[group]
-        advance(group, runs)
-        if run.gpus > budget:
-            weigh((group,))
-            continue
-        budget -= run.gpus
-        books.charge(run.job, books.held(run), -1)
-        gone.append(run)
-        yield run
-        # All others stand as they stood, unless what has gone counted for them too.
-        family = families[group]
-        weigh(groups if family == books.family(taker) else [each for each in groups if families[each] == family])
+    def _charge(self, run: Running, times: int) -> None:
+        self._books.charge(run.job, self._books.held(run), times)

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 from scheduler.board import Key
 from scheduler.holdings import CPUS, MEMORY_MIB, Holdings
-from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
-from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, ratio, rows_schema
+from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, queue_denial, ratio, rows_schema
 from scheduler.policies.shared import Shared, wanted
 from scheduler.registry import ConfigError
 
@@ -113,7 +112,7 @@ class _Guarantees(TreeBooks):
         super().__init__(view, capacity, holdings, rows)
         self._grace_s = grace_s
         self._guaranteed: dict[str, Mapping[str, float]] = {}
-        self._most: dict[str, Mapping[str, float]] = {}
+        self._maximum: dict[str, Mapping[str, float]] = {}
         self._users: dict[str, set[int]] | None = None
         root: Mapping[str, float] = dict(self.total)
         quotas: Counter[str] = Counter()
@@ -122,13 +121,13 @@ class _Guarantees(TreeBooks):
         for name in self.tree.downwards():
             row, parent = self.tree.rows.get(name), self.tree.parent(name)
             above = self._guaranteed.get(parent, root)
-            most = self._most.get(parent, root)
+            most = self._maximum.get(parent, root)
             if row is not None:
                 self._guaranteed[name] = {kind: amount * row.get("capacity", 0.0) for kind, amount in above.items()}
-                self._most[name] = {kind: amount * row.get("maximum_capacity", 1.0) for kind, amount in most.items()}
+                self._maximum[name] = {kind: amount * row.get("maximum_capacity", 1.0) for kind, amount in most.items()}
             else:
                 self._guaranteed[name] = {} if rows else self._by_quota(name, quotas)
-                self._most[name] = root
+                self._maximum[name] = root
 
     def _by_quota(self, name: str, quotas: Counter[str]) -> Mapping[str, float]:
         """Of each GPU type the share that the quota has in all quotas; of CPUs and memory the largest of those."""
@@ -145,17 +144,13 @@ class _Guarantees(TreeBooks):
         """The part of its guarantee that it uses."""
         return (ratio(self.used_at[name], self._guaranteed.get(name, {})),)
 
+    def maximum(self, name: str) -> Mapping[str, float]:
+        """Its maximum capacity."""
+        return self._maximum.get(name, self.total)
+
     def limit(self, job: Job, demand: Demand) -> Denial | None:
         """The maximum capacities above the job, and its user's limit."""
-        want = wanted(demand)
-        for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
-            used, most = self.used_at[name], self._most.get(name, self.total)
-            for kind, amount in want.items():
-                if amount and used[kind] + amount > most.get(kind, 0.0) + EPSILON:
-                    ever = amount <= most.get(kind, 0.0) + EPSILON
-                    what = f"queue {name} may hold {most.get(kind, 0.0):g} {kind} at most and holds {used[kind]}"
-                    return _denial(what, kind, amount, ever)
-        return self._user_limit(job, want)
+        return super().limit(job, demand) or self._user_limit(job, wanted(demand))
 
     def _user_limit(self, job: Job, want: Mapping[str, int]) -> Denial | None:
         leaf = self.tree.leaf(job.vc_id)
@@ -171,13 +166,13 @@ class _Guarantees(TreeBooks):
             then, sure = own[kind] + amount, guaranteed.get(kind, 0.0)
             if factor is not None and then > factor * sure + EPSILON:
                 what = f"a user of queue {leaf} may hold {factor * sure:g} {kind} at most; this one holds {own[kind]}"
-                return _denial(what, kind, amount, amount <= factor * sure + EPSILON)
+                return queue_denial(what, kind, amount, possible=amount <= factor * sure + EPSILON)
             # What there is to divide: the guarantee, or what the queue will hold with the job if that is more.
             all_of_it = max(sure, float(used[kind] + amount))
             part = max(all_of_it / self._active_users(leaf), all_of_it * percent / 100)
             if own[kind] and then > part + EPSILON:  # nobody is kept from a first job
                 what = f"the part of one user of queue {leaf} is {part:g} {kind}; this one holds {own[kind]}"
-                return _denial(what, kind, amount, True)
+                return queue_denial(what, kind, amount, possible=True)
         return None
 
     def _active_users(self, leaf: str) -> int:
@@ -188,10 +183,9 @@ class _Guarantees(TreeBooks):
                 self._users.setdefault(self.tree.leaf(job.vc_id), set()).add(job.owner_id)
         return max(1, len(self._users.get(leaf, ())))
 
-    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+    def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
         """Whether with the job its queue stays within its guarantee, and has waited for as long as the grace."""
-        leaf = self.tree.leaf(job.vc_id)
-        return self.waited_s(job, now) >= self._grace_s and self._within(leaf, _guarded(demand))
+        return waited_s >= self._grace_s and self._within(self.tree.leaf(job.vc_id), _guarded(demand))
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
         """How far its queue is beyond its guarantee, and all above it up to where the two belong together."""
@@ -219,12 +213,3 @@ def _guarded(demand: Demand) -> Mapping[str, int]:
     if demand.gpu_type is not None:
         return {demand.gpu_type: want[demand.gpu_type]}
     return {kind: amount for kind, amount in want.items() if amount}
-
-
-def _denial(what: str, kind: str, amount: int, ever: bool) -> Denial:
-    return Denial(
-        HoldReason.QUOTA if ever else HoldReason.QUOTA_TOO_SMALL,
-        f"{what}; this job needs {amount}",
-        {"resource": kind, "needed": amount},
-        ("jobs of the same queue end",) if ever else ("ask for less", "an operator raises the limit of the queue"),
-    )

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 
 from scheduler.board import Key
 from scheduler.holdings import Holdings
-from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.plan import Denial
 from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, rows_schema
-from scheduler.policies.shared import Shared, dominant, wanted
+from scheduler.policies.shared import Shared, dominant
 from scheduler.registry import ConfigError
 
 _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
@@ -124,6 +122,7 @@ class _FairShares(TreeBooks):
             own = max((of_tenant.get(view.vc_by_id[vc_id].tenant_id, 1.0) for vc_id in vcs), default=1.0)
             self._weights[name] = own if row is None else row.get("weight", 1.0)
         self._fair: dict[str, Mapping[str, float]] = {}
+        self._maximum: dict[str, Mapping[str, float]] = {}
 
     def rank(self, name: str) -> Key:
         """Those below their minimum first, by how much of it they have; the others by what they use over weight."""
@@ -133,28 +132,19 @@ class _FairShares(TreeBooks):
         weight = self._weights.get(name, 1.0)
         return (1, share / weight if weight > 0.0 else float("inf"))
 
-    def limit(self, job: Job, demand: Demand) -> Denial | None:
-        """The maximum shares above the job."""
-        for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
-            used, most = self.used_at.get(name, Counter()), self._column(name, "max_share", 1.0)
-            for kind, amount in wanted(demand).items():
-                limit = most * self.total.get(kind, 0)
-                if amount and used[kind] + amount > limit + EPSILON:
-                    ever, held = amount <= limit + EPSILON, used[kind]
-                    return Denial(
-                        HoldReason.QUOTA if ever else HoldReason.QUOTA_TOO_SMALL,
-                        f"queue {name} may hold {limit:g} {kind} at most and holds {held}; this job needs {amount}",
-                        {"resource": kind, "needed": amount},
-                        ("jobs of the same queue end",) if ever else ("an operator raises the limit of the queue",),
-                    )
-        return None
+    def maximum(self, name: str) -> Mapping[str, float]:
+        """Its maximum share of everything."""
+        if name not in self._maximum:
+            share = self._column(name, "max_share", 1.0)
+            self._maximum[name] = {kind: share * amount for kind, amount in self.total.items()}
+        return self._maximum[name]
 
-    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+    def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
         """Whether its queue is below its minimum, or far below its fair share, and has waited for long enough."""
         kind, policy, leaf = demand.gpu_type, self._policy, self.tree.leaf(job.vc_id)
         if kind is None:
             return False
-        waited_s, used = self.waited_s(job, now), self.used_at.get(leaf, Counter())[kind]
+        used = self.used_at.get(leaf, Counter())[kind]
         then = used + demand.gpus * demand.nodes
         least = self._column(leaf, "min_share", 0.0) * self.total.get(kind, 0)
         if _over(waited_s, policy.min_share_timeout_s) and then <= least + EPSILON:

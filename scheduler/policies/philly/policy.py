@@ -259,7 +259,7 @@ class _Quotas(Books):
         """Whether the virtual cluster stays within its quota with so many more."""
         return self.used.get(vc_id, Counter[str]())[kind] + gpus <= self._quota(vc_id).get(kind, 0)
 
-    def may_take(self, job: Job, demand: Demand, now: float) -> bool:
+    def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
         """Whether its virtual cluster stays within its quota with it, and the pool is full enough."""
         kind = demand.gpu_type
         if kind is None:

@@ -183,6 +183,42 @@ def test_a_guarantee_is_taken_back_late_and_a_bounded_share_at_a_time(
     assert [preempt.job_id for preempt in plan.preempts] == expected
 
 
+# Two leaves with half of one queue each, which may hold half of sixteen GPUs.
+HALVES: dict[str, list[Mapping[str, object]]] = {
+    "capacity": [
+        {"name": "team", "capacity": 0.5, "maximum_capacity": 0.5},
+        {"name": "a", "parent": "team", "capacity": 0.5},
+        {"name": "b", "parent": "team", "capacity": 0.5},
+    ],
+    "fair": [{"name": "team", "max_share": 0.5}, {"name": "a", "parent": "team"}, {"name": "b", "parent": "team"}],
+}
+
+
+@pytest.mark.parametrize(("policy", "rows"), HALVES.items(), ids=HALVES)
+def test_a_leaf_takes_its_guarantee_back_inside_a_queue_at_its_maximum(
+    policy: str, rows: list[Mapping[str, object]]
+) -> None:
+    # The queue holds its eight GPUs by jobs of one leaf; eight more are free, or in use by a leaf of the root.
+    of_sibling = [run_on(1, range(n, n + 1), n, 1) for n in range(8)]
+    of_another = [run_on(2, range(n, n + 1), n, 3) for n in range(8)]
+    waiting = jobs(2, 1, gpus=2, submitted_at=NOW - 2000)
+    for others in ([], of_another):
+        world = make_snapshot(nodes=[make_node(1), make_node(2)], vcs=VCS, running=of_sibling + others, waiting=waiting)
+        chosen = CycleConfig(policy=policy, policy_params={"queues": rows, "preemption_share": 1.0}, guard="open")
+        plan = decide(world, chosen)
+        assert [preempt.job_id for preempt in plan.preempts] == [1016, 1017]
+        assert check(world, plan, compose(chosen).guard) == ()
+
+
+def test_a_leaf_beyond_its_guarantee_waits_inside_a_queue_at_its_maximum() -> None:
+    rows = HALVES["capacity"]
+    running = [run_on(1, range(n, n + 1), n, 1 if n < 4 else 2) for n in range(8)]
+    world = make_snapshot(nodes=[make_node(1), make_node(2)], vcs=VCS, running=running, waiting=jobs(2, 2, **LATE))
+    plan = decide(world, config(queues=rows, preemption_share=1.0))
+    assert not plan.preempts
+    assert {hold.reason for hold in plan.holds} == {HoldReason.QUOTA}
+
+
 def run_on(node_id: int, indexes: range, number: int, vc_id: int, **fields: Any) -> Running:
     return make_running(make_share(node_id, indexes), attempt_id=vc_id * 10 + number, vc_id=vc_id, **fields)
 
