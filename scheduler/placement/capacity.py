@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from scheduler.closing import OPEN, can_start
 from scheduler.lifecycle import Form, HoldReason
@@ -12,6 +13,8 @@ from scheduler.model import Level, Node, View
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
+
+T = TypeVar("T")
 
 
 class Capacity:
@@ -39,6 +42,14 @@ class Capacity:
         self.cpus = sum(cpus * nodes for (_, cpus, _), nodes in everything.items())
         self.memory_mib = sum(memory_mib * nodes for (_, _, memory_mib), nodes in everything.items())
         self._verdicts: dict[Demand, Denial | None] = {}
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What a policy computes from nodes and virtual clusters alone, under a key of its own; computed once."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        found: T = self._derived[key]
+        return found
 
     @property
     def types(self) -> Sequence[str]:

@@ -115,7 +115,7 @@ class TreeBooks(Books):
     """Books by virtual cluster that add up along the tree; a policy says by `rank` which of two siblings is next."""
 
     def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row]) -> None:
-        self.tree = Tree(rows, view)
+        self.tree = capacity.derived(Tree, lambda: Tree(rows, view))
         self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._standings: dict[str, Key] = {}  # of the queues whose rank has not changed since it was last asked
         self._branches: dict[tuple[str, str], tuple[Sequence[str], Sequence[str]]] = {}

@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.board import Key
-from scheduler.holdings import CPUS, MEMORY_MIB, Holdings
+from scheduler.holdings import CPUS, MEMORY_MIB, Holdings, Vector
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
 from scheduler.plan import Denial
-from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, queue_denial, ratio, rows_schema
+from scheduler.policies.queues import (
+    EPSILON,
+    Row,
+    Tree,
+    TreeBooks,
+    check_rows,
+    column,
+    queue_denial,
+    ratio,
+    rows_schema,
+)
 from scheduler.policies.shared import Shared, wanted
 from scheduler.registry import ConfigError
 
@@ -105,40 +115,55 @@ class CapacityQueues(Shared):
         return end if end > now else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """What each queue is guaranteed and may hold at most, by resource."""
+
+    guaranteed: Mapping[str, Mapping[str, float]]
+    maximum: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, tree: Tree, view: View, total: Vector) -> _Amounts:
+        """The amounts of a tree in a pool that has `total`."""
+        guaranteed: dict[str, Mapping[str, float]] = {}
+        maximum: dict[str, Mapping[str, float]] = {}
+        root: Mapping[str, float] = dict(total)
+        for name in tree.downwards():
+            row, parent = tree.rows.get(name), tree.parent(name)
+            if row is not None:
+                above, limits = guaranteed.get(parent, root), maximum.get(parent, root)
+                guaranteed[name] = {kind: amount * row.get("capacity", 0.0) for kind, amount in above.items()}
+                maximum[name] = {kind: amount * row.get("maximum_capacity", 1.0) for kind, amount in limits.items()}
+            else:
+                guaranteed[name] = {} if tree.rows else _by_quota(view, tree.vcs_of[name], total)
+                maximum[name] = root
+        return cls(guaranteed, maximum)
+
+
+def _by_quota(view: View, vc_ids: Sequence[int], total: Vector) -> Mapping[str, float]:
+    """Of each GPU type the share that the quotas have in all quotas; of CPUs and memory the largest of those."""
+    quotas: Counter[str] = Counter()
+    for vc in view.vcs:
+        quotas.update(vc.quotas)
+    shares = {
+        kind: sum(view.vc_by_id[vc_id].quotas.get(kind, 0) for vc_id in vc_ids) / quota
+        for kind, quota in quotas.items()
+        if quota
+    }
+    largest = max(shares.values(), default=0.0)
+    shares |= {CPUS: largest, MEMORY_MIB: largest}
+    return {kind: amount * shares.get(kind, 0.0) for kind, amount in total.items()}
+
+
 class _Guarantees(TreeBooks):
     """Books of guaranteed and maximum capacities."""
 
     def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row], grace_s: float) -> None:
         super().__init__(view, capacity, holdings, rows)
         self._grace_s = grace_s
-        self._guaranteed: dict[str, Mapping[str, float]] = {}
-        self._maximum: dict[str, Mapping[str, float]] = {}
         self._users: dict[str, set[int]] | None = None
-        root: Mapping[str, float] = dict(self.total)
-        quotas: Counter[str] = Counter()
-        for vc in view.vcs:
-            quotas.update(vc.quotas)
-        for name in self.tree.downwards():
-            row, parent = self.tree.rows.get(name), self.tree.parent(name)
-            above = self._guaranteed.get(parent, root)
-            most = self._maximum.get(parent, root)
-            if row is not None:
-                self._guaranteed[name] = {kind: amount * row.get("capacity", 0.0) for kind, amount in above.items()}
-                self._maximum[name] = {kind: amount * row.get("maximum_capacity", 1.0) for kind, amount in most.items()}
-            else:
-                self._guaranteed[name] = {} if rows else self._by_quota(name, quotas)
-                self._maximum[name] = root
-
-    def _by_quota(self, name: str, quotas: Counter[str]) -> Mapping[str, float]:
-        """Of each GPU type the share that the quota has in all quotas; of CPUs and memory the largest of those."""
-        shares = {
-            kind: sum(self.view.vc_by_id[vc_id].quotas.get(kind, 0) for vc_id in self.tree.vcs_of[name]) / quota
-            for kind, quota in quotas.items()
-            if quota
-        }
-        most = max(shares.values(), default=0.0)
-        shares |= {CPUS: most, MEMORY_MIB: most}
-        return {kind: amount * shares.get(kind, 0.0) for kind, amount in self.total.items()}
+        amounts = capacity.derived(_Amounts, lambda: _Amounts.of(self.tree, view, self.total))
+        self._guaranteed, self._maximum = amounts.guaranteed, amounts.maximum
 
     def rank(self, name: str) -> Key:
         """The part of its guarantee that it uses."""
