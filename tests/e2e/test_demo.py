@@ -230,3 +230,31 @@ def test_the_next_run_goes_on_with_the_same_state(demo: Demo, first_run: tuple[s
     assert process.returncode == 0, shown
     assert (demo.home / "demo.json").read_text() == before
     assert demo.processes() == []
+
+
+def test_a_killed_one_leaves_its_jobs_and_its_port_to_the_next_run(demo: Demo) -> None:
+    def attempts() -> list[tuple[int, str]]:
+        with demo.client("ada") as client:
+            return [(attempt["number"], attempt["state"]) for attempt in client.attempts(job)]
+
+    with demo.start() as first:
+        try:
+            read_until(first, "Ctrl-C stops everything")
+            with demo.client("ada") as client:
+                job = client.submit({"name": "survivor", "command": "sleep 1000", "gpus": 1})["id"]
+            until(lambda: attempts() == [(1, "running")], "the job runs", 30, 0.2)
+            children = [int(pid) for pid in json.loads((demo.home / "children.json").read_text())]
+            web = next(pid for pid in children if "uvicorn" in processes.command_line(pid))
+            os.kill(web, signal.SIGSTOP)  # it keeps the port, as one that hangs would
+        finally:
+            first.kill()
+    assert all(processes.wait_gone(pid, timeout_s=10) for pid in children if pid != web)
+    assert processes.is_alive(web)
+    with demo.start() as second:
+        try:
+            read_until(second, "Ctrl-C stops everything")
+            assert not processes.is_alive(web)
+            assert attempts() == [(1, "running")]
+        finally:
+            second.send_signal(signal.SIGINT)
+            second.communicate(timeout=60)

@@ -28,31 +28,35 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
     """The whole platform, ready to answer; all of it is stopped when the block ends, however it ends."""
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every question whether web is ready
     services = services_of_this_process()
-    with _ending_by_signals(), _alone(home) as lock:
+    watch = Watch(repair=services.revive, owned=services.pids)
+    with (
+        _ending_by_signals(),
+        _alone(home) as lock,
+        Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor,
+    ):
+        # The supervisor has ended what an earlier run left behind, which may have used the port.
         site = Site(home=home, port=children.choose_port(port), services=services.environment())
         _write(lock, f"{os.getpid()} {site.public_url}")
         step(console, "services", _described(services))
         call_command("migrate", interactive=False, verbosity=0)
         Path(settings.STATIC_ROOT).mkdir(exist_ok=True)  # the finders serve the files; its absence is only warned about
         step(console, "database", "migrated")
-        watch = Watch(repair=services.revive, owned=services.pids)
-        with Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor:
-            web = children.web(site)
-            supervisor.start(web)
-            for child in (
-                children.schedule_worker(site),
-                children.default_worker(site),
-                children.beat(site),
-                children.links(site),
-            ):
-                supervisor.start(child)
-            supervisor.wait_ready(web.name)
-            step(console, "web", f"answers at {site.public_url}")
-            step(console, "workers", f"schedule, default, beat and links run; logs are in {home / 'log'}")
-            try:
-                yield site, supervisor
-            finally:
-                console.print("\nStopping everything …", highlight=False)
+        web = children.web(site)
+        supervisor.start(web)
+        for child in (
+            children.schedule_worker(site),
+            children.default_worker(site),
+            children.beat(site),
+            children.links(site),
+        ):
+            supervisor.start(child)
+        supervisor.wait_ready(web.name)
+        step(console, "web", f"answers at {site.public_url}")
+        step(console, "workers", f"schedule, default, beat and links run; logs are in {home / 'log'}")
+        try:
+            yield site, supervisor
+        finally:
+            console.print("\nStopping everything …", highlight=False)
 
 
 def step(console: Console, name: str, text: str) -> None:
@@ -84,12 +88,15 @@ def _write(lock: IO[str], text: str) -> None:
 
 @contextmanager
 def _ending_by_signals() -> Iterator[None]:
-    """SIGTERM, and the terminal going away, end the block as Ctrl-C does."""
+    """SIGTERM, and the terminal going away, end the block as Ctrl-C does.
+
+    So does SIGINT where a shell has started the program in the background and made it ignore that.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

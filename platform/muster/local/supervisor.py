@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,14 @@ _TURN_S = 0.2
 _SLOW_TURN_S = 2.0
 _LOG_LIMIT_BYTES = 64 * 1024 * 1024
 _SHOWN_LOG_BYTES = 3000
+# Asks the kernel for SIGTERM when the supervisor ends, however it ends, and then becomes the child's own program. The
+# request belongs to a process and survives exec. The second line covers a supervisor that ended before the request.
+_TIED = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)  # PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]): sys.exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._hurry = False
+        self._idle, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_running, name="supervisor", daemon=True)
         self._zombies: set[int] = set()
 
@@ -128,7 +138,7 @@ class Supervisor:
         try:
             self._stopping.set()
             if self._thread.is_alive():
-                self._thread.join()
+                self._idle.wait()
             for stage in sorted({run.child.stage for run in self._runs.values()}, reverse=True):
                 self._end_stage([run for run in self._runs.values() if run.child.stage == stage])
             left = processes.end_all(self._strays, grace_s=0.0 if self._hurry else 2.0)
@@ -136,6 +146,7 @@ class Supervisor:
                 self._say(f"[red]these processes do not end: {', '.join(map(str, left))}[/]")
             self._record.unlink(missing_ok=True)
         finally:
+            self._ended.set()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -146,7 +157,7 @@ class Supervisor:
             log.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} start of {child.name}\n".encode())
             log.flush()
             return subprocess.Popen(
-                child.argv,
+                (sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *child.argv),
                 env=dict(child.env),
                 cwd=child.cwd,
                 stdin=subprocess.DEVNULL,
@@ -157,6 +168,14 @@ class Supervisor:
             )
 
     def _keep_running(self) -> None:
+        try:
+            self._take_turns()
+        finally:
+            self._idle.set()
+            # The kernel takes the end of the thread that started a child for the end of the child's parent.
+            self._ended.wait()
+
+    def _take_turns(self) -> None:
         slow_turn_at = time.monotonic() + _SLOW_TURN_S
         while not self._stopping.wait(_TURN_S):
             with self._lock:
@@ -232,7 +251,7 @@ class Supervisor:
         return strays
 
     def _end_leftovers(self) -> None:
-        """Ends what a supervisor that was killed has left, by process id and start time; its ports are needed."""
+        """Ends the children of a supervisor that was killed, by process id and start time. Their jobs go on."""
         try:
             listed = json.loads(self._record.read_text())
         except (FileNotFoundError, ValueError):
@@ -240,8 +259,7 @@ class Supervisor:
         left = [int(pid) for pid, ticks in listed.items() if processes.start_ticks(int(pid)) == ticks]
         if left:
             self._say(f"[yellow]ending {len(left)} processes that an earlier run left behind[/]")
-            below = [pid for top in left for pid in (top, *processes.descendants(top))]
-            processes.end_all(lambda: below, grace_s=5.0)
+            processes.end_all(lambda: left, grace_s=5.0)
 
     def _write_record(self) -> None:
         pids = [run.process.pid for run in self._runs.values() if run.process.poll() is None]

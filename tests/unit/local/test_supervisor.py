@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from muster.local import processes, supervisor
+from muster.local.children import choose_port
 from muster.local.places import LocalError
 from muster.local.supervisor import Child, Supervisor, Watch
 
@@ -165,27 +166,104 @@ def test_what_it_watches_is_repaired_and_reported(
     assert "Postgres did not start" in said[0]
 
 
-def test_a_supervisor_that_was_killed_leaves_nothing_to_the_next_one(
-    tmp_path: Path, said: Said, others: set[int]
-) -> None:
-    code = f"""
+def killed_supervisor(folder: Path, code: str, ready: Path) -> int:
+    """Starts a supervisor of one child in another process and kills it; returns the process id of the child."""
+    program = f"""
         import os, sys
         sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "platform")!r}]
         from pathlib import Path
         from muster.local.supervisor import Child, Supervisor
-        with Supervisor(Path({str(tmp_path)!r}), say=print) as running:
-            running.start(Child("web", (sys.executable, "-c", {SLEEP!r}), env=dict(os.environ), cwd=Path("/")))
+        with Supervisor(Path({str(folder)!r}), say=print) as running:
+            running.start(Child("web", (sys.executable, "-c", {textwrap.dedent(code)!r}), env={{}}, cwd=Path("/")))
             print(running._runs["web"].process.pid, flush=True)
             running.wait()
     """
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True) as first:
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
-        orphan = int(first.stdout.readline())
+        pid = int(first.stdout.readline())
+        until(ready.exists)
         first.kill()
-    assert processes.is_alive(orphan)
+    return pid
+
+
+def test_the_children_of_a_supervisor_end_when_it_is_killed(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    pid = killed_supervisor(tmp_path, f"open({str(ready)!r}, 'w'); {SLEEP}", ready)
+    assert processes.wait_gone(pid, timeout_s=5.0)
+
+
+def test_the_next_supervisor_ends_a_child_that_stayed_and_its_port_is_free(
+    tmp_path: Path, said: Said, others: set[int]
+) -> None:
+    ready = tmp_path / "port"
+    code = f"""
+        import os, signal, socket, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        door = socket.create_server(("127.0.0.1", 0))
+        open({str(ready)!r} + ".new", "w").write(str(door.getsockname()[1]))
+        os.rename({str(ready)!r} + ".new", {str(ready)!r})
+        time.sleep(600)
+    """
+    pid = killed_supervisor(tmp_path, code, ready)
+    port = int(ready.read_text())
+    with pytest.raises(LocalError, match="in use"):
+        choose_port(port)
     with Supervisor(tmp_path, say=said.append, watch=Watch(repair=list, owned=lambda: others)):
-        assert not processes.is_alive(orphan)
+        assert not processes.is_alive(pid)
+        assert choose_port(port) == port
     assert said.about("left behind")
+
+
+def test_the_next_supervisor_spares_what_a_child_has_started(tmp_path: Path, said: Said, others: set[int]) -> None:
+    ready = tmp_path / "job"
+    code = f"""
+        import os, signal, subprocess, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        job = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        open({str(ready)!r} + ".new", "w").write(str(job.pid))
+        os.rename({str(ready)!r} + ".new", {str(ready)!r})
+        time.sleep(600)
+    """
+    killed_supervisor(tmp_path, code, ready)
+    job = int(ready.read_text())
+    with Supervisor(tmp_path, say=said.append, watch=Watch(repair=list, owned=lambda: others)):
+        assert processes.is_alive(job)
+
+
+def test_a_child_that_was_restarted_still_ends_in_the_order_of_the_stages(
+    running: Supervisor, said: Said, tmp_path: Path
+) -> None:
+    """The thread of the supervisor has started it, and lives for as long as the child must."""
+    marks, order = tmp_path / "marks", tmp_path / "order"
+    code = f"""
+        import pathlib, signal, sys, time
+        marks = pathlib.Path({str(marks)!r})
+        if not marks.exists():
+            marks.touch()
+            sys.exit(7)
+        def end(*_):
+            with open({str(order)!r}, "a") as file: file.write("web ")
+            sys.exit()
+        signal.signal(signal.SIGTERM, end)
+        pathlib.Path({str(tmp_path / "ready")!r}).touch()
+        time.sleep(600)
+    """
+    running.start(child("web", code, stage=1))
+    until((tmp_path / "ready").exists)
+    slow = f"""
+        import pathlib, signal, sys, time
+        def end(*_):
+            time.sleep(0.3)
+            with open({str(order)!r}, "a") as file: file.write("agent ")
+            sys.exit()
+        signal.signal(signal.SIGTERM, end)
+        pathlib.Path({str(tmp_path / "agent")!r}).touch()
+        time.sleep(600)
+    """
+    running.start(child("agent", slow, stage=3))
+    until((tmp_path / "agent").exists)
+    running.stop()
+    assert order.read_text().split() == ["agent", "web"]
 
 
 def test_a_log_that_has_grown_is_emptied_and_its_content_kept_once(
@@ -200,6 +278,7 @@ def test_a_log_that_has_grown_is_emptied_and_its_content_kept_once(
 
 
 def test_a_second_interrupt_cuts_the_patience_short(running: Supervisor, tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)  # a shell's background job ignores it
     flag = tmp_path / "flag"
     # It does not end by itself within its ten minutes; it answers the first signal by interrupting its supervisor.
     code = f"""
@@ -211,4 +290,4 @@ def test_a_second_interrupt_cuts_the_patience_short(running: Supervisor, tmp_pat
     running.start(child("stubborn", code, grace_s=600.0))
     until(flag.exists)
     running.stop()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
