@@ -21,7 +21,7 @@ import psycopg2
 import pytest
 
 from muster.local import processes
-from muster.local.places import find_places
+from muster.local.places import find_places, service_password
 from muster.local.postgres import DATABASE, ROLE
 from tests.e2e.demo import ROOT, Demo, new_demo, read_until
 from tests.faults.cluster import until
@@ -135,7 +135,8 @@ def manage(demo: Demo, *words: str) -> None:
 def let_others_take_jobs(demo: Demo, admin: str) -> None:
     """Put all nodes but the server in service or out of it."""
     places = find_places(demo.home)
-    with contextlib.closing(psycopg2.connect(user=ROLE, dbname=DATABASE, host=str(places.sockets))) as link:
+    address = {"user": ROLE, "password": service_password(places), "dbname": DATABASE, "host": str(places.sockets)}
+    with contextlib.closing(psycopg2.connect(**address)) as link:
         link.autocommit = True
         with link.cursor() as cursor:
             cursor.execute("UPDATE fleet_node SET admin = %s WHERE name <> 'gpu03'", [admin])

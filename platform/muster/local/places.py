@@ -6,9 +6,11 @@ touch has to be reachable by it: a checkout below /root is not, and no existing 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pwd
+import secrets
 import stat
 import subprocess
 from dataclasses import dataclass
@@ -57,6 +59,10 @@ class Places:
         return self.root / "programs"
 
     @property
+    def password_file(self) -> Path:
+        return self.root / "password"
+
+    @property
     def log(self) -> Path:
         return self.root / "log"
 
@@ -84,6 +90,24 @@ def find_places(home: Path, *, state: Path = Path("/var/lib/muster"), short: Pat
     for folder in (places.log, places.programs, places.valkey_data):
         make_folder(folder, account=account)
     return places
+
+
+def service_password(places: Places) -> str:
+    """The password of the embedded Postgres and Valkey, made at the first call. Its file is the servers' account's."""
+    path = places.password_file
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(32) + "\n")
+        if places.account is not None:
+            os.chown(draft, places.account.uid, places.account.gid)
+        # Another process may make one at the same time: the first is everybody's.
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+        return path.read_text().strip()
 
 
 def agents_folder(home: Path, *, state: Path = Path("/var/lib/muster")) -> Path:

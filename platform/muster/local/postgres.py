@@ -15,7 +15,7 @@ from urllib.parse import quote
 import psycopg2
 
 from muster.local import processes
-from muster.local.places import LocalError, Places, make_folder
+from muster.local.places import LocalError, Places, make_folder, service_password
 from muster.local.programs import Programs, server_environment, start
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ _SETTINGS: Mapping[str, str] = {
     "logging_collector": "off",
     "log_checkpoints": "off",
 }
+# The whole of pg_hba.conf: the server listens on its Unix socket only.
+_ACCESS = "local all all scram-sha-256\n"
 # What tests can do without: a crash of the machine may cost them their data.
 NOT_DURABLE: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
@@ -57,7 +59,8 @@ class Postgres:
     @property
     def url(self) -> str:
         """What `DATABASE_URL` must be to use it."""
-        return f"postgres://{ROLE}@/{DATABASE}?host={quote(str(self.places.sockets), safe='')}"
+        password = service_password(self.places)
+        return f"postgres://{ROLE}:{password}@/{DATABASE}?host={quote(str(self.places.sockets), safe='')}"
 
     @property
     def log(self) -> Path:
@@ -69,10 +72,10 @@ class Postgres:
         1. One that answers is used as it is.
         2. One that is coming up or going down is waited for; a pid file without a server is removed.
         3. The data folder is made at the first start.
+        4. A data folder from before passwords gets one.
         """
-        if self.answers():
-            return False
-        if self._settle():
+        if self.answers() or self._settle():
+            self._require_password()
             return False
         if not (self.places.postgres_data / "PG_VERSION").is_file():
             self._create()
@@ -86,6 +89,7 @@ class Postgres:
         self._await_answer(child)
         try:
             self._ensure_database()
+            self._require_password()
         except psycopg2.Error as error:
             raise LocalError(f"Postgres went away while its database was made: {error}") from error
         return True
@@ -119,6 +123,10 @@ class Postgres:
         if self._child is not None:
             self._child.wait(timeout=_STOP_TIMEOUT_S)
             self._child = None
+
+    @property
+    def _access_file(self) -> Path:
+        return self.places.postgres_data / "pg_hba.conf"
 
     @property
     def _pid_file(self) -> Path:
@@ -160,8 +168,8 @@ class Postgres:
                 self.programs.initdb,
                 f"--pgdata={self.places.postgres_data}",
                 f"--username={_SUPERUSER}",
-                # Whoever can enter the folder of the socket is its owner or root.
-                "--auth=trust",
+                "--auth=scram-sha-256",
+                f"--pwfile={self.places.password_file}",
                 "--encoding=UTF8",
                 "--locale=C",
                 "--locale-provider=builtin",
@@ -180,6 +188,18 @@ class Postgres:
         )
         if made.returncode != 0:
             raise LocalError(f"initdb failed:\n{made.stdout}{made.stderr}")
+        self._access_file.write_text(_ACCESS)
+
+    def _require_password(self) -> None:
+        """Gives a data folder that let every local user in (`trust`) its password; a server that runs obeys at once."""
+        if self._access_file.read_text() == _ACCESS:
+            return
+        with closing(self._connect()) as link, link.cursor() as cursor:
+            link.autocommit = True  # the passwords are there before the file asks for them
+            for role in (_SUPERUSER, ROLE):
+                cursor.execute(f"ALTER ROLE {role} PASSWORD %s", [service_password(self.places)])
+            self._access_file.write_text(_ACCESS)
+            cursor.execute("SELECT pg_reload_conf()")
 
     def _await_answer(self, child: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + _START_TIMEOUT_S
@@ -195,14 +215,19 @@ class Postgres:
                 cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [ROLE])
                 if cursor.fetchone() is None:
                     # CREATEDB lets the tests make theirs; it is no superuser.
-                    cursor.execute(f"CREATE ROLE {ROLE} LOGIN CREATEDB")
+                    cursor.execute(f"CREATE ROLE {ROLE} LOGIN CREATEDB PASSWORD %s", [service_password(self.places)])
                 cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
                 if cursor.fetchone() is None:
                     cursor.execute(f"CREATE DATABASE {DATABASE} OWNER {ROLE}")
 
     def _connect(self) -> connection:
         return psycopg2.connect(
-            host=str(self.places.sockets), port=PORT, dbname="postgres", user=_SUPERUSER, connect_timeout=5
+            host=str(self.places.sockets),
+            port=PORT,
+            dbname="postgres",
+            user=_SUPERUSER,
+            password=service_password(self.places),
+            connect_timeout=5,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.local import processes
-from muster.local.places import LocalError, Places
+from muster.local.places import LocalError, Places, service_password
 from muster.local.programs import Programs, start
 
 DATABASES = 64  # one for each worker of a parallel test run
@@ -35,7 +36,7 @@ class Valkey:
     @property
     def url(self) -> str:
         """What `REDIS_URL` must be to use it."""
-        return f"unix://{self.socket_path}"
+        return f"unix://:{service_password(self.places)}@{self.socket_path}"
 
     @property
     def log(self) -> Path:
@@ -45,6 +46,8 @@ class Valkey:
         """Leaves a server that answers; True when it had to be started."""
         if self.answers():
             return False
+        if self._ask(b"CONFIG SET requirepass " + self._password, sign_in=False).startswith(b"+OK"):
+            return False  # it was started before there was a password
         # Nothing answers on it, so it is what a server that was killed has left.
         self.socket_path.unlink(missing_ok=True)
         options = {
@@ -60,7 +63,8 @@ class Valkey:
             "daemonize": "no",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        self._child = start([self.programs.valkey, *words], account=self.places.account, log=self.log)
+        path = self._write_password()
+        self._child = start([self.programs.valkey, path, *words], account=self.places.account, log=self.log)
         end = time.monotonic() + _START_TIMEOUT_S
         while not self.answers():
             if self._child.poll() is not None or time.monotonic() >= end:
@@ -70,11 +74,11 @@ class Valkey:
 
     def answers(self) -> bool:
         """Whether the server answers a PING now."""
-        return self._ask(b"PING\r\n").startswith(b"+PONG")
+        return self._ask(b"PING").startswith(b"+PONG")
 
     def pid(self) -> int | None:
         """The server's process; None when none answers."""
-        for line in self._ask(b"INFO server\r\n").splitlines():
+        for line in self._ask(b"INFO server").splitlines():
             if line.startswith(b"process_id:"):
                 return int(line.removeprefix(b"process_id:"))
         return None
@@ -83,7 +87,7 @@ class Valkey:
         """Ends the server; what it held is gone, which costs the platform one sweep."""
         pid = self.pid()
         if pid is not None:
-            self._ask(b"SHUTDOWN NOSAVE\r\n")
+            self._ask(b"SHUTDOWN NOSAVE")
         if self._child is not None:
             if pid is None:
                 self._child.kill()
@@ -94,13 +98,30 @@ class Valkey:
         with suppress(FileNotFoundError):
             self.socket_path.unlink()
 
-    def _ask(self, command: bytes) -> bytes:
+    @property
+    def _password(self) -> bytes:
+        return service_password(self.places).encode()
+
+    def _write_password(self) -> Path:
+        """A configuration file for the server's account alone: every user can read the words of a command."""
+        path, account = self.places.valkey_data / "valkey.conf", self.places.account
+        path.touch(mode=0o600)
+        path.write_bytes(b"requirepass " + self._password + b"\n")
+        if account is not None:
+            os.chown(path, account.uid, account.gid)
+        return path
+
+    def _ask(self, command: bytes, *, sign_in: bool = True) -> bytes:
         """The first piece of the answer, which holds all of the short answers asked for here; empty for none."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(_ANSWER_TIMEOUT_S)
             try:
                 link.connect(str(self.socket_path))
-                link.sendall(command)
+                if sign_in:
+                    link.sendall(b"AUTH " + self._password + b"\r\n")
+                    if not link.recv(1024).startswith(b"+OK"):
+                        return b""
+                link.sendall(command + b"\r\n")
                 return link.recv(65536)
             except OSError:
                 return b""

@@ -70,7 +70,7 @@ def test_a_part_is_healthy_while_it_does_its_rounds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address = settings.DATABASES["default"]
-    host, user = address["HOST"], address["USER"]
+    host, user = address["HOST"], f"{address['USER']}:{address['PASSWORD']}"
     url = f"postgres://{user}@/{connection.settings_dict['NAME']}?host={host}"
     monkeypatch.setenv("DATABASE_URL", url)
     assert healthy.main(["links"]) == 1

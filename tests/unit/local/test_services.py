@@ -8,9 +8,12 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg2
 import pytest
+import redis
 
 from muster.local import processes
+from muster.local.places import service_password
 from muster.local.postgres import NOT_DURABLE, Postgres
 from muster.local.services import Services, start_services, stop_services
 from muster.local.valkey import Valkey
@@ -104,3 +107,51 @@ def test_the_database_and_its_owner_are_made_once(home: Path) -> None:
             with postgres._connect() as link, link.cursor() as cursor:
                 cursor.execute("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'muster'")
                 assert cursor.fetchall() == [("muster",)]
+
+
+@pytest.mark.parametrize("user", ["postgres", "muster"])
+def test_postgres_refuses_a_user_without_the_password(home: Path, user: str) -> None:
+    with start(home) as services:
+        host = str(servers_of(services)[0].places.sockets)
+        for password in (None, "wrong"):
+            with pytest.raises(psycopg2.OperationalError, match=r"no password supplied|authentication failed"):
+                psycopg2.connect(host=host, user=user, password=password, dbname="postgres")
+        psycopg2.connect(services.database_url).close()
+
+
+def test_valkey_refuses_a_client_without_the_password(home: Path) -> None:
+    with start(home) as services:
+        valkey = servers_of(services)[1]
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(unix_socket_path=str(valkey.socket_path)).ping()
+        assert redis.Redis.from_url(services.redis_url).ping()
+        assert service_password(valkey.places) not in " ".join(processes.command_line(valkey.pid() or 0))
+
+
+def test_the_files_with_the_password_are_private(home: Path) -> None:
+    with start(home) as services:
+        places = servers_of(services)[0].places
+        for path in (places.password_file, places.valkey_data / "valkey.conf"):
+            assert service_password(places) in path.read_text()
+            assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["at its start", "while it runs"])
+def test_a_data_folder_from_before_passwords_is_upgraded(home: Path, running: bool) -> None:
+    with start(home) as services:
+        postgres, valkey = servers_of(services)
+        with postgres._connect() as link, link.cursor() as cursor:
+            cursor.execute("ALTER ROLE muster PASSWORD NULL; ALTER ROLE postgres PASSWORD NULL")
+            postgres._access_file.write_text("local all all trust\n")
+            cursor.execute("SELECT pg_reload_conf()")
+        valkey._ask(b'CONFIG SET requirepass ""')
+        if not running:
+            postgres.stop()
+            valkey.stop()
+        services.revive()
+        psycopg2.connect(services.database_url).close()
+        assert redis.Redis.from_url(services.redis_url).ping()
+        with pytest.raises(psycopg2.OperationalError, match="no password supplied"):
+            psycopg2.connect(host=str(postgres.places.sockets), user="postgres", dbname="postgres")
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(unix_socket_path=str(valkey.socket_path)).ping()
