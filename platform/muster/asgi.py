@@ -25,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E40
 import muster.urls  # noqa: E402, F401  (Django would read it with the first request, and it is much)
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.agents.shells import SHELL_ROUTES  # noqa: E402
+from muster.api.headers import SecurityHeaders  # noqa: E402
 from muster.api.streams.access import Authorised, access_watch  # noqa: E402
 from muster.api.streams.events import feed, stream  # noqa: E402
 from muster.api.streams.logs import logs  # noqa: E402
@@ -106,4 +107,4 @@ def behind_proxies(app: ASGIApp, proxies: list[str]) -> ASGIApp:
     return cast(ASGIApp, wrapped)
 
 
-application = behind_proxies(_site, settings.TRUSTED_PROXIES)
+application = behind_proxies(SecurityHeaders(_site), settings.TRUSTED_PROXIES)

@@ -201,7 +201,8 @@ async def code(request: Request) -> Response:
     """The code archive of a job on this node."""
     node, sha256 = await _node(request), request.path_params["sha256"]
     await in_thread(services.require_code_of, node, sha256)
-    return FileResponse(await in_thread(open_code, sha256), media_type="application/gzip")
+    path = await in_thread(open_code, sha256)
+    return FileResponse(path, media_type="application/gzip", filename=f"{sha256}.tar.gz")
 
 
 async def _node(request: Request) -> Node:

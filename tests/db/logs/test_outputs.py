@@ -153,7 +153,7 @@ class TestFromAgentToReader:
         assert answer.headers["content-type"] == "application/octet-stream"
         assert answer.headers["content-disposition"] == "attachment; filename*=utf-8''%22x%22%3B%20%C3%BC.html"
         assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+        assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
         assert place_of(file).name == str(file.pk)
 
     def test_a_part_can_be_read(self, agent: Agent, http: httpx.Client, rank: Allocation) -> None:

@@ -568,11 +568,5 @@ def test_a_deletion_is_audited(browser: Client) -> None:
     assert (entry.action, entry.object_id) == ("delete", "vision")
 
 
-def test_the_admin_runs_only_scripts_of_its_own_origin(browser: Client) -> None:
-    policy = browser.get(reverse("admin:index")).headers["Content-Security-Policy"]
-    assert "frame-ancestors 'none'" in policy
-    assert "default-src 'self'" in policy
-
-
 def test_admin_without_its_slash_leads_there(client: Client) -> None:
     assert client.get("/admin").headers["Location"] == "/admin/"

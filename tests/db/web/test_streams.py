@@ -130,12 +130,13 @@ class TestReading:
 
     def test_what_the_job_wrote_comes_byte_by_byte_as_plain_text(self, http: httpx.Client, world: World) -> None:
         attempt = start(world)
-        body = bytes(range(256)) + b"<script>alert(1)</script>\x1b]8;;x\x07"
+        body = bytes(range(256)) + b"<script>alert(1)</script>\x1b]8;;x\x07" + "\u202e\u2066".encode()
         say(ranks(attempt)[0], body)
         answer = http.get(log_path(attempt))
         assert answer.content == body
         assert answer.headers["content-type"].startswith("text/plain")
         assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
 
     def test_each_rank_and_each_attempt_has_its_own_log(self, http: httpx.Client, world: World) -> None:
         first = start(world, nodes=2)

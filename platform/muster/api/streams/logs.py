@@ -33,7 +33,6 @@ LOOK_EVERY_S = 0.05
 LAST_BYTES_WAIT_S = 10.0
 
 _EVENT_ID = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
 async def logs(request: Request) -> Response:
@@ -49,14 +48,13 @@ async def logs(request: Request) -> Response:
     limit = min(number(request, "limit", default=DEFAULT_READ) or DEFAULT_READ, LARGEST_READ)
     attempt = await in_thread(attempt_of, job, wanted)
     if attempt is None:
-        return Response(b"", media_type="text/plain", headers={**_HEADERS, "X-Muster-Size": "0"})
+        return Response(b"", media_type="text/plain", headers={"X-Muster-Size": "0"})
     if flag(request, "download"):
         name = f"job-{job.pk}-attempt-{attempt.number}-rank-{rank or 0}.log"
-        headers = {**_HEADERS, "Content-Disposition": f'attachment; filename="{name}"'}
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return StreamingResponse(_download(attempt, rank or 0), media_type="text/plain", headers=headers)
     start, body, size = await in_thread(_read, attempt, rank or 0, offset, limit)
     headers = {
-        **_HEADERS,
         "X-Muster-Attempt": str(attempt.number),
         "X-Muster-Size": str(size),
         "X-Muster-Offset": str(start),

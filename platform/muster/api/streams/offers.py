@@ -41,7 +41,7 @@ async def offers(request: Request) -> Response:
             if await request.is_disconnected():
                 break
             found = await in_thread(_look, user, after, False)
-    return JSONResponse({"results": found, "next": None}, headers={"Cache-Control": "no-store"})
+    return JSONResponse({"results": found, "next": None})
 
 
 def _look(user: User, after: int, first: bool) -> list[Json]:

@@ -14,19 +14,12 @@ from muster.outputs.models import OutputFile
 from muster.outputs.selectors import kept_file
 from muster.outputs.store import place_of
 
-# What a job wrote may be a page with scripts: nothing may make a browser show it as one of ours.
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "sandbox; default-src 'none'",
-    "Cache-Control": "private, no-store",
-}
-
 
 async def output_file(request: Request) -> Response:
     """`GET /jobs/{id}/files/{file_id}`: the file as a download; a `Range` gives a part of it."""
     user = caller(request)
     file = await in_thread(_file, user, request.path_params["job_id"], request.path_params["file_id"])
-    headers = {**_HEADERS, "X-Muster-Sha256": file.sha256}
+    headers = {"X-Muster-Sha256": file.sha256}
     name = file.path.rpartition("/")[2]
     return FileResponse(place_of(file), media_type="application/octet-stream", filename=name, headers=headers)
 

@@ -25,7 +25,6 @@ LONGEST_WAIT_S = 25
 ROOM_WAIT_S = 10.0
 LARGEST_BODY = 2 * MAX_SHELL_BYTES
 _LARGEST_OFFSET = 10**18
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _KEYS = {"first", "start", "data", "rows", "cols", "over"}
 
 
@@ -54,7 +53,7 @@ async def shell_output(request: Request) -> Response:
             if await request.is_disconnected():
                 break
         closed = None if data else relay.closed
-        return JSONResponse({"data": base64.b64encode(data).decode(), **_state(closed)}, headers=_HEADERS)
+        return JSONResponse({"data": base64.b64encode(data).decode(), **_state(closed)})
 
 
 async def shell_input(request: Request) -> Response:
@@ -78,7 +77,7 @@ async def shell_input(request: Request) -> Response:
         if given["over"] and window.end == given["start"] + len(given["data"]):
             relay.input_over_at = window.end
         relay.changed(bytes_moved=bool(taken))
-        return JSONResponse({"size": window.end, "acked": window.acked, **_state(relay.closed)}, headers=_HEADERS)
+        return JSONResponse({"size": window.end, "acked": window.acked, **_state(relay.closed)})
 
 
 async def close_shell(request: Request) -> Response:
@@ -95,7 +94,7 @@ async def close_shell(request: Request) -> Response:
     closed = Closed.of(shell)
     if closed is not None:
         relays.of(shell).close(closed)
-    return JSONResponse(_state(closed), headers=_HEADERS)
+    return JSONResponse(_state(closed))
 
 
 async def _relay(request: Request) -> Relay:

@@ -27,5 +27,5 @@ def stream(events: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(
         events,
         media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"},
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
