@@ -109,6 +109,13 @@ def test_a_write_of_a_session_without_the_csrf_token_is_refused(ada: User, brows
     assert post(browser, TOKENS, {"name": "good"}).status_code == 201
 
 
+def test_another_kind_of_authorization_does_not_replace_the_csrf_token(ada: User, browser: Client) -> None:
+    sign_in(browser)
+    refused = send(browser, "POST", TOKENS, {"name": "evil"}, Authorization="Basic YWRhOng=")
+    assert refused.status_code == 403
+    assert not ApiToken.objects.exists()
+
+
 def test_guessing_a_password_becomes_slow_and_only_for_the_guesser(
     ada: User, browser: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

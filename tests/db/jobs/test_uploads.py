@@ -200,6 +200,15 @@ class TestUploads:
             assert stored_files() == []
             assert send(http, archive_of(*GOOD), **{"X-CSRFToken": "t" * 32}).status_code == 201
 
+    def test_another_kind_of_authorization_does_not_replace_the_csrf_token(self, server: str, world: World) -> None:
+        browser = Client()
+        browser.force_login(world.user)
+        cookies = {"sessionid": browser.cookies["sessionid"].value, "csrftoken": "t" * 32}
+        with httpx.Client(base_url=server, cookies=cookies) as http:
+            for authorization in ("Basic eDp5", "Bearer", "x"):
+                assert send(http, archive_of(*GOOD), Authorization=authorization).status_code in {401, 403}
+            assert stored_files() == []
+
     def test_without_a_session_or_a_token_nothing_is_stored(self, server: str) -> None:
         with httpx.Client(base_url=server) as http:
             assert send(http, archive_of(*GOOD)).status_code == 401

@@ -32,7 +32,8 @@ async def authenticated(request: Request) -> tuple[Caller, Access]:
     found = await in_thread(_authenticate, authorization, session_key)
     if found is None:
         raise Unauthenticated("send a session cookie, or Authorization: Bearer TOKEN")
-    if authorization is None and request.method not in {"GET", "HEAD"}:
+    # Without a token the session authenticated the call, whatever else its Authorization header says.
+    if found[0].token is None and request.method not in {"GET", "HEAD"}:
         _require_csrf(request)
     return found
 
