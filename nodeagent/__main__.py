@@ -12,6 +12,7 @@ from nodeagent import __version__
 from nodeagent.runtime import DOCKER_SOCKET, RUNTIMES
 
 _STATE = "/var/lib/muster-agent"
+_JOIN_FILE_HELP = "the file with the join token; - reads it from standard input"
 _STATE_HELP = "the agent's folder: credential, journal, jobs, log spools"
 
 
@@ -47,13 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     way.add_argument("--url", default="", help="the platform, such as https://muster.example.org")
     way.add_argument("--linked", action="store_true", help="dial nobody: the platform comes over SSH, with `attach`")
     run.add_argument("--state", required=True, help=_STATE_HELP)
-    run.add_argument("--join-token-file", help="where the join token is; else MUSTER_JOIN_TOKEN; first time only")
+    run.add_argument("--join-token-file", help=_JOIN_FILE_HELP + "; first time only")
     _add_serving_options(run)
     join = commands.add_parser("join", help="register this node, and make the unit by which systemd runs its agent")
     join.add_argument("url", metavar="URL", help="the platform, such as https://muster.example.org")
-    join.add_argument(
-        "token", metavar="TOKEN", help="the join token; - reads it from standard input, out of the sight of others"
-    )
+    join.add_argument("token_file", metavar="TOKEN_FILE", help=_JOIN_FILE_HELP)
     join.add_argument("--state", default=_STATE, help=_STATE_HELP + " (default: {})".format(_STATE))
     join.add_argument("--systemd", action="store_true", help="install the unit instead of printing it; as root")
     _add_serving_options(join)

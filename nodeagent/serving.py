@@ -20,7 +20,7 @@ from nodeagent.runtime.port import RuntimeUnavailable
 from nodeagent.runtime.shim.folders import JobUser
 from nodeagent.session import Rejected
 
-_MOST_TOKEN_LETTERS = 4096
+_MAX_TOKEN_CHARACTERS = 4096
 
 _log = logging.getLogger("nodeagent")
 
@@ -29,8 +29,9 @@ def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run or register the agent and return the exit status; `words` are the serving options for a unit."""
     try:
         if options.command == "join":
-            return join(_agent_options(options, _given_token(options.token)), words, options.systemd)
-        return agent.run(_agent_options(options, _join_token(options.join_token_file)))
+            return join(_agent_options(options, _read_token(options.token_file)), words, options.systemd)
+        token = _read_token(options.join_token_file) if options.join_token_file else ""
+        return agent.run(_agent_options(options, token))
     except Rejected as error:
         _log.error("%s", error)
         return error.status
@@ -79,26 +80,21 @@ def _bytes_of(size_mib: Optional[int]) -> Optional[int]:
     return None if size_mib is None else size_mib << 20
 
 
-def _join_token(path: Optional[str]) -> str:
-    if path is None:
-        return os.environ.get("MUSTER_JOIN_TOKEN", "").strip()
+def _read_token(path: str) -> str:
+    """The join token in a file, or the first line of standard input where `path` is `-`; empty if there is no file."""
+    if path == "-":
+        token = sys.stdin.readline(_MAX_TOKEN_CHARACTERS).strip()
+        if not token:
+            raise ValueError("the join token's file is - and standard input has no token")
+        return token
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read().strip()
+            return file.read(_MAX_TOKEN_CHARACTERS).strip()
     except OSError as error:
-        # It is of use once only, so its absence is no news; if it is needed, registering says so.
-        _log.info("no join token: %s", error)
+        # The token is good once, so its file may be gone; if it is needed, the registration says so.
+        # Without the path: a token that was given in its place stays out of the log.
+        _log.info("the join token's file cannot be read: %s", error.strerror)
         return ""
-
-
-def _given_token(word: str) -> str:
-    if word != "-":
-        _log.warning("others on this machine could read the token meanwhile: - takes it from standard input")
-        return word
-    token = sys.stdin.readline(_MOST_TOKEN_LETTERS).strip()
-    if not token:
-        raise ValueError("TOKEN is - and standard input has none")
-    return token
 
 
 def _job_user(name: Optional[str]) -> Optional[JobUser]:

@@ -55,7 +55,8 @@ class AgentProcess:
         self.process: subprocess.Popen[bytes] | None = None
         self.program = [sys.executable, "-m", "nodeagent"]
         self.options = ["--gpus", "emulated:A100:2,V100:1", "--cpus", "4", "--memory-mib", "1000"]
-        self.environment = {"MUSTER_JOIN_TOKEN": platform.join_token}
+        self.environment: dict[str, str] = {}
+        self.join_token = platform.join_token
         self.output = state.parent / "agent.log"
 
     def start(self) -> AgentProcess:
@@ -68,6 +69,10 @@ class AgentProcess:
         """Start without waiting for the registration."""
         with self.output.open("ab") as output:
             command = [*self.program, "run", "--url", self.platform.url, "--state", str(self.state)]
+            if self.join_token:
+                token_file = self.state.parent / "join-token"
+                token_file.write_text(self.join_token)
+                command += ["--join-token-file", str(token_file)]
             environment = {"PATH": os.environ["PATH"], **self.environment}
             self.process = subprocess.Popen(
                 command + self.options, cwd=ROOT, env=environment, stdout=output, stderr=output

@@ -288,8 +288,6 @@ class Cluster:
         env = {key: value for key, value in child.env.items() if key not in _OURS}
         if name not in self.nodes:
             env = self.environment()
-        elif "MUSTER_JOIN_TOKEN" in child.env:
-            env["MUSTER_JOIN_TOKEN"] = child.env["MUSTER_JOIN_TOKEN"]
         with (self._log / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 child.argv,

@@ -298,8 +298,8 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
 
     def _show_join_token(self, request: HttpRequest, node: Node, secret: str) -> None:
         text = (
-            f"Join token of {node.name}, shown this once and good for a day: {secret} — on the node: "
-            f"MUSTER_JOIN_TOKEN={secret} muster-agent run --url {settings.PUBLIC_URL} --state /var/lib/muster-agent"
+            f"Join token of {node.name}, shown this once and good for a day: {secret} — on the node, run "
+            f"`muster-agent join {settings.PUBLIC_URL} - --systemd` and paste the token into its standard input."
         )
         self.message_user(request, text, messages.WARNING)
 

@@ -106,11 +106,16 @@ def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
         "--address": HOST,
     }
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
-    token = {"MUSTER_JOIN_TOKEN": options.join_token} if options.join_token else {}
+    if options.join_token:
+        token_file = folder / f"{options.name}.join-token"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        token_file.touch(mode=0o600)
+        token_file.write_text(options.join_token)
+        words["--join-token-file"] = str(token_file)
     return Child(
         name=options.name,
         argv=(sys.executable, "-m", "nodeagent", "run", *(word for pair in words.items() for word in pair)),
-        env={**kept, **token, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env={**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         cwd=ROOT,
         stage=_STAGE_AGENT,
         final=frozenset({_AGENT_SUPERSEDED, _AGENT_REFUSED}),

@@ -434,7 +434,7 @@ def test_a_refused_credential_ends_the_agent_and_its_job_goes_on(platform: FakeP
 
 
 def test_an_unknown_join_token_is_refused_with_a_clear_message(platform: FakePlatform, agent: AgentProcess) -> None:
-    agent.environment = {"MUSTER_JOIN_TOKEN": "wrong"}
+    agent.join_token = "wrong"
     agent.launch()
     assert agent.wait() == protocol.EXIT_UNAUTHORIZED
     assert "refused the join token" in agent.output.read_text()

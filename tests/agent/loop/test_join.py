@@ -38,7 +38,9 @@ def command_of(unit: str) -> list[str]:
 
 
 def join(platform: FakePlatform, state: Path, token: str, *words: str) -> int:
-    return main(["join", platform.url, token, "--state", str(state), *OPTIONS, *words])
+    token_file = state.parent / "join-token"
+    token_file.write_text(f"{token}\n")
+    return main(["join", platform.url, str(token_file), "--state", str(state), *OPTIONS, *words])
 
 
 def test_it_registers_and_prints_a_unit_whose_command_is_that_node(
@@ -56,33 +58,40 @@ def test_it_registers_and_prints_a_unit_whose_command_is_that_node(
     assert {*OPTIONS, "--read-only-root"} <= set(command)
     # Only the credential in the folder can open the door now.
     platform.join_token = "used up"
-    agent.program, agent.options, agent.environment = command[:3], command[8:], {}
+    agent.program, agent.options, agent.join_token = command[:3], command[8:], ""
     assert command[4:8] == ["--url", platform.url, "--state", str(agent.state)]
     agent.start()
     assert platform.epoch == 2
     eventually(lambda: platform.beats, "a beat")
 
 
-def test_the_token_can_come_by_standard_input_which_others_cannot_see(
-    platform: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_the_token_can_come_by_standard_input(
+    platform: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{platform.join_token}\n"))
-    with caplog.at_level(logging.INFO):
-        assert join(platform, tmp_path / "state", "-") == 0
+    assert main(["join", platform.url, "-", "--state", str(tmp_path / "state"), *OPTIONS]) == 0
     assert platform.epoch == 1
-    assert "others on this machine" not in caplog.text
-    caplog.clear()
-    assert join(platform, tmp_path / "state", "anything") == 0
-    assert "others on this machine" in caplog.text
 
 
-def test_no_token_at_all_is_an_error_that_names_it(
+def test_an_empty_standard_input_is_an_error_that_names_the_token(
     platform: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
-    assert join(platform, tmp_path / "state", "-") == 1
-    assert "TOKEN is - and standard input has none" in caplog.text
+    assert main(["join", platform.url, "-", "--state", str(tmp_path / "state"), *OPTIONS]) == 1
+    assert "standard input has no token" in caplog.text
     assert platform.calls == []
+
+
+def test_a_token_on_the_command_line_or_in_the_environment_is_not_used(
+    platform: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MUSTER_JOIN_TOKEN", platform.join_token)
+    with caplog.at_level(logging.INFO):
+        assert main(["join", platform.url, platform.join_token, "--state", str(tmp_path / "state"), *OPTIONS]) == 4
+        assert main(["run", "--url", platform.url, "--state", str(tmp_path / "state"), *OPTIONS]) == 4
+    assert "a join token is needed" in caplog.text
+    assert platform.join_token not in caplog.text
+    assert platform.epoch == 0
 
 
 def test_a_second_time_it_only_makes_the_unit(platform: FakePlatform, tmp_path: Path) -> None:

@@ -136,8 +136,6 @@ def test_no_secret_has_a_default() -> None:
     kinds = {(found["name"], found["kind"]) for found in VARIABLE.finditer(COMPOSE.read_text()) if found["name"]}
     named = {(name, kind) for name, kind in kinds if re.search("PASSWORD|SECRET|KEY", name)}
     assert named == {(name, "?") for name in SECRETS}
-    assert ("MUSTER_JOIN_TOKEN", "-") in kinds
-    assert "${MUSTER_JOIN_TOKEN:-}" in COMPOSE.read_text()
 
 
 def test_every_variable_is_documented_and_in_the_example_and_the_example_has_no_value() -> None:
@@ -164,7 +162,10 @@ def test_the_processes_get_settings_that_the_platform_knows() -> None:
 
 
 def test_the_agent_gets_nothing_of_the_platforms_secrets() -> None:
-    assert set(SERVICES["agent"]["environment"]) == {"MUSTER_JOIN_TOKEN"}
+    assert "environment" not in SERVICES["agent"]
+    assert SERVICES["agent"]["secrets"] == ["join_token"]
+    assert CONFIG["secrets"]["join_token"] == {"file": "/dev/null"}
+    assert "--join-token-file=/run/secrets/join_token" in SERVICES["agent"]["command"]
     assert SERVICES["agent"]["volumes"] == ["agent:/var/lib/muster-agent"]
     assert SERVICES["agent"]["profiles"] == ["agent"]
 
