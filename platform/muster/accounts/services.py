@@ -16,7 +16,7 @@ from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
-from muster.common.validation import invalid_from
+from muster.common.validation import has_parent_part, invalid_from
 from muster.events.services import access_changed, audit
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,10 @@ def create_user(
 def create_token(*, user: User, name: str, expires_in: timedelta) -> tuple[ApiToken, str]:
     """A new token and its secret, which is stored nowhere and can be shown this once only."""
     name = name.strip()
-    if not name or len(name) > 100 or not name.isprintable():
-        raise Invalid.field("name", "give the token a name of 1 to 100 printable characters")
+    if not name or len(name) > 100 or not name.isprintable() or has_parent_part(name):
+        raise Invalid.field(
+            "name", "give the token a name of 1 to 100 printable characters without `..` between slashes"
+        )
     if not timedelta(0) < expires_in <= LONGEST_TOKEN_LIFE:
         raise Invalid.field("expires_in", f"it must be between 1s and {LONGEST_TOKEN_LIFE.days}d")
     secret = new_secret("mst")

@@ -1,11 +1,18 @@
-"""Django's validation errors as refusals that name the fields."""
+"""Checks of names, and Django's validation errors as refusals that name the fields."""
 
 from __future__ import annotations
+
+import re
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
 from muster.common.errors import FieldError, Invalid
+
+
+def has_parent_part(text: str) -> bool:
+    """Whether the text, read as a path with slashes or backslashes, leads to a parent folder."""
+    return ".." in re.split(r"[/\\]", text)
 
 
 def require_valid(instance: models.Model) -> None:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid
+from muster.common.validation import has_parent_part
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
@@ -59,6 +60,12 @@ def _printable(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError("use printable characters only: no line breaks, control or direction characters")
     return text
+
+
+def _name(text: str) -> str:
+    if has_parent_part(text):
+        raise ValueError("use no `..` between slashes: scripts make paths of names")
+    return _printable(text)
 
 
 def _gpus(value: object) -> str:
@@ -118,7 +125,7 @@ def _tags(values: object) -> object:
     if len(values) > MOST_TAGS:
         raise ValueError(f"{len(values)} tags: at most {MOST_TAGS}")
     for name, value in values.items():
-        if not _TAG_NAME.fullmatch(str(name)):
+        if not _TAG_NAME.fullmatch(str(name)) or has_parent_part(str(name)):
             raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")
         if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 200:
             raise ValueError(f"the tag {name} must be a text of at most 200 characters")
@@ -128,7 +135,7 @@ def _tags(values: object) -> object:
 
 
 def _workdir(text: str) -> str:
-    if not text.isprintable() or ".." in text.split("/"):
+    if not text.isprintable() or has_parent_part(text):
         raise ValueError("the path must be printable and free of `..`")
     problem = workdir_problem(text)
     if problem:
@@ -137,7 +144,7 @@ def _workdir(text: str) -> str:
 
 
 def _output(text: str) -> str:
-    if not text.isprintable() or text.startswith("/") or ".." in text.split("/"):
+    if not text.isprintable() or text.startswith("/") or has_parent_part(text):
         raise ValueError("write a printable path below the working folder, without `..`; *, ? and ** stand for names")
     if not any(part not in {"", "."} for part in text.split("/")):
         raise ValueError("it names nothing; ** names every file")
@@ -169,6 +176,7 @@ def _code(value: object) -> object:
 
 
 Text = Annotated[str, AfterValidator(_printable)]
+Name = Annotated[str, AfterValidator(_name)]
 Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN})]
 Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"pattern": SIZE_PATTERN})]
 
@@ -231,7 +239,7 @@ class Locality(_Strict):
 class JobSpec(_Strict):
     """What a job is: unknown keys and values that cannot be carried out are errors."""
 
-    name: Annotated[Text, Field(max_length=200)] | None = None
+    name: Annotated[Name, Field(max_length=200)] | None = None
     vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
     gpus: Annotated[str, BeforeValidator(_gpus, json_schema_input_type=int | str)] = Field(
         default="0", description="GPUs per node: 4, or with a type A100:4."
