@@ -89,6 +89,8 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ]
 LOGIN_URL = "/signin"
+# Where the admin goes on after a sign-in that names no address of this site.
+LOGIN_REDIRECT_URL = "/admin/"
 
 _SECURE = ENV.public_url.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _SECURE

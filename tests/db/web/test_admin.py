@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib import admin
@@ -570,3 +571,24 @@ def test_a_deletion_is_audited(browser: Client) -> None:
 
 def test_admin_without_its_slash_leads_there(client: Client) -> None:
     assert client.get("/admin").headers["Location"] == "/admin/"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://evil.example",
+        "//evil.example",
+        "///evil.example",
+        "https:evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "https://testserver@evil.example",
+        "javascript:alert(1)",
+    ],
+)
+def test_signing_in_to_the_admin_does_not_lead_to_another_site(address: str, client: Client) -> None:
+    make_user("otto", password="correct horse", operator=True)
+    path = f"{reverse('admin:login')}?{urlencode({'next': address})}"
+    assert f'value="{address}"' not in client.get(path).content.decode()
+    answer = client.post(path, {"username": "otto", "password": "correct horse", "next": address})
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/admin/")
