@@ -403,7 +403,7 @@ def test_a_job_without_gpus_sees_none(under_test: RuntimeUnderTest) -> None:
 def test_the_agents_own_environment_stays_with_it(
     under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MUSTER_JOIN_TOKEN", "secret")
+    monkeypatch.setenv("DATABASE_URL", "secret")
     _, output = under_test.run("env")
     assert b"secret" not in output
 
