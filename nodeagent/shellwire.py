@@ -10,11 +10,11 @@ An agent that does not know `shells` opens none, and the platform gives up waiti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Optional, Tuple
 
-from nodeagent.wire import Message
+from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence
 
 MAX_SHELL_BYTES = 64 << 10
 """The most bytes that one call carries of a shell's input or output."""
@@ -121,4 +121,4 @@ class ShellEndRequest(Message):
     reason: ShellEnd
     exit_code: Optional[int] = None
     signal: Optional[int] = None
-    detail: str = ""
+    detail: str = field(default="", metadata=sentence(MAX_DETAIL_CHARACTERS))

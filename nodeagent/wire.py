@@ -8,9 +8,12 @@ refused, since a database would.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import ipaddress
 import json
 import math
+import re
 from enum import Enum
 from typing import (
     Any,
@@ -27,7 +30,16 @@ from typing import (
     get_type_hints,
 )
 
+MAX_DETAIL_CHARACTERS = 4096
+"""The longest sentence for people in a message; writing cuts longer ones."""
+
 _INT64 = 1 << 63
+# Control characters, line and paragraph separators, and marks that change the direction of text. It is a list and not
+# `str.isprintable`, whose answer depends on the version of Python on each side.
+_UNPRINTABLE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
+_IP_CHARACTERS = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?")
+_MAX_ADDRESS_CHARACTERS = 255
 
 
 class ProtocolError(ValueError):
@@ -45,6 +57,55 @@ _Reader = Callable[[Any, str], Any]
 _Writer = Optional[Callable[[Any], Any]]
 _Codec = Tuple[Tuple[str, bool, _Reader, _Writer], ...]
 _CODECS: Dict[type, _Codec] = {}
+
+
+class _Text:
+    """What the strings of a field must be like, as the field's metadata."""
+
+    def __init__(self, problem_of: Callable[[str], Optional[str]], clean: Optional[Callable[[str], str]]) -> None:
+        self.problem_of = problem_of
+        self.clean = clean
+
+
+def text(max_length: int) -> Mapping[str, Any]:
+    """Metadata of a field with strings of one printable line, each of `max_length` characters at most."""
+
+    def problem_of(value: str) -> Optional[str]:
+        if len(value) > max_length:
+            return "has {} characters; at most {} are allowed".format(len(value), max_length)
+        found = _UNPRINTABLE.search(value)
+        return "has the unprintable character U+{:04X}".format(ord(found[0])) if found else None
+
+    return {"text": _Text(problem_of, None)}
+
+
+def sentence(max_length: int) -> Mapping[str, Any]:
+    """Metadata of a field like `text`, with words of others, such as an error of a container engine.
+
+    Writing replaces what cannot be printed and cuts what is too long, so that what an honest agent sends can be read.
+    """
+    return {"text": _Text(text(max_length)["text"].problem_of, lambda value: _printable(value)[:max_length])}
+
+
+def address() -> Mapping[str, Any]:
+    """Metadata of a field with an IP address or a host name, or an empty string."""
+    return {"text": _Text(_problem_of_address, None)}
+
+
+def _problem_of_address(value: str) -> Optional[str]:
+    if len(value) <= _MAX_ADDRESS_CHARACTERS:
+        if not value or _HOST_NAME.fullmatch(value):
+            return None
+        # Python takes any text for the zone of an IPv6 address.
+        if _IP_CHARACTERS.fullmatch(value):
+            with contextlib.suppress(ValueError):
+                ipaddress.ip_address(value)
+                return None
+    return "expected an IP address or a host name, got {!a:.80}".format(value)
+
+
+def _printable(value: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: " " if found[0] in "\t\r\n" else ascii(found[0])[1:-1], value)
 
 
 class Message:
@@ -96,7 +157,36 @@ def _build_codec(cls: type) -> Any:
     hints = get_type_hints(cls)
     for item in dataclasses.fields(cls):
         required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
-        yield item.name, required, _reader(hints[item.name]), _writer(hints[item.name])
+        read, write = _reader(hints[item.name]), _writer(hints[item.name])
+        rule = item.metadata.get("text")
+        if rule is not None:
+            read = _checked(read, rule)
+            write = rule.clean or write
+        yield item.name, required, read, write
+
+
+def _checked(read: _Reader, rule: _Text) -> _Reader:
+    """The reader that also refuses strings which the rule does not allow."""
+
+    def check(value: Any, path: str) -> None:
+        if isinstance(value, str):
+            problem = rule.problem_of(value)
+            if problem is not None:
+                raise ProtocolError(path, problem)
+        elif isinstance(value, tuple):
+            for position, item in enumerate(value):
+                check(item, "{}[{}]".format(path, position))
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                check(key, path)
+                check(item, "{}.{}".format(path, key))
+
+    def checked(value: Any, path: str) -> Any:
+        found = read(value, path)
+        check(found, path)
+        return found
+
+    return checked
 
 
 def _reader(hint: Any) -> _Reader:

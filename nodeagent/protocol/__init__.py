@@ -5,6 +5,9 @@ Every message is a frozen dataclass with `to_dict()` and `from_dict()`; reading 
 
 What the wire format leaves open is settled here:
 
+- Strings of an agent are one printable line each, with the length that their field states (`nodeagent.wire.text`); an
+  address is an IP address or a host name. A message with any other string is refused, and the refusal names the field.
+  The `tail` of an end and the bytes of shells are the exceptions.
 - Ids, attempts, ranks, epochs and fences are integers. `generation` is an opaque string; the first sync sends "".
 - A registration is two calls. The answer to `hello` has a nonce that is good for one registration of the node, and
   voids those that were given out before; a registration with any other is answered 412, and who sent it begins anew.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from nodeagent.protocol.readings import MetricPoint
-from nodeagent.protocol.terms import EndReason
-from nodeagent.wire import Message
+from nodeagent.protocol.terms import MAX_ID_CHARACTERS, MAX_OUTPUT_PATH_BYTES, EndReason
+from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class EndRequest(Message):
     """An allocation is over and no process of it is left. The times are the agent's wall clock, for information."""
 
     fence: int
-    boot_id: str
+    boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
     reason: EndReason
     exit_code: Optional[int] = None
     signal: Optional[int] = None
-    detail: str = ""
+    detail: str = field(default="", metadata=sentence(MAX_DETAIL_CHARACTERS))
     started: bool = True
     started_at: Optional[float] = None
     ended_at: Optional[float] = None
@@ -34,7 +34,7 @@ class EndRequest(Message):
     seq: int = 0
     tail: str = ""
     points: Tuple[MetricPoint, ...] = ()
-    state_id: str = ""
+    state_id: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LogFinishRequest(Message):
 
     fence: int
     size: int
-    sha256: str
+    sha256: str = field(metadata=text(64))
     holes: Tuple[Tuple[int, int], ...] = ()
 
 
@@ -51,7 +51,7 @@ class LogFinishRequest(Message):
 class OutputFile(Message):
     """A file that a job left; `path` is below its working folder, with `/` between its parts."""
 
-    path: str
+    path: str = field(metadata=text(MAX_OUTPUT_PATH_BYTES))
     size: int
 
 
@@ -86,8 +86,8 @@ class LeftOut(Message):
     `reason` is one of too_large, over_limit, changed, vanished, bad_name, not_a_file, not_owned, too_deep, unreadable.
     """
 
-    path: str
-    reason: str
+    path: str = field(metadata=text(MAX_OUTPUT_PATH_BYTES))
+    reason: str = field(metadata=text(40))
     size: int = 0
 
 

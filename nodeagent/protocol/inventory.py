@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 from nodeagent import wire
-from nodeagent.wire import Message, ProtocolError
+from nodeagent.protocol.volumes import LONGEST_PATH
+from nodeagent.wire import Message, ProtocolError, address, sentence, text
 
 PCIE_LEVELS = ("SYS", "NODE", "PHB", "PXB", "PIX")
 """Where two GPUs meet that share no NVLink, the farthest first: across sockets, on one NUMA node, at a host bridge,
@@ -21,10 +22,10 @@ class GpuInfo(Message):
     """One GPU of the inventory; `model` is the GPU type that jobs ask for."""
 
     index: int
-    uuid: str
-    model: str
+    uuid: str = field(metadata=text(80))
+    model: str = field(metadata=sentence(120))
     memory_mib: int
-    pci_bus_id: str = ""
+    pci_bus_id: str = field(default="", metadata=text(40))
     numa_node: Optional[int] = None
 
 
@@ -38,18 +39,18 @@ class Inventory(Message):
     `mount_roots` are the folders below which volumes of jobs may lie; a node that names none mounts none.
     """
 
-    hostname: str
-    address: str
+    hostname: str = field(metadata=text(255))
+    address: str = field(metadata=address())
     cpus: int
     memory_mib: int
     disk_mib: int = 0
-    driver_version: str = ""
-    runtimes: Tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    driver_version: str = field(default="", metadata=text(100))
+    runtimes: Tuple[str, ...] = field(default=(), metadata=text(100))
+    labels: Mapping[str, str] = field(default_factory=dict, metadata=text(255))
     gpus: Tuple[GpuInfo, ...] = ()
-    topology: Tuple[Tuple[str, ...], ...] = ()
-    toolkit_version: str = ""
-    mount_roots: Tuple[str, ...] = ()
+    topology: Tuple[Tuple[str, ...], ...] = field(default=(), metadata=text(200))
+    toolkit_version: str = field(default="", metadata=text(100))
+    mount_roots: Tuple[str, ...] = field(default=(), metadata=text(LONGEST_PATH))
 
 
 def nvlinks(word: str) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
-from nodeagent.protocol.terms import OnDisconnect
+from nodeagent.protocol.terms import MAX_ID_CHARACTERS, OnDisconnect
 from nodeagent.protocol.volumes import VolumeMount
-from nodeagent.wire import Message
+from nodeagent.wire import Message, text
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class ClaimRequest(Message):
     """The agent takes an allocation; the same boot_id and state_id may ask again and get the same answer."""
 
     fence: int
-    boot_id: str
+    boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
     epoch: int
-    state_id: str = ""
+    state_id: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from nodeagent.protocol.terms import CheckOutcome, EndReason, Observed
-from nodeagent.wire import Message
+from nodeagent.wire import MAX_DETAIL_CHARACTERS, Message, sentence, text
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class KeptReport(Message):
     reason: EndReason
     exit_code: Optional[int] = None
     signal: Optional[int] = None
-    detail: str = ""
+    detail: str = field(default="", metadata=sentence(MAX_DETAIL_CHARACTERS))
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class GpuSample(Message):
     `ecc_corrected` and `ecc_uncorrected` count the memory errors since the driver was loaded.
     """
 
-    uuid: str
+    uuid: str = field(metadata=text(80))
     utilization: Optional[float] = None
     memory_used_mib: Optional[int] = None
     power_w: Optional[float] = None
@@ -102,10 +102,10 @@ class MetricPoint(Message):
     infinite.
     """
 
-    name: str
+    name: str = field(metadata=text(200))
     value: Optional[float] = None
     step: Optional[float] = None
-    odd: str = ""
+    odd: str = field(default="", metadata=text(10))
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ class HealthEvent(Message):
     is told again.
     """
 
-    kind: str
-    gpu_uuid: Optional[str] = None
-    detail: str = ""
+    kind: str = field(metadata=sentence(60))
+    gpu_uuid: Optional[str] = field(default=None, metadata=text(80))
+    detail: str = field(default="", metadata=sentence(MAX_DETAIL_CHARACTERS))
     xid: Optional[int] = None
 
 
@@ -137,10 +137,10 @@ class CheckResult(Message):
     """What came of a wanted check. `how` says what was done: `nvml` where the GPU was only looked at."""
 
     number: int
-    gpu_uuid: str
+    gpu_uuid: str = field(metadata=text(80))
     outcome: CheckOutcome
-    how: str = ""
-    detail: str = ""
+    how: str = field(default="", metadata=text(40))
+    detail: str = field(default="", metadata=sentence(MAX_DETAIL_CHARACTERS))
     duration_s: float = 0.0
     tflops: Optional[float] = None
     gb_s: Optional[float] = None
@@ -152,4 +152,4 @@ class ProgressNote(Message):
 
     id: int
     fence: int
-    text: str
+    text: str = field(metadata=sentence(MAX_DETAIL_CHARACTERS))

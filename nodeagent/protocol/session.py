@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Tuple
 
 from nodeagent.protocol.inventory import Inventory
-from nodeagent.wire import Message
+from nodeagent.protocol.terms import MAX_ID_CHARACTERS
+from nodeagent.wire import Message, text
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Timers(Message):
 class HelloRequest(Message):
     """An agent's first word after each of its starts, with the header and the credential of its registration."""
 
-    credential: str
+    credential: str = field(metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,12 @@ class RegisterRequest(Message):
     """
 
     protocol: int
-    boot_id: str
-    agent_version: str
-    credential: str
+    boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
+    agent_version: str = field(metadata=text(100))
+    credential: str = field(metadata=text(MAX_ID_CHARACTERS))
     inventory: Inventory
-    nonce: str = ""
-    state_id: str = ""
+    nonce: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
+    state_id: str = field(default="", metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class BeatRequest(Message):
 
     epoch: int
     seq: int
-    boot_id: str
+    boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from nodeagent.protocol.readings import (
@@ -16,9 +16,9 @@ from nodeagent.protocol.readings import (
     UsageSample,
 )
 from nodeagent.protocol.session import Timers
-from nodeagent.protocol.terms import Action
+from nodeagent.protocol.terms import MAX_ID_CHARACTERS, Action
 from nodeagent.shellwire import WantedShell
-from nodeagent.wire import Message
+from nodeagent.wire import Message, text
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class SyncRequest(Message):
 
     epoch: int
     seq: int
-    boot_id: str
-    generation: str
+    boot_id: str = field(metadata=text(MAX_ID_CHARACTERS))
+    generation: str = field(metadata=text(MAX_ID_CHARACTERS))
     wait_s: float
     allocations: Tuple[AllocationReport, ...] = ()
     gpus: Tuple[GpuSample, ...] = ()

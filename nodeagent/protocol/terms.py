@@ -9,6 +9,9 @@ PROTOCOL_VERSION = 1
 MAX_CHUNK_BYTES = 1 << 20
 """The largest body of one PATCH, of a log or of a file; a larger one is answered 413."""
 
+MAX_ID_CHARACTERS = 200
+"""The longest identifier or secret in an agent's message."""
+
 MAX_TAIL_BYTES = 64 << 10
 """How much of a log goes with the end of its rank."""
 

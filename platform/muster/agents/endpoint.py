@@ -228,7 +228,7 @@ async def read_message(request: Request, kind: type[M], *, largest: int = LARGES
     except RecursionError as error:
         raise MusterError("the body nests too deeply") from error
     except ProtocolError as error:
-        raise Invalid(str(error)) from error
+        raise Invalid.field(error.field or "message", error.problem) from error
     except ValueError as error:
         raise MusterError("the body is not JSON") from error
 

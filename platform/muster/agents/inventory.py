@@ -7,7 +7,7 @@ from collections import Counter
 from muster.common.errors import Invalid
 from muster.fleet.inventory import Reported, ReportedGpu
 from muster.fleet.links import link_scores
-from nodeagent.protocol import LONGEST_PATH, GpuInfo, Inventory
+from nodeagent.protocol import GpuInfo, Inventory
 
 MOST_GPUS = 128
 _MOST_NUMA_NODES = 1024
@@ -20,8 +20,6 @@ def reported(inventory: Inventory) -> Reported:
     """The inventory as the fleet stores it; what no machine can have is `Invalid`, with the name of the field."""
     _require("cpus", inventory.cpus, _LARGEST_INTEGER)
     _require("memory_mib", inventory.memory_mib, _LARGEST_BIG_INTEGER)
-    if len(inventory.address) > 255:
-        raise Invalid.field("inventory.address", "it has more than 255 characters")
     if len(inventory.gpus) > MOST_GPUS:
         raise Invalid.field(
             "inventory.gpus", f"a node has at most {MOST_GPUS} GPUs, and these are {len(inventory.gpus)}"
@@ -38,9 +36,9 @@ def reported(inventory: Inventory) -> Reported:
             "hostname": inventory.hostname,
             "disk_mib": inventory.disk_mib,
             "driver_version": inventory.driver_version,
-            "toolkit_version": inventory.toolkit_version[:100],
+            "toolkit_version": inventory.toolkit_version,
             "runtimes": list(inventory.runtimes),
-            "mount_roots": [root[:LONGEST_PATH] for root in inventory.mount_roots[:_MOST_ROOTS]],
+            "mount_roots": list(inventory.mount_roots[:_MOST_ROOTS]),
             "topology": [list(row) for row in inventory.topology],
         },
         gpus=tuple(_gpu(position, gpu) for position, gpu in enumerate(inventory.gpus)),

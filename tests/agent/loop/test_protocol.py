@@ -14,10 +14,17 @@ from nodeagent import calls, protocol
 from nodeagent.protocol import (
     AllocationReport,
     BeatRequest,
+    EndReason,
+    EndRequest,
+    HealthEvent,
+    Inventory,
     LaunchSpec,
+    LeftOut,
     LogFinishRequest,
     Message,
     Observed,
+    OutputFile,
+    ProgressNote,
     ProtocolError,
     SyncRequest,
 )
@@ -107,16 +114,16 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
         BeatRequest.from_json(body)
 
 
-def _values(hint: Any) -> st.SearchStrategy[Any]:
+def _values(hint: Any, letters: str = "ab\n\u20ac\U0001f600") -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Union:
-        return st.none() | _values(arguments[0])
+        return st.none() | _values(arguments[0], letters)
     if origin is tuple:
         if arguments[-1] is Ellipsis:
-            return st.lists(_values(arguments[0]), max_size=2).map(tuple)
-        return st.tuples(*map(_values, arguments))
+            return st.lists(_values(arguments[0], letters), max_size=2).map(tuple)
+        return st.tuples(*(_values(argument, letters) for argument in arguments))
     if origin is not None:
-        text = _values(str)
+        text = _values(str, letters)
         return st.dictionaries(text, text, max_size=2)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _messages(hint)
@@ -124,14 +131,67 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         int: st.integers(-(1 << 63), (1 << 63) - 1),
         bool: st.booleans(),
         float: st.floats(-1e15, 1e15),
-        str: st.text("ab\n\u20ac\U0001f600", max_size=5),
+        str: st.text(letters, max_size=5),
     }
     return plain[hint] if hint in plain else st.sampled_from(hint)
 
 
 def _messages(message: Any) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(message)
-    return st.builds(message, **{item.name: _values(hints[item.name]) for item in dataclasses.fields(message)})
+    values = {
+        item.name: _values(hints[item.name], "ab\u20ac\U0001f600") if item.metadata else _values(hints[item.name])
+        for item in dataclasses.fields(message)
+    }
+    if "address" in values:
+        values["address"] = st.sampled_from(["", "10.0.0.1", "::1", "gpu1.example.org"])
+    return st.builds(message, **values)
+
+
+BIDI = "\u202e"
+INVENTORY: dict[str, Any] = {"hostname": "h", "address": "10.0.0.1", "cpus": 1, "memory_mib": 1}
+GPU: dict[str, Any] = {"index": 0, "uuid": "GPU-1", "model": "A100", "memory_mib": 1}
+END: dict[str, Any] = {"fence": 1, "boot_id": "b", "reason": "completed"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "named"),
+    [
+        (Inventory, {**INVENTORY, "address": "10.0.0.1,10.0.0.2"}, "address: expected an IP address or a host name"),
+        (Inventory, {**INVENTORY, "address": "fe80::1%x,10.0.0.2"}, "address: expected an IP address or a host name"),
+        (Inventory, {**INVENTORY, "address": "gpu1 gpu2"}, "address: expected an IP address or a host name"),
+        (Inventory, {**INVENTORY, "address": "a" * 256}, "address: expected an IP address or a host name"),
+        (Inventory, {**INVENTORY, "hostname": "h\x1b[2J"}, r"hostname: has the unprintable character U\+001B"),
+        (Inventory, {**INVENTORY, "hostname": "h" * 256}, "hostname: has 256 characters; at most 255 are allowed"),
+        (Inventory, {**INVENTORY, "labels": {"k": BIDI}}, r"labels\.k: has the unprintable character U\+202E"),
+        (Inventory, {**INVENTORY, "labels": {BIDI: "v"}}, "labels: has the unprintable character"),
+        (Inventory, {**INVENTORY, "mount_roots": ["/data", "/a\nb"]}, r"mount_roots\[1\]: has the unprintable"),
+        (Inventory, {**INVENTORY, "gpus": [{**GPU, "model": BIDI}]}, r"gpus\[0\]\.model: has the unprintable"),
+        (Inventory, {**INVENTORY, "gpus": [{**GPU, "uuid": "u" * 81}]}, r"gpus\[0\]\.uuid: has 81 characters"),
+        (BeatRequest, {"epoch": 1, "seq": 1, "boot_id": "b" * 201}, "boot_id: has 201 characters"),
+        (EndRequest, {**END, "detail": "x" * 5000}, "detail: has 5000 characters; at most 4096 are allowed"),
+        (EndRequest, {**END, "detail": "a\nb"}, r"detail: has the unprintable character U\+000A"),
+        (OutputFile, {"path": "a\u2066b", "size": 1}, "path: has the unprintable character"),
+        (LeftOut, {"path": "a\u200fb", "reason": "changed"}, "path: has the unprintable character"),
+        (LeftOut, {"path": "a" * 1025, "reason": "changed"}, "path: has 1025 characters"),
+        (ProgressNote, {"id": 1, "fence": 1, "text": "\u061c"}, "text: has the unprintable character"),
+        (HealthEvent, {"kind": "xid\r", "detail": ""}, "kind: has the unprintable character"),
+    ],
+)
+def test_a_hostile_text_is_refused_by_field(kind: type[Message], data: dict[str, Any], named: str) -> None:
+    with pytest.raises(ProtocolError, match=named):
+        kind.from_dict(data)
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.1", "::1", "fe80::1%eth0", "gpu-1", "gpu1.example.org"])
+def test_an_address_is_an_ip_address_or_a_host_name(address: str) -> None:
+    assert Inventory.from_dict({**INVENTORY, "address": address}).address == address
+
+
+def test_an_agent_sends_what_others_say_as_one_printable_line() -> None:
+    end = EndRequest(1, "b", EndReason.LAUNCH_FAILED, detail=f"docker:\tno\n{BIDI}" + "x" * 5000)
+    sent = EndRequest.from_dict(end.to_dict()).detail
+    assert sent.startswith("docker: no \\u202ex")
+    assert len(sent) == 4096
 
 
 @given(st.sampled_from([item for item in MESSAGES if dataclasses.is_dataclass(item)]).flatmap(_messages))
