@@ -2,6 +2,7 @@
 
 A job's output, and its name too, may hold escape sequences that set the title, move the cursor over earlier lines
 or make the terminal answer as if the user had typed. Only colours (SGR) of a log pass, and only to a terminal.
+Characters that change the direction of text, such as U+202E, are shown as escapes: they reorder what is read.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ MAX_PENDING_CHARS = 4096
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\n\x07\x1b\x9c]*"
 _SEQUENCE = re.compile(
     r"(?P<sgr>\x1b\[[0-9;:]*m)"
+    r"|(?P<direction>[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069])"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # the other control sequences
     rf"|{_STRING}(?:\x07|\x1b\\|\x9c|(?=[\n\x1b]))"  # titles, links, device strings
     r"|\x1b[ -/]*[0-~]"  # the two-character escapes
@@ -53,14 +55,20 @@ class EscapeFilter:
     def _replace(self, match: re.Match[str]) -> str:
         sgr = match.group("sgr")
         if sgr is None or not self._colour:
-            return ""
+            return _escaped(match)
         self._coloured = sgr not in _RESETS
         return str(sgr)
 
 
 def clean(text: object) -> str:
     """Return a value as one line of text without any control character."""
-    return re.sub(r"[\r\n\t]+", " ", _SEQUENCE.sub("", str(text)))
+    return re.sub(r"[\r\n\t]+", " ", _SEQUENCE.sub(_escaped, str(text)))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """A character that changes the direction of text as an escape; nothing for every other match."""
+    direction = match.group("direction")
+    return f"\\u{ord(direction):04x}" if direction else ""
 
 
 class LogWriter:

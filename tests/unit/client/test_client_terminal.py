@@ -26,6 +26,7 @@ CASES = {
     "a lone escape": ("a\x1b", "a"),
     "a broken sequence": ("\x1b[12\nx", "12\nx"),
     "a charset switch": ("\x1b(0abc", "abc"),
+    "a change of direction is shown": ("a\u202eb\u2066c", "a\\u202eb\\u2066c"),
 }
 
 
@@ -65,12 +66,17 @@ def test_a_name_becomes_one_clean_line() -> None:
     assert clean("a\x1b[2J\nb\tc\x1b[31m") == "a b c"
 
 
+@pytest.mark.parametrize("mark", "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_a_character_that_changes_the_direction_is_an_escape_in_a_name(mark: str) -> None:
+    assert clean(f"gnp.{mark}exe") == f"gnp.\\u{ord(mark):04x}exe"
+
+
 def test_a_pipe_gets_the_bytes_as_they_are() -> None:
     stream = io.BytesIO()
     writer = LogWriter(stream, terminal=False, colour=False)
-    writer.write(b"\x1b[2J\xff\x00")
+    writer.write(b"\x1b[2J\xff\x00" + "\u202e".encode())
     writer.close()
-    assert stream.getvalue() == b"\x1b[2J\xff\x00"
+    assert stream.getvalue() == b"\x1b[2J\xff\x00\xe2\x80\xae"
 
 
 def test_a_terminal_gets_characters_that_were_cut_in_two() -> None:
