@@ -30,7 +30,7 @@ from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.forker import Forker
 from tests import engines
 from tests.agent.fake_platform import FakePlatform
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 T = TypeVar("T")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from muster.logs.selectors import attempt_of, pieces
 from scheduler.lifecycle import JobState, NodeHealth
 from tests.factories import make_pool, make_tenant, make_user, make_vc
 from tests.sshd import SshServer
+from tests.waiting import eventually
 
 WAIT_S = 60.0
 # Prints a numbered line ten times a second until a file tells it to end, and says how many there were.
@@ -40,11 +40,11 @@ echo "counted $number"
 
 
 def until(look: Callable[[], object], what: str, within_s: float = WAIT_S, every_s: float = 0.05) -> None:
-    end = time.monotonic() + within_s
-    pause = threading.Event()
-    while not look():
-        assert time.monotonic() < end, f"{what}: not within {within_s:g} s; {_story()}"
-        pause.wait(every_s)
+    try:
+        eventually(look, what, within_s, max_pause_s=every_s)
+    except AssertionError as error:
+        error.add_note(_story())
+        raise
 
 
 def _story() -> str:

@@ -11,8 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +32,7 @@ from muster_client.errors import ApiError
 from muster_client.shapes import FINISHED, Job
 from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, NODES, PATIENT, QUOTAS
 from tests.kept import kept
+from tests.waiting import eventually
 
 T = TypeVar("T")
 
@@ -47,16 +46,8 @@ _OURS = ("DATABASE_URL", "REDIS_URL", "MUSTER_TESTING", "MUSTER_URL", "MUSTER_HO
 
 
 def until(look: Callable[[], T], what: str, within_s: float = 20.0, every_s: float = 0.05) -> T:
-    """The first true value of `look`; fails when there is none in time."""
-    end = time.monotonic() + within_s
-    pause = threading.Event()
-    while True:
-        value = look()
-        if value:
-            return value
-        if time.monotonic() >= end:
-            raise AssertionError(f"{what}: not within {within_s:g} s; last seen: {value!r}")
-        pause.wait(every_s)
+    """`eventually` with the pauses that suit looks into a database, or over HTTP."""
+    return eventually(look, what, within_s, max_pause_s=every_s)
 
 
 class Cluster:

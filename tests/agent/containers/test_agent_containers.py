@@ -13,7 +13,7 @@ from tests import engines
 from tests.agent.conftest import AgentProcess, stop_everything
 from tests.agent.fake_platform import Allocation, FakePlatform
 from tests.agent.registry import busybox_layer, running_registry
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture(params=["docker", "podman"])

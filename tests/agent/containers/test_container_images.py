@@ -19,7 +19,7 @@ from nodeagent.runtime.port import LaunchError
 from nodeagent.turns import Turn
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
 from tests.agent.registry import Registry, busybox_layer, layer_of, running_registry
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 
 @pytest.fixture(params=["docker", "podman"])

@@ -31,7 +31,7 @@ from nodeagent.runtime.port import ExitStatus, LaunchError, NotYet, Phase, Runti
 from nodeagent.runtime.shim import tree
 from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 _CAP_SYS_RESOURCE = 24
 

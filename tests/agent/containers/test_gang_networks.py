@@ -16,7 +16,7 @@ from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.port import LaunchError
 from tests import engines
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_test, stop_everything
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 NAME = f"muster-test-{os.getpid()}"  # workers of a run share an engine
 UNREACHABLE = "192.0.2.77"  # RFC 5737: of nobody

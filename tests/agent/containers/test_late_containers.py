@@ -18,7 +18,7 @@ from nodeagent.runtime.container import strays
 from nodeagent.runtime.container.runtime import ContainerRuntime
 from tests import engines
 from tests.agent.conftest import KeptForker, runtime_under_test, stop_everything
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 _CREATE = b"/containers/create?"
 

@@ -9,7 +9,7 @@ import pytest
 from nodeagent.runtime.container.engine import EngineError
 from nodeagent.runtime.podman import engine as podman_engine
 from nodeagent.runtime.podman.engine import PodmanEngine
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 ORDERLY = "trap 'echo in order > {folder}/said; exit 1' TERM"
 TALKATIVE = "trap 'head -c 1000000 /dev/zero >&2; echo in order > {folder}/said; exit 1' TERM"

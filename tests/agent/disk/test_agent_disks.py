@@ -5,8 +5,8 @@ from __future__ import annotations
 from nodeagent.protocol import EndReason
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
-from tests.agent.waiting import eventually
 from tests.faults.disks import filled, small_disk
+from tests.waiting import eventually
 
 LARGE = "trap 'echo saved; exit 0' TERM; head -c 30000000 /dev/zero > large; echo filled; while :; do sleep 0.05; done"
 SMALL = "head -c 3000000 /dev/zero > small; while :; do sleep 0.05; done"

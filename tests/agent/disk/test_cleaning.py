@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 from nodeagent.loop import Loop
 from nodeagent.workpool import WorkPool
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 
 @dataclass

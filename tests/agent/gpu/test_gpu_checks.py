@@ -20,7 +20,7 @@ from nodeagent.session import Session
 from nodeagent.turns import Turns
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 
 def uuids(platform: FakePlatform) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from nodeagent.protocol import (
 )
 from nodeagent.runtime.port import Usage
 from nodeagent.sampler import Sampler
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 UUIDS = [gpu.uuid for gpu in EmulatedGpus(("A100", "A100"), "here").inventory()]
 

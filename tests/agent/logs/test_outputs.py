@@ -15,7 +15,7 @@ from nodeagent.runtime.port import Phase, WorkFolder
 from nodeagent.transport import Dialled
 from tests.agent.conftest import AgentProcess, RuntimeUnderTest
 from tests.agent.fake_platform import Allocation, FakePlatform
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 LIMITS = {"outputs_max_bytes": 1 << 30, "outputs_max_files": 1000}
 

@@ -20,7 +20,7 @@ from nodeagent.runtime.shim.tree import all_processes
 from tests import hostile
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import TIMERS, Allocation, FakePlatform
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 
 def finished(platform: FakePlatform, allocation_id: int, within_s: float = 10.0) -> Allocation:

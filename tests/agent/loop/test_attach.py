@@ -32,8 +32,8 @@ from nodeagent.transport import Unreachable
 from tests.agent.conftest import ROOT, stop_everything
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.loop.test_agent import archive, finished, logged
-from tests.agent.waiting import eventually
 from tests.faults.disks import filled, small_disk
+from tests.waiting import eventually
 
 OPTIONS = ["--gpus=emulated:A100:2", "--cpus=4", "--memory-mib=1000"]
 

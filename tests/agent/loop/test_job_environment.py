@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
-from tests.agent.waiting import eventually
 from tests.documented import undocumented
+from tests.waiting import eventually
 
 
 def test_a_job_gets_documented_variables_only_and_none_of_the_agents(

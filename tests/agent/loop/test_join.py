@@ -19,7 +19,7 @@ from nodeagent import join as joining
 from nodeagent.__main__ import main
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 OPTIONS = ["--gpus=emulated:A100:2", "--cpus=4", "--memory-mib=1000"]
 

@@ -13,7 +13,7 @@ from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim import tree
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 # How long a lease lasts that is to run out, or not to: longer than a busy machine keeps a test from renewing it.
 LEASE_S = 2.0

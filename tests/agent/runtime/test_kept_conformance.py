@@ -13,7 +13,7 @@ from nodeagent.runtime.port import EventKind, ExitStatus, Kept, Phase, ShellRefu
 from tests.agent.conftest import RuntimeUnderTest, is_alive
 from tests.agent.runtime.test_deadline_conformance import LEASE_S
 from tests.agent.runtime.test_shell_conformance import open_shell
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 LONG_S = 600.0
 WITHIN_S = 30.0

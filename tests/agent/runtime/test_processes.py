@@ -19,7 +19,7 @@ from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import deleted
 from nodeagent.runtime.shim import tree
 from tests.agent.conftest import RuntimeUnderTest
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 MARK = f"MUSTER_TEST_MARK={os.getpid()} {uuid.uuid4()}".encode()
 DELETED_BYTES = 1 << 20

@@ -19,7 +19,7 @@ from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
 from nodeagent.runtime.shim import folders, meters, removal
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive, runtime_under_test, stop_everything
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
 

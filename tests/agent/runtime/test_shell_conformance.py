@@ -21,7 +21,7 @@ from nodeagent.runtime.port import ExitStatus, Phase, Shell, ShellEnding, ShellR
 from nodeagent.runtime.shim.leash import LeashedShell
 from tests.agent.conftest import RuntimeUnderTest, is_alive
 from tests.agent.runtime.test_runtime_conformance import AS_ROOT
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 WITHIN_S = 30.0
 WAITS = "echo ready; while true; do sleep 0.2; done"

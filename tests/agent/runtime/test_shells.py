@@ -14,7 +14,7 @@ from nodeagent.runtime.port import ShellEnding, ShellRequest
 from nodeagent.runtime.shim.job import Job
 from nodeagent.runtime.shim.leash import LeashedShell
 from nodeagent.runtime.shim.shells import Shells
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 KILLED = 137
 NOW = 1000.0

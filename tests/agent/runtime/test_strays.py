@@ -11,7 +11,7 @@ import pytest
 from nodeagent.runtime.container import strays as strays_module
 from nodeagent.runtime.container.engine import EngineError
 from nodeagent.runtime.container.strays import Strays
-from tests.agent.waiting import eventually
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize("error", [EngineError("it is in use"), ValueError("nobody foresaw it")], ids=repr)

@@ -17,6 +17,7 @@ from muster.local import processes, supervisor
 from muster.local.children import choose_port
 from muster.local.places import LocalError
 from muster.local.supervisor import Child, Supervisor, Watch
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 20.0
@@ -56,11 +57,7 @@ def child(name: str, code: str, **options: object) -> Child:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Waits for a condition by asking a process to end in time: tests do not sleep, the poll of a pid does."""
-    with subprocess.Popen(["sleep", str(PATIENCE_S)]) as clock:
-        while not condition():
-            assert not processes.wait_gone(clock.pid, timeout_s=0.01), "it never happened"
-        clock.kill()
+    eventually(condition, within_s=PATIENCE_S)
 
 
 SLEEP = "import time; time.sleep(600)"

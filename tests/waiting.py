@@ -1,0 +1,41 @@
+"""Waiting in tests: for a condition and against a deadline, never for a time."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# A look may read many files, so the pauses between looks grow up to a maximum.
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.005, 0.03
+_MAX_PATIENCE = 4.0
+
+
+def eventually(
+    look: Callable[[], T], what: str = "the condition", within_s: float = 10.0, *, max_pause_s: float = _MAX_PAUSE_S
+) -> T:
+    """Return the first true value of `look`.
+
+    Raises:
+        AssertionError: there was none within `within_s` seconds, or a multiple of them on a busy machine.
+    """
+    began, pause_s = time.monotonic(), _FIRST_PAUSE_S
+    while True:
+        value = look()
+        if value:
+            return value
+        # The load is read again in each turn: other workers may have begun something heavy since.
+        patience_s = within_s * patience(os.getloadavg()[0], os.cpu_count() or 1)
+        if time.monotonic() - began >= patience_s:
+            raise AssertionError(f"{what} did not come true within {patience_s:g} s; last seen: {value!r}")
+        select.select([], [], [], pause_s)
+        pause_s = min(max_pause_s, pause_s * 1.1)
+
+
+def patience(load: float, cpus: int) -> float:
+    """The factor by which deadlines are longer where `load` processes want `cpus` processors: from 1 to 4."""
+    return min(_MAX_PATIENCE, max(1.0, load / cpus))
