@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test test-long engines faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test test-quick test-long engines faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -52,6 +52,9 @@ PYTEST := $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: setup ## run the tests (Postgres and Valkey are started for them), but for the long ones
 	@$(PYTEST) -m "not long" $(ARGS)
+
+test-quick: setup ## run the pure ones, without any service, and properties with few examples: under a minute
+	@MUSTER_HYPOTHESIS_PROFILE=quick $(PYTEST) -m quick tests/unit tests/contract $(ARGS)
 
 test-long: setup ## run the long ones: clusters, container engines, PyTorch, SSH, acts on pages, made-up requests, published traces
 	@$(PYTEST) -m long $(ARGS)

@@ -25,7 +25,7 @@ from django.test.utils import override_settings
 from whitenoise.middleware import WhiteNoiseMiddleware
 from xdist.scheduler import LoadFileScheduling
 
-from tests.groups import FilesAndOneCluster, is_long, may_have, place_of, scope_of
+from tests.groups import FilesAndOneCluster, is_long, is_quick, may_have, place_of, scope_of
 from tests.kept import end_what_is_kept
 from tests.profiles import PROFILE, VARIABLE
 
@@ -131,7 +131,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Marks what is long, and begins with what takes longest; else the order is the one that pytest-django gives."""
+    """Mark long and quick tests, and begin with what takes longest; else the order is the one of pytest-django."""
     for item in items:
         operation = getattr(item, "operation_label", None)
         if operation and operation not in item.nodeid:
@@ -139,6 +139,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item._id = item.parent.id.child(f"{item.originalname}[{operation}]")
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.long)
+        if is_quick(item.nodeid):
+            item.add_marker(pytest.mark.quick)
     twice = [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]
     if twice:
         raise pytest.UsageError(f"only one of these tests would run: {', '.join(twice)}")

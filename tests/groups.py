@@ -1,4 +1,7 @@
-"""Which tests run together on one worker, and which are long: `make test` leaves those to `make test-long`."""
+"""Which tests run together on one worker, which are long, and which are quick.
+
+`make test` leaves the long ones to `make test-long`; `make test-quick` runs the quick ones alone.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,15 @@ _LONG = {
     *("tests/e2e/test_demo.py", "tests/e2e/test_page_actions.py", "tests/e2e/test_torch.py"),
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
     *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
+}
+_PURE = ("tests/unit/", "tests/contract/")
+# Of the folders above, the files whose tests start processes or services.
+_STARTS_PROCESSES = {
+    f"tests/unit/{name}.py"
+    for name in (
+        *("bench/test_processor", "client/test_client_wheel", "common/test_crowds", "deploy/test_compose"),
+        *("local/test_services", "local/test_supervisor", "test_reruns"),
+    )
 }
 # Where a parameter alone tells that a test takes an engine.
 _OF_ENGINES = "tests/agent/"
@@ -62,6 +74,12 @@ def is_long(nodeid: str) -> bool:
     Pages are looked at in the quick half, and acted on in the long one, where requests to the API are made up as well.
     """
     return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
+
+
+def is_quick(nodeid: str) -> bool:
+    """Whether the test is pure: it starts no process and no service."""
+    file = nodeid.partition("::")[0]
+    return file.startswith(_PURE) and file not in _STARTS_PROCESSES and not is_long(nodeid)
 
 
 def may_have(path: Path, *, long: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.groups import ROOT, is_long, may_have, scope_of
+from tests.groups import ROOT, is_long, is_quick, may_have, scope_of
 
 LONG = [
     "tests/faults/test_web.py::test_one",
@@ -23,6 +23,21 @@ SHORT = [
 def test_what_a_half_runs_lies_in_a_file_that_it_reads(nodeid: str) -> None:
     assert is_long(nodeid) == (nodeid in LONG)
     assert may_have(ROOT / nodeid.partition("::")[0], long=is_long(nodeid))
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "quick"),
+    [
+        ("tests/unit/scheduler/cycle/test_law.py::test_one", True),
+        ("tests/contract/test_messages.py::test_one", True),
+        ("tests/unit/local/test_supervisor.py::test_one", False),
+        ("tests/unit/test_examples.py::test_one", False),
+        ("tests/db/jobs/test_kept.py::test_one", False),
+    ],
+    ids=["pure", "contract", "starts processes", "long", "needs a database"],
+)
+def test_pure_tests_are_quick(nodeid: str, quick: bool) -> None:
+    assert is_quick(nodeid) is quick
 
 
 @pytest.mark.parametrize("name", ["tests", "tests/e2e", "tests/conftest.py"])
