@@ -9,6 +9,7 @@ from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
+from muster.accounts.admin_login import login_page
 from muster.api import site
 from muster.api.problems import not_found
 from muster.api.urls import schema, v1
@@ -27,6 +28,7 @@ urlpatterns = [
     path("api/schema", schema),
     re_path(r"^(?:api|agent)(?:/.*)?$", nowhere),
     path("admin", RedirectView.as_view(url="/admin/")),
+    path("admin/login/", login_page),
     path("admin/", admin.site.urls),
     re_path(r"^assets/(?P<name>.*)$", site.asset),
     re_path(r"^static(?:/.*)?$", nowhere),

@@ -1,4 +1,4 @@
-"""Users and API tokens."""
+"""Users, API tokens, sessions, and what limits sign-ins."""
 
 from __future__ import annotations
 
@@ -46,3 +46,44 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+class Session(models.Model):
+    """A browser's session. Only the digest of its key is stored, so that nobody can use what is read from the table."""
+
+    key_digest = models.CharField(max_length=64, unique=True)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sessions", null=True)
+    data = models.TextField()
+    created_at = models.DateTimeField(db_default=DatabaseNow())
+    last_used_at = models.DateTimeField(db_default=DatabaseNow())
+    expires_at = models.DateTimeField()
+    address = models.GenericIPAddressField(null=True, help_text="Where the user signed in from.")
+    user_agent = models.CharField(max_length=200, default="", help_text="The browser's own name for itself.")
+
+    def __str__(self) -> str:
+        return f"session of {self.user} since {self.created_at:%Y-%m-%d %H:%M}"
+
+
+class RateLimit(models.Model):
+    """One counter of attempts: each moves `drained_at` further, and the counter is full when it is too far ahead."""
+
+    key = models.CharField(primary_key=True, max_length=64)
+    drained_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class KnownAddress(models.Model):
+    """An address from which the user has signed in; of an IPv6 address the first one of its /64 network."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="known_addresses")
+    address = models.GenericIPAddressField()
+    last_used_at = models.DateTimeField(db_default=DatabaseNow())
+
+    class Meta:
+        verbose_name_plural = "known addresses"
+        constraints = [models.UniqueConstraint(fields=["user", "address"], name="known_address_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user} at {self.address}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from importlib import import_module
 
-from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.utils.crypto import constant_time_compare
 
 from muster.accounts.models import ApiToken, User
+from muster.accounts.sessions import contents_of
 from muster.common.models import DatabaseNow
 
 
@@ -23,8 +22,7 @@ def live_tokens(token_ids: Collection[int]) -> set[int]:
 
 def live_sessions(session_keys: Collection[str]) -> set[str]:
     """Those of the sessions that are not ended, and were begun with the present password of their user."""
-    store = import_module(settings.SESSION_ENGINE).SessionStore
-    contents = {key: store(key).load() for key in session_keys}
+    contents = contents_of(session_keys)
     users = User.objects.only("password").in_bulk(
         {int(content[SESSION_KEY]) for content in contents.values() if SESSION_KEY in content}
     )

@@ -48,20 +48,10 @@ SUBMIT = Bucket("submit", per_s=200, burst=2000)
 SHELL = Bucket("shell", per_s=0.5, burst=30)
 # Each is looked through, which takes the interpreter up to a few seconds.
 UPLOAD = Bucket("upload", per_s=0.5, burst=60)
-# Guessing a password is slow, mistyping it a few times is not.
-LOGIN = Bucket("login", per_s=0.2, burst=10)
 
 
 class _Health:
     broken_until: float = 0.0
-
-
-def forget(bucket: Bucket, whose: str | int) -> None:
-    """Fill the caller's bucket again."""
-    try:
-        client().delete(_key(bucket, whose))
-    except redis.RedisError as error:
-        log.warning("limit_not_forgotten bucket=%s error=%s", bucket.name, error)
 
 
 def take(bucket: Bucket, whose: str | int, *, cost: int = 1) -> None:

@@ -22,7 +22,6 @@ INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
@@ -86,7 +85,12 @@ AUTH_USER_MODEL = "accounts.User"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    for name in (
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+        "UserAttributeSimilarityValidator",
+    )
 ]
 LOGIN_URL = "/signin"
 # Where the admin goes on after a sign-in that names no address of this site.
@@ -94,6 +98,8 @@ LOGIN_REDIRECT_URL = "/admin/"
 
 _SECURE = ENV.public_url.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _SECURE
+SESSION_ENGINE = "muster.accounts.sessions"
+SESSION_IDLE = ENV.session_idle
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1_048_576
@@ -160,6 +166,7 @@ CELERY_BEAT_SCHEDULE = {
     },
     "old_series": {"task": "training.forget", "schedule": timedelta(minutes=10)},
     "old_outputs": {"task": "outputs.forget", "schedule": timedelta(minutes=10)},
+    "old_sign_ins": {"task": "accounts.forget", "schedule": timedelta(minutes=10)},
     "old_offers": {"task": "offers.forget_old_offers", "schedule": timedelta(minutes=10)},
 }
 

@@ -49,6 +49,7 @@ class Environment:
     webhook_networks: str
     webhook_ports: str
     trusted_proxies: list[str]
+    session_idle: timedelta
 
 
 def read_environment() -> Environment:
@@ -91,6 +92,7 @@ def read_environment() -> Environment:
         webhook_networks=_networks("MUSTER_WEBHOOK_NETWORKS"),
         webhook_ports=_ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535"),
         trusted_proxies=[part.strip() for part in _networks("MUSTER_TRUSTED_PROXIES").split(",") if part.strip()],
+        session_idle=_hours_to_seconds("MUSTER_SESSION_IDLE", "12h"),
     )
 
 

@@ -188,7 +188,6 @@ class TestUploads:
         assert (answer.status_code, answer.json()["type"]) == (429, "about:blank#too-many")
         assert 0 < int(answer.headers["Retry-After"]) <= 1000
         assert send(stranger, body).status_code == 200
-        limits.forget(limits.UPLOAD, CodeArchive.objects.get().owners.order_by("pk")[0].pk)
 
     def test_a_session_must_show_its_csrf_token(self, server: str, world: World) -> None:
         browser = Client()

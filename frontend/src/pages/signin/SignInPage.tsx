@@ -14,9 +14,8 @@ const route = getRouteApi("/signin");
 
 function whyNot(error: unknown): string {
   if (error instanceof Unreachable) return "Muster does not answer. Try again in a moment.";
-  if (error instanceof Problem && error.status === 429)
-    return "Too many attempts. Wait a minute and try again.";
-  if (error instanceof Problem && error.status < 500) return "The user name or the password is not right.";
+  if (error instanceof Problem && error.status < 500 && error.status !== 429)
+    return "The user name or the password is not right.";
   return messageOf(error);
 }
 

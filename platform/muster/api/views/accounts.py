@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth import login, logout
 from django.middleware.csrf import get_token
 from rest_framework import status
 from rest_framework.authentication import SessionAuthentication
@@ -12,23 +12,15 @@ from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.accounts.models import ApiToken, User
+from muster.accounts.models import ApiToken
 from muster.accounts.services import create_token, revoke_token
-from muster.api import limits
+from muster.accounts.signin import describe_session, sign_in
 from muster.api.render import accounts as render
 from muster.api.shapes import accounts as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
-from muster.common.errors import Invalid, MusterError
+from muster.common.errors import Invalid
 from muster.events.services import access_changed
 from muster.jobs.units import parse_duration_s
-
-
-class WrongCredentials(MusterError):
-    """The name and the password do not belong together, or the user is not active."""
-
-    status = 401
-    code = "wrong-credentials"
-    title = "Wrong user name or password"
 
 
 class Login(ApiView):
@@ -56,14 +48,9 @@ class Login(ApiView):
         # Without this another site could sign a visitor in under an account of its own.
         SessionAuthentication().enforce_csrf(request)
         body = body_of(request, shapes.Credentials)
-        # Counted by address as well: nobody may lock another out by mistyping that one's password.
-        who = f"{request.META.get('REMOTE_ADDR', '')}:{body['username'].lower()}"
-        limits.take(limits.LOGIN, who)
-        user = authenticate(request._request, username=body["username"], password=body["password"])
-        if not isinstance(user, User):
-            raise WrongCredentials("the user name and the password do not belong together")
-        limits.forget(limits.LOGIN, who)
+        user = sign_in(request=request._request, username=body["username"], password=body["password"])
         login(request._request, user)
+        describe_session(request._request)
         return Response(render.me(user))
 
 
