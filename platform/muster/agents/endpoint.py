@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -20,6 +19,7 @@ from starlette.routing import Route
 
 from muster.agents import services
 from muster.agents.desired import DesiredSet, desired_sets
+from muster.agents.refusals import Handler, audited
 from muster.agents.samples import store_samples
 from muster.common.asgi import in_thread, read_body, store_in_thread
 from muster.common.errors import Invalid, MusterError
@@ -273,9 +273,6 @@ def _chunk(request: Request, body: bytes) -> Chunk:
     return Chunk(offset=first, body=body, crc32=int(checksum, 16), dropped=hole)
 
 
-Handler = Callable[[Request], Awaitable[Response]]
-
-
 def _post(path: str, handler: Handler) -> Route:
     return Route(path, handler, methods=["POST"])
 
@@ -284,9 +281,9 @@ def _post(path: str, handler: Handler) -> Route:
 ROUTES = [
     _post("/agent/v1/beat", beat),
     _post("/agent/v1/sync", sync),
-    _post("/agent/v1/hello", hello),
-    _post("/agent/v1/register", register),
-    _post("/agent/v1/allocations/{id:int}/claim", claim),
+    _post("/agent/v1/hello", audited(hello, "refused_registration", object_type="node")),
+    _post("/agent/v1/register", audited(register, "refused_registration", object_type="node")),
+    _post("/agent/v1/allocations/{id:int}/claim", audited(claim, "refused_claim", object_type="allocation")),
     _post("/agent/v1/allocations/{id:int}/end", end),
     Route("/agent/v1/allocations/{id:int}/log", log, methods=["PATCH"]),
     _post("/agent/v1/allocations/{id:int}/log:finish", log_finish),
