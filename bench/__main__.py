@@ -141,6 +141,7 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
     from bench.live import cycle as live_cycle  # noqa: PLC0415
     from bench.live import usage as live_usage  # noqa: PLC0415
     from bench.live.stack import process_groups, running_platform  # noqa: PLC0415
+    from muster.events.rights import as_owner  # noqa: PLC0415
 
     series: Series = {}
     peaks: Mapping[str, Usage] = {}
@@ -165,13 +166,15 @@ def _measure_live(home: Path, plan: Plan, console: Console) -> tuple[Series, Map
                 except containers.NoEngine as error:
                     console.print(f"Containers are not measured: {error}", highlight=False)
             if JOB_LIST in plan.items:
-                series |= listing.measure(stack, plan)
+                with as_owner():  # only the owner of tables may analyze them
+                    series |= listing.measure(stack, plan)
     if STORED & set(plan.items):  # when the platform's own workers are gone, which would run cycles of this pool too
         call_command("migrate", interactive=False, verbosity=0)
-    if POSTGRES in plan.items:
-        series |= live_cycle.measure(samples=plan.cycles)
-    if USAGE in plan.items:
-        series |= live_usage.measure(attempts=plan.usage_attempts, samples=plan.reports)
+    with as_owner():
+        if POSTGRES in plan.items:
+            series |= live_cycle.measure(samples=plan.cycles)
+        if USAGE in plan.items:
+            series |= live_usage.measure(attempts=plan.usage_attempts, samples=plan.reports)
     return series, peaks
 
 

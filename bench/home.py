@@ -13,7 +13,15 @@ import django
 from muster.local.services import services_of_this_process
 
 # Settings of the user's own would lead the bench to their platform and their data.
-_NOT_OURS = ("DATABASE_URL", "REDIS_URL", "MUSTER_URL", "MUSTER_SECRET_KEY", "MUSTER_DEBUG", "PORT")
+_NOT_OURS = (
+    "DATABASE_URL",
+    "MUSTER_MIGRATE_DATABASE_URL",
+    "REDIS_URL",
+    "MUSTER_URL",
+    "MUSTER_SECRET_KEY",
+    "MUSTER_DEBUG",
+    "PORT",
+)
 
 
 @contextmanager

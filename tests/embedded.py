@@ -94,7 +94,9 @@ def _prepare(config: pytest.Config) -> None:
         options.file_or_dir, start=config.invocation_params.dir
     ):
         services = start_services(home, postgres_settings=NOT_DURABLE)
-        os.environ.update(services.environment())
+        # Tests make databases and empty audit tables, as only the owner can.
+        found = services.environment()
+        os.environ.update(found | {"DATABASE_URL": found.pop("MUSTER_MIGRATE_DATABASE_URL", found["DATABASE_URL"])})
 
     def clean_up() -> None:
         if services is not None:

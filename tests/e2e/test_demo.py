@@ -22,7 +22,7 @@ import pytest
 
 from muster.local import processes
 from muster.local.places import find_places, service_password
-from muster.local.postgres import DATABASE, ROLE
+from muster.local.postgres import DATABASE, OWNER
 from tests.e2e.demo import ROOT, Demo, new_demo, read_until
 from tests.faults.cluster import until
 from tests.sshd import SshServer, require_sshd
@@ -135,7 +135,7 @@ def manage(demo: Demo, *words: str) -> None:
 def let_others_take_jobs(demo: Demo, admin: str) -> None:
     """Put all nodes but the server in service or out of it."""
     places = find_places(demo.home)
-    address = {"user": ROLE, "password": service_password(places), "dbname": DATABASE, "host": str(places.sockets)}
+    address = {"user": OWNER, "password": service_password(places), "dbname": DATABASE, "host": str(places.sockets)}
     with contextlib.closing(psycopg2.connect(**address)) as link:
         link.autocommit = True
         with link.cursor() as cursor:

@@ -295,7 +295,7 @@ class Cluster:
 
     def sql(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows of a query, on a connection of its own: Postgres may have been restarted since the last one."""
-        with contextlib.closing(psycopg2.connect(self.services.database_url)) as link:
+        with contextlib.closing(psycopg2.connect(self.services.owner_url)) as link:
             link.autocommit = True
             with link.cursor() as cursor:
                 cursor.execute(query, values)

@@ -33,7 +33,7 @@ def _own_postgres(worker_id: str) -> Iterator[str]:
     """
     redis_url = {"REDIS_URL": settings.REDIS_URL}  # nothing of a history is published: it is never committed
     with start_services(further_home(worker_id), environ=redis_url, postgres_settings=NOT_DURABLE) as services:
-        yield services.database_url
+        yield services.owner_url
 
 
 @pytest.fixture(scope="module")

@@ -41,9 +41,10 @@ class Site:
 
     def environment(self) -> dict[str, str]:
         """The environment of the platform's own processes."""
+        inherited = {**os.environ, **self.services}
+        inherited.pop("MUSTER_MIGRATE_DATABASE_URL", None)  # it is for `migrate` alone
         return {
-            **os.environ,
-            **self.services,
+            **inherited,
             "MUSTER_HOME": str(self.home),
             "MUSTER_URL": self.public_url,
             "PORT": str(self.port),

@@ -110,6 +110,11 @@ def service_password(places: Places) -> str:
         return path.read_text().strip()
 
 
+def role_password(places: Places, role: str) -> str:
+    """The password of a role that must not know the servers' own password, from which this one is derived."""
+    return hashlib.sha256(f"{role} {service_password(places)}".encode()).hexdigest()
+
+
 def agents_folder(home: Path, *, state: Path = Path("/var/lib/muster")) -> Path:
     """The folder for the state of agents on this machine, passable for the users that root's agents run jobs as."""
     account = service_account()

@@ -15,13 +15,15 @@ from urllib.parse import quote
 import psycopg2
 
 from muster.local import processes
-from muster.local.places import LocalError, Places, make_folder, service_password
+from muster.local.places import LocalError, Places, make_folder, role_password, service_password
 from muster.local.programs import Programs, server_environment, start
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection
 
 DATABASE = ROLE = "muster"
+# The database and its tables belong to another role than that of the processes, which could else disable triggers.
+OWNER = "muster_owner"
 PORT = 5432  # there is no such port: it is part of the socket's name
 _SUPERUSER = "postgres"
 _START_TIMEOUT_S = 60.0
@@ -59,8 +61,15 @@ class Postgres:
     @property
     def url(self) -> str:
         """What `DATABASE_URL` must be to use it."""
-        password = service_password(self.places)
-        return f"postgres://{ROLE}:{password}@/{DATABASE}?host={quote(str(self.places.sockets), safe='')}"
+        return self._url_of(ROLE, role_password(self.places, ROLE))
+
+    @property
+    def owner_url(self) -> str:
+        """What `MUSTER_MIGRATE_DATABASE_URL` must be."""
+        return self._url_of(OWNER, service_password(self.places))
+
+    def _url_of(self, role: str, password: str) -> str:
+        return f"postgres://{role}:{password}@/{DATABASE}?host={quote(str(self.places.sockets), safe='')}"
 
     @property
     def log(self) -> Path:
@@ -196,7 +205,7 @@ class Postgres:
             return
         with closing(self._connect()) as link, link.cursor() as cursor:
             link.autocommit = True  # the passwords are there before the file asks for them
-            for role in (_SUPERUSER, ROLE):
+            for role in (_SUPERUSER, OWNER):
                 cursor.execute(f"ALTER ROLE {role} PASSWORD %s", [service_password(self.places)])
             self._access_file.write_text(_ACCESS)
             cursor.execute("SELECT pg_reload_conf()")
@@ -212,13 +221,15 @@ class Postgres:
         with closing(self._connect()) as link:
             link.autocommit = True  # CREATE DATABASE refuses to run inside a transaction
             with link.cursor() as cursor:
-                cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [ROLE])
+                cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER])
                 if cursor.fetchone() is None:
-                    # CREATEDB lets the tests make theirs; it is no superuser.
-                    cursor.execute(f"CREATE ROLE {ROLE} LOGIN CREATEDB PASSWORD %s", [service_password(self.places)])
+                    # CREATEDB lets the tests make theirs, and CREATEROLE lets `migrate` make the processes' role.
+                    cursor.execute(
+                        f"CREATE ROLE {OWNER} LOGIN CREATEDB CREATEROLE PASSWORD %s", [service_password(self.places)]
+                    )
                 cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
                 if cursor.fetchone() is None:
-                    cursor.execute(f"CREATE DATABASE {DATABASE} OWNER {ROLE}")
+                    cursor.execute(f"CREATE DATABASE {DATABASE} OWNER {OWNER}")
 
     def _connect(self) -> connection:
         return psycopg2.connect(

@@ -24,13 +24,15 @@ class Services:
 
     database_url: str
     redis_url: str
+    owner_url: str = ""
     places: Places | None = None
     _servers: tuple[Postgres | Valkey, ...] = ()
     _use: IO[bytes] | None = field(default=None, repr=False)
 
     def environment(self) -> dict[str, str]:
         """What the platform's processes must find in their environment."""
-        return {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
+        found = {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
+        return found | ({"MUSTER_MIGRATE_DATABASE_URL": self.owner_url} if self.owner_url else {})
 
     @property
     def embedded(self) -> tuple[str, ...]:
@@ -108,6 +110,7 @@ def start_services(
     services = Services(
         database_url=postgres.url if postgres else database_url,
         redis_url=valkey.url if valkey else redis_url,
+        owner_url=postgres.owner_url if postgres else "",
         places=places,
         _servers=servers,
     )
@@ -129,7 +132,7 @@ def stop_services(home: Path) -> bool:
         return False
     places = find_places(home)
     programs = find_programs(places)
-    services = Services("", "", places, (Postgres(places, programs), Valkey(places, programs)))
+    services = Services("", "", "", places, (Postgres(places, programs), Valkey(places, programs)))
     services.join()
     return services.stop()
 

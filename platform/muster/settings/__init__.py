@@ -79,6 +79,8 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": database_settings(ENV.database_url)}
+# Where `migrate` connects: as the role that owns the tables, if that is not the role of the processes.
+MIGRATE_DATABASE = database_settings(ENV.migrate_database_url) if ENV.migrate_database_url else None
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_USER_MODEL = "accounts.User"

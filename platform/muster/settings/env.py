@@ -26,6 +26,7 @@ class Environment:
 
     home: Path
     database_url: str
+    migrate_database_url: str
     redis_url: str
     public_url: str
     web_url: str
@@ -65,6 +66,7 @@ def read_environment() -> Environment:
     return Environment(
         home=home,
         database_url=os.environ.get("DATABASE_URL") or "postgres://muster@/muster",
+        migrate_database_url=os.environ.get("MUSTER_MIGRATE_DATABASE_URL") or "",
         redis_url=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
         public_url=public_url,
         web_url=web_url,

@@ -24,6 +24,7 @@ COMPOSE = ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<name>[A-Z_]+)(?::(?P<kind>[?-])(?P<word>[^}]*))?\})")
 SECRETS = {
     "POSTGRES_PASSWORD": "x1",
+    "POSTGRES_OWNER_PASSWORD": "x5",
     "REDIS_PASSWORD": "x2",
     "MUSTER_SECRET_KEY": "x3",
     "MUSTER_ENCRYPTION_KEYS": "x4",
@@ -156,9 +157,19 @@ def test_the_processes_get_settings_that_the_platform_knows() -> None:
     for name in ("migrate", "web", "schedule", "default", "beat", "links"):
         assert {key for key in SERVICES[name]["environment"] if f'"{key}"' not in known} == set()
     # A container has its own port and home, and shows nobody a traceback.
-    settable = set(re.findall(r'"(MUSTER_[A-Z_]+)"', known)) - {"MUSTER_HOME", "MUSTER_DEBUG"}
+    settable = set(re.findall(r'"(MUSTER_[A-Z_]+)"', known)) - {
+        "MUSTER_HOME",
+        "MUSTER_DEBUG",
+        "MUSTER_MIGRATE_DATABASE_URL",
+    }
     assert settable - set(SERVICES["web"]["environment"]) == set()
     assert SERVICES["web"]["environment"]["DATABASE_URL"] == "postgres://muster:x1@postgres:5432/muster"
+
+
+def test_only_migrate_can_connect_as_the_owner_of_the_tables() -> None:
+    owner = "postgres://muster_owner:x5@postgres:5432/muster"
+    assert SERVICES["migrate"]["environment"]["MUSTER_MIGRATE_DATABASE_URL"] == owner
+    assert [name for name, service in SERVICES.items() if "x5" in str(service)] == ["postgres", "migrate"]
 
 
 def test_the_agent_gets_nothing_of_the_platforms_secrets() -> None:

@@ -106,17 +106,17 @@ def test_the_database_and_its_owner_are_made_once(home: Path) -> None:
             postgres, _ = servers_of(services)
             with postgres._connect() as link, link.cursor() as cursor:
                 cursor.execute("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'muster'")
-                assert cursor.fetchall() == [("muster",)]
+                assert cursor.fetchall() == [("muster_owner",)]
 
 
-@pytest.mark.parametrize("user", ["postgres", "muster"])
+@pytest.mark.parametrize("user", ["postgres", "muster_owner"])
 def test_postgres_refuses_a_user_without_the_password(home: Path, user: str) -> None:
     with start(home) as services:
         host = str(servers_of(services)[0].places.sockets)
         for password in (None, "wrong"):
             with pytest.raises(psycopg2.OperationalError, match=r"no password supplied|authentication failed"):
                 psycopg2.connect(host=host, user=user, password=password, dbname="postgres")
-        psycopg2.connect(services.database_url).close()
+        psycopg2.connect(services.owner_url).close()
 
 
 def test_valkey_refuses_a_client_without_the_password(home: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_data_folder_from_before_passwords_is_upgraded(home: Path, running: bo
     with start(home) as services:
         postgres, valkey = servers_of(services)
         with postgres._connect() as link, link.cursor() as cursor:
-            cursor.execute("ALTER ROLE muster PASSWORD NULL; ALTER ROLE postgres PASSWORD NULL")
+            cursor.execute("ALTER ROLE muster_owner PASSWORD NULL; ALTER ROLE postgres PASSWORD NULL")
             postgres._access_file.write_text("local all all trust\n")
             cursor.execute("SELECT pg_reload_conf()")
         valkey._ask(b'CONFIG SET requirepass ""')
@@ -149,9 +149,15 @@ def test_a_data_folder_from_before_passwords_is_upgraded(home: Path, running: bo
             postgres.stop()
             valkey.stop()
         services.revive()
-        psycopg2.connect(services.database_url).close()
+        psycopg2.connect(services.owner_url).close()
         assert redis.Redis.from_url(services.redis_url).ping()
         with pytest.raises(psycopg2.OperationalError, match="no password supplied"):
             psycopg2.connect(host=str(postgres.places.sockets), user="postgres", dbname="postgres")
         with pytest.raises(redis.AuthenticationError):
             redis.Redis(unix_socket_path=str(valkey.socket_path)).ping()
+
+
+def test_the_address_of_the_processes_does_not_hold_the_owners_password(home: Path) -> None:
+    with start(home) as services:
+        assert service_password(servers_of(services)[0].places) not in services.database_url
+        assert services.environment()["MUSTER_MIGRATE_DATABASE_URL"] == services.owner_url

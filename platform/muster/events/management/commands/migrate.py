@@ -1,0 +1,22 @@
+"""`manage.py migrate`, as the role that owns the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.commands import migrate
+from django.db import connection
+
+from muster.events.rights import as_owner, grant_rows
+
+
+class Command(migrate.Command):
+    """Django's command, as the role of MUSTER_MIGRATE_DATABASE_URL; grants the role of DATABASE_URL its rights."""
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Bring the database up to date."""
+        app = connection.settings_dict
+        with as_owner():
+            super().handle(*args, **options)
+            if connection.settings_dict["USER"] != app["USER"]:
+                grant_rows(role=app["USER"], password=app["PASSWORD"])
