@@ -79,6 +79,10 @@ class Horizon:
     def runs(self, run: Running, end: float) -> None:
         """This job runs until then."""
         owed = self._owed if run.stopping else {}
+        reserved = self._scratch.view.reserved_gpus
+        if not owed and not reserved:
+            self._hold(run.job.id, run.allocations, end, self._used_by(run.job, run.allocations))
+            return
         shares = []
         for share in run.allocations:
             cpus, memory_mib = owed.get(share.node_id, (0, 0))
@@ -86,7 +90,7 @@ class Horizon:
             if any(less):
                 owed[share.node_id] = (cpus - less[0], memory_mib - less[1])
             # What is kept for somebody already, as GPUs of a job that stops may be, comes back to nobody else.
-            gpu_ids = tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in self._scratch.view.reserved_gpus)
+            gpu_ids = tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in reserved)
             shares.append(
                 replace(share, gpu_ids=gpu_ids, cpus=share.cpus - less[0], memory_mib=share.memory_mib - less[1])
             )
@@ -184,7 +188,8 @@ class Horizon:
         """What of it can come free; of the rest, only the quota does."""
         for share in allocations:
             if self._free.node(share.node_id) is not None:
-                yield replace(share, gpu_ids=tuple(filter(self._free.usable, share.gpu_ids)))
+                usable = tuple(filter(self._free.usable, share.gpu_ids))
+                yield share if len(usable) == len(share.gpu_ids) else replace(share, gpu_ids=usable)
 
     def _used_by(self, job: Job, allocations: Iterable[AllocationView]) -> tuple[tuple[int, JobClass, str, int], ...]:
         known = self._scratch.view.gpu_by_id

@@ -107,7 +107,7 @@ class _Cycle:
     def run(self) -> None:
         """Give each job that waits its turn."""
         scratch, policy = self.scratch, self.policy
-        if not len(scratch.board.queue(policy)):
+        if not len(scratch.board.queue(policy)) or not self._may_start_any():
             return
         self._look_ahead()
         if policy.mode == "conservative":
@@ -116,6 +116,17 @@ class _Cycle:
             self._walk(klass)
         if policy.mode == "conservative":
             self._note()
+
+    def _may_start_any(self) -> bool:
+        """Whether the decision can change anything: a waiting job fits, or promises are explained or kept.
+
+        Most decisions in a full pool end here, before the cost of looking ahead.
+        """
+        scratch = self.scratch
+        if scratch.explain or scratch.guard.reclaims or scratch.placement.relaxes or self.policy.mode != "easy":
+            return True
+        heads = (job for job, _ in scratch.board.queue(self.policy).classes())
+        return any(self._fits(job, demand) for job in heads for demand in scratch.entitled(job)[0])
 
     def _look_ahead(self) -> None:
         """Learn who lets go of what, and when."""

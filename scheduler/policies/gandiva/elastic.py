@@ -59,7 +59,7 @@ def grow(scratch: Scratch, nodes: Nodes, grow_after_s: float, restart_s: float) 
 
 def all_grown(scratch: Scratch) -> Sequence[Running]:
     """Those that run with more GPUs than they asked for."""
-    return [run for run in scratch.view.running if _has_grown(run)]
+    return [run for run in scratch.view.running if run.job.max_gpus > run.job.gpus and _has_grown(run)]
 
 
 def shrink(scratch: Scratch, nodes: Nodes, job: Job, demands: Sequence[Demand], candidates: Sequence[Running]) -> bool:
@@ -134,7 +134,8 @@ def _resize(scratch: Scratch, run: Running, gpu_ids: Sequence[int], detail: str)
 
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
     """Whether the job may have another size, on the one node where it is."""
-    able = job.split and job.max_gpus > job.gpus and bool(job.speeds) and job.preemptible and job.checkpoints
+    # The size first: few jobs may grow, and a decision asks this of all that run.
+    able = job.max_gpus > job.gpus and job.split and bool(job.speeds) and job.preemptible and job.checkpoints
     return able and len(allocations) == 1
 
 

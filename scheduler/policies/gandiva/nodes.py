@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand, FreeNode
-from scheduler.policies.gandiva.homes import Home, home_of
+from scheduler.policies.gandiva.homes import Home, Homes
 from scheduler.scratch import Scratch
 
 
@@ -20,13 +20,14 @@ class Nodes:
     def __init__(self, scratch: Scratch, suspended: Sequence[Job]) -> None:
         self.scratch, self.free, self.view = scratch, scratch.board.free, scratch.view
         self.suspended = suspended
+        self.homes = scratch.board.capacity.derived(Homes, Homes)
         self.blocked: set[int] = set()  # ids of nodes where nobody may start before one who waits for its turn there
         self._sizes: dict[int, Counter[int]] = {}  # node id -> GPUs of a job -> how many such jobs are suspended there
         self._asked: Counter[int] = Counter()  # node id -> GPUs that suspended jobs ask for there
         self._gpus: dict[int, int] = {}
         self._runs: dict[int, list[Running]] = {}
         for job in suspended:
-            self.host(job, home_of(job), 1)
+            self.host(job, self.homes.of(job), 1)
 
     def host(self, job: Job, home: Home, times: int) -> None:
         """Count a suspended job where its home is, or no longer with `times` -1."""
@@ -109,9 +110,10 @@ class Nodes:
             found.append(_share(node, len(found), gpus, demand))
         return tuple(found)
 
-    def nothing_for(self, demands: Sequence[Demand], home: Home) -> bool:
+    def nothing_for(self, job: Job, home: Home) -> bool:
         """Whether it is plain that no free GPUs will do, and that nothing at home is free at all."""
-        if any(self.free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes for demand in demands):
+        types = (job.gpu_type,) if job.gpu_type is not None else self.scratch.board.capacity.types
+        if any(self.free.gpus(gpu_type) >= job.gpus_total for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in home)
 

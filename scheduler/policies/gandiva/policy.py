@@ -13,7 +13,7 @@ from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial
 from scheduler.policies.gandiva import elastic, moves, pairs, trials
-from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, home_memo, home_of, kept_memo, suits
+from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, Homes, home_memo, home_of, kept_memo, suits
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.gandiva.turns import Turns
 from scheduler.policies.preemptive import SOON_S
@@ -130,8 +130,9 @@ class _Decision:
     def __init__(self, policy: Gandiva, scratch: Scratch) -> None:
         self.policy, self.scratch = policy, scratch
         walk = scratch.board.queue(policy).walk()
+        self.homes = scratch.board.capacity.derived(Homes, Homes)
         self.suspended: list[Job] = []
-        while (turn := walk.next()) is not None and home_of(turn[0]):
+        while (turn := walk.next()) is not None and self.homes.of(turn[0]):
             self.suspended.append(turn[0])
         self.nodes = Nodes(scratch, self.suspended)
         turn_s = (policy.slice_s or 0.0) + policy.restart_s
@@ -173,7 +174,7 @@ class _Decision:
 
     def _resume(self, job: Job) -> None:
         """Let a suspended job have GPUs again, or see to it that it gets its turn."""
-        scratch, home = self.scratch, home_of(job)
+        scratch, home = self.scratch, self.homes.of(job)
         if self._sleeps(job, home):
             return
         demands, denial = scratch.entitled(job)
@@ -198,7 +199,7 @@ class _Decision:
         at = job.memo.get(NEXT, 0.0)
         if self.policy.slice_s is None or at <= self.scratch.now + SOON_S or not suits(job, home):
             return False
-        if self.scratch.guard.reclaims or not self.nodes.nothing_for(self.scratch.demands(job), home):
+        if self.scratch.guard.reclaims or not self.nodes.nothing_for(job, home):
             return False
         self.turns.wait(job, home, at)
         if self.scratch.explain:
@@ -210,7 +211,7 @@ class _Decision:
         walk, grown = scratch.board.queue(self.policy).walk(), elastic.all_grown(scratch)
         while (turn := walk.next()) is not None:
             job, _ = turn
-            if job.id in scratch.places or job.id in scratch.kept or home_of(job):
+            if job.id in scratch.places or job.id in scratch.kept or self.homes.of(job):
                 continue
             demands, denial = scratch.entitled(job)
             if denial is not None and denial.reason in FOR_EVER:
@@ -251,7 +252,7 @@ class _Decision:
         self.nodes.host(job, home, 1)
         if at is not None:
             at = self.turns.wait(job, home, at)
-            if home_of(job) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
+            if self.homes.of(job) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
                 at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
             looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
             self._remember(job, {**home_memo(home), **looked, NEXT: at})

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.model import Job, Level, Running
 from scheduler.placement.free import Demand
-from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, home_of, kept_memo
+from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, kept_memo
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
@@ -225,7 +225,7 @@ class Turns:
                 yield home_left_by(run)
         for job in self.nodes.suspended:
             if job.gpus_total == size:
-                yield home_of(job)
+                yield self.nodes.homes.of(job)
 
     def _affine(self, size: int) -> Sequence[int]:
         if self._by_affinity is None:
