@@ -65,7 +65,9 @@ def _tables_are_emptied() -> Iterator[None]:
     def statements(self: DatabaseOperations, style: object, tables: list[str], **_: object) -> list[str]:
         rows = [name for name in tables if name not in {_NEVER_EMPTY, "django_content_type", "auth_permission"}]
         audit = [f'ALTER TABLE "{_NEVER_EMPTY}" {how} TRIGGER USER' for how in ("DISABLE", "ENABLE")]
-        return [*(f'DELETE FROM "{name}"' for name in rows), audit[0], f'DELETE FROM "{_NEVER_EMPTY}"', audit[1]]
+        deletions = [f'DELETE FROM "{name}"' for name in rows]
+        # In one message: the round trips take longer than the deletions.
+        return ["; ".join([*deletions, audit[0], f'DELETE FROM "{_NEVER_EMPTY}"', audit[1]])]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", statements)

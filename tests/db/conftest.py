@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
-from django.db import connection
+from django.db import DatabaseError, connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import Atomic
 
+from muster.events import selectors
+from muster.events.models import Event
 from muster.links import progress
 from muster.logrules import selectors as logrules
 from muster.logrules import watch
@@ -27,6 +31,56 @@ def sound(db: None) -> Iterator[None]:
     """What must never be is looked for when the test ends, whatever the test was about."""
     yield
     assert unsound() == []
+
+
+@pytest.fixture
+def as_committed(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End each outermost transaction of the tested code as a commit does, though the test is rolled back.
+
+    Deferred constraints are checked and on_commit hooks run. A test that really commits needs none of this.
+    """
+    if not connection.in_atomic_block:
+        return
+    outermost = len(connection.savepoint_ids)
+    leave, register = Atomic.__exit__, BaseDatabaseWrapper.on_commit
+
+    def run_hooks() -> None:
+        hooks, connection.run_on_commit = connection.run_on_commit, []
+        for _, hook, _ in hooks:
+            hook()
+
+    def leave_as_committed(self: Atomic, kind: Any, error: Any, trace: Any) -> None:
+        commits = error is None and len(connection.savepoint_ids) == outermost + 1 and not connection.needs_rollback
+        if commits:
+            try:
+                _check_constraints()
+            except DatabaseError as refused:
+                leave(self, type(refused), refused, refused.__traceback__)
+                raise
+        leave(self, kind, error, trace)
+        if commits:
+            run_hooks()
+
+    def on_commit(self: BaseDatabaseWrapper, hook: Callable[[], object], robust: bool = False) -> None:
+        register(self, hook, robust)
+        if len(self.savepoint_ids) == outermost:  # outside of any transaction of the code's own
+            run_hooks()
+
+    monkeypatch.setattr(Atomic, "__exit__", leave_as_committed)
+    monkeypatch.setattr(BaseDatabaseWrapper, "on_commit", on_commit)
+
+
+def _check_constraints() -> None:
+    """Check deferred constraints by a cursor that Django does not log, since tests count statements."""
+    with connection.wrap_database_errors, connection.connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
+
+
+@pytest.fixture
+def settled_at_once(as_committed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show a rolled-back test its own events: they settle when their transaction ends, which is after the test."""
+    if connection.in_atomic_block:
+        monkeypatch.setattr(selectors, "settled", lambda: Event.objects.order_by("tx", "id"))
 
 
 class _Server(uvicorn.Server):

@@ -35,7 +35,7 @@ from tests.db.stories import (
 )
 from tests.factories import make_node
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 MANY = 24
 
@@ -141,6 +141,7 @@ class TestRenewals:
         lease = NodeLease.objects.get(pk=other.pk)
         assert (lease.seq, lease.state) == (18, LeaseState.RENEWED)
 
+    @pytest.mark.django_db(transaction=True)
     def test_a_lease_that_is_locked_is_left_out_at_once(self, world: World) -> None:
         node, other = world.nodes[0], make_node(world.pool)
         with lease_held(node):

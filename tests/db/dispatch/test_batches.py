@@ -39,7 +39,7 @@ from tests.db.stories import (
 )
 from tests.factories import make_vc
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 
 def carry_out(world: World, places: list[Place], versions: dict[int, int]) -> Applied:
@@ -174,6 +174,7 @@ class TestARefusalOfTheDatabase:
 
 
 class TestTwoAppliers:
+    @pytest.mark.django_db(transaction=True)
     def test_the_same_units_in_another_order_are_carried_out_once(self) -> None:
         world = make_world(nodes=4, gpus=1)
         jobs = [submit(world) for _ in range(4)]
@@ -185,6 +186,7 @@ class TestTwoAppliers:
         assert {one.reason for one in other.result().refusals} == {"the job is active, and its owner wants it to run"}
         assert {states(job)[:2] for job in jobs} == {("active", "placed")}
 
+    @pytest.mark.django_db(transaction=True)
     def test_units_of_two_virtual_clusters_that_cross_wait_for_each_other_and_never_in_a_circle(self) -> None:
         world = make_world(nodes=4, gpus=1)
         second = make_vc(world.tenant, world.pool)
@@ -196,6 +198,7 @@ class TestTwoAppliers:
         assert other.result().refusals == []
         assert {states(job)[:2] for job in jobs} == {("active", "placed")}
 
+    @pytest.mark.django_db(transaction=True)
     def test_a_cancellation_waits_and_stops_what_was_just_placed(self) -> None:
         world = make_world(gpus=4)
         jobs = [submit(world) for _ in range(3)]

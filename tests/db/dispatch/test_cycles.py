@@ -46,7 +46,7 @@ from tests.db.stories import (
     submit,
 )
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 DAY_S = 86_400
 
@@ -233,6 +233,7 @@ class TestReplay:
 
 
 class TestOneMoment:
+    @pytest.mark.django_db(transaction=True)
     def test_a_snapshot_shows_one_moment_though_others_go_on_writing(self, world: World) -> None:
         submit(world)
         with one_moment():
@@ -241,6 +242,7 @@ class TestOneMoment:
             assert Job.objects.count() == before
         assert Job.objects.count() == before + 1
 
+    @pytest.mark.django_db(transaction=True)
     def test_nothing_can_be_written_while_a_snapshot_is_taken(self, world: World) -> None:
         with pytest.raises(InternalError, match="read-only"), one_moment():
             submit(world)
@@ -270,6 +272,7 @@ class TestTheLock:
                 return "its backend was ended"
         return "it let go"
 
+    @pytest.mark.django_db(transaction=True)
     def test_whoever_holds_the_lock_too_long_is_ended_and_the_cycle_goes_on(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -282,6 +285,7 @@ class TestTheLock:
         until.set()
         assert hanging.result() == "its backend was ended"
 
+    @pytest.mark.django_db(transaction=True)
     def test_whoever_lets_go_in_time_is_left_alone(self, world: World) -> None:
         job, until, held = submit(world), threading.Event(), threading.Event()
         holding = Other(lambda: self._hold(world, until, held))
@@ -292,6 +296,7 @@ class TestTheLock:
         assert holding.result() == "it let go"
         assert now_of(job).state == "active"
 
+    @pytest.mark.django_db(transaction=True)
     def test_the_lock_is_let_go_when_a_cycle_fails(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         job = submit(world)
 
@@ -305,6 +310,7 @@ class TestTheLock:
         Other(lambda: cycle(world)).result()
         assert now_of(job).state == "active"
 
+    @pytest.mark.django_db(transaction=True)
     def test_the_holder_of_another_pools_lock_is_nobodys_concern(self, world: World) -> None:
         until, held = threading.Event(), threading.Event()
         holding = Other(lambda: self._hold(make_world(), until, held))

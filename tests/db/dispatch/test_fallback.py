@@ -25,7 +25,7 @@ from scheduler.policies.ordered import Ordered
 from scheduler.scratch import Scratch
 from tests.db.stories import World, cycle, make_world, now_of, start, states, submit
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"deep": {"type": "boolean", "default": False}}}
 

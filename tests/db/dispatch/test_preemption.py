@@ -47,7 +47,7 @@ from tests.db.stories import (
 )
 from tests.factories import make_tenant, make_user, make_vc
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 SHORT_S, LONG_S = 10.0, 10_000.0
 
@@ -329,6 +329,7 @@ class TestTheWorldChangesAfterTheSnapshot:
         cycle(world)
         assert states(job)[:2] == ("active", "placed")
 
+    @pytest.mark.django_db(transaction=True)
     def test_a_victim_that_is_ending_is_waited_for_and_not_stopped(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
@@ -339,6 +340,7 @@ class TestTheWorldChangesAfterTheSnapshot:
         assert nothing_was_done(applying.result())
         assert now_of(attempt.job).state == "succeeded"
 
+    @pytest.mark.django_db(transaction=True)
     def test_an_end_that_comes_while_the_victim_is_stopped_is_the_end_of_a_preempted_job(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)
@@ -359,6 +361,7 @@ class TestTheWorldChangesAfterTheSnapshot:
         assert nothing_was_done(result)
         assert now_of(attempt).state == "starting"
 
+    @pytest.mark.django_db(transaction=True)
     def test_nobody_stops_for_a_job_that_is_being_cancelled(self, world: World) -> None:
         attempt = victim_of(world)
         job = short_job(world)
@@ -379,6 +382,7 @@ class TestTheWorldChangesAfterTheSnapshot:
         assert nothing_was_done(result)
         assert now_of(attempt).state == "starting"
 
+    @pytest.mark.django_db(transaction=True)
     def test_a_victim_is_stopped_for_one_job_only(self, world: World) -> None:
         attempt = victim_of(world)
         short_job(world)

@@ -23,7 +23,7 @@ from scheduler.plan import Place, Preempt
 from tests.db.stories import World, cycle, end, live_attempt, make_world, now_of, ranks, start, states, submit
 from tests.factories import make_vc
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 PACKS = {"share": "pack", "gpu_memory": "20GiB"}
 

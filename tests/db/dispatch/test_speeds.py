@@ -129,8 +129,7 @@ def world() -> World:
     return make_world(gpus=1, policy="gandiva", policy_params={"slice_s": None})
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("sound")
+@pytest.mark.usefixtures("as_committed", "sound")
 class TestWhatIsKept:
     def test_a_job_alone_has_a_speed_and_no_rate(self, world: World) -> None:
         attempt = start(world, **PACKS)
@@ -183,8 +182,7 @@ class TestWhatIsKept:
         assert Speed.objects.count() == len(attempts)
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.usefixtures("sound")
+@pytest.mark.usefixtures("as_committed", "sound")
 class TestAPair:
     @pytest.fixture
     def pair(self, world: World) -> tuple[Attempt, Attempt]:
@@ -290,7 +288,6 @@ class TestAPair:
         assert rates(world, again) == [pytest.approx(0.5, abs=0.03)]
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("sound")
 class TestSync:
     def test_progress_is_kept_as_a_series_and_as_a_speed(self, agent: Agent, world: World) -> None:

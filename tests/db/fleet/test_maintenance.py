@@ -25,7 +25,7 @@ from scheduler.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, N
 from tests.db.stories import BOOT
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 HOUR = timedelta(hours=1)
 

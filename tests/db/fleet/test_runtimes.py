@@ -20,7 +20,7 @@ from scheduler.model import AllocationView
 from scheduler.plan import Place
 from tests.factories import make_node, make_pool, make_user, make_vc
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 
 def node(pool: Pool, runtime: str, *, default: str = "", **fields: Any) -> Node:

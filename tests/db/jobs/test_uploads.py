@@ -27,7 +27,7 @@ from tests.db.stories import (
     submit,
 )
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 
 def archive_of(*members: tarfile.TarInfo | tuple[str, bytes]) -> bytes:

@@ -24,7 +24,7 @@ from nodeagent.protocol import Inventory, VolumeMount
 from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
-in_cycles = pytest.mark.django_db(transaction=True)
+in_cycles = pytest.mark.usefixtures("as_committed")
 
 
 @pytest.fixture

@@ -178,6 +178,7 @@ def test_bytes_whose_transaction_was_rolled_back_are_written_by_the_next_try(wor
     as_written(stored(allocation), 30, [])
 
 
+@pytest.mark.usefixtures("as_committed")
 class TestCap:
     CAP = 256
 
@@ -185,7 +186,6 @@ class TestCap:
     def _small_cap(self, world: World) -> None:
         Pool.objects.update(log_max_bytes_per_job=self.CAP)
 
-    @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("length", [9, 16, 40])
     def test_the_first_eighth_and_the_newest_are_kept_and_the_hole_is_stated(self, world: World, length: int) -> None:
         allocation, size = rank_0(world), 0
@@ -202,7 +202,6 @@ class TestCap:
         as_written([(offset, body) for _, offset, body in followed(allocation.attempt, rank=0)], size, [(begin, stop)])
         assert on_disk(allocation) == kept
 
-    @pytest.mark.django_db(transaction=True)
     def test_what_was_given_up_may_be_sent_again_and_stays_given_up(self, world: World) -> None:
         allocation = rank_0(world)
         for begin in range(0, 600, 30):
@@ -212,7 +211,6 @@ class TestCap:
             assert append(allocation, chunk(begin, begin + 30)) == 600
         assert (LogFile.objects.get().holes, LogFile.objects.get().size) == (before.holes, 600)
 
-    @pytest.mark.django_db(transaction=True)
     def test_no_byte_is_gone_before_its_hole_is_stated_for_good(self, world: World) -> None:
         allocation = rank_0(world)
         for begin in range(0, 240, 30):
@@ -223,7 +221,6 @@ class TestCap:
             transaction.set_rollback(True)
         as_written(stored(allocation), 240, [])
 
-    @pytest.mark.django_db(transaction=True)
     def test_a_log_that_lost_bytes_is_not_complete(self, world: World) -> None:
         allocation = rank_0(world)
         for begin in range(0, 600, 30):
@@ -231,7 +228,6 @@ class TestCap:
         finish(allocation, size=600, sha256=hashlib.sha256(WRITTEN[:600]).hexdigest(), holes=[])
         assert LogFile.objects.get().complete is False
 
-    @pytest.mark.django_db(transaction=True)
     def test_the_ranks_of_a_gang_share_the_cap(self, world: World) -> None:
         attempt = start(world, nodes=2, gpus=0)
         for allocation in ranks(attempt):
@@ -241,7 +237,6 @@ class TestCap:
             assert log.size - sum(stop - begin for begin, stop in log.holes) <= self.CAP // 2
 
     # From a cap that is smaller than a chunk and than two segments up to one of many segments.
-    @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize("nodes", [1, 2])
     @pytest.mark.parametrize("cap", [16, 40, 130, 600])
     @pytest.mark.parametrize("length", [9, 64])
@@ -273,7 +268,6 @@ class TestCap:
         assert all(min(begin for begin, _ in log.holes) >= cap // nodes // 8 for log in LogFile.objects.all())
         assert all(max(stop for _, stop in log.holes) < size for log in LogFile.objects.all())
 
-    @pytest.mark.django_db(transaction=True)
     def test_a_log_that_has_begun_goes_on_with_its_segments_when_the_cap_is_changed(self, world: World) -> None:
         allocation, size = rank_0(world), 0
         for cap in (self.CAP, 64, 4096, 40):

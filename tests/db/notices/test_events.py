@@ -13,7 +13,7 @@ from muster.events.models import Event
 from muster.events.services import record, recorded_together
 from scheduler.lifecycle import JobState
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 DATA: dict[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
     "nothing": (None, {}),

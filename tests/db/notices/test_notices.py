@@ -50,7 +50,7 @@ from tests.db.stories import (
 )
 from tests.factories import make_job, make_node, make_pool, make_user
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled_at_once")]
 
 EVERY_KIND = ["started", "ended", "failed", "preempted", "requeued", "screening", "idle", "kept"]
 
@@ -327,6 +327,7 @@ class TestReading:
         deliver()
         assert len(mail.mails) == 1
 
+    @pytest.mark.django_db(transaction=True)
     def test_of_two_readers_one_reads(self, world: World, mail: MailServer) -> None:
         fail(start(world))
         with transaction.atomic():
@@ -335,6 +336,7 @@ class TestReading:
         deliver()
         assert len(mail.mails) == 1
 
+    @pytest.mark.django_db(transaction=True)
     def test_an_event_that_becomes_visible_late_is_not_passed_by(self, world: World, hook: Hook) -> None:
         add_webhook(user=world.user, url=hook.url)
         slow, quick = submit(world), submit(world)
@@ -430,6 +432,7 @@ class TestManyMails:
         assert mail.mails == []
         assert gather(now=now + timedelta(hours=1)) == 1
 
+    @pytest.mark.django_db(transaction=True)
     def test_two_that_gather_at_once_send_one_mail(self, world: World, mail: MailServer, settings: Any) -> None:
         settings.MAILS_PER_HOUR = 0
         tell([make_failure(world, 1, "a")])
@@ -525,6 +528,7 @@ class TestDigests:
         assert digest.send_digests(now=MONDAY) == 1
         assert digest.send_digests(now=MONDAY + timedelta(days=6)) == 0
 
+    @pytest.mark.django_db(transaction=True)
     def test_two_workers_send_one(self, week: World, mail: MailServer) -> None:
         others = [Other(lambda: digest.send_digests(now=MONDAY)) for _ in range(2)]
         assert sum(other.result() for other in others) == 1

@@ -20,7 +20,7 @@ from muster.usage.models import Efficiency
 from tests.db.receivers import Hook, MailServer, hook_server, mail_server
 from tests.db.stories import World, end, make_world, ranks, start, until_settled
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("settled_at_once")]
 
 
 @pytest.fixture

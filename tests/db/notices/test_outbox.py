@@ -22,7 +22,7 @@ from muster.events.services import mail_operators
 from muster.events.tasks import deliver
 from tests.db.stories import WAIT_S, Other, let_pass, now_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 
 @pytest.fixture
@@ -127,6 +127,7 @@ class TestFailure:
 
 
 class TestTwoWorkers:
+    @pytest.mark.django_db(transaction=True)
     def test_one_skips_what_the_other_has_in_hand(
         self, delivered: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -148,6 +149,7 @@ class TestTwoWorkers:
         assert first.result() == 1
         assert delivered == [{"number": 2}, {"number": 1}]
 
+    @pytest.mark.django_db(transaction=True)
     def test_a_row_that_is_locked_is_not_waited_for(self, delivered: list[dict[str, Any]]) -> None:
         locked = note(1)
         note(2)

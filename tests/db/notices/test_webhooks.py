@@ -35,7 +35,7 @@ from tests.db.receivers import Hook, hook_server
 from tests.db.stories import let_pass, now_of
 from tests.factories import make_user
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
 DAY_S = 86_400
 

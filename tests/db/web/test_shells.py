@@ -46,7 +46,7 @@ from tests.db.conftest import client
 from tests.db.stories import World, let_pass, live_attempt, make_world, now_of, ranks, start, submit
 from tests.factories import make_user
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("sound")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
 
 @pytest.fixture
