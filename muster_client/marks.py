@@ -23,6 +23,13 @@ class Efficiency(TypedDict):
     advice: list[str]
 
 
+class RunTimeEstimate(TypedDict):
+    """How long a job is expected to run, in seconds, and where that comes from."""
+
+    expected_s: float
+    source: str
+
+
 class Idle(TypedDict):
     """Since when a running job does not use its GPUs, and when it is stopped for that, if at all."""
 

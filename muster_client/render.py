@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from muster_client.marks import Efficiency, Idle, Kept
+from muster_client.marks import Efficiency, Idle, Kept, RunTimeEstimate
 from muster_client.shapes import (
     Attempt,
     DryRun,
@@ -36,6 +36,7 @@ from muster_client.shapes import (
     Why,
 )
 from muster_client.terminal import clean
+from muster_client.times import ago, duration, moment_text, parse_moment, took, utc_now
 
 _STYLES = {
     "succeeded": "green",
@@ -108,6 +109,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     if job["ended_at"]:
         lasted = f", took {took(job['started_at'], job['ended_at'], now)}" if job["started_at"] else ""
         rows.append(("Ended", _text(job["ended_at"] + lasted)))
+    rows += _estimate_rows(job.get("estimate"))
     if job["exit_code"] is not None:
         rows.append(("Exit code", Text(str(job["exit_code"]))))
     if job["position"] is not None:
@@ -232,6 +234,7 @@ def why_sheet(why: Why) -> RenderableType:
         rows.append(("", _text(why["detail"])))
     if why["position"] is not None:
         rows.append(("Position", Text(str(why["position"]))))
+    rows += _estimate_rows(why.get("estimate"))
     rows += [(_words(key), _text(_plain(value))) for key, value in why["evidence"].items()]
     rows += _helps_rows(why["helps"])
     return _sheet(rows)
@@ -452,51 +455,6 @@ def webhooks_table(webhooks: Sequence[Webhook], now: datetime) -> RenderableType
     return table
 
 
-def moment_text(at: str) -> str:
-    """Return a moment as people read it, in UTC."""
-    moment = _moment(at)
-    return clean(at) if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def ago(at: str | None, now: datetime) -> str:
-    """Return roughly how long ago a moment was, such as "3 min ago"."""
-    moment = _moment(at)
-    return "-" if moment is None else f"{duration((now - moment).total_seconds(), units=1)} ago"
-
-
-def took(start: str | None, end: str | None, now: datetime) -> str:
-    """Return how long something lasted, or lasts already."""
-    began = _moment(start)
-    if began is None:
-        return "-"
-    return duration(((_moment(end) or now) - began).total_seconds())
-
-
-def duration(seconds: float, *, units: int = 2) -> str:
-    """Return a time span in its two largest units, or in the largest only."""
-    whole = max(0, round(seconds))
-    for unit_s, unit, small_s, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= unit_s:
-            rest = whole % unit_s // small_s
-            return f"{whole // unit_s} {unit}" + (f" {rest} {small}" if rest and units > 1 else "")
-    return f"{whole} s"
-
-
-def utc_now() -> datetime:
-    """Return the present, in UTC."""
-    return datetime.now(UTC)
-
-
-def _moment(at: str | None) -> datetime | None:
-    if not at:
-        return None
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
 def _short_reason(job: Job) -> str:
     if job["hold"]:
         return job["hold"]["reason"]
@@ -512,6 +470,21 @@ def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:
         return []
     detail = f": {hold['detail']}" if hold["detail"] else ""
     return [("Waits for", _text(f"{hold['reason']}{detail}")), *_helps_rows(hold["helps"])]
+
+
+def _estimate_rows(estimate: RunTimeEstimate | None) -> list[tuple[str, RenderableType]]:
+    if estimate is None:
+        return []
+    source = _SOURCES.get(estimate["source"], clean(estimate["source"]))
+    return [("Expected run time", _text(f"{duration(estimate['expected_s'])} ({source})"))]
+
+
+_SOURCES = {
+    "user": "its owner's estimate",
+    "history": "by the last jobs alike",
+    "limit": "its time limit",
+    "doubled": "doubled: it has run for longer than was expected",
+}
 
 
 def _efficiency_rows(found: Efficiency | None) -> list[tuple[str, RenderableType]]:
@@ -531,7 +504,7 @@ _GRADES = defaultdict(str, {"good": "green", "poor": "yellow", "idle": "red"})
 def _kept_rows(kept: Kept | None, job_id: int, now: datetime) -> list[tuple[str, RenderableType]]:
     if kept is None:
         return []
-    left_s = (moment - now).total_seconds() if (moment := _moment(kept["until"])) else 0.0
+    left_s = (moment - now).total_seconds() if (moment := parse_moment(kept["until"])) else 0.0
     how = kept["reason"] + ("" if kept["exit_code"] is None else f", exit code {kept['exit_code']}")
     text = f"{how}; kept until {kept['until']} ({duration(left_s)} more). Look at it with: muster shell {job_id}"
     return [("Has failed", Text(clean(text), style="yellow"))]

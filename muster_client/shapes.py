@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from muster_client.marks import Efficiency, Idle, Kept
+from muster_client.marks import Efficiency, Idle, Kept, RunTimeEstimate
 
 JsonObject = dict[str, Any]
 JobSpec = dict[str, Any]
@@ -93,6 +93,7 @@ class Job(TypedDict):
     priority: str
     spec: NotRequired[JobSpec]
     efficiency: NotRequired[Efficiency | None]
+    estimate: NotRequired[RunTimeEstimate | None]
     trials: NotRequired[list[Trial]]
     gpus_total: int
     submitted_at: str
@@ -217,6 +218,7 @@ class Why(TypedDict):
     evidence: JsonObject
     helps: list[str]
     position: int | None
+    estimate: NotRequired[RunTimeEstimate | None]
     cycle: int | None
     at: str | None
 

@@ -14,9 +14,9 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from muster_client.render import ago, took
 from muster_client.shapes import Gpu, Job, Node, Quota, Vc
 from muster_client.terminal import clean
+from muster_client.times import ago, took
 
 _GAP = 2
 _NARROWEST = 8

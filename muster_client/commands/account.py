@@ -13,10 +13,11 @@ import typer
 from muster_client.commands.options import JsonFlag
 from muster_client.config import Login, normalise_url, save_config, travels_unencrypted
 from muster_client.errors import ApiError, ConfigError, NotLoggedInError, UnreachableError
-from muster_client.render import me_sheet, tokens_table, utc_now
+from muster_client.render import me_sheet, tokens_table
 from muster_client.session import Session, begin
 from muster_client.shapes import Me
 from muster_client.terminal import clean
+from muster_client.times import utc_now
 
 tokens_app = typer.Typer(help="Make, list and end API tokens.", no_args_is_help=True)
 

@@ -8,9 +8,10 @@ import typer
 
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
-from muster_client.render import checks_part, disk_part, gpus_table, nodes_table, utc_now, vcs_table, volumes_table
+from muster_client.render import checks_part, disk_part, gpus_table, nodes_table, vcs_table, volumes_table
 from muster_client.session import begin
 from muster_client.terminal import clean
+from muster_client.times import utc_now
 
 
 def nodes_command(

@@ -14,10 +14,11 @@ from muster_client.commands.options import Attempt, JobId, JobIds, JsonFlag, Ran
 from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError
 from muster_client.follow import exit_status_of, show_logs, tell_end, tell_that_it_goes_on
 from muster_client.output import Output
-from muster_client.render import attempts_table, job_sheet, jobs_table, utc_now, why_sheet
+from muster_client.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.session import begin
 from muster_client.shapes import Job, JsonObject
 from muster_client.terminal import clean
+from muster_client.times import utc_now
 from muster_client.trainingsheet import training_lines
 
 

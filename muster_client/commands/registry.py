@@ -10,9 +10,10 @@ import typer
 from muster_client.commands.options import JsonFlag
 from muster_client.config import travels_unencrypted
 from muster_client.errors import ConfigError, NotThereError
-from muster_client.render import registries_table, utc_now
+from muster_client.render import registries_table
 from muster_client.session import begin
 from muster_client.terminal import clean
+from muster_client.times import utc_now
 
 registry_app = typer.Typer(help="Store what a tenant's jobs sign in with at private registries.", no_args_is_help=True)
 

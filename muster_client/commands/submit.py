@@ -26,7 +26,7 @@ class Screening(StrEnum):
     NEVER = "never"
 
 
-_OPTIONS = frozenset({"name", "vc", "gpus", "nodes", "image", "time", "code", "screening"})
+_OPTIONS = frozenset({"name", "vc", "gpus", "nodes", "image", "time", "expected", "code", "screening"})
 
 
 def submit_command(
@@ -56,6 +56,9 @@ def run_command(
     vc: Annotated[str | None, typer.Option(help="The virtual cluster.", show_default=False)] = None,
     image: Annotated[str | None, typer.Option(help="The image to run it in.", show_default=False)] = None,
     time: Annotated[str | None, typer.Option(help="The time limit, such as 30m or 24h.", show_default=False)] = None,
+    expected: Annotated[
+        str | None, typer.Option(help="Your estimate of the run time, such as 2h.", show_default=False)
+    ] = None,
     code: Annotated[str | None, typer.Option(help="A folder to run it in, such as .", show_default=False)] = None,
     mounts: Annotated[
         list[str] | None,
@@ -77,6 +80,7 @@ def run_command(
         "nodes": nodes,
         "image": image,
         "time": time,
+        "expected": expected,
         "code": code,
         "mounts": mounts or None,
         "screening": screening.value if screening else None,

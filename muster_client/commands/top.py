@@ -11,8 +11,8 @@ import typer
 
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
-from muster_client.render import utc_now
 from muster_client.session import begin
+from muster_client.times import utc_now
 from muster_client.top import View, top_lines
 from muster_client.watching import watch
 

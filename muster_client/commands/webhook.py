@@ -8,9 +8,10 @@ import typer
 
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import MusterError
-from muster_client.render import utc_now, webhooks_table
+from muster_client.render import webhooks_table
 from muster_client.session import begin
 from muster_client.terminal import clean
+from muster_client.times import utc_now
 
 webhook_app = typer.Typer(help="Have notices about your jobs posted to an address.", no_args_is_help=True)
 

@@ -52,6 +52,8 @@ def estimate(*, user_s: float | None, took_s: Sequence[float], limit_s: float | 
 
 def doubled(expected_s: float, *, ran_s: float, limit_s: float | None) -> float:
     """The expected run time of a job that has run for `ran_s`: doubled until it is longer, but not above the limit."""
+    if expected_s > ran_s:
+        return expected_s
     while expected_s <= ran_s:
         expected_s = 2 * max(expected_s, _MIN_S)
     return _within(expected_s, limit_s)

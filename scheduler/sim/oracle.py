@@ -127,7 +127,7 @@ class Forecast:
 
 def _alike(job: TraceJob) -> Hashable:
     """What jobs alike have in common; a trace without owners has virtual clusters in their place."""
-    return (job.vc, job.owner, job.name, job.gpus, job.nodes)
+    return (job.vc, job.owner, job.name, job.gpu_type, job.gpus, job.nodes)
 
 
 def estimated(job: Job, expected_s: float | None, *, held_s: float = 0.0) -> Job:

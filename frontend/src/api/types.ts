@@ -6,6 +6,7 @@ type Schemas = components["schemas"];
 export type JobState = Schemas["JobState"];
 export type Job = Schemas["JobInList"];
 export type Efficiency = Schemas["Efficiency"];
+export type RunTimeEstimate = Schemas["RunTimeEstimate"];
 export type Usage = Schemas["Usage"];
 export type UsageRow = Schemas["UsageRow"];
 export type Outcome = Schemas["OutcomeUsage"]["outcome"];

@@ -17,6 +17,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.tenants.models import Quota
 from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.predict.estimate import Source
 from scheduler.sim.readers.muster import header
 
 ROWS_AT_ONCE = 2000
@@ -56,6 +57,7 @@ def _record(job: Job, anonymous: bool) -> dict[str, Any]:
         "class": job.klass,
         "preemptible": job.preemptible,
         "time_limit_s": job.time_limit_s,
+        "expected_s": job.expected_s if job.expected_source == Source.USER else None,
         "run_s": round(job.ran_s, 3) if job.attempt_count else None,
         "status": job.state,
         "attempts": job.attempt_count,

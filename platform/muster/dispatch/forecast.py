@@ -13,6 +13,7 @@ from muster.common.clock import database_now
 from muster.dispatch.settings import config_of, plainer
 from muster.dispatch.snapshot import job_view, pool_snapshot
 from muster.fleet.models import Pool
+from muster.jobs.estimates import estimate_jobs
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job
 from muster.screening.outlook import Outlook, outlook_of
@@ -42,6 +43,7 @@ class DryRun:
 def dry_run(*, user: User, data: object) -> DryRun:
     """What would become of the job; raises what submitting it would raise."""
     job = draft_job(user=user, data=data)
+    estimate_jobs([job])
     job.submitted_at = job.eligible_at = database_now()
     answer = _forecast_of(job, job.pool)
     outlook = outlook_of(job)

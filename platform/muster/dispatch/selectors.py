@@ -7,6 +7,7 @@ from typing import Any
 from muster.common.clock import database_now
 from muster.dispatch.models import Cycle
 from muster.jobs.demand import trial_demand
+from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import positions
 from scheduler.lifecycle import JobState, Stage
@@ -23,6 +24,7 @@ def why(job: Job) -> dict[str, Any]:
         "evidence": {},
         "helps": [],
         "position": None,
+        "estimate": current_estimate(job),
         "cycle": cycle["pk"] if cycle else None,
         "at": cycle["started_at"] if cycle else None,
     }

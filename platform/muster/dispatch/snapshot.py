@@ -42,6 +42,7 @@ from scheduler.lifecycle import (
     NodeHealth,
     Stage,
 )
+from scheduler.predict.estimate import doubled
 
 _JOB_FIELDS = (
     "id",
@@ -281,8 +282,8 @@ def _with_quotas(
     )
 
 
-def _job(row: dict[str, Any], now: float) -> model.Job:
-    """The job whose fields are in the row, which is used up for it."""
+def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
+    """The job whose fields are in the row, which is used up for it; `held_s` is the age of its live attempt, s."""
     for name in ("submitted_at", "eligible_at", "requeued_at"):
         row[name] = row[name].timestamp() if row[name] is not None else 0.0
     row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
@@ -293,7 +294,7 @@ def _job(row: dict[str, Any], now: float) -> model.Job:
     trial = row.pop("trial")
     if trial is not None:
         row |= on_trial(row, _plain(trial))
-    row["remaining_s"] = _remaining_s(row)
+    row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
     row["locality"], relax_after_s = model.Level(row["locality"]), row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.
     job = model.Job(**row, still_stopping=False)
@@ -302,11 +303,17 @@ def _job(row: dict[str, Any], now: float) -> model.Job:
     return job
 
 
-def _remaining_s(row: Mapping[str, Any]) -> float | None:
-    """What is left of the predicted run time; a job that does not save its work begins again."""
+def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[float | None, float | None]:
+    """The predicted run time, doubled if the job has run for longer, and what was left when its attempt began, s.
+
+    A job that does not save its work begins again.
+    """
     expected_s: float | None = row["expected_s"]
+    if expected_s is None:
+        return None, None
     ran_s: float = row["ran_s"] if row["checkpoints"] else 0.0
-    return None if expected_s is None else max(0.0, expected_s - ran_s)
+    expected_s = doubled(expected_s, ran_s=ran_s + held_s, limit_s=row["time_limit_s"])
+    return expected_s, max(0.0, expected_s - ran_s)
 
 
 def _plain(value: Any) -> Any:
@@ -332,7 +339,7 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
         stretch = stretch_of(*measured)
         if stretch is not None and state == AttemptState.RUNNING:
             speeds[attempt_id] = (stretch, alone_per_s)
-        job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now)
+        job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
         if job.packs:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
         if not reachable and job.preemptible:

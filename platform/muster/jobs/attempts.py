@@ -26,6 +26,7 @@ from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.claimants import is_left_behind
 from muster.jobs.demand import demand_of
+from muster.jobs.estimates import learn_from
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
 from muster.jobs.outcome import derive_job_state, is_told_of_node
 from muster.jobs.screener import TrialEnd, screener
@@ -441,6 +442,8 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     if verdict is not None:
         told["failure"] = verdict.failure
     move_job(job, outcome.state, actor="platform", data=told, **fields)
+    if outcome.state is not JobState.QUEUED:
+        learn_from(job)
     if outcome.avoid_nodes:
         # Last, for whoever takes results of checks has a node's lock first.
         on_blamed = Gpu.objects.filter(claims__allocation__attempt=attempt, node__in=blamed)

@@ -29,6 +29,7 @@ from scheduler.lifecycle import (
     Reason,
     Stage,
 )
+from scheduler.predict.estimate import Source
 
 
 class CodeArchive(models.Model):
@@ -88,6 +89,14 @@ class Job(models.Model):
     attained_gpu_s = models.FloatField(default=0, help_text="By the attempts that have ended.")
     ran_s = models.FloatField(default=0, help_text="With its GPUs, in the attempts that have ended.")
     expected_s = models.FloatField(null=True, help_text="Predicted run time, from the first start to the end.")
+    expected_source = models.CharField(
+        max_length=8,
+        choices=choices(Source),
+        default="",
+        db_default="",
+        blank=True,
+        help_text="Where that comes from: jobs.estimates.",
+    )
     memo = models.JSONField(default=dict, help_text="What the pool's policy asked to be told again.")
     preemptible = models.BooleanField(default=True)
     checkpoints = models.BooleanField(default=False, help_text="Whether it goes on where it was stopped.")
@@ -151,6 +160,7 @@ class Job(models.Model):
             models.Index(fields=["tenant", "-id"], name="job_of_tenant"),
             models.Index(fields=["tenant", "state", "-id"], name="job_of_tenant_by_state"),
             models.Index(fields=["owner", "-id"], name="job_of_owner"),
+            models.Index(fields=["owner", "name", "gpu_type", "gpus", "nodes", "ended_at"], name="job_alike"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
             # Jobs that have not ended are not in it, so that their changes cost nothing more.
             models.Index(

@@ -14,6 +14,7 @@ from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, Muste
 from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
+from muster.jobs.estimates import estimate_jobs
 from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.screener import screener
@@ -26,7 +27,7 @@ from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desire
 from scheduler.screening import Mode
 
 MOST_IN_A_BATCH = 1000
-EDITABLE = ("name", "priority", "time", "tags")
+EDITABLE = ("name", "priority", "time", "expected", "tags")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def submit_job(
         if known:
             return Job.objects.select_related("vc", "tenant", "owner").get(pk=known.job_ids[0]), False
     job = draft_job(user=user, data=data)
+    estimate_jobs([job])
     try:
         with transaction.atomic():
             _store(job, user, has_place=has_place)
@@ -80,6 +82,7 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
             drafts.append(draft_job(user=user, data=item))
         except MusterError as error:
             errors.append((index, error))
+    estimate_jobs(drafts)
     try:
         with transaction.atomic():
             for job in drafts:
@@ -193,33 +196,40 @@ def clone_job(*, user: User, job: Job) -> Job:
         job.code.owners.add(user)
     draft = draft_job(user=user, data=job.spec)
     draft.cloned_from = job
+    estimate_jobs([draft])
     with transaction.atomic():
         _store(draft, user)
     return draft
 
 
 def edit_job(*, user: User, job: Job, changes: dict[str, Any]) -> Job:
-    """Change the name, priority, time or tags. Priority and time of a running job stay as they are."""
+    """Change what of a job can be edited. Only its name and tags can be while it is not queued."""
     require_may_act(user, job)
     unknown = [FieldError(key, "it cannot be edited") for key in changes if key not in EDITABLE]
     if unknown:
         raise Invalid(f"only {', '.join(EDITABLE)} can be edited", errors=tuple(unknown))
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant").get(pk=job.pk)
-        if job.state != JobState.QUEUED and {"priority", "time"} & set(changes):
-            raise Conflict(f"job {job.pk} is {job.state}: priority and time can be edited while it is queued")
+        if job.state != JobState.QUEUED and {"priority", "time", "expected"} & set(changes):
+            raise Conflict(f"job {job.pk} is {job.state}: priority, time and expected can be edited while it is queued")
         # What stays was checked when it was submitted, and against whoever submitted it.
         spec = parse_spec(job.spec | changes)
         if "priority" in changes:
             _require_priority(user, spec, job.tenant)
         stored = spec.stored() | {"name": spec.label}
         before = {key: job.spec.get(key) for key in changes}
+        job.name, job.time_limit_s = spec.label, spec.time_s
+        job.spec = job.spec | {key: stored.get(key) for key in changes}
+        if job.state == JobState.QUEUED:
+            estimate_jobs([job])
         Job.objects.filter(pk=job.pk).update(
-            name=spec.label,
+            name=job.name,
             priority=PRIORITIES[spec.priority],
-            time_limit_s=spec.time_s,
+            time_limit_s=job.time_limit_s,
+            expected_s=job.expected_s,
+            expected_source=job.expected_source,
             tags=spec.tags,
-            spec=job.spec | {key: stored.get(key) for key in changes},
+            spec=job.spec,
         )
         record(
             "job.edited",

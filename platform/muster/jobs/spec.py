@@ -266,6 +266,10 @@ class JobSpec(_Strict):
         description="Volumes in its container, such as data:/data:ro or scratch:/scratch:rw. Default: ro.",
     )
     time: Duration | None = Field(default=None, description="Limit of the run time.")
+    expected: Duration | None = Field(
+        default=None,
+        description="Your estimate of the run time, such as 2h: policies order jobs by it, and it ends no job.",
+    )
     priority: Literal["low", "normal", "high", "urgent"] = "normal"
     klass: Annotated[JobClass, Field(strict=False)] = Field(default=JobClass.GUARANTEED, alias="class")
     retry: Retry = Retry()
@@ -406,6 +410,8 @@ def _require_sense(spec: JobSpec) -> None:
         raise Invalid.field("preemptible", "an opportunistic job uses what others leave, and gives it back when asked")
     if not spec.preemptible and spec.time is None:
         raise Invalid.field("preemptible", "a job that may not be stopped for others needs a limit: set time")
+    if spec.expected and spec.time_s is not None and parse_duration_s(spec.expected) > spec.time_s:
+        raise Invalid.field("expected", f"a job with the time limit {spec.time} cannot run for {spec.expected}")
     if spec.locality and spec.locality.within is Level.NODE and spec.nodes > 1:
         raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
     require_apart(spec.mounts, spec.workdir)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from muster_client import render
+from muster_client import render, times
 from tests.unit.client.fake_server import job
 
 NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
@@ -168,12 +168,21 @@ def test_why_shows_the_evidence_and_what_helps() -> None:
                 "evidence": {"quota_gpus": 8, "by_type": {"A100": 6}, "jobs": [1, 2]},
                 "helps": ["Ask for 2 GPUs.", "Wait for job 6."],
                 "position": 3,
+                "estimate": {"expected_s": 5400, "source": "history"},
                 "cycle": 9,
                 "at": None,
             }
         )
     )
-    for part in ("Quota gpus", "A100 6", "1, 2", "- Ask for 2 GPUs.", "- Wait for job 6.", "uses 6 of 8"):
+    for part in (
+        "Quota gpus",
+        "A100 6",
+        "1, 2",
+        "- Ask for 2 GPUs.",
+        "- Wait for job 6.",
+        "uses 6 of 8",
+        "1 h 30 min (by the last jobs alike)",
+    ):
         assert part in text
 
 
@@ -202,10 +211,10 @@ def test_a_virtual_cluster_without_quotas_has_a_line_too() -> None:
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (3700, "1 h 1 min"), (90000, "1 d 1 h"), (-5, "0 s")],
 )
 def test_a_duration_has_two_units_at_most(seconds: float, text: str) -> None:
-    assert render.duration(seconds) == text
+    assert times.duration(seconds) == text
 
 
 def test_times_that_cannot_be_read_become_a_dash() -> None:
-    assert render.ago(None, NOW) == "-"
-    assert render.ago("yesterday", NOW) == "-"
-    assert render.ago("2026-11-21T00:57:00", NOW) == "3 min ago"
+    assert times.ago(None, NOW) == "-"
+    assert times.ago("yesterday", NOW) == "-"
+    assert times.ago("2026-11-21T00:57:00", NOW) == "3 min ago"

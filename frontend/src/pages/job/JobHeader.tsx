@@ -11,6 +11,7 @@ import { useJobActions } from "../../components/jobActions";
 import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
 import { Ago, Elapsed } from "../../components/Time";
 import { humanize } from "../../format/words";
+import { estimateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
@@ -90,6 +91,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
               <Elapsed from={job.started_at} to={job.ended_at} />
             )}
           </Fact>
+          {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
           {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
           {job.cloned_from === null ? null : (
             <Fact name="Clone of">

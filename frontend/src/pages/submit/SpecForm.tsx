@@ -115,10 +115,13 @@ export function SpecForm({ spec: values, disabled, errorOf, onChange }: Props) {
           />
           <NumberInput label="Nodes" min={1} allowDecimal={false} placeholder="1" {...number("nodes")} />
         </div>
-        <div className={classes.three}>
+        <div className={classes.two}>
           <NumberInput label="CPUs" min={1} allowDecimal={false} placeholder="by GPUs" {...number("cpus")} />
           <TextInput label="Memory" placeholder="64GiB" {...text("memory")} />
+        </div>
+        <div className={classes.two}>
           <TextInput label="Time limit" placeholder="24h" {...text("time")} />
+          <TextInput label="Expected run time" placeholder="by your last jobs" {...text("expected")} />
         </div>
       </Group>
       <Group title="Environment">

@@ -34,6 +34,7 @@ const ORDER = [
   "env",
   "mounts",
   "time",
+  "expected",
   "priority",
   "class",
   "retry",

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from muster.api.render.marks import NO_MARKS, Marks, marks_of
 from muster.api.render.moments import moment
 from muster.events.models import Event
+from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.outcome import blamed_for
 from muster.jobs.selectors import positions
@@ -53,6 +54,7 @@ def job_document(job: Job) -> Json:
     document["trials"] = [_trial(row) for row in trials_of(job)] if job.gpus_total > 1 else []
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
+    document["estimate"] = current_estimate(job)
     found = efficiency_of(job)
     document["efficiency"] = None if found is None else efficiency(found)
     return document

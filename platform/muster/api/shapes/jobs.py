@@ -9,6 +9,7 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Prob
 from muster.jobs.spec import PRIORITIES
 from scheduler.efficiency import Grade, Silence
 from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
+from scheduler.predict.estimate import Source
 from scheduler.screening import TrialVerdict
 
 SPEC = {"$ref": "#/components/schemas/JobSpec"}
@@ -176,12 +177,23 @@ class Trial(Shape):
     at = Moment()
 
 
+class RunTimeEstimate(Shape):
+    """How long a job is expected to run, from its first start to its end."""
+
+    expected_s = Number(help_text="Seconds.")
+    source = Choice(  # type: ignore[assignment]
+        choices=values(Source),
+        help_text="Its user, jobs alike that have ended, its limit; doubled: it has run for longer than was expected.",
+    )
+
+
 class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
     spec = SpecField()
     trials = Trial(many=True, help_text="Oldest first.")
     cloned_from = Integer(allow_null=True)
+    estimate = RunTimeEstimate(allow_null=True, help_text="Null: nothing is known.")
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 
 
@@ -193,11 +205,12 @@ class JobPage(Shape):
 
 
 class JobEdit(Shape):
-    """What of a job can be changed. Priority and time only while it is queued."""
+    """What of a job can be changed. Priority, time and expected only while it is queued."""
 
     name = Text(required=False, max_length=200)
     priority = Choice(choices=PRIORITY_NAMES, required=False)
     time = Text(required=False, allow_null=True, help_text="Such as 90s, 30m, 24h or 7d.")
+    expected = Text(required=False, allow_null=True, help_text="Likewise.")
     tags = serializers.DictField(child=Text(), required=False)
 
 
@@ -253,6 +266,7 @@ class Why(Shape):
     evidence = Values()
     helps = serializers.ListField(child=Text())
     position = Integer(allow_null=True)
+    estimate = RunTimeEstimate(allow_null=True, help_text="How long it is expected to run; null: nothing is known.")
     cycle = Integer(allow_null=True)
     at = Moment(allow_null=True)
 
