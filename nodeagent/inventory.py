@@ -36,4 +36,5 @@ def look(
         topology=gpus.topology(),
         toolkit_version=toolkit.version(),
         mount_roots=runtime.mount_roots(),
+        single_user=runtime.single_user,
     )

@@ -6,6 +6,9 @@ node that is to be free from some moment on takes until then only what has ended
 - a job with a time limit, if that is over by then; it is counted from now, and not from when the job really starts,
   so a start that takes long can reach into the maintenance by as much;
 - a job without a limit, only if the node is cleared then, and the job is one that goes on elsewhere where it was.
+
+A single-user node runs all jobs as one account, where a job can read and signal every other one. It takes jobs of one
+tenant only.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ OPEN: frozenset[int] = frozenset()
 def can_start(node: Node, form: Form) -> bool:
     """Whether the node starts jobs of this form, as far as anybody has said."""
     return form is Form.ANY or not node.forms or form in node.forms
+
+
+def admits_tenant(node: Node, tenant_id: int) -> bool:
+    """Whether jobs of the tenant may run on the node."""
+    return not node.single_user or node.tenant_id == tenant_id
 
 
 def opens_by(node: Node, moment: float) -> bool:
@@ -43,6 +51,9 @@ def why_closed(node: Node, job: Job, now: float) -> str:
     """Why the node is closed to the job, in a few words; empty when it is not."""
     if not can_start(node, job.form):
         return f"{node.name} {CANNOT[job.form]}"
+    if not admits_tenant(node, job.tenant_id):
+        which = "no tenant's" if node.tenant_id is None else "another tenant's"
+        return f"{node.name} runs all jobs as one account, and takes {which} jobs"
     if closes_before(node, job, now):
         return f"{node.name} is to be free from {moment(node.closes_at or now)} on: {node.closing}"
     return ""
@@ -68,8 +79,9 @@ class Closings:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         # Most pools close nothing to anybody, and then no job is looked at.
-        self._nodes = tuple(node for node in nodes if node.forms or node.closes_at is not None)
+        self._nodes = tuple(node for node in nodes if node.forms or node.closes_at is not None or node.single_user)
         self._timed = any(node.closes_at is not None for node in self._nodes)
+        self._by_tenant = any(node.single_user for node in self._nodes)
         self._known: dict[tuple[object, ...], frozenset[int]] = {}
 
     def to(self, job: Job, now: float) -> frozenset[int]:
@@ -80,13 +92,20 @@ class Closings:
         key = (now, *kind) if self._timed else kind
         found = self._known.get(key)
         if found is None:
-            closed = (node.id for node in self._nodes if not can_start(node, job.form) or closes_before(node, job, now))
+            closed = (
+                node.id
+                for node in self._nodes
+                if not can_start(node, job.form)
+                or not admits_tenant(node, job.tenant_id)
+                or closes_before(node, job, now)
+            )
             found = self._known[key] = frozenset(closed) or OPEN
         return found
 
     def kind(self, job: Job) -> tuple[object, ...]:
         """What two jobs must have in common to which the same nodes are closed."""
+        tenant_id = job.tenant_id if self._by_tenant else None
         if not self._timed:
-            return (job.form,)
+            return (job.form, tenant_id)
         moves = job.time_limit_s is None and job.preemptible and job.checkpoints
-        return (job.form, job.time_limit_s, moves)
+        return (job.form, tenant_id, job.time_limit_s, moves)

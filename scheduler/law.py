@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from scheduler.closing import can_start, why_closed
+from scheduler.closing import admits_tenant, can_start, why_closed
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
 from scheduler.plan import Place, Plan
 from scheduler.sharing import may_share
@@ -31,6 +31,7 @@ class Code(StrEnum):
     WRONG_SLOTS = "wrong_slots"
     NODE_NOT_SCHEDULABLE = "node_not_schedulable"
     WRONG_RUNTIME = "wrong_runtime"
+    WRONG_TENANT = "wrong_tenant"
     NODE_CLOSES = "node_closes"
     GPU_UNKNOWN = "gpu_unknown"
     GPU_UNHEALTHY = "gpu_unhealthy"
@@ -204,7 +205,7 @@ def _against_the_node(
     if not node.schedulable:
         yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"{node.name} takes no jobs: {node.why_not}")
     if job is not None and (why := why_closed(node, job, view.now)):
-        yield Violation(Code.NODE_CLOSES if can_start(node, job.form) else Code.WRONG_RUNTIME, job_id, why)
+        yield Violation(_code_of_closed(node, job), job_id, why)
 
     for gpu_id in share.gpu_ids:
         gpu = view.gpu_by_id.get(gpu_id)
@@ -213,6 +214,12 @@ def _against_the_node(
             continue
         yield from _against_the_gpu(view, job_id, job, gpu, claims)
     yield from _against_the_rest(view, job_id, node, share, claims)
+
+
+def _code_of_closed(node: Node, job: Job) -> Code:
+    if not can_start(node, job.form):
+        return Code.WRONG_RUNTIME
+    return Code.NODE_CLOSES if admits_tenant(node, job.tenant_id) else Code.WRONG_TENANT
 
 
 def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims: _Claims) -> Iterator[Violation]:

@@ -179,6 +179,7 @@ class HoldReason(StrEnum):
     REFUSED = "refused"
     RUNTIME = "runtime"
     MAINTENANCE = "maintenance"
+    SINGLE_USER = "single_user"
 
 
 class Form(StrEnum):

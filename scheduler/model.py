@@ -47,6 +47,7 @@ class Node:
     the jobs that it can start, all when nobody has said. It is to be free of jobs from `closes_at` on, for a reason
     that `closing` tells; when it `clears` then, those that can go on elsewhere are moved. See `scheduler.closing`.
     From `opens_at` on it takes jobs again, one that is not schedulable too; None when nobody knows.
+    A `single_user` node runs all jobs as one account, so it takes jobs of the tenant `tenant_id` only; None: of none.
     """
 
     id: int
@@ -65,6 +66,8 @@ class Node:
     clears: bool = False
     closing: str = ""
     opens_at: float | None = None
+    single_user: bool = False
+    tenant_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from scheduler.board import Board
-from scheduler.closing import can_start
+from scheduler.closing import admits_tenant, can_start
 from scheduler.guard import Guard, Usage
 from scheduler.holdings import CPUS, MEMORY_MIB, Vector
 from scheduler.lifecycle import Form, JobClass
@@ -91,8 +91,9 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
     1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
        frameworks, the one with the smallest dominant share. Standing offers count as held.
     2. It is offered all that one node has free: the node with the most free GPUs that it does not filter, that starts
-       what it needs, and that stays open for as long as the offer stands. Where its virtual cluster may not have that
-       many more GPUs of a type, it is offered as many as it may have, with their share of the CPUs and the memory.
+       what it needs for its tenant, and that stays open for as long as the offer stands. Where its virtual cluster may
+       not have that many more GPUs of a type, it is offered as many as it may have, with their share of the CPUs and
+       the memory.
     3. Until no role would take anything of what is left.
     """
     board = Board(view)
@@ -107,7 +108,7 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
     turns: dict[int, list[_Turn]] = {}
     for one in frameworks:
         if one.asks:
-            unfit = {node.id for node in nodes if not can_start(view.node_by_id[node.id], one.needs)}
+            unfit = {node.id for node in nodes if not _takes(view, view.node_by_id[node.id], one, roles[one.role_id])}
             turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused, unfit)))
     heap = [(books.of_role(role_id), role_id) for role_id in sorted(turns)]
     heapq.heapify(heap)
@@ -123,6 +124,11 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
         room.charge(roles[role_id], offer)
         heapq.heappush(heap, (books.of_role(role_id), role_id))
     return tuple(made)
+
+
+def _takes(view: View, node: Node, framework: Framework, role: Role) -> bool:
+    """Whether the node starts what the framework launches, and takes jobs of its tenant."""
+    return can_start(node, framework.needs) and admits_tenant(node, view.vc_by_id[role.vc_id].tenant_id)
 
 
 def _is_closed_by(node: Node, moment: float) -> bool:

@@ -37,6 +37,8 @@ class Inventory(Message):
     the closest link, in the words of `nvidia-smi topo`: `NV4` for four NVLinks, or a level of `PCIE_LEVELS`. Empty or
     missing when nobody knows. `toolkit_version` is that of the NVIDIA Container Toolkit, empty where there is none.
     `mount_roots` are the folders below which volumes of jobs may lie; a node that names none mounts none.
+    `single_user`: all jobs run as the agent's own account, with nothing that keeps one from the files and processes of
+    another.
     """
 
     hostname: str = field(metadata=text(255))
@@ -51,6 +53,7 @@ class Inventory(Message):
     topology: Tuple[Tuple[str, ...], ...] = field(default=(), metadata=text(200))
     toolkit_version: str = field(default="", metadata=text(100))
     mount_roots: Tuple[str, ...] = field(default=(), metadata=text(LONGEST_PATH))
+    single_user: bool = False
 
 
 def nvlinks(word: str) -> int:

@@ -208,6 +208,10 @@ class Runtime(Protocol):
 
     name: str
 
+    @property
+    def single_user(self) -> bool:
+        """Whether all jobs run as the agent's own account, with nothing between them."""
+
     def labels(self) -> Mapping[str, str]:
         """What the node must tell of this runtime, such as `isolation: advisory`."""
 

@@ -61,6 +61,9 @@ class Shortage:
                 evidence,
                 (f"nodes that {words.FORMS[demand.form]} come free",),
             )
+        closing = [node for node in closing if self._free.whole(node.id).closes_at is not None]
+        if not closing:
+            return self._single_user(demand, rooms)
         # The one that stays open longest tells what would fit there still.
         last = max((self._free.whole(node.id) for node in closing), key=lambda node: (node.closes_at or 0.0, -node.id))
         left_min = int((last.closes_at or 0.0) - self._now) // 60
@@ -73,6 +76,20 @@ class Shortage:
             f"there; {last.name} is to be free from {moment(last.closes_at or 0.0)} on: {last.closing}",
             evidence,
             tuple(helps),
+        )
+
+    def _single_user(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
+        """There is room only on nodes that run all jobs as one account, and those are not this tenant's."""
+        nodes = [node for node in map(self._free.whole, (room.id for room in rooms)) if node.single_user]
+        return Denial(
+            HoldReason.SINGLE_USER,
+            f"there is room on {words.count(len(nodes), 'node')}, but jobs there run as one account, and so are not "
+            "protected from jobs of another tenant",
+            words.evidence(demand, closed_nodes_with_room=len(rooms)),
+            (
+                f"an operator gives {nodes[0].name} to this tenant, or lets tenants share it",
+                f"the agent of {nodes[0].name} runs as root, or may make user namespaces",
+            ),
         )
 
     def _no_free_gpus(self, demand: Demand, gpu_type: str) -> Denial:

@@ -184,6 +184,8 @@ class Machine:
 
     # The runtime, as the agent sees it
 
+    single_user = False
+
     def labels(self) -> Mapping[str, str]:
         return {}
 

@@ -12,6 +12,7 @@ const HOLDS: Record<string, string> = {
   reserved: "GPUs reserved",
   runtime: "No room with its runtime",
   maintenance: "Maintenance comes first",
+  single_user: "Node of another tenant",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",

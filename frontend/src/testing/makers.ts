@@ -84,6 +84,8 @@ export function makeNode(changes: Partial<Node> = {}): Node {
     health: "ready",
     reason: null,
     barred: null,
+    single_user: false,
+    single_user_shared: false,
     address: "",
     cpus: 16,
     cpus_used: 0,

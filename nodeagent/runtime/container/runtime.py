@@ -85,7 +85,6 @@ class ContainerRuntime(FolderRuntime):
         # said here too.
         return {
             "isolation": "enforced",
-            "single-user": "false",
             "default-image": self._options.default_image,
             self.name: self._about.version,
         }

@@ -41,11 +41,13 @@ class ProcessRuntime(FolderRuntime):
         super().__init__(state, listener, forker=forker or Forker(JOBS), job_user=job_user, spool_bytes=spool_bytes)
 
     def labels(self) -> Mapping[str, str]:
-        """Nothing here keeps a job from another job's GPUs, nor, with one user for all, from its files."""
-        labels = {"isolation": "advisory"}
-        if not (self._is_root and self._job_user is not None):
-            labels["single-user"] = "true"
-        return labels
+        """Nothing here keeps a job from another job's GPUs."""
+        return {"isolation": "advisory"}
+
+    @property
+    def single_user(self) -> bool:
+        """Whether all jobs run as the agent's own account."""
+        return not self._is_root
 
     def prepare(self, spec: LaunchSpec) -> str:
         """Make the folder; a job that needs an image cannot run here."""

@@ -127,6 +127,11 @@ class FolderRuntime:
             raise LaunchError(EndReason.LAUNCH_FAILED, "cannot make its folder: {}".format(error.strerror)) from error
         return folder.work
 
+    @property
+    def single_user(self) -> bool:
+        """Whether all jobs run as the agent's own account; each has its member's, unless a runtime says otherwise."""
+        return False
+
     def mount_roots(self) -> Tuple[str, ...]:
         """None, unless a runtime says otherwise."""
         return ()

@@ -32,6 +32,7 @@ def reported(inventory: Inventory) -> Reported:
         cpus=inventory.cpus,
         memory_mib=inventory.memory_mib,
         labels=dict(inventory.labels),
+        single_user=inventory.single_user,
         details={
             "hostname": inventory.hostname,
             "disk_mib": inventory.disk_mib,

@@ -207,7 +207,7 @@ def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
 
 def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
     rows = sorted(nodes, key=lambda node: node.pk)
-    closing = closing_of(rows)
+    closing, only_tenants = closing_of(rows), _only_tenants(rows)
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
     query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
@@ -229,6 +229,10 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0) + WARNING_STRIKES * any(gpu.warned for gpu in gpus[node.pk]),
             **_closing(node, closing.get(node.pk)),
+            single_user=_is_of_one_tenant(node),
+            tenant_id=(node.single_user_tenant_id or only_tenants.get(node.pool_id))
+            if _is_of_one_tenant(node)
+            else None,
             forms=forms_of(
                 _said(node, "runtimes"), str(node.labels.get("default-image", "")), _said(node, "mount_roots")
             ),
@@ -248,6 +252,20 @@ def _closing(node: Node, closing: ClosingTime | None) -> dict[str, Any]:
     if closing.until is not None and not node.barred and (closing.at is None or not _why_not(node)):
         found["opens_at"] = closing.until.timestamp()
     return found
+
+
+def _is_of_one_tenant(node: Node) -> bool:
+    return node.single_user and not node.single_user_shared
+
+
+def _only_tenants(nodes: Iterable[Node]) -> dict[int, int]:
+    """For pools with a single-user node without a tenant of its own: the pool's tenant, where there is exactly one."""
+    pools = {node.pool_id for node in nodes if _is_of_one_tenant(node) and node.single_user_tenant_id is None}
+    tenants: defaultdict[int, set[int]] = defaultdict(set)
+    if pools:
+        for pool_id, tenant_id in VirtualCluster.objects.filter(pool__in=pools).values_list("pool_id", "tenant_id"):
+            tenants[pool_id].add(tenant_id)
+    return {pool_id: min(found) for pool_id, found in tenants.items() if len(found) == 1}
 
 
 def _said(node: Node, what: str) -> Collection[str]:

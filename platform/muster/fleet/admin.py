@@ -41,7 +41,7 @@ else:
     from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 # Jobs are placed by these, so a cycle that is under way must notice that they changed.
-_PLACEMENT_FIELDS = frozenset({"rack", "labels"})
+_PLACEMENT_FIELDS = frozenset({"rack", "labels", "single_user_tenant", "single_user_shared"})
 
 
 class GpuInline(ReadOnlyMixin, TabularInline[Gpu, Node]):
@@ -83,6 +83,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     actions = ["cordon", "drain", "clear", "resume", "declare_gone", "retire", "forgive", "repair", "renew_join_token"]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
+        ("Tenants", {"fields": ["single_user", "single_user_tenant", "single_user_shared"]}),
         (
             "State",
             {
@@ -107,6 +108,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     ]
     add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
     readonly_fields = [
+        "single_user",
         "admin",
         "reason",
         "clears",

@@ -36,6 +36,7 @@ class Reported:
     cpus: int
     memory_mib: int
     labels: dict[str, str]
+    single_user: bool
     details: dict[str, object]
     gpus: tuple[ReportedGpu, ...]
     links: Scores
@@ -57,6 +58,7 @@ def store_inventory(node: Node, reported: Reported) -> bool:
         "cpus": reported.cpus,
         "memory_mib": reported.memory_mib,
         "labels": {**node.labels, **reported.labels},
+        "single_user": reported.single_user,
         "inventory": reported.details,
         "links": reported.links,
         "barred": bars_of(reported.details, disk_full=node.disk_full_at is not None),

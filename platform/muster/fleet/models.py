@@ -226,6 +226,24 @@ class Node(models.Model):
     disk_full_at = models.DateTimeField(
         null=True, editable=False, help_text="Since when its agent says that its disk is full."
     )
+    single_user = models.BooleanField(
+        default=False,
+        editable=False,
+        help_text="Whether its agent runs all jobs as one account, so that a job can read and signal every other one.",
+    )
+    single_user_tenant = models.ForeignKey(
+        "tenants.Tenant",
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text="Whose jobs a single-user node takes. Empty: those of the only tenant with a virtual cluster in its "
+        "pool; of no tenant if there are several.",
+    )
+    single_user_shared = models.BooleanField(
+        default=False,
+        help_text="Lets jobs of all tenants onto a single-user node. They are not protected from each other there.",
+    )
     version = models.BigIntegerField(default=1)
     cpus = models.PositiveIntegerField(default=0)
     memory_mib = models.PositiveBigIntegerField(default=0)

@@ -31,9 +31,11 @@ def create_pool(*, name: str, actor: str, **settings: object) -> Pool:
     return pool
 
 
-def create_node(*, pool: Pool, name: str, actor: str, address: str = "", rack: str = "") -> tuple[Node, str]:
+def create_node(
+    *, pool: Pool, name: str, actor: str, address: str = "", rack: str = "", single_user_shared: bool = False
+) -> tuple[Node, str]:
     """A new node and its join token, which works once, for a day, and is shown this once only."""
-    node = Node(pool=pool, name=name, address=address, rack=rack)
+    node = Node(pool=pool, name=name, address=address, rack=rack, single_user_shared=single_user_shared)
     secret = new_secret("mjoin")
     node.join_digest, node.join_expires_at = digest(secret), timezone.now() + JOIN_TOKEN_LIFE
     require_valid(node)

@@ -59,7 +59,7 @@ def test_it_tells_what_the_node_has(platform: FakePlatform, agent: AgentProcess)
     assert [gpu.model for gpu in inventory.gpus] == ["A100", "A100", "V100"]
     assert (inventory.cpus, inventory.memory_mib, inventory.runtimes) == (4, 1000, ("process",))
     assert inventory.labels["isolation"] == "advisory"
-    assert inventory.labels["single-user"] == "true"
+    assert inventory.single_user == (os.geteuid() != 0)
     assert stat.S_IMODE((agent.state / "credential").stat().st_mode) == 0o600
 
 

@@ -87,6 +87,11 @@ def test_it_runs_without_rights(name: str) -> None:
     assert [volume for volume in service.get("volumes", []) if volume.split(":")[0] not in CONFIG["volumes"]] == []
 
 
+def test_the_agent_has_an_account_of_its_own() -> None:
+    agent = SERVICES["agent"]["user"]
+    assert [name for name, service in SERVICES.items() if service["user"] == agent] == ["agent"]
+
+
 @EVERY
 def test_its_image_is_pinned_to_a_version(name: str) -> None:
     _, _, tag = SERVICES[name]["image"].partition(":")

@@ -136,6 +136,13 @@ test("a node that nothing may start on says why, and what its drivers are", asyn
   expect(screen.getByText("Barred")).toBeDefined();
 });
 
+test("a single-user node says whose jobs it takes", async () => {
+  open(makeNodeDetail({ single_user: true }));
+  expect(
+    await screen.findByText("All jobs here run as one account. It takes jobs of one tenant."),
+  ).toBeDefined();
+});
+
 test("how full the disk of a node is can be seen, where its agent tells it", async () => {
   open(makeNodeDetail({ disk_mib: 102400, disk_free_mib: 25600 }));
   const meter = await screen.findByRole("meter", { name: "Disk in use" });

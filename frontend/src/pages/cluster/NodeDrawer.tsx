@@ -55,6 +55,14 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
           {shown.barred === null ? null : (
             <p className={classes.reason}>Nothing starts here: {shown.barred}</p>
           )}
+          {shown.single_user ? (
+            <p className={classes.reason}>
+              All jobs here run as one account.{" "}
+              {shown.single_user_shared
+                ? "Tenants share it, and are not protected from each other."
+                : "It takes jobs of one tenant."}
+            </p>
+          ) : null}
           {shown.link?.reason ? <p className={classes.reason}>{shown.link.reason}</p> : null}
           <Facts>
             <Fact name="GPUs">{gpuWords(shown)}</Fact>

@@ -216,6 +216,8 @@ def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: l
         "health": node.health,
         "reason": node.reason or None,
         "barred": node.barred or None,
+        "single_user": node.single_user,
+        "single_user_shared": node.single_user_shared,
         "address": node.address,
         "cpus": node.cpus,
         "cpus_used": used[0],

@@ -70,6 +70,11 @@ class Node(Shape):
     health = Choice(choices=values(NodeHealth))
     reason = Text(allow_null=True, help_text="Why it is cordoned or draining.")
     barred = Text(allow_null=True, help_text="Why nothing new may start there, whatever operators want.")
+    single_user = serializers.BooleanField(
+        help_text="Whether it runs all jobs as one account; it takes jobs of one tenant then, unless an operator lets "
+        "tenants share it."
+    )
+    single_user_shared = serializers.BooleanField(help_text="Whether tenants share a single-user node.")
     address = Text(allow_blank=True)
     cpus = Integer()
     cpus_used = Integer()

@@ -49,7 +49,9 @@ def prepare_nodes(agents: Path) -> list[AgentOptions]:
         node = Node.objects.filter(name=name).first()
         token = ""
         if node is None:
-            node, token = create_node(pool=pools[place.pool], name=name, rack=place.rack, actor=ACTOR)
+            node, token = create_node(
+                pool=pools[place.pool], name=name, rack=place.rack, actor=ACTOR, single_user_shared=True
+            )
         elif not (node.credential_digest and (agents / name).is_dir()):
             # The agent never enrolled, or its state folder was removed since.
             token = renew_join_token(node=node, actor=ACTOR)
@@ -97,6 +99,12 @@ def wait_for_nodes(*, registered_before: Mapping[str, int], timeout_s: float) ->
     raise LocalError(
         f"after {timeout_s:.0f} s these nodes are not ready: {', '.join(waiting) or 'none, but GPUs miss'}"
     )
+
+
+def shared_single_user_nodes() -> list[str]:
+    """The names of the nodes that run jobs of several tenants as one account."""
+    nodes = Node.objects.filter(name__in=NODES, single_user=True, single_user_shared=True)
+    return list(nodes.order_by("name").values_list("name", flat=True))
 
 
 def _have_their_gpus() -> bool:

@@ -186,3 +186,27 @@ def test_a_gang_within_one_rack_finds_the_rack_whose_nodes_stay_open() -> None:
     nodes = [make_node(number, rack=f"r{(number + 1) // 2}") for number in (1, 2, 3, 4)]
     nodes[0] = replace(nodes[0], closes_at=NOW + 60)
     assert nodes_of(make_job(gpus=8, nodes=2, locality=Level.RACK), *nodes) == [3, 4]
+
+
+def test_a_single_user_node_takes_jobs_of_its_tenant_only() -> None:
+    nodes = [make_node(1, single_user=True, tenant_id=7), make_node(2, single_user=True), make_node(3)]
+    closings = Closings(nodes)
+    assert closings.to(make_job(1, tenant_id=7), NOW) == {2}
+    assert closings.to(make_job(2, tenant_id=8), NOW) == {1, 2}
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS.names)
+def test_no_placement_uses_the_single_user_node_of_another_tenant(placement: str) -> None:
+    job = make_job(gpus=4, cpus=0, memory_mib=0, tenant_id=8)
+    nodes = [make_node(1, single_user=True, tenant_id=7), make_node(2, single_user=True, tenant_id=8)]
+    assert nodes_of(job, *nodes, placement=placement) == [2]
+
+
+def test_a_job_that_waits_beside_a_single_user_node_is_told_why_and_what_would_help() -> None:
+    hold = hold_of(make_job(tenant_id=8), make_node(1, single_user=True, tenant_id=7))
+    assert hold.reason is HoldReason.SINGLE_USER
+    assert hold.detail == (
+        "there is room on 1 node, but jobs there run as one account, and so are not protected from jobs of another "
+        "tenant"
+    )
+    assert hold.helps[0] == "an operator gives node1 to this tenant, or lets tenants share it"

@@ -76,6 +76,16 @@ CASES = {
         waiting=(replace(GANG, form=Form.IMAGE),),
         nodes=(make_node(1, forms=(Form.PLAIN,)), make_node(2, forms=(Form.IMAGE,))),
     ),
+    "a job on the single-user node of another tenant": Case(
+        {Code.WRONG_TENANT},
+        "node2 runs all jobs as one account, and takes another tenant's jobs",
+        nodes=(make_node(1, single_user=True, tenant_id=GANG.tenant_id), make_node(2, single_user=True, tenant_id=7)),
+    ),
+    "a job on a single-user node without a tenant": Case(
+        {Code.WRONG_TENANT},
+        "node2 runs all jobs as one account, and takes no tenant's jobs",
+        nodes=(make_node(1), make_node(2, single_user=True)),
+    ),
     "a job that would reach into the maintenance of a node": Case(
         {Code.NODE_CLOSES},
         "node2 is to be free from 1970-01-12 14:46 UTC on: new driver",

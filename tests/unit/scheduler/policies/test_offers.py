@@ -147,6 +147,13 @@ def test_a_node_that_closes_before_the_offers_time_is_up_is_not_offered(
     assert [offer.share.node_id for offer in made] == ([1, 2] if offered else [2])
 
 
+def test_a_single_user_node_is_offered_to_its_tenant_only() -> None:
+    tenant_id = vcs()[0].tenant_id
+    nodes = [make_node(number, single_user=True, tenant_id=owner) for number, owner in ((1, tenant_id), (2, 99))]
+    made = offers(make_snapshot(nodes=nodes, vcs=vcs()), GUARD, Request((ONE,), (framework(1),)))
+    assert [offer.share.node_id for offer in made] == [1]
+
+
 def test_a_part_of_the_gpus_comes_with_its_part_of_the_rest() -> None:
     world = make_snapshot(vcs=vcs(one=2))
     (made,) = offers(world, GUARD, Request((ONE,), (framework(1),)))

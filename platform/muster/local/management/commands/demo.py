@@ -14,7 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from muster.local import children
-from muster.local.demo.cluster import epochs, prepare_nodes, prepare_tenants, wait_for_nodes
+from muster.local.demo.cluster import (
+    epochs,
+    prepare_nodes,
+    prepare_tenants,
+    shared_single_user_nodes,
+    wait_for_nodes,
+)
 from muster.local.demo.jobs import explanations, run_examples, summary
 from muster.local.demo.people import FILE_NAME, Access, prepare_people
 from muster.local.places import LocalError, agents_folder
@@ -45,6 +51,13 @@ class Command(BaseCommand):
             with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
                 start_nodes(site, supervisor)
                 step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; try01 has two")
+                if shared := shared_single_user_nodes():
+                    step(
+                        console,
+                        "isolation",
+                        f"none between the tenants' jobs on {', '.join(shared)}: all run as your account. "
+                        "The demo allows that; a real node takes jobs of one tenant then",
+                    )
                 path = site.home / FILE_NAME
                 people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
                 step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
