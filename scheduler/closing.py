@@ -3,8 +3,8 @@
 The law asks this of each place, and placements of each demand, so that nothing is placed where it could not stay. A
 node that is to be free from some moment on takes until then only what has ended by then:
 
-- a job with a time limit, if that is over by then; it is counted from now, and not from when the job really starts,
-  so a start that takes long can reach into the maintenance by as much;
+- a job with a time limit, if that and its grace are over by then; they are counted from now, and not from when the job
+  really starts, so a start that takes long can reach into the maintenance by as much;
 - a job without a limit, only if the node is cleared then, and the job is one that goes on elsewhere where it was.
 
 A single-user node runs all jobs as one account, where a job can read and signal every other one. It takes jobs of one
@@ -42,7 +42,7 @@ def closes_before(node: Node, job: Job, now: float) -> bool:
     if node.closes_at is None or opens_by(node, now):
         return False
     if job.time_limit_s is not None:
-        return now + job.time_limit_s > node.closes_at
+        return now + job.max_run_s > node.closes_at
     moves = node.clears and job.preemptible and job.checkpoints
     return now >= node.closes_at or not moves
 
@@ -108,4 +108,4 @@ class Closings:
         if not self._timed:
             return (job.form, tenant_id)
         moves = job.time_limit_s is None and job.preemptible and job.checkpoints
-        return (job.form, tenant_id, job.time_limit_s, moves)
+        return (job.form, tenant_id, job.max_run_s, moves)

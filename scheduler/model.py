@@ -7,6 +7,7 @@ own up to date instead of making a snapshot for each of a million decisions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -132,6 +133,12 @@ class Job:
     packs: bool = False  # whether it may have another job beside it on its GPUs; see `scheduler.sharing`
     memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
     form: Form = Form.ANY
+    grace_s: float = 0.0  # from its stop signal to its kill
+
+    @property
+    def max_run_s(self) -> float:
+        """Seconds that a run holds its GPUs at most: its agent signals it at the limit and kills it after the grace."""
+        return math.inf if self.time_limit_s is None else self.time_limit_s + self.grace_s
 
     @property
     def gpus_total(self) -> int:

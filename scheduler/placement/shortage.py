@@ -69,7 +69,7 @@ class Shortage:
         left_min = int((last.closes_at or 0.0) - self._now) // 60
         helps = [f"the maintenance of {last.name} is over, or is called off"]
         if left_min > 0:
-            helps.insert(0, f"set a time limit of at most {left_min}m")
+            helps.insert(0, f"set a time limit of at most {left_min}m, the job's grace included")
         return Denial(
             HoldReason.MAINTENANCE,
             f"there is room on {words.count(len(closing), 'node')}, but this job might not end before the maintenance "

@@ -559,6 +559,7 @@ class _Simulation:
             submitted_at=traced.submitted_s,
             eligible_at=0.0,
             time_limit_s=traced.time_limit_s,
+            grace_s=self.options.grace_s,
             attained_gpu_s=0.0,
             avoid_nodes=(),
             preemptible=traced.preemptible,

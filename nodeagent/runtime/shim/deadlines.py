@@ -1,7 +1,7 @@
 """When a job is signalled and when it is killed: pure bookkeeping over one clock, carried out by the shim.
 
-Three causes may end a job early: the agent asks, the time limit nears, or the lease of the agent runs out. Each sends
-the stop signal first. SIGKILL is due when the earliest of their graces is over; the time limit's ends at the limit.
+Three causes may end a job early: the agent asks, the time limit is reached, or the lease of the agent runs out. Each
+sends the stop signal first. SIGKILL is due when the earliest of their graces is over.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class Deadlines:
         self._kill_at = math.inf
         self._pending: Optional[str] = None
         self._limit_at = math.inf
-        self._warn_at = math.inf
-        self._warned = False
+        self._limit_kill_at = math.inf  # finite once the limit was reached
         self._lease_over = False
         self.lease_until = math.inf
         """When the lease runs out; the owner of this object moves it."""
@@ -53,10 +52,10 @@ class Deadlines:
     def set_limit(self, now: float, left_s: float) -> None:
         """Let the time limit be `left_s` from now. A later limit takes back a stop that an earlier one began."""
         self._limit_at = now + left_s
-        # A grace longer than what is left would stop a job before it has done anything.
-        self._warn_at = self._limit_at - min(self._grace_s, max(0.0, left_s) / 2)
-        if self.cause is Cause.TIME_LIMIT and self._limit_at > now:
-            self.cause, self._warned = (Cause.LEASE if self._lease_over else None), False
+        if left_s > 0:
+            self._limit_kill_at = math.inf
+            if self.cause is Cause.TIME_LIMIT:
+                self.cause = Cause.LEASE if self._lease_over else None
 
     def ask(self, now: float, signal: str, grace_s: float) -> None:
         """Begin a stop, or hasten one that has begun; a stop is never put off."""
@@ -71,10 +70,11 @@ class Deadlines:
             self._lease_over = True
             self._kill_at = min(self._kill_at, self.lease_until + self._grace_s)
             self._begin(Cause.LEASE)
-        if now >= self._warn_at and not self._warned:
-            self._warned = True
+        if now >= self._limit_at and math.isinf(self._limit_kill_at):
+            # From now on and not from the limit: a limit that is lowered to a moment in the past leaves the grace too.
+            self._limit_kill_at = now + self._grace_s
             self._begin(Cause.TIME_LIMIT)
-        if now >= min(self._kill_at, self._limit_at):
+        if now >= min(self._kill_at, self._limit_kill_at):
             return Due(signal="KILL", kill=True)
         if self._pending is not None:
             signal, self._pending = self._pending, None
@@ -86,8 +86,8 @@ class Deadlines:
         if self._pending is not None:
             return -math.inf
         lease = math.inf if self._lease_over else self.lease_until
-        warn = math.inf if self._warned else self._warn_at
-        return min(self._kill_at, self._limit_at, warn, lease)
+        limit = self._limit_at if math.isinf(self._limit_kill_at) else self._limit_kill_at
+        return min(self._kill_at, limit, lease)
 
     def _begin(self, cause: Cause) -> None:
         if self.cause is None:

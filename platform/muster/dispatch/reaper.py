@@ -231,7 +231,8 @@ def _stop_overdue(pool: Pool) -> None:
     for attempt in running:
         ran_s = (now - (attempt.running_at or now)).total_seconds()
         limit_s = attempt.job.time_limit_s or 0
-        if ran_s > limit_s + TIME_LIMIT_SLACK_S:
+        # Its agent signals it at the limit, and kills it when its grace is over.
+        if ran_s > limit_s + attempt.job.grace_s + TIME_LIMIT_SLACK_S:
             stop_attempt(
                 attempt_id=attempt.pk,
                 outcome=AttemptState.FAILED,

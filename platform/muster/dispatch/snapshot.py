@@ -59,6 +59,7 @@ _JOB_FIELDS = (
     "submitted_at",
     "eligible_at",
     "time_limit_s",
+    "grace_s",
     "attained_gpu_s",
     "avoid_nodes",
     "requeued_at",

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from muster.fleet.models import Pool
-from muster.jobs.demand import trial_demand
+from muster.jobs.demand import trial_demand, trial_grace_s
 from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
@@ -35,6 +35,7 @@ def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": demand.memory_mib,
         "gpu_type": demand.gpu_type or None,
         "time_limit_s": demand.time_limit_s,
+        "grace_s": trial_grace_s(row["grace_s"]),
         "expected_s": demand.time_limit_s,
         "klass": JobClass.GUARANTEED,
         "preemptible": False,

@@ -265,7 +265,9 @@ class JobSpec(_Strict):
         max_length=MOST_MOUNTS,
         description="Volumes in its container, such as data:/data:ro or scratch:/scratch:rw. Default: ro.",
     )
-    time: Duration | None = Field(default=None, description="Limit of the run time.")
+    time: Duration | None = Field(
+        default=None, description="Limit of the run time: the stop signal comes then, the kill after checkpoint.grace."
+    )
     expected: Duration | None = Field(
         default=None,
         description="Your estimate of the run time, such as 2h: policies order jobs by it, and it ends no job.",

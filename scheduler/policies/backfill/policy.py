@@ -76,13 +76,12 @@ class Backfill(Ordered):
         _Cycle(self, scratch).run()
 
     def length_s(self, job: Job) -> float:
-        """How long the job will run at the most once it starts: its limit, and its prediction if that may count."""
-        limit_s = math.inf if job.time_limit_s is None else job.time_limit_s
-        return min(limit_s, max(0.0, rest_s(job, None))) if self.optimistic else limit_s
+        """Seconds that the job holds its GPUs at most: its limit and grace, or its prediction if that may count."""
+        return min(job.max_run_s, max(0.0, rest_s(job, None))) if self.optimistic else job.max_run_s
 
     def ends(self, run: Running, now: float) -> float:
-        """When a running job has ended at the latest; one that has outrun its prediction has its limit left."""
-        limit = run.placed_at + (math.inf if run.job.time_limit_s is None else run.job.time_limit_s)
+        """The moment by which a running job has ended; the limit and grace count for one that outran its prediction."""
+        limit = run.placed_at + run.job.max_run_s
         predicted = min(limit, ends_at(run, None)) if self.optimistic else limit
         end = predicted if predicted > now else limit
         return min(end, now + RESERVATION_S) if run.stopping else end

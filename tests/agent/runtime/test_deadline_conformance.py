@@ -19,11 +19,12 @@ from tests.waiting import eventually
 LEASE_S = 2.0
 
 
-def test_the_time_limit_warns_and_then_kills(under_test: RuntimeUnderTest) -> None:
+def test_the_signal_comes_at_the_time_limit_and_the_kill_after_the_grace(under_test: RuntimeUnderTest) -> None:
     command = "trap 'echo warned' TERM; echo ready; while true; do sleep 0.02; done"
-    number = under_test.start(command, time_limit_s=1000.0, grace_s=1.0)
+    grace_s, limit_s = 1.0, 2.0
+    number = under_test.start(command, time_limit_s=1000.0, grace_s=grace_s)
     under_test.printed(number, b"ready")
-    began, limit_s = clock.boottime(), 2.0
+    began = clock.boottime()
     under_test.runtime.limit(number, limit_s)
     under_test.printed(number, b"warned")
     warned_s = clock.boottime() - began
@@ -31,15 +32,15 @@ def test_the_time_limit_warns_and_then_kills(under_test: RuntimeUnderTest) -> No
     assert status.reason is EndReason.TIME_LIMIT
     assert status.signal == signal.SIGKILL
     assert under_test.output(number).count(b"warned") == 1
-    assert limit_s / 2 <= warned_s
-    assert limit_s <= clock.boottime() - began
+    assert limit_s <= warned_s
+    assert limit_s + grace_s <= clock.boottime() - began
 
 
 def test_the_time_limit_of_the_spec_holds(under_test: RuntimeUnderTest) -> None:
     began = clock.boottime()
     status, _ = under_test.run("sleep 1000", time_limit_s=1.0)
     assert status.reason is EndReason.TIME_LIMIT
-    assert clock.boottime() - began >= 0.5  # it is warned when half is over, and needs no more
+    assert clock.boottime() - began >= 1.0
 
 
 def test_a_job_stops_itself_when_the_lease_runs_out_without_its_agent(under_test: RuntimeUnderTest) -> None:

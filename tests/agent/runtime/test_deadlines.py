@@ -46,42 +46,47 @@ def test_a_second_stop_may_hasten_the_end_but_not_put_it_off() -> None:
     assert deadlines.due(101.0) == KILL
 
 
-def test_the_time_limit_warns_by_its_grace_before_the_end() -> None:
-    deadlines = Deadlines("USR1", 10.0)
+@pytest.mark.parametrize("grace_s", [10.0, 300.0])
+def test_the_signal_comes_at_the_time_limit_and_the_kill_when_the_grace_after_it_is_over(grace_s: float) -> None:
+    deadlines = Deadlines("USR1", grace_s)
     deadlines.set_limit(0.0, 100.0)
-    assert deadlines.due(89.9) is None
-    assert deadlines.due(90.0) == Due("USR1")
+    assert deadlines.next_at() == 100.0
     assert deadlines.due(99.9) is None
-    assert deadlines.due(100.0) == KILL
+    assert deadlines.due(100.0) == Due("USR1")
+    assert deadlines.next_at() == 100.0 + grace_s
+    assert deadlines.due(99.9 + grace_s) is None
+    assert deadlines.due(100.0 + grace_s) == KILL
     assert deadlines.cause is Cause.TIME_LIMIT
 
 
-def test_a_grace_longer_than_the_limit_leaves_half_of_it_for_work() -> None:
-    deadlines = Deadlines("TERM", 30.0)
-    deadlines.set_limit(0.0, 10.0)
-    assert deadlines.due(4.9) is None
-    assert deadlines.due(5.0) == TERM
+def test_a_limit_lowered_to_the_past_signals_at_once_and_leaves_the_grace() -> None:
+    deadlines = Deadlines("TERM", 10.0)
+    deadlines.set_limit(500.0, -400.0)
+    assert deadlines.due(500.0) == TERM
+    deadlines.set_limit(505.0, -405.0)
+    assert deadlines.due(509.9) is None
+    assert deadlines.due(510.0) == KILL
 
 
-def test_an_extension_takes_a_warning_back_and_warns_again() -> None:
+def test_an_extension_during_the_grace_takes_the_stop_back_and_signals_at_the_new_limit() -> None:
     deadlines = Deadlines("TERM", 10.0)
     deadlines.set_limit(0.0, 100.0)
-    deadlines.due(95.0)
-    deadlines.set_limit(96.0, 100.0)
+    assert deadlines.due(105.0) == TERM
+    deadlines.set_limit(106.0, 100.0)
     assert deadlines.cause is None
-    assert deadlines.due(185.9) is None
-    assert deadlines.due(186.0) == TERM
-    assert deadlines.due(196.0) == KILL
+    assert deadlines.due(205.9) is None
+    assert deadlines.due(206.0) == TERM
+    assert deadlines.due(216.0) == KILL
 
 
 def test_an_extension_does_not_take_back_a_stop() -> None:
     deadlines = Deadlines("TERM", 10.0)
     deadlines.set_limit(0.0, 100.0)
-    deadlines.due(95.0)
-    deadlines.ask(96.0, "TERM", 2.0)
-    deadlines.set_limit(96.0, 1000.0)
-    assert deadlines.due(96.0) == TERM
-    assert deadlines.due(98.0) == KILL
+    deadlines.due(105.0)
+    deadlines.ask(106.0, "TERM", 2.0)
+    deadlines.set_limit(106.0, 1000.0)
+    assert deadlines.due(106.0) == TERM
+    assert deadlines.due(108.0) == KILL
     assert deadlines.cause is Cause.ASKED
 
 

@@ -249,10 +249,10 @@ def test_a_job_that_is_stopping_opens_no_shell(under_test: RuntimeUnderTest) -> 
 
 def test_a_later_time_limit_takes_back_that_no_shell_can_be_opened(under_test: RuntimeUnderTest) -> None:
     command = "trap 'echo warned' TERM; echo ready; while true; do sleep 0.05; done"
-    # The warning comes at half of what is left, so there is time enough to move the limit.
+    # The grace leaves time enough to move the limit.
     number = under_test.start(command, time_limit_s=40.0, grace_s=39.9)
     under_test.printed(number, b"ready")
-    under_test.runtime.limit(number, 20.0)
+    under_test.runtime.limit(number, 0.5)
     eventually(lambda: b"warned" in under_test.output(number), "the warning", WITHIN_S)
     with pytest.raises(ShellRefused, match="stopped"):
         open_shell(under_test, number, "true")

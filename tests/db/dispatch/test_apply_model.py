@@ -94,6 +94,7 @@ class History:
             submitted_at=row.submitted_at.timestamp(),
             eligible_at=row.eligible_at.timestamp(),
             time_limit_s=3600.0 if "time" in spec else None,
+            grace_s=5.0 if "checkpoint" in spec else 30.0,
             attained_gpu_s=0.0,
             avoid_nodes=(),
             preemptible="time" not in spec,

@@ -510,16 +510,16 @@ class TestUnclaimed:
 
 class TestTimeLimit:
     def test_a_job_far_past_its_limit_is_stopped(self, world: World) -> None:
-        attempt = start(world, time="10m")
-        let_pass(600 + 61, attempt, "running_at")
+        attempt = start(world, time="10m", checkpoint={"grace": "2m"})
+        let_pass(600 + 120 + 61, attempt, "running_at")
         reap(world.pool)
         assert states(attempt.job) == ("active", "stopping", ["releasing"])
         end(ranks(attempt)[0])
         assert (now_of(attempt.job).state, now_of(attempt.job).reason) == ("failed", "time_limit")
 
-    def test_the_agent_has_a_minute_to_do_so_itself(self, world: World) -> None:
-        attempt = start(world, time="10m")
-        let_pass(600 + 50, attempt, "running_at")
+    def test_the_agent_has_a_minute_after_the_grace_to_do_so_itself(self, world: World) -> None:
+        attempt = start(world, time="10m", checkpoint={"grace": "2m"})
+        let_pass(600 + 120 + 50, attempt, "running_at")
         reap(world.pool)
         assert states(attempt.job)[:2] == ("active", "running")
 

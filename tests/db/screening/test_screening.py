@@ -111,6 +111,11 @@ class TestWhoIsTried:
         (seen,) = pool_snapshot(pools.small.pool, seed=1).waiting
         assert (seen.nodes, seen.gpus, seen.time_limit_s, seen.preemptible) == (1, 2, 300.0, False)
 
+    def test_the_window_of_a_trial_is_its_time_and_at_most_half_a_minute_of_grace(self, pools: Screened) -> None:
+        pools.submit(checkpoint={"grace": "5m"})
+        (seen,) = pool_snapshot(pools.small.pool, seed=1).waiting
+        assert seen.max_run_s == 300.0 + 30.0
+
     def test_small_jobs_and_those_who_say_never_are_not(self, pools: Screened) -> None:
         full = ("queued", "full", pools.main.pool.pk)
         assert where(pools.submit(nodes=1, gpus=2)) == full

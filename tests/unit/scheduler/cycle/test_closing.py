@@ -53,6 +53,8 @@ def test_a_node_starts_what_it_says_and_everything_when_it_says_nothing(
     [
         ({"time_limit_s": 600.0}, False, False),
         ({"time_limit_s": 600.1}, False, True),
+        ({"time_limit_s": 570.0, "grace_s": 30.0}, False, False),
+        ({"time_limit_s": 570.1, "grace_s": 30.0}, False, True),
         ({"time_limit_s": 600.1, "checkpoints": True}, True, True),
         ({}, False, True),
         ({"checkpoints": True}, False, True),
@@ -171,7 +173,7 @@ def test_a_job_that_waits_for_maintenance_is_told_when_and_what_would_help() -> 
     hold = hold_of(make_job(), make_node(1, closes_at=NOW + 3700, closing="new driver"))
     assert hold.reason is HoldReason.MAINTENANCE
     assert hold.detail.endswith("node1 is to be free from 1970-01-12 14:48 UTC on: new driver")
-    assert hold.helps[0] == "set a time limit of at most 61m"
+    assert hold.helps[0] == "set a time limit of at most 61m, the job's grace included"
     assert nodes_of(make_job(time_limit_s=3660.0), make_node(1, closes_at=NOW + 3700)) == [1]
 
 

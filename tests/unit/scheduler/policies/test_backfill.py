@@ -44,6 +44,8 @@ EIGHT = waits(1, 8)
 PASSING: dict[str, tuple[list[Job], dict[str, Any], list[int]]] = {
     "one that has ended by then": ([EIGHT, waits(2, 2, 100)], {}, [2]),
     "not one that might run on": ([EIGHT, waits(2, 2, 101)], {}, []),
+    "not one whose grace ends later": ([EIGHT, waits(2, 2, 100, grace_s=1.0)], {}, []),
+    "one whose grace ends by then": ([EIGHT, waits(2, 2, 70, grace_s=30.0)], {}, [2]),
     "not one without a limit": ([EIGHT, waits(2, 2)], {}, []),
     "not on the strength of a prediction": ([EIGHT, waits(2, 2, 500, expected_s=50.0)], {}, []),
     "on the strength of a prediction if told so": (
@@ -99,6 +101,13 @@ def test_a_job_may_pass_on_other_nodes_than_those_of_the_head() -> None:
     assert placed(plan) == [2]
     assert plan.places[0].allocations[0].node_id == 2
     assert hold_of(plan, 3).reason is HoldReason.BEHIND_HEAD
+
+
+def test_a_promise_counts_the_grace_of_a_running_job_after_its_limit() -> None:
+    world = make_snapshot(running=[runs(90, 1, range(6), 100, grace_s=200.0)], waiting=[EIGHT, waits(2, 2, 300)])
+    plan = decide(world, config())
+    assert hold_of(plan, 1).evidence["starts_by"] == NOW + 300
+    assert placed(plan) == [2]
 
 
 def test_a_head_is_told_by_when_it_starts_and_whose_end_that_is() -> None:
