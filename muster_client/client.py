@@ -108,14 +108,16 @@ class Client:
 
     # Account
 
-    def sign_in(self, username: str, password: str, *, token_name: str, expires_in: str) -> SignIn:
+    def sign_in(
+        self, username: str, password: str, *, token_name: str, expires_in: str, scopes: Sequence[str] | None = None
+    ) -> SignIn:
         """Return a new token of the user, got through a session that is ended again."""
         # Django hands out the CSRF cookie here, and a fresh one with the login.
         self._http.request("GET", "/login")
         body = {"username": username, "password": password}
         # After too many wrong passwords the server makes wait; that is for the user to know, not to sit through.
         me = self._http.document("POST", "/login", json_body=body, patient=False)
-        token = self.create_token(token_name, expires_in=expires_in)
+        token = self.create_token(token_name, expires_in=expires_in, scopes=scopes)
         # The session ends by itself; losing the new token over it would be worse.
         with contextlib.suppress(MusterError):
             self._http.request("POST", "/logout")
@@ -129,11 +131,25 @@ class Client:
         """Return the user's API tokens, without their secrets."""
         return cast(list[Token], self._all("/tokens"))
 
-    def create_token(self, name: str, *, expires_in: str | None = None) -> Token:
-        """Return a new token with its secret, which the server tells only this once."""
+    def create_token(
+        self,
+        name: str,
+        *,
+        expires_in: str | None = None,
+        scopes: Sequence[str] | None = None,
+        survives_password_change: bool = False,
+    ) -> Token:
+        """Return a new token with its secret, which the server tells only this once.
+
+        Without `scopes` it may read and submit. It ends when its user's password changes, unless it is to survive that.
+        """
         body: JsonObject = {"name": name}
         if expires_in is not None:
             body["expires_in"] = expires_in
+        if scopes is not None:
+            body["scopes"] = list(scopes)
+        if survives_password_change:
+            body["survives_password_change"] = True
         return cast(Token, self._http.document("POST", "/tokens", json_body=body))
 
     def revoke_token(self, token_id: int) -> None:

@@ -385,12 +385,13 @@ def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
     """Return a table with one line per token."""
     if not tokens:
         return Text("No tokens.")
-    table = make_table("ID", "NAME", "PREFIX", "CREATED", "LAST USED", "EXPIRES")
+    table = make_table("ID", "NAME", "PREFIX", "SCOPES", "CREATED", "LAST USED", "EXPIRES")
     for token in tokens:
         table.add_row(
             str(token["id"]),
             _text(token["name"], _NAME_CHARS),
             _text(token["prefix"]),
+            _text(" ".join(token["scopes"])),
             ago(token["created_at"], now),
             ago(token["last_used_at"], now),
             _text(token["expires_at"] or "never"),

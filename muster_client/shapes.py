@@ -358,6 +358,8 @@ class Token(TypedDict):
     created_at: str
     expires_at: str | None
     last_used_at: str | None
+    scopes: list[str]
+    survives_password_change: bool
     token: NotRequired[str]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from django.db.backends.postgresql.psycopg_any import NumericRange
 from django.utils import timezone
 
 from muster.accounts.models import ApiToken, User
+from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token
 from muster.common.secrets import digest
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
@@ -87,9 +88,13 @@ def make_user(
     return user
 
 
-def make_token(user: User, name: str | None = None, *, expired: bool = False) -> str:
-    """The secret of a new token of the user's."""
-    token, secret = create_token(user=user, name=name or f"token-{next(_numbers)}", expires_in=timedelta(days=1))
+def make_token(
+    user: User, name: str | None = None, *, expired: bool = False, scopes: Collection[Scope] = tuple(Scope)
+) -> str:
+    """The secret of a new token of the user's, with all scopes unless others are given."""
+    token, secret = create_token(
+        user=user, name=name or f"token-{next(_numbers)}", expires_in=timedelta(days=1), scopes=scopes
+    )
     if expired:
         ApiToken.objects.filter(pk=token.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     return secret

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from bench.plan import GPUS_PER_NODE, NODES
 from muster.accounts.models import User
+from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token, create_user
 from muster.fleet.models import Node, Pool
 from muster.fleet.selectors import gpus_by_type
@@ -106,7 +107,7 @@ def new_user(name: str, *, operator: bool = False, password: str | None = None) 
 
 def new_token(user: User) -> str:
     """A token of the user's."""
-    return create_token(user=user, name=NAME, expires_in=timedelta(days=1))[1]
+    return create_token(user=user, name=NAME, expires_in=timedelta(days=1), scopes=tuple(Scope))[1]
 
 
 def _start_nodes(pool: Pool, site: Site, supervisor: Supervisor) -> None:

@@ -6,6 +6,7 @@ import platform
 import secrets
 import sys
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -18,6 +19,16 @@ from muster_client.session import Session, begin
 from muster_client.shapes import Me
 from muster_client.terminal import clean
 from muster_client.times import utc_now
+
+
+class Scope(StrEnum):
+    """What an API token may be used for, within the roles of its user."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    MANAGE = "manage"
+    ADMIN = "admin"
+
 
 tokens_app = typer.Typer(help="Make, list and end API tokens.", no_args_is_help=True)
 
@@ -33,6 +44,9 @@ def login_command(
     ] = None,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read a token from standard input.")] = False,
     expires_in: Annotated[str, typer.Option(help="How long the new token lives.")] = "90d",
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="What the new token may do; all unless given.", show_default=False)
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Log in with a password or a token, and keep a token for the commands to come."""
@@ -48,7 +62,11 @@ def login_command(
         me, login = _login_with_token(session, address, token.strip())
     else:
         me, login = _login_with_password(
-            session, address, user, _line_of_stdin("password") if password_stdin else None, expires_in
+            session,
+            address,
+            user,
+            _line_of_stdin("password") if password_stdin else None,
+            (expires_in, scope or list(Scope)),
         )
     path = session.config_path
     config = session.config()
@@ -107,14 +125,22 @@ def tokens_ls_command(ctx: typer.Context, as_json: JsonFlag = False) -> None:
 @tokens_app.command("create")
 def tokens_create_command(
     ctx: typer.Context,
+    *,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     expires_in: Annotated[str, typer.Option(help="How long it lives.")] = "90d",
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="What it may do, read and submit unless given; repeatable.", show_default=False),
+    ] = None,
+    survives: Annotated[
+        bool, typer.Option("--survives-password-change", help="Keep it when your password changes.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make a token and print it, this once."""
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
-        token = client.create_token(name, expires_in=expires_in)
+        token = client.create_token(name, expires_in=expires_in, scopes=scope, survives_password_change=survives)
     # The secret alone on standard output, so that a script can catch it.
     session.output.answer(token, clean(token.get("token", "")))
     session.output.note(f"Token {token['id']} ({token['name']}); it is not shown again.")
@@ -148,7 +174,7 @@ def _login_with_token(session: Session, address: str, token: str) -> tuple[Me, L
 
 
 def _login_with_password(
-    session: Session, address: str, user: str | None, password: str | None, expires_in: str
+    session: Session, address: str, user: str | None, password: str | None, wanted: tuple[str, list[Scope]]
 ) -> tuple[Me, Login]:
     if user is None and password is not None:
         raise ConfigError("--password-stdin needs --user.")
@@ -156,7 +182,8 @@ def _login_with_password(
     secret = password if password is not None else str(typer.prompt("Password", hide_input=True, err=True))
     with session.client_for(address, None) as client:
         try:
-            sign_in = client.sign_in(name, secret, token_name=_token_name(), expires_in=expires_in)
+            expires_in, scopes = wanted
+            sign_in = client.sign_in(name, secret, token_name=_token_name(), expires_in=expires_in, scopes=scopes)
         except ApiError as error:
             # A login that fails is about the password, whichever of these a server answers with.
             if error.status in {400, 401, 403, 422} and not error.errors:

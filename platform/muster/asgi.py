@@ -23,6 +23,7 @@ from starlette.types import ASGIApp  # noqa: E402
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
 import muster.urls  # noqa: E402, F401  (Django would read it with the first request, and it is much)
+from muster.accounts.scopes import Scope  # noqa: E402
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.agents.shells import SHELL_ROUTES  # noqa: E402
 from muster.api.headers import SecurityHeaders  # noqa: E402
@@ -82,15 +83,15 @@ _site = Starlette(
     routes=[
         *AGENT_ROUTES,
         *SHELL_ROUTES,
-        Route("/api/v1/jobs/{job_id:int}/logs", Authorised(logs), methods=["GET"]),
-        Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", Authorised(output_file), methods=["GET"]),
+        Route("/api/v1/jobs/{job_id:int}/logs", Authorised(logs, Scope.READ), methods=["GET"]),
+        Route("/api/v1/jobs/{job_id:int}/files/{file_id:int}", Authorised(output_file, Scope.READ), methods=["GET"]),
         Route("/api/v1/shells/{shell_id:int}/output", shell_output, methods=["GET"]),
         Route("/api/v1/shells/{shell_id:int}/input", shell_input, methods=["POST"]),
         Route("/api/v1/shells/{shell_id:int}:close", close_shell, methods=["POST"]),
-        Route("/api/v1/stream", Authorised(stream), methods=["GET"]),
-        Route("/api/v1/offers", Authorised(offers), methods=["GET"]),
-        Route("/api/v1/uploads", Authorised(upload), methods=["POST"]),
-        Route("/api/v1/uploads/{sha256}", Authorised(known), methods=["HEAD", "GET"]),
+        Route("/api/v1/stream", Authorised(stream, Scope.READ), methods=["GET"]),
+        Route("/api/v1/offers", Authorised(offers, Scope.READ), methods=["GET"]),
+        Route("/api/v1/uploads", Authorised(upload, Scope.SUBMIT), methods=["POST"]),
+        Route("/api/v1/uploads/{sha256}", Authorised(known, Scope.READ), methods=["HEAD", "GET"]),
         Mount("/", _django()),
     ],
     exception_handlers=EXCEPTION_HANDLERS,

@@ -22,6 +22,8 @@ ROLES = ("anonymous", "owner", "peer", "manager", "operator", "stranger")
 TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/me", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/logout", None, (401, 204, 204, 204, 204, 204)),
+    # Nobody here has a password that could be told.
+    ("POST", "/password", {"current": "?", "new": "another-password-2"}, (401, 422, 422, 422, 422, 422)),
     ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),
     ("DELETE", "/tokens/{token}", None, (401, 204, 404, 404, 404, 404)),

@@ -128,8 +128,8 @@ def test_signing_in_often_is_no_guessing(ada: User, browser: Client) -> None:
     assert [sign_in(browser).status_code for _ in range(12)] == [200] * 12
 
 
-def test_a_token_is_shown_once_and_stored_as_a_digest(world: World, api: Api) -> None:
-    client = api(world.owner)
+def test_a_token_is_shown_once_and_stored_as_a_digest(world: World, client: Client) -> None:
+    client.force_login(world.owner)
     answer = send(client, "POST", TOKENS, {"name": "laptop", "expires_in": "30d"})
     assert answer.status_code == 201
     require_described("POST", TOKENS, answer)

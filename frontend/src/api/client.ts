@@ -29,6 +29,7 @@ import type {
   ServerSpec,
   Spec,
   Token,
+  TokenRequest,
   Upload,
   Usage,
   Vc,
@@ -201,10 +202,14 @@ export async function signOut(): Promise<void> {
   await read(http.POST("/api/v1/logout"));
 }
 
+export async function changePassword(current: string, wanted: string): Promise<void> {
+  await read(http.POST("/api/v1/password", { body: { current, new: wanted } }));
+}
+
 export const listTokens = (): Promise<Page<Token>> => read(http.GET("/api/v1/tokens"));
 
-export function createToken(name: string, expiresIn: string): Promise<NewToken> {
-  return read(http.POST("/api/v1/tokens", { body: { name, expires_in: expiresIn } }));
+export function createToken(token: TokenRequest): Promise<NewToken> {
+  return read(http.POST("/api/v1/tokens", { body: token }));
 }
 
 export async function revokeToken(id: number): Promise<void> {

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from muster.accounts.models import ApiToken, User
-from muster.accounts.services import revoke_token
+from muster.accounts.services import end_by_new_password, revoke_token
 from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.events.services import access_changed, audit
@@ -112,7 +112,7 @@ class UserAdmin(AuditedMixin, UserPage, ModelAdmin[User]):
             if request.method == "POST" and response.status_code == 302:
                 user = User.objects.get(pk=id)
                 audit("set_password", actor=actor(request), object_type="user", object_id=user.username)
-                access_changed()
+                end_by_new_password(user=user, actor=actor(request))
         return response
 
     @admin.action(description="Deactivate: no login, tokens end to work")

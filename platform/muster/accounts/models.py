@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import AbstractUser
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from muster.accounts.scopes import Scope
 from muster.common.models import DatabaseNow
 
 
@@ -28,7 +30,7 @@ class User(AbstractUser):
 
 
 class ApiToken(models.Model):
-    """The right of a script to act as its user. Only the digest is stored; the secret is shown once."""
+    """The right of a script to act as its user, within scopes. Only the digest is stored; the secret is shown once."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="tokens")
     name = models.CharField(max_length=100)
@@ -38,10 +40,18 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    scopes = ArrayField(models.CharField(max_length=10))
+    survives_password_change = models.BooleanField(
+        default=False, help_text="Whether the token stays when its user's password changes."
+    )
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["user", "name"], condition=Q(revoked_at__isnull=True), name="token_name"),
+            models.CheckConstraint(
+                condition=Q(scopes__contains=[Scope.READ.value], scopes__contained_by=[scope.value for scope in Scope]),
+                name="token_scopes",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -12,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from muster.accounts.models import ApiToken, User
+from muster.accounts.scopes import Scope
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
@@ -22,6 +24,8 @@ from muster.events.services import access_changed, audit
 log = logging.getLogger(__name__)
 
 LONGEST_TOKEN_LIFE = timedelta(days=366)
+DEFAULT_TOKEN_LIFE = timedelta(days=30)
+DEFAULT_SCOPES = (Scope.READ, Scope.SUBMIT)
 USE_RECORDED_EVERY = timedelta(minutes=1)
 
 
@@ -48,26 +52,96 @@ def create_user(
     return user
 
 
-def create_token(*, user: User, name: str, expires_in: timedelta) -> tuple[ApiToken, str]:
-    """A new token and its secret, which is stored nowhere and can be shown this once only."""
+def change_password(*, user: User, current: str, new: str) -> None:
+    """Set the user's password. Their sessions end, and their tokens but for those that are marked to survive it.
+
+    Raises:
+        Invalid: `current` is not the present password, or `new` is too weak or the same.
+    """
+    if not user.check_password(current):
+        raise Invalid.field("current", "it is not your present password")
+    if new == current:
+        raise Invalid.field("new", "it is your present password; write another one")
+    try:
+        validate_password(new, user)
+    except ValidationError as error:
+        raise Invalid.field("new", " ".join(error.messages)) from error
+    with transaction.atomic():
+        user.set_password(new)
+        user.save(update_fields=["password"])
+        audit("set_password", actor=user.username, object_type="user", object_id=user.username)
+        end_by_new_password(user=user, actor=user.username)
+
+
+def end_by_new_password(*, user: User, actor: str) -> None:
+    """Revoke the user's tokens that do not survive a new password, and end the open calls of their sessions."""
+    tokens = ApiToken.objects.filter(user=user, revoked_at__isnull=True, survives_password_change=False)
+    for token_id in list(tokens.values_list("pk", flat=True)):
+        revoke_token(user=user, token_id=token_id, actor=actor)
+    access_changed()
+
+
+def create_token(
+    *,
+    user: User,
+    name: str,
+    expires_in: timedelta | None = None,
+    scopes: Collection[Scope] = DEFAULT_SCOPES,
+    survives_password_change: bool = False,
+    maker: ApiToken | None = None,
+) -> tuple[ApiToken, str]:
+    """A new token and its secret, which is stored nowhere and can be shown this once only.
+
+    `maker` is the token that the request for the new one carries. The new one has no more scopes and no longer life;
+    without `expires_in` it lives for 30 days, or as long as its maker.
+
+    Raises:
+        Invalid: a field is wrong, or asks for more than the maker has.
+        Conflict: the user has a live token with this name.
+    """
     name = name.strip()
     if not name or len(name) > 100 or not name.isprintable() or has_parent_part(name):
         raise Invalid.field(
             "name", "give the token a name of 1 to 100 printable characters without `..` between slashes"
         )
-    if not timedelta(0) < expires_in <= LONGEST_TOKEN_LIFE:
+    if expires_in is not None and not timedelta(0) < expires_in <= LONGEST_TOKEN_LIFE:
         raise Invalid.field("expires_in", f"it must be between 1s and {LONGEST_TOKEN_LIFE.days}d")
+    expires_at = timezone.now() + (expires_in or DEFAULT_TOKEN_LIFE)
+    chosen = [scope for scope in Scope if scope in {Scope.READ, *scopes}]
+    if maker is not None:
+        if expires_in is None:
+            expires_at = min(expires_at, maker.expires_at)
+        _require_within(maker, expires_at=expires_at, scopes=chosen, survives=survives_password_change)
     secret = new_secret("mst")
     try:
         with transaction.atomic():
             token = ApiToken.objects.create(
-                user=user, name=name, prefix=secret[:8], digest=digest(secret), expires_at=timezone.now() + expires_in
+                user=user,
+                name=name,
+                prefix=secret[:8],
+                digest=digest(secret),
+                expires_at=expires_at,
+                scopes=chosen,
+                survives_password_change=survives_password_change,
             )
-            audit("create", actor=user.username, object_type="token", object_id=token.pk, after={"name": name})
+            after = {"name": name, "scopes": chosen, "survives_password_change": survives_password_change}
+            audit("create", actor=user.username, object_type="token", object_id=token.pk, after=after)
     except IntegrityError as error:
         raise Conflict(f"you have a token called {name!r} already; revoke it or take another name") from error
     token.refresh_from_db()
     return token, secret
+
+
+def _require_within(maker: ApiToken, *, expires_at: datetime, scopes: Sequence[Scope], survives: bool) -> None:
+    """Return if a token that `maker` makes may have this, and raise `Invalid` if it is more than the maker has."""
+    more = [scope for scope in scopes if scope not in maker.scopes]
+    if more:
+        raise Invalid.field("scopes", f"the token that you use lacks {', '.join(more)}; leave it out or sign in")
+    if expires_at > maker.expires_at:
+        left = maker.expires_at.isoformat(timespec="seconds")
+        raise Invalid.field("expires_in", f"the token that you use ends at {left}; a token made by it ends no later")
+    if survives and not maker.survives_password_change:
+        raise Invalid.field("survives_password_change", "the token that you use ends with the password; sign in")
 
 
 def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None:

@@ -49,6 +49,9 @@ SHELL = Bucket("shell", per_s=0.5, burst=30)
 # Each is looked through, which takes the interpreter up to a few seconds.
 UPLOAD = Bucket("upload", per_s=0.5, burst=60)
 
+# Guessing the present password is slow, mistyping it a few times is not.
+PASSWORD = Bucket("password", per_s=0.2, burst=10)
+
 
 class _Health:
     broken_until: float = 0.0

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.openapi import AutoSchema
+
+from muster.accounts.scopes import Scope
 from muster.api.problems import CONTENT_TYPE
+from muster.api.scopes import scope_of
 from muster.jobs.spec import json_schema
 
 Json = dict[str, Any]
 
-_SECURITY: list[Json] = [{"token": []}, {"cookieAuth": []}]
+
+class ScopedSchema(AutoSchema):
+    """Operations whose security names the scope that a token needs."""
+
+    def get_auth(self) -> list[dict[str, Any]]:
+        """The ways to authenticate."""
+        ways: list[dict[str, Any]] = super().get_auth()
+        return [{"token": [scope_of(self.view, self.method)]} if "token" in way else way for way in ways]
 
 
 def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
@@ -158,6 +169,7 @@ def _shell_output() -> Json:
             "200": _object("Bytes, or how it ended once all of them are read.", {"data": _BASE64, **_SHELL_STATE})
         },
         problems=(404, 409, 422),
+        scope=None,
         parameters=(
             _SHELL_ID,
             _query("offset", "integer", "Skip so many bytes."),
@@ -179,6 +191,7 @@ def _shell_input() -> Json:
             )
         },
         problems=(404, 409, 413, 422),
+        scope=None,
         parameters=(_SHELL_ID,),
     )
     properties = {
@@ -203,6 +216,7 @@ def _shell_close() -> Json:
         "End the shell. With the shell's own token.",
         answers={"200": _object("How it ended.", _SHELL_STATE)},
         problems=(404,),
+        scope=None,
         parameters=(_SHELL_ID,),
     )
 
@@ -225,6 +239,7 @@ def _upload_code() -> Json:
         answers={"200": stored, "201": stored},
         problems=(413, 415, 422, 429, 507),
         parameters=({"name": "X-Content-SHA256", "in": "header", "required": True, "schema": digest},),
+        scope=Scope.SUBMIT,
     )
     operation["requestBody"] = {
         "required": True,
@@ -241,18 +256,19 @@ def _operation(
     answers: Json,
     problems: tuple[int, ...] = (),
     parameters: tuple[Json, ...],
+    scope: Scope | None = Scope.READ,
 ) -> Json:
     document = {"schema": {"$ref": "#/components/schemas/Problem"}}
     refusals = {
         str(status): {"description": "", "content": {CONTENT_TYPE: document}}
-        for status in sorted({400, 401, 503, *problems})
+        for status in sorted({400, 401, 403, 503, *problems})
     }
     return {
         "operationId": operation_id,
         "description": description,
         "parameters": list(parameters),
         "tags": [tag],
-        "security": _SECURITY,
+        "security": [{"token": [scope]}, {"cookieAuth": []}] if scope else [{"token": []}],
         "responses": {**answers, **refusals},
     }
 

@@ -8,6 +8,7 @@ from django.urls import URLPattern, path, register_converter
 from django.views.decorators.cache import cache_page
 from drf_spectacular.views import SpectacularAPIView
 
+from muster.accounts.scopes import Scope
 from muster.api.views import (
     accounts,
     fleet,
@@ -59,55 +60,57 @@ register_converter(Id, "id")
 register_converter(Name, "name")
 
 
-def _to(route: str, view: type[ApiView]) -> URLPattern:
-    handler: Any = view.as_view()
+def _to(route: str, view: type[ApiView], write_scope: Scope | None = None) -> URLPattern:
+    """The path of a view, with the scope that a token needs for methods that change something."""
+    handler: Any = view.as_view(write_scope=write_scope)
     pattern: URLPattern = path(route, handler)
     return pattern
 
 
 v1 = [
     _to("login", accounts.Login),
-    _to("logout", accounts.Logout),
+    _to("logout", accounts.Logout, Scope.SUBMIT),
     _to("me", accounts.Me),
-    _to("me/notifications", notices.MyNotifications),
-    _to("webhooks", notices.Webhooks),
-    _to("webhooks/<id:webhook_id>", notices.OneWebhook),
-    _to("webhooks/<id:webhook_id>:test", notices.TestWebhook),
-    _to("tokens", accounts.Tokens),
-    _to("tokens/<id:token_id>", accounts.OneToken),
-    _to("registries", registries.Registries),
-    _to("registries/<id:registry_id>", registries.OneRegistry),
-    _to("jobs", jobs.Jobs),
-    _to("jobs:batch", jobs.JobBatch),
-    _to("jobs:dry-run", forecast.JobDryRun),
-    _to("jobs/<id:job_id>", jobs.OneJob),
-    _to("jobs/<id:job_id>:cancel", jobs.CancelJob),
-    _to("jobs/<id:job_id>:requeue", jobs.RequeueJob),
-    _to("jobs/<id:job_id>:clone", jobs.CloneJob),
+    _to("me/notifications", notices.MyNotifications, Scope.SUBMIT),
+    _to("webhooks", notices.Webhooks, Scope.SUBMIT),
+    _to("webhooks/<id:webhook_id>", notices.OneWebhook, Scope.SUBMIT),
+    _to("webhooks/<id:webhook_id>:test", notices.TestWebhook, Scope.SUBMIT),
+    _to("password", accounts.Password, Scope.MANAGE),
+    _to("tokens", accounts.Tokens, Scope.SUBMIT),
+    _to("tokens/<id:token_id>", accounts.OneToken, Scope.SUBMIT),
+    _to("registries", registries.Registries, Scope.MANAGE),
+    _to("registries/<id:registry_id>", registries.OneRegistry, Scope.MANAGE),
+    _to("jobs", jobs.Jobs, Scope.SUBMIT),
+    _to("jobs:batch", jobs.JobBatch, Scope.SUBMIT),
+    _to("jobs:dry-run", forecast.JobDryRun, Scope.SUBMIT),
+    _to("jobs/<id:job_id>", jobs.OneJob, Scope.SUBMIT),
+    _to("jobs/<id:job_id>:cancel", jobs.CancelJob, Scope.SUBMIT),
+    _to("jobs/<id:job_id>:requeue", jobs.RequeueJob, Scope.SUBMIT),
+    _to("jobs/<id:job_id>:clone", jobs.CloneJob, Scope.SUBMIT),
     _to("jobs/<id:job_id>/why", forecast.JobWhy),
     _to("jobs/<id:job_id>/attempts", job_parts.JobAttempts),
     _to("jobs/<id:job_id>/events", job_parts.JobEvents),
     _to("jobs/<id:job_id>/files", job_parts.JobFiles),
-    _to("jobs/<id:job_id>/shells", shells.JobShells),
+    _to("jobs/<id:job_id>/shells", shells.JobShells, Scope.SUBMIT),
     _to("jobs/<id:job_id>/metrics", metrics.MetricsOfJob),
     _to("jobs/<id:job_id>/training", metrics.TrainingOfJob),
-    _to("frameworks", offers.Frameworks),
-    _to("frameworks/<id:framework_id>", offers.OneFramework),
+    _to("frameworks", offers.Frameworks, Scope.SUBMIT),
+    _to("frameworks/<id:framework_id>", offers.OneFramework, Scope.SUBMIT),
     _to("offers", offers.Offers),
-    _to("offers/<id:offer_id>:accept", offers.AcceptOffer),
-    _to("offers/<id:offer_id>:decline", offers.DeclineOffer),
+    _to("offers/<id:offer_id>:accept", offers.AcceptOffer, Scope.SUBMIT),
+    _to("offers/<id:offer_id>:decline", offers.DeclineOffer, Scope.SUBMIT),
     _to("vcs", fleet.VirtualClusters),
     _to("volumes", volumes.Volumes),
     _to("pools", fleet.Pools),
-    _to("pools/<name:name>/policy", policies.OnePoolPolicy),
+    _to("pools/<name:name>/policy", policies.OnePoolPolicy, Scope.ADMIN),
     _to("policies", policies.Policies),
     _to("nodes", fleet.Nodes),
-    _to("nodes/<name:name>", fleet.OneNode),
-    _to("nodes/<name:name>:check", fleet.NodeCheck),
-    _to("nodes/<name:name>:declare-gone", fleet.NodeGone),
+    _to("nodes/<name:name>", fleet.OneNode, Scope.ADMIN),
+    _to("nodes/<name:name>:check", fleet.NodeCheck, Scope.ADMIN),
+    _to("nodes/<name:name>:declare-gone", fleet.NodeGone, Scope.ADMIN),
     _to("nodes/<name:name>/metrics", metrics.MetricsOfNode),
-    _to("maintenance", fleet.MaintenanceTimes),
-    _to("maintenance/<id:maintenance_id>", fleet.OneMaintenance),
+    _to("maintenance", fleet.MaintenanceTimes, Scope.ADMIN),
+    _to("maintenance/<id:maintenance_id>", fleet.OneMaintenance, Scope.ADMIN),
     _to("gpus", fleet.Gpus),
     _to("usage", usage.UsageOfGpus),
     _to("usage/waste", usage.WasteOfGpus),

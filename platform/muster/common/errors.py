@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -97,3 +99,10 @@ class NoRoom(Unavailable):
     status = 507
     code = "no-room"
     title = "The platform has no room for this"
+
+
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """The message for a key of a body that is none of the known ones; it names the nearest of them."""
+    nearest = difflib.get_close_matches(key[:100], known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else "known keys: " + ", ".join(sorted(known))
+    return f"unknown key; {hint}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from muster.common.errors import FieldError, Invalid
+from muster.common.errors import FieldError, Invalid, unknown_key
 from muster.common.validation import has_parent_part
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
@@ -460,6 +459,4 @@ def _unknown_key(path: list[str]) -> str:
     }
     model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec
     known = [field.alias or name for name, field in model.model_fields.items()]
-    nearest = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else "known keys: " + ", ".join(sorted(known))
-    return f"unknown key; {hint}"
+    return unknown_key(path[-1], known)

@@ -177,10 +177,10 @@ REST_FRAMEWORK = {
         "muster.api.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated", "muster.api.scopes.HasScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "muster.api.openapi.ScopedSchema",
     "EXCEPTION_HANDLER": "muster.api.problems.exception_handler",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -197,6 +197,7 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_NAME_OVERRIDES": {
+        "TokenScope": "muster.accounts.scopes.Scope",
         "JobState": "scheduler.lifecycle.JobState",
         "AttemptState": "scheduler.lifecycle.AttemptState",
         "EndReason": "scheduler.lifecycle.Reason",

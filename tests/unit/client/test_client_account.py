@@ -25,6 +25,8 @@ NEW_TOKEN = {
     "created_at": "2026-11-21T00:00:00Z",
     "expires_at": None,
     "last_used_at": None,
+    "scopes": ["read", "submit"],
+    "survives_password_change": False,
     "token": "mst_new",
 }
 
@@ -162,9 +164,25 @@ def test_a_new_token_is_alone_on_standard_output(server: FakeServer, run: Run) -
     assert json.loads(server.requests[0].content) == {"name": "ci", "expires_in": "30d"}
 
 
+def test_a_token_is_made_with_the_scopes_that_are_named(server: FakeServer, run: Run) -> None:
+    server.on("POST /tokens", httpx.Response(201, json=NEW_TOKEN))
+    run("tokens", "create", "ci", "--scope", "read", "--scope", "manage", "--survives-password-change")
+    sent = json.loads(server.requests[0].content)
+    assert (sent["scopes"], sent["survives_password_change"]) == (["read", "manage"], True)
+    assert run("tokens", "create", "ci", "--scope", "root").exit_code == 2
+
+
+def test_login_asks_for_all_scopes_or_for_those_that_are_named(server: FakeServer, run: Run) -> None:
+    answer_login(server)
+    run("login", URL, "--user", "ada", stdin="hunter2\n", token=None)
+    run("login", URL, "--user", "ada", "--scope", "submit", stdin="hunter2\n", token=None)
+    asked = [json.loads(request.content)["scopes"] for request in server.sent("POST /tokens")]
+    assert asked == [["read", "submit", "manage", "admin"], ["submit"]]
+
+
 def test_tokens_are_listed_and_ended(server: FakeServer, run: Run) -> None:
     server.on("GET /tokens", httpx.Response(200, json={"results": [NEW_TOKEN], "next": None}))
     server.on("DELETE /tokens/5", httpx.Response(204))
-    assert "mst_ab" in run("tokens", "ls").stdout
+    assert "read submit" in run("tokens", "ls").stdout
     assert run("tokens", "revoke", "5").stdout == "Token 5 is ended.\n"
     assert run("tokens", "revoke", "6").exit_code == 4

@@ -7,6 +7,7 @@ import { Label } from "../../components/StateChip";
 import { humanize } from "../../format/words";
 import classes from "./SettingsPage.module.css";
 import { Notifications } from "./Notifications";
+import { Password } from "./Password";
 import { Tokens } from "./Tokens";
 import { Webhooks } from "./Webhooks";
 
@@ -47,6 +48,7 @@ export function SettingsPage() {
             onChange={(value) => setColorScheme(SCHEMES.find((each) => each === value) ?? "auto")}
           />
         </section>
+        <Password />
         <Notifications />
         <Webhooks />
         <Tokens />

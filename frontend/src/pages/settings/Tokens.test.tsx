@@ -17,6 +17,8 @@ const TOKEN: Token = {
   created_at: AT(0),
   expires_at: AT(3600),
   last_used_at: null,
+  scopes: ["read", "submit"],
+  survives_password_change: false,
 };
 
 beforeEach(() => {
@@ -42,13 +44,31 @@ async function create(name: string) {
 it("shows a new token once, and asks anew for the next one", async () => {
   const made = vi.spyOn(api, "createToken").mockResolvedValue({ ...TOKEN, token: "mst_abc" });
   await create("laptop");
-  expect(made).toHaveBeenCalledWith("laptop", "30d");
+  expect(made).toHaveBeenCalledWith({
+    name: "laptop",
+    expires_in: "30d",
+    scopes: ["read", "submit"],
+    survives_password_change: false,
+  });
   expect((await screen.findByLabelText("Token")).textContent).toBe("mst_abc");
   expect(screen.getByText("Your new token")).toBeTruthy();
   await userEvent.click(await button("Done"));
   await waitFor(() => expect(screen.queryByText("mst_abc")).toBeNull());
   await userEvent.click(await button("New token"));
   expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
+});
+
+it("makes a token with the scopes that are chosen", async () => {
+  const made = vi.spyOn(api, "createToken").mockResolvedValue({ ...TOKEN, token: "mst_abc" });
+  await userEvent.click(await button("New token"));
+  await userEvent.click(await screen.findByLabelText("Submit and act on your own jobs"));
+  await userEvent.click(await screen.findByLabelText("Operate the cluster"));
+  await userEvent.click(await screen.findByLabelText("Keep it when your password changes"));
+  await userEvent.type(await screen.findByLabelText("Name"), "nightly");
+  await userEvent.click(await button("Create token"));
+  expect(made).toHaveBeenCalledWith(
+    expect.objectContaining({ scopes: ["read", "admin"], survives_password_change: true }),
+  );
 });
 
 it("says beside the name why it was refused, and forgets that with the dialog", async () => {

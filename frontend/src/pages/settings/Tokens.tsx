@@ -1,4 +1,4 @@
-import { Button, NativeSelect, Skeleton, TextInput } from "@mantine/core";
+import { Button, Checkbox, NativeSelect, Skeleton, TextInput } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -6,7 +6,7 @@ import { useState } from "react";
 import { createToken, revokeToken } from "../../api/client";
 import { messageOf } from "../../api/problem";
 import { tokensQuery } from "../../api/queries";
-import type { Token } from "../../api/types";
+import type { Token, TokenScope } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { Empty, Failed } from "../../components/Notice";
 import { useNow } from "../../components/now";
@@ -23,6 +23,14 @@ const LIFETIMES = [
   { value: "90d", label: "90 days" },
   { value: "365d", label: "1 year" },
 ];
+
+const SCOPES: { value: TokenScope; label: string }[] = [
+  { value: "read", label: "Read everything you can see" },
+  { value: "submit", label: "Submit and act on your own jobs" },
+  { value: "manage", label: "Manage your tenants and your account" },
+  { value: "admin", label: "Operate the cluster" },
+];
+const USUAL: TokenScope[] = ["read", "submit"];
 
 /** The caller's API tokens: made here, shown once, revoked here. */
 export function Tokens() {
@@ -55,7 +63,9 @@ export function Tokens() {
           New token
         </Button>
       </SectionHead>
-      <p className={classes.sub}>For the muster command and for scripts. A token can do what you can do.</p>
+      <p className={classes.sub}>
+        For the muster command and for scripts. A token can do what its scopes and your roles allow.
+      </p>
       {query.isPending ? (
         <Skeleton height={54} />
       ) : query.data === undefined ? (
@@ -96,6 +106,8 @@ function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
         <p className={`${classes.tokenName} truncate`}>{token.name}</p>
         <p className={classes.meta}>
           <span className="mono">{token.prefix}…</span>
+          <span>{token.scopes.join(", ")}</span>
+          {token.survives_password_change ? <span>stays after a new password</span> : null}
           <span className={expired ? classes.expired : undefined}>
             {expired ? "expired" : "expires"} {dateOnly(token.expires_at)}
           </span>
@@ -120,6 +132,8 @@ interface CreateProps {
 function CreateToken({ opened, onClose, onCreated }: CreateProps) {
   const [name, setName] = useState("");
   const [lifetime, setLifetime] = useState("30d");
+  const [scopes, setScopes] = useState(USUAL);
+  const [survives, setSurvives] = useState(false);
 
   return (
     <SecretDialog
@@ -127,6 +141,8 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
       onClose={() => {
         onClose();
         setName("");
+        setScopes(USUAL);
+        setSurvives(false);
       }}
       title="New API token"
       madeTitle="Your new token"
@@ -134,7 +150,12 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
       yes="Create token"
       ready={name.trim() !== ""}
       make={async () => {
-        const made = await createToken(name.trim(), lifetime);
+        const made = await createToken({
+          name: name.trim(),
+          expires_in: lifetime,
+          scopes,
+          survives_password_change: survives,
+        });
         void onCreated();
         return made.token;
       }}
@@ -157,6 +178,22 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
             data={LIFETIMES}
             value={lifetime}
             onChange={(event) => setLifetime(event.currentTarget.value)}
+          />
+          <Checkbox.Group
+            label="Scopes"
+            value={scopes}
+            onChange={(chosen) =>
+              setScopes(SCOPES.map((scope) => scope.value).filter((scope) => chosen.includes(scope)))
+            }
+          >
+            {SCOPES.map(({ value, label }) => (
+              <Checkbox key={value} value={value} label={label} disabled={value === "read"} mt={6} />
+            ))}
+          </Checkbox.Group>
+          <Checkbox
+            label="Keep it when your password changes"
+            checked={survives}
+            onChange={(event) => setSurvives(event.currentTarget.checked)}
           />
         </>
       )}

@@ -32,4 +32,6 @@ def token(row: ApiToken) -> Json:
         "created_at": moment(row.created_at),
         "expires_at": moment(row.expires_at),
         "last_used_at": moment(row.last_used_at),
+        "scopes": row.scopes,
+        "survives_password_change": row.survives_password_change,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from muster.accounts.scopes import Scope
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
 from muster.tenants.roles import Role
 
@@ -13,6 +14,13 @@ class Credentials(Shape):
 
     username = Text(max_length=150)
     password = Text(max_length=4096, trim_whitespace=False)
+
+
+class NewPassword(Shape):
+    """The present password, and the one to have in its place."""
+
+    current = Text(max_length=4096, trim_whitespace=False)
+    new = Text(max_length=4096, trim_whitespace=False)
 
 
 class MyTenant(Shape):
@@ -37,7 +45,18 @@ class NewToken(Shape):
     """A token to be made."""
 
     name = Text(max_length=100)
-    expires_in = Text(required=False, default="30d", max_length=40, help_text="Such as 12h or 30d, at most 366d.")
+    expires_in = Text(
+        required=False,
+        max_length=40,
+        help_text="Such as 12h or 30d, at most 366d; 30d by default. A token made by a token ends no later than that.",
+    )
+    scopes = serializers.ListField(
+        required=False,
+        child=Choice(choices=values(Scope)),
+        allow_empty=False,
+        help_text="read, submit, manage, admin; read and submit by default, and read always.",
+    )
+    survives_password_change = Flag(required=False, default=False)
 
 
 class Token(Shape):
@@ -49,6 +68,8 @@ class Token(Shape):
     created_at = Moment()
     expires_at = Moment()
     last_used_at = Moment(allow_null=True)
+    scopes = serializers.ListField(child=Choice(choices=values(Scope)))
+    survives_password_change = Flag()
 
 
 class TokenWithSecret(Token):

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rest_framework import serializers
 
-Shape = serializers.Serializer[Any]
+from muster.common.errors import unknown_key
+
+if TYPE_CHECKING:
+    _Serializer = serializers.Serializer[Any]
+else:
+    _Serializer = serializers.Serializer
+
+
+class Shape(_Serializer):
+    """The fields of an object in a body or an answer; a body with any other key is refused."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The values of a body.
+
+        Raises:
+            ValidationError: some fields are wrong, or a key is not one of the fields.
+        """
+        if isinstance(data, Mapping):
+            known = [name for name, field in self.fields.items() if not field.read_only]
+            unknown = {str(key)[:100]: [unknown_key(str(key), known)] for key in data if key not in known}
+            if unknown:
+                raise serializers.ValidationError(unknown)
+        return super().to_internal_value(data)
+
+
 Choice = serializers.ChoiceField
 Text = serializers.CharField
 Integer = serializers.IntegerField

@@ -17,10 +17,13 @@ from django.db import DatabaseError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import request_response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as StarletteScope
 
+from muster.accounts.scopes import Scope
 from muster.api.access import Access, accesses_of
 from muster.api.authentication import Caller
+from muster.api.scopes import require_scope
 from muster.api.streams.callers import CALLER, Unauthenticated, authenticated
 from muster.common.asgi import in_thread
 from muster.common.errors import MusterError, Unavailable
@@ -109,16 +112,19 @@ access_watch = AccessWatch()
 class Authorised:
     """An ASGI application: a handler for authenticated callers, which finds its caller by `callers.caller`."""
 
-    def __init__(self, handler: Callable[[Request], Awaitable[Response]]) -> None:
+    def __init__(self, handler: Callable[[Request], Awaitable[Response]], scope: Scope) -> None:
         self._app = request_response(handler)
+        self.scope = scope
+        """The scope that a token needs."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: StarletteScope, receive: Receive, send: Send) -> None:
         """Authenticate the caller and answer the call.
 
         When access ends before the answer has begun, the answer is a refusal. An event stream is ended in order, so
         that its client connects again; any other answer is broken off, so that no client takes a part for the whole.
         """
         caller, access = await authenticated(Request(scope))
+        require_scope(caller.token, self.scope)
         scope[CALLER] = caller
         answer = _Answer(send)
         try:

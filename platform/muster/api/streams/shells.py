@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from muster.api.authentication import bearer_secret
 from muster.api.streams.callers import Unauthenticated, number
 from muster.common.asgi import in_thread, read_body
-from muster.common.errors import Invalid, MusterError, NotFound
+from muster.common.errors import Invalid, MusterError, NotFound, unknown_key
 from muster.common.secrets import digest
 from muster.shells import services
 from muster.shells.models import Shell
@@ -130,7 +130,7 @@ def _read(body: bytes) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise Invalid("the body must be an object")
     for name in sorted(set(given) - _KEYS):
-        raise Invalid.field(name[:100], "unknown key")
+        raise Invalid.field(name[:100], unknown_key(name, sorted(_KEYS)))
     text, over = given.get("data", ""), given.get("over", False)
     if not isinstance(over, bool):
         raise Invalid.field("over", "write true or false")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.contrib.auth import login, logout
+from django.contrib.auth import login, logout, update_session_auth_hash
 from django.middleware.csrf import get_token
 from rest_framework import status
 from rest_framework.authentication import SessionAuthentication
@@ -13,9 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import ApiToken
-from muster.accounts.services import create_token, revoke_token
+from muster.accounts.services import change_password, create_token, revoke_token
 from muster.accounts.signin import describe_session, sign_in
+from muster.api import limits
 from muster.api.render import accounts as render
+from muster.api.scopes import token_of
 from muster.api.shapes import accounts as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Invalid
@@ -74,6 +76,26 @@ class Me(ApiView):
         return Response(render.me(caller(request)))
 
 
+class Password(ApiView):
+    """The caller's password."""
+
+    @describe(
+        "change_password",
+        tag="account",
+        answers={204: None},
+        problems=(413, 415, 422, 429),
+        request=shapes.NewPassword,
+    )
+    def post(self, request: Request) -> Response:
+        """Change the password. All other sessions end, and tokens but for those with `survives_password_change`."""
+        user, body = caller(request), body_of(request, shapes.NewPassword)
+        limits.take(limits.PASSWORD, user.pk)
+        change_password(user=user, current=body["current"], new=body["new"])
+        if token_of(request) is None:
+            update_session_auth_hash(request._request, user)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
 class Tokens(ApiView):
     """The caller's tokens."""
 
@@ -94,10 +116,10 @@ class Tokens(ApiView):
         """Make a token. Its secret is in this answer and never shown again."""
         body = body_of(request, shapes.NewToken)
         try:
-            life = timedelta(seconds=parse_duration_s(body["expires_in"]))
+            life = timedelta(seconds=parse_duration_s(body.pop("expires_in"))) if "expires_in" in body else None
         except (ValueError, OverflowError) as error:
             raise Invalid.field("expires_in", str(error)) from error
-        row, secret = create_token(user=caller(request), name=body["name"], expires_in=life)
+        row, secret = create_token(user=caller(request), expires_in=life, maker=token_of(request), **body)
         return Response(render.token(row) | {"token": secret}, status=status.HTTP_201_CREATED)
 
 

@@ -11,10 +11,14 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from muster.accounts.models import User
+from muster.accounts.scopes import Scope
 from muster.api.bodies import AlwaysJson, JsonParser, require_length
 from muster.api.problems import CONTENT_TYPE
+from muster.api.scopes import require_scope, token_of
 from muster.api.shapes.common import Problem, Shape
 from muster.common.errors import Invalid
+from muster.jobs.models import Job
+from muster.jobs.selectors import get_job
 
 JSON = "application/json"
 CSV = "text/csv"
@@ -27,6 +31,8 @@ class ApiView(APIView):
     content_negotiation_class = AlwaysJson
     # No answer to OPTIONS: it would describe the views in a format of DRF's own, and the OpenAPI document does it.
     metadata_class = None
+    write_scope: Scope | None = None
+    """The scope that a token needs for methods that change something; None closes them to tokens."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Checks what every request must fulfil before its method is called."""
@@ -39,6 +45,15 @@ def caller(request: Request) -> User:
     return cast(User, request.user)
 
 
+def job_to_change(request: Request, job_id: int) -> Job:
+    """A job that the caller may see; a token needs the scope `manage` to change another member's."""
+    user = caller(request)
+    job = get_job(user, job_id)
+    if job.owner_id != user.pk:
+        require_scope(token_of(request), Scope.MANAGE)
+    return job
+
+
 def body_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
     """The request's body, checked field by field."""
     if not isinstance(request.data, Mapping):
@@ -48,7 +63,13 @@ def body_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
 
 def query_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
     """The query's parameters, checked field by field."""
-    return checked(shape, request.query_params.dict())
+    return checked(shape, known_of(shape, request.query_params.dict()))
+
+
+def known_of(shape: type[Shape], query: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that the shape knows. A query may have others, which proxies and browsers add; a body may not."""
+    known = shape().fields
+    return {name: value for name, value in query.items() if name in known}
 
 
 def checked(shape: type[Shape], data: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,8 +98,8 @@ def describe(
             responses[status, JSON] = shape
     for status in tables:
         responses[status, CSV] = OpenApiTypes.STR
-    # 400 and 503 can come from anywhere: a broken request, and a database that is away.
-    always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 503)
+    # These can come from anywhere: a broken request, a token without the scope, and a database that is away.
+    always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 403, 503)
     with_body: tuple[int, ...] = (411,) if 413 in problems else ()
     for status in sorted({*problems, *always, *with_body} - set(answers)):
         responses[status, CONTENT_TYPE] = Problem

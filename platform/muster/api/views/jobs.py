@@ -18,8 +18,8 @@ from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.problems import problem_of
 from muster.api.render.jobs import for_list, job_document, job_list
 from muster.api.shapes.jobs import SPEC, Batch, BatchAnswer, Job, JobEdit, JobFilter, JobPage
-from muster.api.views.base import ApiView, caller, checked, describe
-from muster.common.errors import Invalid
+from muster.api.views.base import ApiView, caller, checked, describe, job_to_change, known_of
+from muster.common.errors import Invalid, unknown_key
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
 from muster.jobs.selectors import get_job, visible_jobs
@@ -92,9 +92,8 @@ class JobBatch(ApiView):
         items = body.get("jobs") if isinstance(body, dict) else None
         if not isinstance(items, list):
             raise Invalid.field("jobs", "send a list of specs")
-        unknown = sorted(set(body) - {"jobs"})
-        if unknown:
-            raise Invalid.field(unknown[0][:100], "unknown key; did you mean 'jobs'?")
+        for key in sorted(set(body) - {"jobs"}):
+            raise Invalid.field(key[:100], unknown_key(key, ["jobs"]))
         limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(items), services.MOST_IN_A_BATCH)))
         result = services.submit_batch(user=user, items=items, idempotency_key=_key(request))
         errors = [{"index": index, "problem": problem_of(error)} for index, error in result.errors]
@@ -119,7 +118,7 @@ class OneJob(ApiView):
     def patch(self, request: Request, job_id: int) -> Response:
         """Change the name, priority, time or tags."""
         user = caller(request)
-        job = get_job(user, job_id)
+        job = job_to_change(request, job_id)
         if not isinstance(request.data, dict):
             raise Invalid("the body must be an object")
         return Response(job_document(services.edit_job(user=user, job=job, changes=request.data)))
@@ -138,7 +137,7 @@ class CancelJob(_JobAct):
     def post(self, request: Request, job_id: int) -> Response:
         """Cancel the job; its processes get their grace, so it may take a while to end."""
         user = caller(request)
-        job = services.cancel_job(user=user, job=get_job(user, job_id))
+        job = services.cancel_job(user=user, job=job_to_change(request, job_id))
         return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
 
 
@@ -149,7 +148,7 @@ class RequeueJob(_JobAct):
     def post(self, request: Request, job_id: int) -> Response:
         """Put the job back into the queue; a finished one is a conflict."""
         user = caller(request)
-        job = services.requeue_job(user=user, job=get_job(user, job_id))
+        job = services.requeue_job(user=user, job=job_to_change(request, job_id))
         return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
 
 
@@ -177,7 +176,7 @@ def _read_filter(request: Request) -> dict[str, Any]:
         data["state"] = [word for part in params.getlist("state") for word in part.split(",") if word]
     if "tag" in params:
         data["tag"] = params.getlist("tag")
-    return checked(JobFilter, data)
+    return checked(JobFilter, known_of(JobFilter, data))
 
 
 def _filtered(jobs: QuerySet[JobRow], user: User, query: dict[str, Any]) -> QuerySet[JobRow]:

@@ -6,13 +6,12 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.accounts.models import ApiToken
 from muster.api import limits
 from muster.api.bodies import JsonParser
+from muster.api.scopes import token_of
 from muster.api.shapes.shells import NewShell, OpenedShell
-from muster.api.views.base import ApiView, body_of, caller, describe
+from muster.api.views.base import ApiView, body_of, caller, describe, job_to_change
 from muster.common.client_address import current_address
-from muster.jobs.selectors import get_job
 from muster.shells.services import Wanted, request_shell
 
 
@@ -31,13 +30,13 @@ class JobShells(ApiView):
     def post(self, request: Request, job_id: int) -> Response:
         """Ask for a shell in a rank of the job; its bytes then go by its own token."""
         user = caller(request)
-        job = get_job(user, job_id)
+        job = job_to_change(request, job_id)
         limits.take(limits.SHELL, user.pk)
         shell, secret = request_shell(
             user=user,
             job=job,
             wanted=Wanted(**body_of(request, NewShell)),
-            api_token=request.auth if isinstance(request.auth, ApiToken) else None,
+            api_token=token_of(request),
             address=current_address(),
         )
         allocation = shell.allocation

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from muster.accounts.models import ApiToken, User
+from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token, create_user, revoke_token, user_of_token
 from muster.local.demo.cluster import ACTOR
 from muster.tenants.models import Membership, Tenant
@@ -95,7 +96,7 @@ def _renew(person: Person, user: User | None, *, uid: int | None) -> tuple[User,
         user.save(update_fields=["password"])
         for token in ApiToken.objects.filter(user=user, name=_TOKEN_NAME, revoked_at__isnull=True):
             revoke_token(user=user, token_id=token.pk)
-    _, secret = create_token(user=user, name=_TOKEN_NAME, expires_in=_TOKEN_LIFE)
+    _, secret = create_token(user=user, name=_TOKEN_NAME, expires_in=_TOKEN_LIFE, scopes=tuple(Scope))
     return user, Access(password=password, token=secret, tenant=person.tenant)
 
 

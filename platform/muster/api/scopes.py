@@ -1,0 +1,59 @@
+"""The scope that a call with a token needs, required in one place for the REST views and the streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from muster.accounts.models import ApiToken
+from muster.accounts.scopes import Scope
+from muster.common.errors import MusterError
+
+
+class MissingScope(MusterError):
+    """The token does not have the scope that the call needs."""
+
+    status = 403
+    code = "missing-scope"
+    title = "The token lacks a scope"
+
+
+def require_scope(token: ApiToken | None, needed: Scope | None) -> None:
+    """Return if a call with the token may be made; None for `token` is a session, which may do what its user may.
+
+    Raises:
+        MissingScope: the token lacks the scope, or the endpoint declares none (None for `needed`).
+    """
+    if token is None:
+        return
+    if needed is None:
+        raise MissingScope("no token may do this; sign in on the page")
+    if needed not in token.scopes:
+        raise MissingScope(
+            f"this needs a token with the scope {needed}, and yours has: {', '.join(token.scopes)}; "
+            f"make one on the page Settings, or with: muster tokens create NAME --scope {needed}"
+        )
+
+
+def scope_of(view: Any, method: str) -> Scope | None:
+    """The scope that the method of a view needs: `read` for safe methods, else what `urls.py` declares for the path."""
+    if method in SAFE_METHODS:
+        return Scope.READ
+    declared: Scope | None = getattr(view, "write_scope", None)
+    return declared
+
+
+class HasScope(BasePermission):
+    """Lets a token do what its scopes include; an endpoint without a declared scope is closed to tokens."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """True; `MissingScope` tells the caller which scope is needed."""
+        require_scope(token_of(request), scope_of(view, str(request.method)))
+        return True
+
+
+def token_of(request: Request) -> ApiToken | None:
+    """The token that the request carries, None for a session."""
+    return request.auth if isinstance(request.auth, ApiToken) else None

@@ -1,0 +1,72 @@
+"""A key that a body should not have is refused, at every endpoint that reads a body."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from muster.accounts.models import ApiToken, User
+from tests.api.asking import fields_of, openapi, problem_of, send
+from tests.api.conftest import World
+from tests.api.test_access import ROLES, TABLE
+from tests.factories import PASSWORD, make_user
+
+Api = Callable[[User | None], Client]
+WITH_BODY = [(method, path, body, statuses) for method, path, body, statuses in TABLE if isinstance(body, dict)]
+WITH_BODY.append(("POST", "/jobs/{job}/shells", {}, (401, 422, 422, 422, 422, 404)))
+# The bytes of shells and uploads: `tests/db/web/test_shells.py` has the former, and the latter is no object.
+ELSEWHERE = {"/shells/{}/input", "/uploads", "/login"}
+
+
+def caller_of(statuses: tuple[int, ...]) -> str:
+    """A part that gets as far as the body."""
+    return next((role for role, status in zip(ROLES, statuses, strict=True) if status not in {401, 403, 404}), "owner")
+
+
+@pytest.mark.parametrize("call", WITH_BODY, ids=lambda call: f"{call[0]} {call[1]} {call[2]}")
+def test_an_unknown_key_is_named(
+    call: tuple[str, str, dict[str, Any], tuple[int, ...]], world: World, api: Api
+) -> None:
+    method, path, body, statuses = call
+    path = "/api/v1" + path.format(job=world.waiting.pk, pool=world.pool.name, token=0, webhook=0)
+    answer = send(api(world.user(caller_of(statuses))), method, path, {**body, "no_such_key": 1})
+    assert answer.status_code == 422, answer.content
+    assert "no_such_key" in fields_of(answer)
+
+
+def test_every_endpoint_that_reads_a_body_is_tried() -> None:
+    reading = {
+        (method.upper(), re.sub(r"\{[^}]+\}", "{}", path.removeprefix("/api/v1")))
+        for path, operations in openapi()["paths"].items()
+        for method, operation in operations.items()
+        if "requestBody" in operation
+    }
+    tried = {(method, re.sub(r"\{[^}]+\}|gpu01|999999999", "{}", path)) for method, path, _, _ in WITH_BODY}
+    assert {call for call in reading if call[1] not in ELSEWHERE} <= tried
+
+
+def test_signing_in_with_an_unknown_key_is_refused(world: World) -> None:
+    make_user("ada", password=PASSWORD)
+    answer = send(Client(), "POST", "/api/v1/login", {"username": "ada", "password": PASSWORD, "otp": "123456"})
+    assert fields_of(answer) == ["otp"]
+
+
+def test_the_nearest_known_key_is_named(world: World, api: Api) -> None:
+    answer = send(api(world.owner), "POST", "/api/v1/tokens", {"name": "x", "scope": ["read"]})
+    assert (answer.status_code, fields_of(answer)) == (422, ["scope"])
+    assert problem_of(answer)["errors"][0]["message"] == "unknown key; did you mean 'scopes'?"
+    assert not ApiToken.objects.filter(name="x").exists()
+
+
+def test_a_key_inside_a_part_is_named_with_its_path(world: World, api: Api) -> None:
+    body = {"jobs": [{"specs": {"command": "true"}}]}
+    answer = send(api(world.owner), "POST", "/api/v1/offers/1:accept", body)
+    assert fields_of(answer) == ["jobs.0.specs"]
+
+
+def test_a_query_may_have_parameters_that_nobody_knows(world: World, api: Api) -> None:
+    assert api(world.owner).get("/api/v1/jobs?utm_source=mail").status_code == 200
