@@ -1,7 +1,8 @@
 """Tiresias: discretised two-dimensional least attained service; docs/policies/tiresias.md says what differs from it.
 
 What it must remember of a job is its memo: `queue`, `since` when it is in that queue, and what it had had when it was
-last promoted, `attained_gpu_s` and `ran_s`. A job without a memo is in queue 0 since it was submitted.
+last promoted, `attained_gpu_s` and `ran_s`. A job without a memo is in queue 0 since it was submitted. With the tie
+`running_first`, the memo also has `place`: where the job stood among those that started, or lost their GPUs, with it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from scheduler.model import Job, Running
 from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
 from scheduler.registry import ConfigError
+from scheduler.scratch import Scratch
+
+# Within a queue with the tie `running_first`: jobs that run, and jobs that wait.
+_RUNS, _WAITS = range(2)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiresias(Preemptive):
     """Serves the queues in strict order, and within a queue by the time at which a job entered it.
 
-    As `gittins`, there is a queue for each `delta_gpu_s` of attained service, and the one in which a job is most likely
-    to end, for the service that it takes until then, comes first.
+    As `gittins`, there is a queue for each `delta_gpu_s` of attained service, and the queue with the largest Gittins
+    index comes first.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -43,16 +48,16 @@ class Tiresias(Preemptive):
             },
             "tie": {
                 "type": "string",
-                "enum": ["entered", "submitted"],
+                "enum": ["entered", "submitted", "running_first"],
                 "default": "entered",
-                "description": "What orders a queue: when a job entered it, or when it was submitted.",
+                "description": "What orders a queue: entry, submission, or running jobs before waiting ones.",
             },
             "min_run_s": MIN_RUN_S,
             "variant": {
                 "type": "string",
                 "enum": ["las", "gittins", "gittins_released"],
                 "default": "las",
-                "description": "Queues by limits, or by the Gittins index, or by that of the authors' program.",
+                "description": "Queues by limits, by the Gittins index, or by the index of the authors' program.",
             },
             "service_gpu_s": {
                 "type": "array",
@@ -88,9 +93,52 @@ class Tiresias(Preemptive):
             raise ConfigError(f"policy tiresias: the variant {self.variant} needs samples in service_gpu_s")
 
     def waiting_key(self, job: Job) -> Key:
-        """By queue, then by when it entered the queue or was submitted; jobs that went down together by their ids."""
-        since = job.memo.get("since", job.submitted_at) if self.tie == "entered" else job.submitted_at
-        return (self._rank(int(job.memo.get("queue", 0))), since, job.id)
+        """By queue, then by when it entered the queue or was submitted; jobs that went down together by their ids.
+
+        With `running_first`, jobs that lost their GPUs in this queue come before those that never had any in it, the
+        last to lose them first.
+        """
+        rank = self._rank(int(job.memo.get("queue", 0)))
+        if self.tie != "running_first":
+            return (rank, self._since(job) if self.tie == "entered" else job.submitted_at, job.id)
+        if job.requeued_at > self._since(job):
+            return (rank, _WAITS, -job.requeued_at, job.memo.get("place", math.inf), job.id)
+        return (rank, _WAITS, math.inf, self._since(job), job.id)
+
+    def running_key(self, run: Running, now: float) -> Key:
+        """See `waiting_key`; with `running_first`, jobs that run by when they started in this queue.
+
+        A job that comes down while it runs goes to the end of the queue, and is ahead of those that wait from the next
+        decision on.
+        """
+        if self.tie != "running_first":
+            return Preemptive.running_key(self, run, now)
+        rank, *rest = self.standing(run, now)
+        since = self._since(run.job)
+        if run.placed_at < since and now - since <= SOON_S:
+            return (rank, _WAITS, math.inf, since, run.job.id)
+        return (rank, _RUNS, *rest)
+
+    def standing(self, run: Running, now: float) -> Key:
+        """See `scheduler.board.Ordering`."""
+        if self.tie != "running_first":
+            return Preemptive.standing(self, run, now)
+        started = max(run.placed_at, self._since(run.job))
+        rank = self._rank(int(run.job.memo.get("queue", 0)))
+        return (rank, started, run.job.memo.get("place", math.inf), run.job.id)
+
+    def serve(self, scratch: Scratch) -> None:
+        """See `Policy`; with `running_first`, notes in which order jobs started, and lost their GPUs."""
+        Preemptive.serve(self, scratch)
+        if self.tie != "running_first":
+            return
+        waiting = scratch.view.waiting_by_id
+        started = [waiting[job_id] for job_id in scratch.places if job_id in waiting]
+        gone = [scratch.view.running_by_job[job_id] for job_id in scratch.preempts]
+        for place, job in enumerate(sorted(started, key=self.waiting_key)):
+            scratch.note(job, None, {**_memo(scratch, job), "place": place})
+        for place, run in enumerate(sorted(gone, key=lambda run: self.running_key(run, scratch.now))):
+            scratch.note(run.job, run, {**_memo(scratch, run.job), "place": place})
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
         """Another queue, for a job that has attained enough or waited too long."""
@@ -100,7 +148,8 @@ class Tiresias(Preemptive):
             attained = self._attained_gpu_s(job, run, now + SOON_S)
             while attained >= self._limit(queue):
                 queue += 1
-            return {**job.memo, "queue": queue, "since": now}
+            kept = {name: value for name, value in job.memo.items() if name != "place"}
+            return {**kept, "queue": queue, "since": now}
         promoted_at = self._promotion(job, run)
         if promoted_at is not None and promoted_at <= now + SOON_S:
             return {"queue": 0, "since": now, "attained_gpu_s": job.attained_gpu_s, "ran_s": job.ran_s}
@@ -111,6 +160,10 @@ class Tiresias(Preemptive):
         free_to_go = Preemptive.next_change(self, job, run, now)
         moments = (self._demotion(job, run, now), self._promotion(job, run), free_to_go)
         return min((at for at in moments if at is not None), default=None)
+
+    def _since(self, job: Job) -> float:
+        """When the job entered its queue."""
+        return job.memo.get("since", job.submitted_at)
 
     def _demotion(self, job: Job, run: Running | None, now: float) -> float | None:
         """When the job reaches the limit of its queue, at the earliest now; None when it never does."""
@@ -144,5 +197,12 @@ class Tiresias(Preemptive):
         """Where the queue stands among the queues; the smaller goes first."""
         if self.variant == "las":
             return queue
-        less_attained = self.variant == "gittins"
-        return -self.service.index(queue * self.delta_gpu_s, self.delta_gpu_s, less_attained=less_attained)
+        attained = queue * self.delta_gpu_s
+        if self.variant == "gittins":
+            return -self.service.index(attained)
+        return -self.service.released_index(attained, self.delta_gpu_s)
+
+
+def _memo(scratch: Scratch, job: Job) -> Mapping[str, float]:
+    """The memo of the job with what this decision has noted so far."""
+    return scratch.notes[job.id].memo if job.id in scratch.notes else job.memo

@@ -143,8 +143,11 @@ LIMIT, ROUND_S, GPUS = 600.0, 60.0, 8
 Script = list[tuple[int, int, int]]  # of each job: the round in which it comes, its GPUs, the rounds that it runs
 
 
-def by_lists(script: Script) -> list[set[int]]:
-    """Who runs in each round: queues are lists, GPUs are granted by number, demotion is at the beginning of a round."""
+def by_lists(script: Script, *, running_first: bool = False) -> list[set[int]]:
+    """Who runs in each round: queues are lists, GPUs are granted by number, demotion is at the beginning of a round.
+
+    With `running_first`, jobs that wait are moved behind those that run at the end of each round's decision.
+    """
     queues: tuple[list[int], list[int]] = ([], [])
     ran = dict.fromkeys(range(1, len(script) + 1), 0)
     chosen: set[int] = set()
@@ -165,15 +168,18 @@ def by_lists(script: Script) -> list[set[int]]:
             if script[job_id - 1][1] <= free:
                 free -= script[job_id - 1][1]
                 chosen.add(job_id)
+        if running_first:
+            for queue in queues:
+                queue.sort(key=lambda job_id: job_id not in chosen)
         history.append(chosen)
         if len(done) == len(script):
             break
     return history
 
 
-def by_decisions(script: Script) -> list[set[int]]:
+def by_decisions(script: Script, *, tie: str = "entered") -> list[set[int]]:
     """The same by decisions on snapshots, with the jobs' ends told at the beginning of a round."""
-    config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [LIMIT]})
+    config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [LIMIT], "tie": tie})
     world, history = make_snapshot(nodes=[make_node(1, gpus=GPUS)]), []
     finished: set[int] = set()
     for number in range(200):
@@ -200,21 +206,44 @@ def test_each_round_is_that_of_a_program_with_lists_for_queues(script: Script) -
     assert by_decisions(script) == by_lists(script)
 
 
-# The index of P(S - a ≤ Δ | S > a) ÷ E[min(S - a, Δ) | S > a], by hand; the samples are 100, 200, 1000, 1000.
-INDEXES: dict[str, tuple[float, float, bool, float]] = {
-    "of a new job": (0, 150, True, (1 / 4) / ((100 + 150 * 3) / 4)),
-    "of one that has outlived the shortest": (100, 150, True, (1 / 3) / ((100 + 150 * 2) / 3)),
-    "of one that ends for sure": (900, 150, True, 1 / 100),
-    "of one that never ends so soon": (200, 150, True, 0.0),
-    "of one that has had more than all": (1000, 150, True, 0.0),
-    "as released, of a new job": (0, 150, False, (1 / 4) / ((100 + 150 * 3) / 4)),
-    "as released, of one that has had more than delta": (900, 150, False, 1 / 150),
+@settings(max_examples=examples(150))
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 8), st.integers(1, 12)), min_size=1, max_size=10).map(sorted)
+)
+def test_with_running_first_each_round_is_that_of_lists_in_which_waiting_jobs_move_behind(script: Script) -> None:
+    assert by_decisions(script, tie="running_first") == by_lists(script, running_first=True)
+
+
+# The index by hand; the samples are 100, 200, 1000, 1000.
+INDEXES: dict[str, tuple[float, float]] = {
+    "of a new job, which ends soonest within 100 or 200": (0, 2 / (100 + 200 * 3)),
+    "of one that has outlived the shortest": (100, 1 / (100 * 3)),
+    "of one that ends for sure": (900, 1 / 100),
+    "of one that has had more than all": (1000, 0.0),
+}
+RELEASED: dict[str, tuple[float, float, float]] = {
+    "of a new job": (0, 150, (1 / 4) / ((100 + 150 * 3) / 4)),
+    "of one that has had more than delta": (900, 150, 1 / 150),
+    "of one that never ends so soon": (200, 150, 0.0),
 }
 
 
-@pytest.mark.parametrize(("attained", "delta", "less", "index"), INDEXES.values(), ids=INDEXES)
-def test_the_gittins_index(attained: float, delta: float, less: bool, index: float) -> None:
-    assert service_of([1000, 100, 1000, 200]).index(attained, delta, less_attained=less) == pytest.approx(index)
+@pytest.mark.parametrize(("attained", "index"), INDEXES.values(), ids=INDEXES)
+def test_the_gittins_index_is_the_supremum_over_delta(attained: float, index: float) -> None:
+    assert service_of([1000, 100, 1000, 200]).index(attained) == pytest.approx(index)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=8), st.integers(0, 1000))
+def test_no_delta_beats_the_gittins_index(samples: list[int], attained: int) -> None:
+    left = [sample - attained for sample in samples if sample > attained]
+    deltas = range(1, 1001) if left else ()
+    ratios = [sum(one <= delta for one in left) / sum(min(one, delta) for one in left) for delta in deltas]
+    assert service_of(samples).index(attained) == pytest.approx(max(ratios, default=0.0))
+
+
+@pytest.mark.parametrize(("attained", "delta", "index"), RELEASED.values(), ids=RELEASED)
+def test_the_index_as_released_has_a_fixed_delta(attained: float, delta: float, index: float) -> None:
+    assert service_of([1000, 100, 1000, 200]).released_index(attained, delta) == pytest.approx(index)
 
 
 def test_by_the_index_a_job_that_is_about_to_end_goes_before_a_new_one() -> None:
