@@ -211,4 +211,7 @@ def test_a_job_that_waits_beside_a_single_user_node_is_told_why_and_what_would_h
         "there is room on 1 node, but jobs there run as one account, and so are not protected from jobs of another "
         "tenant"
     )
-    assert hold.helps[0] == "an operator gives node1 to this tenant, or lets tenants share it"
+    assert hold.helps == (
+        "an operator gives node1 to this tenant, or lets tenants share it",
+        "the agent of node1 runs as root",
+    )
