@@ -14,6 +14,7 @@ from nodeagent.disk.watch import Options as DiskOptions
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.identity import StateBusy
 from nodeagent.join import join
+from nodeagent.protocol.unixids import groups_problem
 from nodeagent.runtime.choose import RuntimeOptions
 from nodeagent.runtime.container.options import Options as ContainerOptions
 from nodeagent.runtime.port import RuntimeUnavailable
@@ -103,5 +104,10 @@ def _job_user(name: Optional[str]) -> Optional[JobUser]:
     if os.geteuid() != 0:
         raise ValueError("--job-user needs root")
     user = pwd.getpwnam(name)
+    if user.pw_uid == 0:
+        raise ValueError("--job-user: {} is root, and jobs never run as root".format(name))
     groups = [user.pw_gid, *(group for group in os.getgrouplist(name, user.pw_gid) if group != user.pw_gid)]
+    problem = groups_problem(groups)
+    if problem:
+        raise ValueError("--job-user: {} is a member of a group that no job may have, {}".format(name, problem))
     return JobUser(user.pw_uid, tuple(groups))

@@ -15,6 +15,7 @@ from django.utils import timezone
 from muster.accounts.models import ApiToken, User
 from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token
+from muster.accounts.uids import free_uid
 from muster.common.secrets import digest
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
@@ -76,13 +77,14 @@ def make_user(
     **fields: Any,
 ) -> User:
     """A user, in a tenant if one is given. Hashing is slow on purpose, so a password is only set if it is given."""
-    user = User.objects.create(
-        username=username or f"user-{next(_numbers)}",
-        is_staff=operator,
-        is_superuser=operator,
-        password=make_password(password),
-        **fields,
-    )
+    with transaction.atomic():
+        user = User.objects.create(
+            username=username or f"user-{next(_numbers)}",
+            is_staff=operator,
+            is_superuser=operator,
+            password=make_password(password),
+            **{"uid": free_uid(), **fields},
+        )
     if tenant is not None:
         Membership.objects.create(tenant=tenant, user=user, role=role)
     return user

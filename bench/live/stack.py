@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import secrets
 import socket
@@ -39,7 +38,6 @@ GPU_TYPE = "A100"
 _CPUS, _MEMORY_MIB = 64, 524_288
 _NODES_TIMEOUT_S = 60.0
 _POLL_S = 0.1
-_FIRST_UID = 47_900
 # The first of these words that a command line has names the group of a process.
 _GROUPS = {
     "postgres": "Postgres",
@@ -100,9 +98,9 @@ def process_groups() -> dict[str, list[int]]:
 
 
 def new_user(name: str, *, operator: bool = False, password: str | None = None) -> User:
-    """A user with a Unix identity that no account of this machine has; else nobody knows the password."""
+    """A user; without `password` nobody knows it."""
     password = password or secrets.token_urlsafe(24)
-    return create_user(username=name, password=password, operator=operator, uid=_free_uid(), actor=ACTOR)
+    return create_user(username=name, password=password, operator=operator, actor=ACTOR)
 
 
 def new_token(user: User) -> str:
@@ -148,11 +146,6 @@ def _prepare_user(pool: Pool) -> str:
     user = new_user(NAME)
     add_member(tenant=tenant, user=user, role=Role.MEMBER, actor=ACTOR)
     return new_token(user)
-
-
-def _free_uid() -> int:
-    taken = {entry.pw_uid for entry in pwd.getpwall()} | set(User.objects.values_list("uid", flat=True))
-    return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 1000) if uid not in taken)
 
 
 def _free_port() -> int:

@@ -42,7 +42,8 @@ class LaunchSpec(Message):
     """How to start one allocation.
 
     `command` runs under `/bin/bash -c` (or `/bin/sh -c`). `workdir` is a logical path: the process runtime maps it to
-    a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = the agent's own or its `--job-user`.
+    a folder of the allocation and names it in MUSTER_WORKDIR. `uid` null = that of `--job-user`. An agent
+    without root starts jobs as its own user; one that is root never starts a job as root.
     `image` is empty for a runtime without images, `shm_mib` 0 for the runtime's default; `nodes` is the gang's size.
     `outputs` are patterns of paths below the folder in which the command starts: those files are kept when it is over,
     no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this

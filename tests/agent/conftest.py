@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import itertools
 import json
 import os
 import queue
 import random
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -29,12 +31,20 @@ from nodeagent.runtime.process import runtime as process_runtime
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.forker import Forker
 from tests import engines
-from tests.agent.fake_platform import FakePlatform
+from tests.agent.fake_platform import JOB_IDS, FakePlatform
 from tests.waiting import eventually
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def open_to_jobs(folder: Path) -> None:
+    """Let the users of jobs pass through pytest's folders, which it makes for its own user alone."""
+    for parent in folder.parents:
+        if parent.is_relative_to(f"/tmp/pytest-of-{getpass.getuser()}"):
+            parent.mkdir(exist_ok=True)
+            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
 
 
 @pytest.fixture
@@ -52,6 +62,7 @@ class AgentProcess:
     def __init__(self, platform: FakePlatform, state: Path) -> None:
         self.platform = platform
         self.state = state
+        open_to_jobs(state)
         self.process: subprocess.Popen[bytes] | None = None
         self.program = [sys.executable, "-m", "nodeagent"]
         self.options = ["--gpus", "emulated:A100:2,V100:1", "--cpus", "4", "--memory-mib", "1000"]
@@ -127,6 +138,7 @@ class RuntimeUnderTest:
         self.name = name
         self._make = make
         self.state = state
+        open_to_jobs(state)
         self.image = image
         self.events: queue.SimpleQueue[tuple[int, EventKind]] = queue.SimpleQueue()
         self.runtime = make(self._heard)
@@ -153,6 +165,7 @@ class RuntimeUnderTest:
             "grace_s": 2.0,
             "command": command,
             "image": self.image,
+            **JOB_IDS,
         }
         return LaunchSpec(**{**values, **fields})  # type: ignore[arg-type]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import json
+import os
 import re
 import socket
 import threading
@@ -40,6 +41,10 @@ from nodeagent.protocol import (
 )
 
 TIMERS = Timers(beat_s=0.2, suspect_s=1.0, unreachable_s=2.0, stop_after_s=60.0, sync_wait_s=5.0, orphan_grace_s=1.0)
+
+
+JOB_IDS: dict[str, Any] = {"uid": 4321, "gids": (4321,)} if os.geteuid() == 0 else {}
+"""What a spec says of the job's user, who is not root where the agent is."""
 
 
 @dataclass
@@ -162,7 +167,9 @@ class FakePlatform:
             self._next_id += 1
             allocation_id = self._next_id
             defaults = {"job_id": allocation_id, "attempt": 1, "rank": 0, "fence": 7, "name": "test", "owner": "alice"}
-            spec = LaunchSpec(allocation_id=allocation_id, command=command, **{**defaults, "grace_s": 2.0, **fields})
+            spec = LaunchSpec(
+                allocation_id=allocation_id, command=command, **{**defaults, **JOB_IDS, "grace_s": 2.0, **fields}
+            )
             self.allocations[allocation_id] = Allocation(spec)
             self.bump()
         return allocation_id

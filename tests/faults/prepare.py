@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 import threading
 from collections.abc import Sequence
@@ -32,7 +31,6 @@ from tests.faults.layout import GPU_TYPE, GPUS_PER_NODE, LOG_CAP_BYTES, PATIENT,
 
 ACTOR = "tests"
 PASSWORD = "not a secret: this cluster lives for a minute"
-FIRST_UID = 48_100
 PATIENCE_S = 60
 
 
@@ -43,10 +41,10 @@ def main(nodes: Sequence[str]) -> int:
     pool = create_pool(name="pool", actor=ACTOR, log_max_bytes_per_job=LOG_CAP_BYTES, black_hole_jobs=0, **PATIENT)
     joins = {name: create_node(pool=pool, name=name, actor=ACTOR)[1] for name in nodes}
     tokens = {}
-    for place, name in enumerate(QUOTAS):
+    for name in QUOTAS:
         tenant = create_tenant(name=f"{name}-tenant", actor=ACTOR)
         create_virtual_cluster(tenant=tenant, pool=pool, name=name, actor=ACTOR)
-        user = create_user(username=name, password=PASSWORD, uid=free_uid(FIRST_UID + 100 * place), actor=ACTOR)
+        user = create_user(username=name, password=PASSWORD, actor=ACTOR)
         add_member(tenant=tenant, user=user, role=Role.MEMBER, actor=ACTOR)
         tokens[name] = create_token(user=user, name="tests", expires_in=timedelta(days=1))[1]
     sys.stdout.write(json.dumps({"joins": joins, "tokens": tokens}) + "\n")
@@ -64,12 +62,6 @@ def give_quotas(pool: Pool, *, gpus: int) -> int:
             return 0
         pause.wait(0.1)
     return 1
-
-
-def free_uid(uid: int) -> int:
-    """The first Unix identity from this one on that no account of the machine has."""
-    taken = {entry.pw_uid for entry in pwd.getpwall()}
-    return next(number for number in range(uid, uid + 100) if number not in taken)
 
 
 if __name__ == "__main__":

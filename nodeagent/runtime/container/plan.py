@@ -33,7 +33,6 @@ from nodeagent.runtime.shim.layout import AllocationFolder
 
 OWN = "/muster"
 """Where a container finds what is the platform's: its home and the FIFO for its output."""
-NOBODY = 65534
 _WORK = "/workspace"
 _HOME = OWN + "/home"
 _MODULES = "{}/{}".format(_HOME, jobside.FOLDER)

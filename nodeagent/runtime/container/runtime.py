@@ -19,7 +19,7 @@ from nodeagent.runtime.container.images import host_of, registry_of, without_sec
 from nodeagent.runtime.container.layer import layer_of
 from nodeagent.runtime.container.meeting import meets_by_names, network_problem
 from nodeagent.runtime.container.options import Options
-from nodeagent.runtime.container.plan import NOBODY, container_name, image_of, network_of, plan_of, volumes_of
+from nodeagent.runtime.container.plan import container_name, image_of, network_of, plan_of, volumes_of
 from nodeagent.runtime.container.strays import Strays
 from nodeagent.runtime.container.volumes import unstage, unstage_all_but
 from nodeagent.runtime.port import ExitStatus, Holdings, LaunchError, Listener, NotYet, Phase, RuntimeUnavailable
@@ -245,11 +245,6 @@ class ContainerRuntime(FolderRuntime):
         os.chown(folder.out, plan.uid, plan.gids[0])
         os.chown(folder.status, plan.uid, plan.gids[0])
         return {"plan": plan.to_dict(), "engine": self._engine_address()}
-
-    def _user(self, spec: LaunchSpec) -> Tuple[Optional[int], Tuple[int, ...]]:
-        """Whom the job runs as: in a container never root, and nobody where nothing else is said."""
-        uid, gids = super()._user(spec)
-        return (NOBODY, (NOBODY,)) if uid is None else (uid, gids)
 
     def _engine_address(self) -> Dict[str, Any]:
         """How a shim reaches the engine, in plain JSON types."""

@@ -60,6 +60,8 @@ class ProcessJob:
 
     def start(self) -> int:
         """Fork and execute the command, with a pipe as its output."""
+        if os.geteuid() == 0 and not self._command.uid:
+            raise StartFailed("the job has no uid, and no job runs as root")
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         output, job_output = os.pipe()
         with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too

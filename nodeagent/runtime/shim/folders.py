@@ -20,6 +20,7 @@ from nodeagent import clock, jobside
 from nodeagent.files import read_json, write_atomic, write_in_place, write_json
 from nodeagent.protocol import EndReason, LaunchSpec, MetricPoint, ProtocolError, RegistryLogin
 from nodeagent.protocol.archives import UnsafeArchive, safe_parts
+from nodeagent.protocol.unixids import gids_problem, uid_problem
 from nodeagent.runtime.port import (
     ExitStatus,
     Holdings,
@@ -59,6 +60,11 @@ _log = logging.getLogger("nodeagent.runtime")
 _GONE = ".gone"
 _STARTING = Observation(Phase.STARTING)
 _PASSABLE = 0o711
+_NO_UID = (
+    "uid: none, and no job runs as root. An operator gives {} a uid in the admin, "
+    "or starts this node's agent with --job-user"
+)
+_BAD_ID = "{}. An operator gives {} another one in the admin"
 _LEASE_BYTES, _CONTROL_BYTES = 128, 2048
 
 
@@ -110,6 +116,7 @@ class FolderRuntime:
 
     def prepare(self, spec: LaunchSpec) -> str:
         """Make the allocation's folder and return the one for its code; what a crash left of it is removed."""
+        self._user(spec)  # before anything is fetched for a job that this node refuses
         folder = self._folder(spec.allocation_id)
         try:
             if os.path.exists(folder.root):
@@ -303,9 +310,9 @@ class FolderRuntime:
         """The folder `work`, which is the job's, and the one below it where the command started."""
         try:
             below = parts_below_work(spec.workdir)
+            uid, _ = self._user(spec)
         except LaunchError:
             return None  # it was never launched
-        uid, _ = self._user(spec)
         return WorkFolder(self._folder(spec.allocation_id).work, below, os.geteuid() if uid is None else uid)
 
     def disks(self) -> Tuple[str, ...]:
@@ -419,14 +426,22 @@ class FolderRuntime:
         os.close(descriptor)
 
     def _user(self, spec: LaunchSpec) -> Tuple[Optional[int], Tuple[int, ...]]:
-        """Whom the job runs as; None = as the agent, which is all that an agent without root can do."""
+        """The job's uid and gids, never root's; uid None = the agent's own, as an agent without root has no other.
+
+        Raises:
+            LaunchError: SPEC_REFUSED, for an id that is missing, or that no job may have on this machine.
+        """
         if not self._is_root:
             return None, ()
-        if spec.uid is not None:
-            return spec.uid, spec.gids or (spec.uid,)
-        if self._job_user is not None:
+        if spec.uid is None:
+            if self._job_user is None:
+                raise LaunchError(EndReason.SPEC_REFUSED, _NO_UID.format(spec.owner))
             return self._job_user.uid, self._job_user.gids
-        return None, ()
+        gids = spec.gids or (spec.uid,)
+        problem = uid_problem(spec.uid) or gids_problem(gids)
+        if problem:
+            raise LaunchError(EndReason.SPEC_REFUSED, _BAD_ID.format(problem, spec.owner))
+        return spec.uid, gids
 
     def _make_working_folder(self, folder: AllocationFolder, workdir: str) -> None:
         os.makedirs(os.path.join(folder.work, *parts_below_work(workdir)), exist_ok=True)

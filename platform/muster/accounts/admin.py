@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 
 from muster.accounts.models import ApiToken, User
 from muster.accounts.services import end_by_new_password, revoke_token
+from muster.accounts.uids import free_uid, validate_gids
 from muster.common.errors import MusterError
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.events.services import access_changed, audit
@@ -35,7 +36,23 @@ else:
 admin.site.unregister(Group)
 
 
-class AddUserForm(UserCreationForm):
+class FreeUidMixin:
+    """Takes a free uid where the field is empty. The page's transaction holds it until the user is stored."""
+
+    cleaned_data: dict[str, Any]
+
+    def clean_uid(self) -> int:
+        """The uid that was written, or a free one."""
+        uid: int | None = self.cleaned_data["uid"]
+        if uid is not None:
+            return uid
+        try:
+            return free_uid()
+        except MusterError as error:
+            raise forms.ValidationError(error.detail) from error
+
+
+class AddUserForm(FreeUidMixin, UserCreationForm):
     """A new user."""
 
     class Meta:
@@ -44,7 +61,7 @@ class AddUserForm(UserCreationForm):
         field_classes = {"username": UsernameField}
 
 
-class EditUserForm(UserChangeForm):
+class EditUserForm(FreeUidMixin, UserChangeForm):
     """A user's data."""
 
     class Meta:
@@ -52,11 +69,10 @@ class EditUserForm(UserChangeForm):
         fields = "__all__"
         field_classes = {"username": UsernameField}
 
-    def clean_gids(self) -> list[int]:
-        """Numbers of groups; the one of root is refused."""
-        gids = self.cleaned_data["gids"]
-        if not isinstance(gids, list) or not all(type(gid) is int and gid > 0 for gid in gids):
-            raise forms.ValidationError("Write a list of group numbers above 0, such as [1000, 1001].")
+    def clean_gids(self) -> object:
+        """The list of groups. Django's own validation passes over an empty object."""
+        gids: object = self.cleaned_data["gids"]
+        validate_gids(gids)
         return gids
 
 

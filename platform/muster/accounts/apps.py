@@ -1,9 +1,16 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core.checks import register
+
+from muster.accounts.checks import check_uid_range
 
 
 class AccountsConfig(AppConfig):
     name = "muster.accounts"
     label = "accounts"
     verbose_name = "Accounts"
+
+    def ready(self) -> None:
+        """Register the system checks."""
+        register(check_uid_range)

@@ -2,26 +2,61 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import UserManager as DjangoUserManager
 from django.contrib.postgres.fields import ArrayField
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Q
 
 from muster.accounts.scopes import Scope
+from muster.accounts.uids import free_uid, validate_gids, validate_uid
 from muster.common.models import DatabaseNow
+
+
+class UserManager(DjangoUserManager["User"]):
+    """Gives a uid to each new user, so that `createsuperuser` does so too."""
+
+    use_in_migrations = False
+
+    def create_user(self, username: str, email: str | None = None, password: str | None = None, **fields: Any) -> User:
+        """A new user with a uid of their own."""
+        with transaction.atomic():
+            return super().create_user(username, email, password, **{"uid": free_uid(), **fields})
+
+    def create_superuser(
+        self, username: str, email: str | None = None, password: str | None = None, **fields: Any
+    ) -> User:
+        """A new operator with a uid of their own."""
+        with transaction.atomic():
+            return super().create_superuser(username, email, password, **{"uid": free_uid(), **fields})
 
 
 class User(AbstractUser):
     """A person. `is_staff` makes an operator of the cluster; roles inside a tenant are memberships.
 
-    `uid` is the Unix identity of the user's processes on the nodes. None leaves it to the node's own setting.
+    The user's jobs run with `uid` and `gids` on nodes whose agents are root. Two users never have the same `uid`.
     """
 
-    uid = models.PositiveIntegerField(null=True, blank=True, help_text="Unix uid of this user's jobs; never 0.")
-    gids = models.JSONField(default=list, blank=True, help_text="Unix group ids of this user's jobs.")
+    uid = models.PositiveIntegerField(
+        unique=True,
+        blank=True,
+        validators=[validate_uid],
+        help_text="Unix uid of this user's jobs. Leave it empty to take a free one from MUSTER_UID_RANGE.",
+        error_messages={"unique": "Another user has this uid."},
+    )
+    gids = models.JSONField(
+        default=list,
+        blank=True,
+        validators=[validate_gids],
+        help_text="Unix group ids of this user's jobs, such as [1000, 1001]; empty: one group with the uid's number.",
+    )
+
+    objects: ClassVar[UserManager] = UserManager()
 
     class Meta(AbstractUser.Meta):
-        constraints = [models.CheckConstraint(condition=Q(uid__isnull=True) | Q(uid__gt=0), name="user_uid_not_root")]
+        constraints = [models.CheckConstraint(condition=Q(uid__gt=0), name="user_uid_not_root")]
 
     @property
     def is_operator(self) -> bool:

@@ -14,11 +14,12 @@ from django.utils import timezone
 
 from muster.accounts.models import ApiToken, User
 from muster.accounts.scopes import Scope
+from muster.accounts.uids import free_uid
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
-from muster.common.validation import has_parent_part, invalid_from
+from muster.common.validation import has_parent_part, invalid_from, require_valid
 from muster.events.services import access_changed, audit
 
 log = logging.getLogger(__name__)
@@ -32,22 +33,29 @@ USE_RECORDED_EVERY = timedelta(minutes=1)
 def create_user(
     *, username: str, password: str, email: str = "", operator: bool = False, uid: int | None = None, actor: str
 ) -> User:
-    """A new user; operators may enter the admin and see every tenant."""
-    user = User(username=username, email=email, is_staff=operator, is_superuser=operator, uid=uid)
+    """A new user; operators may enter the admin and see every tenant.
+
+    `uid` None takes a free one from MUSTER_UID_RANGE.
+
+    Raises:
+        Invalid: for a field that cannot be used, among them a uid of a system account or of another user.
+    """
+    user = User(username=username, email=email, is_staff=operator, is_superuser=operator)
     try:
         validate_password(password, user)
-        user.set_password(password)
-        user.full_clean()
     except ValidationError as error:
         raise invalid_from(error, field="password") from error
+    user.set_password(password)
     with transaction.atomic():
+        user.uid = free_uid() if uid is None else uid
+        require_valid(user)
         user.save(force_insert=True)
         audit(
             "create",
             actor=actor,
             object_type="user",
             object_id=username,
-            after={"username": username, "operator": operator, "uid": uid},
+            after={"username": username, "operator": operator, "uid": user.uid},
         )
     return user
 

@@ -111,6 +111,7 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
 
+UID_RANGE = ENV.uid_range
 METRICS_TOKEN = ENV.metrics_token
 SAMPLES_KEPT_FOR = ENV.samples_kept_for
 OUTPUTS_MAX_BYTES, OUTPUTS_KEPT_FOR = ENV.outputs_max_bytes, ENV.outputs_kept_for

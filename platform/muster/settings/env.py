@@ -51,6 +51,7 @@ class Environment:
     webhook_ports: str
     trusted_proxies: list[str]
     session_idle: timedelta
+    uid_range: range
 
 
 def read_environment() -> Environment:
@@ -95,6 +96,7 @@ def read_environment() -> Environment:
         webhook_ports=_ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535"),
         trusted_proxies=[part.strip() for part in _networks("MUSTER_TRUSTED_PROXIES").split(",") if part.strip()],
         session_idle=_hours_to_seconds("MUSTER_SESSION_IDLE", "12h"),
+        uid_range=_uid_range("MUSTER_UID_RANGE", "70000-99999"),
     )
 
 
@@ -188,6 +190,16 @@ def _ports(name: str, default: str) -> str:
         if not sound or int(ends[0]) > int(ends[-1]):
             raise BadSetting(f"{name} is {value!r}: it must be ports and ranges with commas, like 443,8000-8999")
     return value
+
+
+def _uid_range(name: str, default: str) -> range:
+    """The uids from the first to the last one; the check `accounts.E001` judges whether jobs may have them."""
+    value = (os.environ.get(name) or default).replace(" ", "")
+    first, dash, last = value.partition("-")
+    sound = dash and all(end.isascii() and end.isdigit() and len(end) <= 10 for end in (first, last))
+    if not sound or int(first) > int(last):
+        raise BadSetting(f"{name} is {value!r}: it must be the first and the last uid, like 70000-99999")
+    return range(int(first), int(last) + 1)
 
 
 def _mebibytes(name: str, default: str) -> int:

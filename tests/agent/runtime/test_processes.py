@@ -17,7 +17,9 @@ from muster.local import processes
 from nodeagent import clock, daemon
 from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import deleted
+from nodeagent.runtime.process.job import Command, ProcessJob
 from nodeagent.runtime.shim import tree
+from nodeagent.runtime.shim.job import StartFailed
 from tests.agent.conftest import RuntimeUnderTest
 from tests.waiting import eventually
 
@@ -90,7 +92,7 @@ def test_an_older_agent_is_ended_though_only_threads_are_left_of_it(
 @pytest.mark.parametrize("detach", ["", "setsid "])
 @pytest.mark.parametrize("under_test", ["process"], indirect=True)
 def test_none_is_left_when_its_job_has_ended(under_test: RuntimeUnderTest, detach: str) -> None:
-    command = f"{detach}{sys.executable} program >number & until [ -s number ]; do sleep 0.05; done; cat number"
+    command = f"{detach}python3 program >number & until [ -s number ]; do sleep 0.05; done; cat number"
     status, output = under_test.run(command, files={"program": HEADLESS.encode()})
     assert status.exit_code == 0
     assert _is_gone(int(output))
@@ -98,7 +100,7 @@ def test_none_is_left_when_its_job_has_ended(under_test: RuntimeUnderTest, detac
 
 @pytest.mark.parametrize("under_test", ["process"], indirect=True)
 def test_it_has_its_grace_and_is_killed_after_it(under_test: RuntimeUnderTest) -> None:
-    command = f"(trap '' TERM; exec {sys.executable} program) & sleep 1000"
+    command = "(trap '' TERM; exec python3 program) & sleep 1000"
     number = under_test.start(command, files={"program": HEADLESS.encode()})
     under_test.printed(number, b"\n")
     pid = int(under_test.output(number))
@@ -109,3 +111,9 @@ def test_it_has_its_grace_and_is_killed_after_it(under_test: RuntimeUnderTest) -
     assert under_test.exit(number).signal == signal.SIGTERM
     assert clock.boottime() - began >= 0.3
     assert _is_gone(pid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a job as root")
+def test_a_shim_of_roots_starts_no_job_without_a_uid(tmp_path: Path) -> None:
+    with pytest.raises(StartFailed, match="no job runs as root"):
+        ProcessJob(Command(("/bin/true",), {}, str(tmp_path), uid=None, gids=())).start()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import grp
 import os
 import signal
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -437,18 +437,62 @@ def test_files_that_were_put_into_the_prepared_folder_are_there(under_test: Runt
 
 @AS_ROOT
 def test_as_root_a_job_runs_as_its_user_and_owns_its_files(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.stat().st_uid == 0 and parent.is_relative_to("/tmp/pytest-of-root"):
-            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
     spec = under_test.spec(
-        'id -u; id -g; id -G; echo x >> f.txt; cat f.txt; touch "$HOME/h"', uid=4321, gids=(777, 778)
+        'id -u; id -g; id -G; echo x >> f.txt; cat f.txt; touch "$HOME/h"', uid=4321, gids=(7770, 7780)
     )
     folder = Path(under_test.runtime.prepare(spec))
     (folder / "f.txt").write_text("code\n")
     under_test.runtime.launch(spec)
     status = under_test.exit(spec.allocation_id)
-    assert under_test.output(spec.allocation_id) == b"4321\n777\n777 778\ncode\nx\n"
+    assert under_test.output(spec.allocation_id) == b"4321\n7770\n7770 7780\ncode\nx\n"
     assert status.exit_code == 0
+
+
+@AS_ROOT
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ({"uid": None, "gids": ()}, "uid: none, and no job runs as root. An operator gives alice a uid in the admin"),
+        ({"uid": None, "gids": (4321,)}, "uid: none"),
+        ({"uid": 0, "gids": (4321,)}, "uid 0: it is root's. An operator gives alice another one"),
+        ({"uid": 33, "gids": (4321,)}, "uid 33: numbers below 1000 belong to system accounts"),
+        ({"uid": 65_534, "gids": ()}, "uid 65534: it is reserved"),
+        ({"uid": 2**32 - 1, "gids": (4321,)}, "uid 4294967295: it is reserved"),
+        ({"uid": 4321, "gids": (4321, 0)}, "gid 0: it is root's"),
+        ({"uid": 4321, "gids": (42,)}, "gid 42: numbers below 1000 belong to system accounts"),
+    ],
+)
+def test_as_root_no_job_runs_with_ids_of_the_system(
+    under_test: RuntimeUnderTest, ids: dict[str, object], message: str
+) -> None:
+    spec = under_test.spec("id", **ids)
+    for start in (under_test.runtime.prepare, under_test.runtime.launch):
+        with pytest.raises(LaunchError, match=message) as caught:
+            start(spec)
+        assert caught.value.reason is EndReason.SPEC_REFUSED
+    assert under_test.runtime.observe(spec.allocation_id).phase is Phase.ABSENT
+
+
+@AS_ROOT
+def test_as_root_no_job_has_a_privileged_group(under_test: RuntimeUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker = grp.struct_group(("docker", "x", 5000, []))
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: {5000: docker}[gid])
+    with pytest.raises(LaunchError, match="gid 5000: the group docker has rights over the whole machine"):
+        under_test.runtime.prepare(under_test.spec("id", gids=(4321, 5000)))
+
+
+@AS_ROOT
+def test_as_root_a_job_has_no_rights_but_its_users(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
+    secret = tmp_path / "secret_key"
+    secret.write_text("the key of the platform")
+    secret.chmod(0o600)
+    _, output = under_test.run(f"cat /proc/self/status {secret}")
+    lines = output.decode().splitlines()
+    status = dict(line.split(":", 1) for line in lines if ":" in line)
+    assert status["Uid"].split() == status["Gid"].split() == ["4321"] * 4
+    assert status["Groups"].split() == ["4321"]
+    assert {int(status[f"Cap{name}"], 16) for name in ("Prm", "Eff", "Amb")} == {0}
+    assert "the key of the platform" not in output.decode()
 
 
 @AS_ROOT
@@ -460,25 +504,22 @@ def test_as_root_a_folder_is_the_users_only_when_all_in_it_is(
     def chown(path: str, *_: object, **__: object) -> None:
         given.append(path)
 
-    spec = under_test.spec("true", uid=4321, gids=(777,))
+    spec = under_test.spec("true", uid=4321, gids=(7770,))
     work = Path(under_test.runtime.prepare(spec))
     (work / "a/b").mkdir(parents=True)
     (work / "a/b/c").touch()
     with monkeypatch.context() as context:
         context.setattr(folders.os, "chown", chown)
-        folders._give(str(work), 4321, 777)
+        folders._give(str(work), 4321, 7770)
     assert sorted(given) == [str(work / name) for name in ("", "a", "a/b", "a/b/c")]
     assert given[-1] == str(work)
 
 
 @AS_ROOT
 def test_a_users_job_can_touch_nothing_that_is_the_agents(under_test: RuntimeUnderTest, tmp_path: Path) -> None:
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.is_relative_to("/tmp/pytest-of-root"):
-            parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
     tries = ["cat launch.json", "rm -r work", "echo y > exit", "echo y > ../../events", "echo safe"]
     command = 'cd "$MUSTER_ALLOCATION_DIR"; ' + " || ".join(tries)
-    _, output = under_test.run(command, uid=4321, gids=(777,))
+    _, output = under_test.run(command, uid=4321, gids=(7770,))
     assert output.splitlines()[-1] == b"safe"
 
 

@@ -177,13 +177,13 @@ def test_a_shell_has_the_rights_of_its_job_and_none_more(under_test: RuntimeUnde
     for parent in (tmp_path, *tmp_path.parents):
         if parent.stat().st_uid == 0 and parent.is_relative_to("/tmp/pytest-of-root"):
             parent.chmod(parent.stat().st_mode | stat.S_IXOTH)
-    number = under_test.start(f"{RIGHTS}; {WAITS}", uid=4321, gids=(777, 778))
+    number = under_test.start(f"{RIGHTS}; {WAITS}", uid=4321, gids=(7770, 7780))
     of_job = under_test.printed(number, b"ready").partition(b"ready")[0]
     talk = open_shell(under_test, number, "sh", "-c", RIGHTS)
     talk.shell.end_input()
     talk.end()
     assert talk.seen == of_job
-    assert of_job.startswith(b"4321\n777\n777 778\n")
+    assert of_job.startswith(b"4321\n7770\n7770 7780\n")
     if under_test.in_containers:
         assert open_shell(under_test, number, "unshare", "-U", "true").end().exit_code == 1
     terminal = open_shell(under_test, number, "sh", "-c", "id -u; echo written > $(tty) && echo mine", terminal=True)

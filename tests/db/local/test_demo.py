@@ -13,7 +13,7 @@ from muster.accounts.models import User
 from muster.accounts.services import revoke_token, user_of_token
 from muster.fleet.models import Gpu, Node
 from muster.local.demo.cluster import NODES, epochs, prepare_nodes, prepare_tenants, wait_for_nodes
-from muster.local.demo.people import prepare_people, read_people
+from muster.local.demo.people import prepare_people, read_people, require_python
 from muster.local.places import LocalError
 from muster.screening.models import PoolScreening
 from muster.tenants.models import Membership, Quota
@@ -154,15 +154,19 @@ def test_only_whose_token_was_revoked_gets_a_new_one(cluster: Path, tmp_path: Pa
     assert renewed == ["grace"]
 
 
+def test_everyone_gets_a_uid_of_their_own(cluster: Path, tmp_path: Path) -> None:
+    prepare_people(tmp_path / "demo.json", url=URL, tenants=prepare_tenants())
+    assert len(set(User.objects.values_list("uid", flat=True))) == 3
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's agents change the user of a job")
-@pytest.mark.parametrize("python_is_there", [True, False])
-def test_jobs_get_a_user_of_their_own_if_it_can_run_python(
-    cluster: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch, python_is_there: bool
+def test_it_says_so_if_jobs_find_no_python_that_they_can_run(
+    cluster: Path, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if python_is_there:
-        (open_folder / "python3").write_text("#!/bin/sh\n")
-        (open_folder / "python3").chmod(0o755)
+    (open_folder / "python3").write_text("#!/bin/sh\n")
+    (open_folder / "python3").chmod(0o700)
     monkeypatch.setenv("PATH", str(open_folder))
-    prepare_people(open_folder / "demo.json", url=URL, tenants=prepare_tenants())
-    uids = set(User.objects.values_list("uid", flat=True))
-    assert (None not in uids and len(uids) == 3) if python_is_there else uids == {None}
+    with pytest.raises(LocalError, match="python3"):
+        require_python(70_000)
+    (open_folder / "python3").chmod(0o755)
+    require_python(70_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import secrets
 import subprocess
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from muster.accounts.models import ApiToken, User
 from muster.accounts.scopes import Scope
 from muster.accounts.services import create_token, create_user, revoke_token, user_of_token
 from muster.local.demo.cluster import ACTOR
+from muster.local.places import LocalError
 from muster.tenants.models import Membership, Tenant
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member
@@ -23,7 +23,6 @@ from muster.tenants.services import add_member
 FILE_NAME = "demo.json"
 _TOKEN_NAME = "demo"  # noqa: S105 - a name, not a secret
 _TOKEN_LIFE = timedelta(days=365)
-_FIRST_UID = 47_001
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tu
     known = read_people(path)
     found: dict[str, Access] = {}
     renewed = []
-    for number, person in enumerate(PEOPLE):
+    for person in PEOPLE:
         user = User.objects.filter(username=person.name).first()
         access = known.get(person.name)
         if (
@@ -69,7 +68,7 @@ def prepare_people(path: Path, *, url: str, tenants: Mapping[str, Tenant]) -> tu
             or user_of_token(access.token) != user
             or not user.check_password(access.password)
         ):
-            user, access = _renew(person, user, uid=_job_uid(_FIRST_UID + 100 * number))
+            user, access = _renew(person, user)
             renewed.append(person.name)
         if person.role is not None and not Membership.objects.filter(user=user, tenant__name=person.tenant).exists():
             add_member(tenant=tenants[person.tenant], user=user, role=person.role, actor=ACTOR)
@@ -87,10 +86,10 @@ def read_people(path: Path) -> dict[str, Access]:
         return {}
 
 
-def _renew(person: Person, user: User | None, *, uid: int | None) -> tuple[User, Access]:
+def _renew(person: Person, user: User | None) -> tuple[User, Access]:
     password = secrets.token_urlsafe(12)
     if user is None:
-        user = create_user(username=person.name, password=password, operator=person.role is None, uid=uid, actor=ACTOR)
+        user = create_user(username=person.name, password=password, operator=person.role is None, actor=ACTOR)
     else:
         user.set_password(password)
         user.save(update_fields=["password"])
@@ -100,25 +99,14 @@ def _renew(person: Person, user: User | None, *, uid: int | None) -> tuple[User,
     return user, Access(password=password, token=secret, tenant=person.tenant)
 
 
-def _job_uid(uid: int) -> int | None:
-    """A Unix identity that no account of this machine has: agents that run as root start the user's jobs under it.
+def require_python(uid: int) -> None:
+    """Return if this user's jobs find a `python3` that they can run; always where agents cannot change the user.
 
-    None where such a user could not run the examples, because the only Python lies in root's own folder.
+    Raises:
+        LocalError: root has the only Python in a folder of its own.
     """
-    while _is_taken(uid):
-        uid += 1
-    return uid if os.geteuid() != 0 or _runs_python(uid) else None
-
-
-def _is_taken(uid: int) -> bool:
-    try:
-        pwd.getpwuid(uid)
-    except KeyError:
-        return False
-    return True
-
-
-def _runs_python(uid: int) -> bool:
+    if os.geteuid() != 0:
+        return
     quiet = subprocess.DEVNULL
     try:
         tried = subprocess.run(
@@ -132,8 +120,12 @@ def _runs_python(uid: int) -> bool:
             check=False,
         )
     except OSError:
-        return False
-    return tried.returncode == 0
+        tried = None
+    if tried is None or tried.returncode != 0:
+        raise LocalError(
+            "the examples need a python3 that ordinary users can run, and jobs never run as root. Install one for all "
+            "users (such as `apt-get install python3`), or start the demonstration as an ordinary user."
+        )
 
 
 def _write(path: Path, document: object) -> None:

@@ -22,7 +22,7 @@ from muster.local.demo.cluster import (
     wait_for_nodes,
 )
 from muster.local.demo.jobs import explanations, run_examples, summary
-from muster.local.demo.people import FILE_NAME, Access, prepare_people
+from muster.local.demo.people import FILE_NAME, Access, prepare_people, require_python
 from muster.local.places import LocalError, agents_folder
 from muster.local.stack import running_stack, step
 from muster.local.supervisor import Supervisor
@@ -60,6 +60,7 @@ class Command(BaseCommand):
                     )
                 path = site.home / FILE_NAME
                 people, renewed = prepare_people(path, url=site.public_url, tenants=prepare_tenants())
+                require_python(settings.UID_RANGE[0])
                 step(console, "tenants", "vision (ada) and nlp (grace), 4 A100 each; otto is the operator")
                 outcomes = run_examples(site.local_url, people, console=console, timeout_s=timeout)
                 console.print("", summary(outcomes))
