@@ -30,6 +30,7 @@ class Identity:
             raise StateBusy("another agent is running with the state folder {}".format(self.state)) from error
         self.name = self._secret_file("identity", 16)
         """A random name of this state folder, by which the platform tells it from one that came in its place."""
+        self._renewing = False
         self.credential = self._secret_file("credential", 32)
         """The secret that we chose; on disk before it is ever sent, so that a lost answer can be retried."""
 
@@ -40,10 +41,13 @@ class Identity:
     @property
     def enrolled(self) -> bool:
         """Whether the platform has accepted our credential before, so that no join token is needed."""
-        return read_json(self.path("node.json")) is not None
+        return not self._renewing and read_json(self.path("node.json")) is not None
 
     def enrol(self, node_id: int, node_name: str, cluster_id: str) -> None:
         """Remember that the platform knows our credential. OSError if that cannot be written and was not known."""
+        if self._renewing:
+            os.replace(self.path("credential.next"), self.path("credential"))
+            self._renewing = False
         node = {"node_id": node_id, "node_name": node_name, "cluster_id": cluster_id}
         try:
             keep_json(self.path("node.json"), node, sync=True)
@@ -52,6 +56,11 @@ class Identity:
                 raise
             # That we are known stands there, and who ended here could not clear the disk that is full.
             _log.warning("cannot write that this node is %s now: %s", node_name, error)
+
+    def renew(self) -> None:
+        """Use another credential. The one before stays in its file until the platform has accepted the new one."""
+        self.credential = self._secret_file("credential.next", 32)
+        self._renewing = True
 
     def close(self) -> None:
         """Let another agent have the folder."""

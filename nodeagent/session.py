@@ -92,6 +92,12 @@ def register(
             _wait_to_try_again(backoff, stopping, error)
             continue
         except Unauthorized as error:
+            if identity.enrolled and join_token:
+                _log.warning("the platform refused the credential of this node: joining again with the join token")
+                identity.renew()
+                client.secret = join_token
+                request = replace(request, credential=identity.credential)
+                continue
             what = "credential" if identity.enrolled else "join token"
             text = "the platform refused the {} of this node: {}".format(what, error.detail)
             raise Rejected(protocol.EXIT_UNAUTHORIZED, text) from error

@@ -58,6 +58,14 @@ def renew_join_token(*, node: Node, actor: str) -> str:
     return secret
 
 
+def invalidate_credential(*, node: Node, actor: str) -> str:
+    """A join token for the node, whose agent is refused from now on until it joins with the token."""
+    with transaction.atomic():
+        Node.objects.filter(pk=node.pk).update(credential_digest="")
+        audit("invalidate_credential", actor=actor, object_type="node", object_id=node.name)
+        return renew_join_token(node=node, actor=actor)
+
+
 def cordon_node(*, node: Node, reason: str, actor: str) -> None:
     """Let nothing new start on the node; what runs there goes on."""
     _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)

@@ -100,6 +100,15 @@ def remove_server(*, server: Server, actor: str) -> None:
         Server.objects.filter(pk=node.pk).delete()
 
 
+def renew_credential(*, server: Server, actor: str) -> None:
+    """Replace the credential by which the link of a server vouches for its node. Restart `links` afterwards."""
+    credential = new_secret("mnode")
+    with transaction.atomic():
+        Node.objects.filter(pk=server.pk).update(credential_digest=digest(credential))
+        Server.objects.filter(pk=server.pk).update(sealed_credential=seal(credential))
+        audit("renew_credential", actor=actor, object_type="server", object_id=server.node.name)
+
+
 def reseal_servers() -> int:
     """Encrypt what is stored by the newest key, and return of how many servers."""
     count = 0

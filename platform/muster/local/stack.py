@@ -31,7 +31,7 @@ def running_stack(home: Path, *, port: int | None, console: Console) -> Iterator
     watch = Watch(repair=services.revive, owned=services.pids)
     with (
         _ending_by_signals(),
-        _alone(home) as lock,
+        alone(home) as lock,
         Supervisor(home, say=lambda line: console.print(f"  {line}", highlight=False), watch=watch) as supervisor,
     ):
         # The supervisor has ended what an earlier run left behind, which may have used the port.
@@ -65,7 +65,7 @@ def step(console: Console, name: str, text: str) -> None:
 
 
 @contextmanager
-def _alone(home: Path) -> Iterator[IO[str]]:
+def alone(home: Path) -> Iterator[IO[str]]:
     """One supervisor a home; the lock file says who and where."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "supervisor.lock").open("a+") as lock:

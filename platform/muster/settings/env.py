@@ -221,7 +221,7 @@ def _encryption_keys(home: Path) -> list[str]:
     given = os.environ.get("MUSTER_ENCRYPTION_KEYS", "")
     keys = [part.strip() for part in given.split(",") if part.strip()]
     if not keys:
-        keys = [_stored(home / "encryption_key", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())]
+        keys = _stored(home / "encryption_key", new_encryption_key()).split(",")
     for key in keys:
         try:
             sound = len(base64.urlsafe_b64decode(key)) == 32
@@ -233,6 +233,11 @@ def _encryption_keys(home: Path) -> list[str]:
                 "MUSTER_ENCRYPTION_KEYS: each key must be 32 bytes in URL-safe base64, with commas between"
             )
     return keys
+
+
+def new_encryption_key() -> str:
+    """A random key for `MUSTER_ENCRYPTION_KEYS`."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 def _stored(path: Path, fresh: str) -> str:

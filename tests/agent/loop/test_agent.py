@@ -420,6 +420,27 @@ def test_a_superseded_agent_exits_and_its_job_goes_on(platform: FakePlatform, ag
     assert end.signal == signal.SIGTERM
 
 
+def test_an_agent_with_a_refused_credential_joins_again_with_a_join_token_and_keeps_its_job(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    eventually(lambda: "ready" in platform.allocations[number].text, "the job")
+    agent.kill()
+    before, platform.credential = platform.credential, ""  # an operator has rotated the credentials
+    agent.environment = {}
+    agent.launch()
+    assert agent.wait() == 4
+    agent.environment = {"MUSTER_JOIN_TOKEN": platform.join_token}
+    agent.start()
+    assert platform.credential not in ("", before)
+    agent.kill()
+    agent.environment = {}
+    agent.start()  # with the credential alone
+    platform.stop(number)
+    assert finished(platform, number).text == "ready\n"
+
+
 def test_a_refused_credential_ends_the_agent_and_its_job_goes_on(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
     number = platform.place("echo ready; sleep 1000")

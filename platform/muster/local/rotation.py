@@ -1,0 +1,91 @@
+"""New secrets for the platform and its agents, after somebody may have read the old ones."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+
+from muster.fleet.models import Node
+from muster.fleet.services import invalidate_credential
+from muster.links.models import Server
+from muster.links.services import renew_credential, reseal_servers
+from muster.notices.webhooks import reseal_webhooks
+from muster.settings.env import new_encryption_key
+from muster.tenants.registries import reseal_registries
+from scheduler.lifecycle import NodeAdmin
+
+RESEALERS = (reseal_servers, reseal_registries, reseal_webhooks)
+"""Each encrypts the secrets of one app by the first key. An app that stores encrypted secrets adds its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What has a new secret, and which variables an operator replaces by hand."""
+
+    files: list[str]
+    variables: list[str]
+    join_tokens: dict[str, str]
+    servers: list[str]
+
+
+def rotate_keys(*, home: Path, actor: str) -> Rotation:
+    """Replace all secrets of the platform in `home`, and the credentials of all agents.
+
+    1. Put a new encryption key in front of the stored one, encrypt all secrets by it, and remove the old key. A run
+       that was interrupted before can be repeated.
+    2. Replace the other stored secrets.
+    3. Give the nodes of servers over SSH a new credential, and all others a join token.
+
+    A secret that comes from a variable stays: the variable is returned.
+
+    Raises:
+        Unreadable: none of the keys decrypts a stored secret. Nothing but the order of keys has changed.
+    """
+    files, variables = [], []
+    if os.environ.get("MUSTER_ENCRYPTION_KEYS"):
+        variables.append("MUSTER_ENCRYPTION_KEYS")
+        _reseal()
+    else:
+        key = new_encryption_key()
+        settings.ENCRYPTION_KEYS = [key, *settings.ENCRYPTION_KEYS]
+        _replace(home / "encryption_key", ",".join(settings.ENCRYPTION_KEYS))
+        _reseal()
+        settings.ENCRYPTION_KEYS = [key]
+        _replace(home / "encryption_key", key)
+        files.append("encryption_key")
+    for name, variable, size in (
+        ("secret_key", "MUSTER_SECRET_KEY", 48),
+        ("metrics_token", "MUSTER_METRICS_TOKEN", 32),
+    ):
+        if os.environ.get(variable):
+            variables.append(variable)
+        else:
+            _replace(home / name, secrets.token_urlsafe(size))
+            files.append(name)
+    with transaction.atomic():
+        servers = list(Server.objects.select_related("node").order_by("pk"))
+        for server in servers:
+            renew_credential(server=server, actor=actor)
+        nodes = Node.objects.exclude(admin=NodeAdmin.RETIRED).exclude(pk__in=[server.pk for server in servers])
+        join_tokens = {node.name: invalidate_credential(node=node, actor=actor) for node in nodes.order_by("pk")}
+    return Rotation(files, variables, join_tokens, [server.node.name for server in servers])
+
+
+def _reseal() -> None:
+    for reseal in RESEALERS:
+        reseal()
+
+
+def _replace(path: Path, secret: str) -> None:
+    draft = path.with_name(f"{path.name}.draft")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secret)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
