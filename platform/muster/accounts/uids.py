@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Collection
+from itertools import chain
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -39,9 +40,9 @@ def next_uid(taken: Collection[int]) -> int | None:
     A uid that became free lies behind only when the range ends: files with it may still be on the nodes.
     """
     uids: range = settings.UID_RANGE
-    behind = max((uid for uid in taken if uid in uids), default=uids[0] - 1) + 1
+    behind: int = max((uid for uid in taken if uid in uids), default=uids[0] - 1) + 1
     accounts = {account.pw_uid for account in pwd.getpwall()}
-    for uid in (*range(behind, uids.stop), *range(uids.start, behind)):
+    for uid in chain(range(behind, uids.stop), range(uids.start, behind)):
         if uid not in taken and uid not in accounts and not (uid_problem(uid) or gids_problem([uid])):
             return uid
     return None

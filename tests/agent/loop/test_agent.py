@@ -177,13 +177,28 @@ def test_code_that_cannot_be_had_ends_the_job(
     assert finished(platform, platform.place("echo next")).text == "next\n"
 
 
+BREAKS = """
+import sys
+from nodeagent.__main__ import main
+from nodeagent.runtime.shim.folders import FolderRuntime
+make = FolderRuntime._make_working_folder
+def make_or_break(self, folder, workdir):
+    if workdir == "breaks":
+        raise OverflowError
+    make(self, folder, workdir)
+FolderRuntime._make_working_folder = make_or_break
+sys.exit(main())
+"""
+
+
 def test_a_start_that_breaks_ends_its_job_and_nothing_else(platform: FakePlatform, agent: AgentProcess) -> None:
+    agent.program = [sys.executable, "-c", BREAKS]
     agent.start()
-    number = platform.place("echo never", workdir="\ud800")  # no platform of ours says that
+    number = platform.place("echo never", workdir="breaks")
     end = finished(platform, number).end
     assert end is not None
     assert (end.reason, end.started) == (EndReason.LAUNCH_FAILED, False)
-    assert "the agent could not start it: UnicodeEncodeError" in end.detail
+    assert "the agent could not start it: OverflowError" in end.detail
     assert "Traceback" in agent.output.read_text()
     assert finished(platform, platform.place("echo next")).text == "next\n"
 
@@ -425,17 +440,17 @@ def test_an_agent_with_a_refused_credential_joins_again_with_a_join_token_and_ke
 ) -> None:
     agent.start()
     number = platform.place("echo ready; sleep 1000")
-    eventually(lambda: "ready" in platform.allocations[number].text, "the job")
+    logged(platform, number, "ready")
     agent.kill()
     before, platform.credential = platform.credential, ""  # an operator has rotated the credentials
-    agent.environment = {}
+    agent.join_token = ""
     agent.launch()
-    assert agent.wait() == 4
-    agent.environment = {"MUSTER_JOIN_TOKEN": platform.join_token}
+    assert agent.wait() == protocol.EXIT_UNAUTHORIZED
+    agent.join_token = platform.join_token
     agent.start()
     assert platform.credential not in ("", before)
     agent.kill()
-    agent.environment = {}
+    agent.join_token = ""
     agent.start()  # with the credential alone
     platform.stop(number)
     assert finished(platform, number).text == "ready\n"
