@@ -135,7 +135,7 @@ class TestMigration:
 
     @staticmethod
     def migrate() -> dict[str, int]:
-        import_module("muster.accounts.migrations.0003_uid_of_every_user").give_uids(apps, None)
+        import_module("muster.accounts.migrations.0004_uid_of_every_user").give_uids(apps, None)
         return dict(User.objects.values_list("username", "uid"))
 
     def test_each_user_without_a_uid_gets_one(self, settings: Settings) -> None:

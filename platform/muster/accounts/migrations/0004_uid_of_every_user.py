@@ -56,8 +56,8 @@ def _tell_operators(apps, usernames):
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0002_sign_in"),
-        ("events", "0001_squashed_0004_giving_up"),
+        ("accounts", "0003_token_scopes"),
+        ("events", "0002_audit_address"),
     ]
 
     operations = [
