@@ -29,7 +29,7 @@ from nodeagent.linksocket import connect
 from nodeagent.protocol import CodeRef
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.transport import Unreachable
-from tests.agent.conftest import ROOT, stop_everything
+from tests.agent.conftest import ROOT, open_to_jobs, stop_everything
 from tests.agent.fake_platform import FakePlatform
 from tests.agent.loop.test_agent import archive, finished, logged
 from tests.faults.disks import filled, small_disk
@@ -45,6 +45,7 @@ class Daemon:
         self.platform = platform
         self.state = folder / "state"
         self.state.mkdir(mode=0o711)
+        open_to_jobs(self.state)
         self.program = program
         self.secret = "vouched-for-by-the-link-and-long-enough"
         platform.join_token = self.secret
