@@ -12,6 +12,8 @@ from django.test import Client
 from muster.accounts.models import User
 from muster.api.urls import v1
 from muster.notices.webhooks import add_webhook
+from muster.tenants.roles import Role
+from muster.tenants.services import add_member
 from tests.api.asking import problem_of, require_described, send
 from tests.api.conftest import World
 
@@ -150,6 +152,15 @@ def test_no_filter_shows_another_tenants_jobs(query: str, world: World, api: Cal
 def test_a_job_is_not_found_by_its_number_in_another_tenant(world: World, api: Callable[[User | None], Client]) -> None:
     found = api(world.stranger).get(f"/api/v1/jobs?search={world.waiting.pk}").json()["results"]
     assert found == []
+
+
+def test_a_manager_of_one_tenant_is_no_manager_of_another(world: World, api: Callable[[User | None], Client]) -> None:
+    add_member(tenant=world.speech, user=world.manager, role=Role.MEMBER, actor="test")
+    assert send(api(world.manager), "POST", f"/api/v1/jobs/{world.others.pk}:cancel").status_code == 403
+
+
+def test_a_job_goes_to_a_virtual_cluster_of_the_users_own(world: World, api: Callable[[User | None], Client]) -> None:
+    assert send(api(world.stranger), "POST", "/api/v1/jobs", SPEC).json()["vc"] == "speech-vc"
 
 
 def test_an_inactive_user_is_nobody(world: World, api: Callable[[User | None], Client], client: Client) -> None:

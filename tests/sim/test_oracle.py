@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
+from tests.profiles import examples
 from tests.sim.stories import by_id, ends, job, play
 
 # (submitted, work, GPUs); the third of a second keeps apart what sums of whole seconds would make equal.
@@ -49,7 +50,6 @@ def shortest_remaining_first(jobs: list[TraceJob], speed: float, machines: int) 
 
 
 @given(drawn=JOBS)
-@settings(max_examples=100, deadline=None)
 def test_srtf_on_slow_gpus_is_true_srtf(drawn: list[tuple[int, int, int]]) -> None:
     jobs = worlds([(at, work, 1) for at, work, _ in drawn], 0.1)
     expected = shortest_remaining_first(jobs, 0.1, machines=2)
@@ -58,7 +58,7 @@ def test_srtf_on_slow_gpus_is_true_srtf(drawn: list[tuple[int, int, int]]) -> No
 
 @pytest.mark.parametrize("policy", ["sjf", "srtf", "srsf", "qssf", "tetris"])
 @given(drawn=JOBS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_a_world_that_is_ten_times_slower_has_the_same_schedule(policy: str, drawn: list[tuple[int, int, int]]) -> None:
     slow, fast = (play(worlds(drawn, speed), policy=policy) for speed in (0.1, 1.0))
     assert ends(slow) == pytest.approx(

@@ -99,6 +99,12 @@ def test_the_end_of_the_lease_stops_the_job() -> None:
     assert deadlines.cause is Cause.LEASE
 
 
+def test_a_shim_that_looks_at_the_very_end_of_the_lease_stops_the_job() -> None:
+    deadlines = Deadlines("TERM", 10.0)
+    deadlines.lease_until = 50.0
+    assert deadlines.due(50.0) == TERM
+
+
 def test_a_lease_that_is_renewed_in_time_stops_nothing() -> None:
     deadlines = Deadlines("TERM", 10.0)
     deadlines.lease_until = 50.0

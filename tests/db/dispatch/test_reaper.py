@@ -219,6 +219,15 @@ class TestUnreachable:
         reap(now_of(world.pool))
         assert fence_in_s(attempt) == pytest.approx(1.03 * (7200 + 300) - 60, abs=10)
 
+    def test_it_does_so_after_the_pool_has_forgotten_that_time(self, world: World) -> None:
+        stop_after(world, 7200)
+        attempt = start(world)
+        stop_after(world, 600)
+        let_pass(7200 + DAY_S + 60, world.pool, "lowered_at")
+        silent(node_of(attempt), 60)
+        reap(now_of(world.pool))
+        assert fence_in_s(attempt) == pytest.approx(1.03 * (7200 + 30) - 60, abs=10)
+
     def test_the_fence_follows_a_pool_that_was_given_more_time(self, world: World) -> None:
         attempt = start(world)
         stop_after(world, 7200)

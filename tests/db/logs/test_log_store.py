@@ -27,7 +27,7 @@ from tests.profiles import examples
 pytestmark = pytest.mark.django_db
 
 SEGMENT = 16
-WRITTEN = bytes(random.Random(7).randrange(256) for _ in range(4096))
+WRITTEN = random.Random(7).randbytes(4096)
 
 
 @pytest.fixture
@@ -133,6 +133,13 @@ def test_whatever_way_the_chunks_come_each_byte_is_stored_once_in_its_place(
     assert behind == bytes(WRITTEN[place] for place in range(cursor, size) if place not in given_up)
 
 
+def test_of_a_chunk_that_overlaps_what_is_stored_the_new_bytes_are_kept(world: World) -> None:
+    allocation = rank_0(world)
+    append(allocation, chunk(0, 20))
+    assert append(allocation, chunk(10, 40)) == 40
+    as_written(stored(allocation), 40, [])
+
+
 @settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.lists(st.tuples(st.integers(0, 1), st.integers(1, 30)), min_size=1, max_size=20), data=st.data())
 def test_all_ranks_have_one_order_and_it_can_be_taken_up_anywhere(
@@ -226,6 +233,13 @@ class TestCap:
         for begin in range(0, 600, 30):
             append(allocation, chunk(begin, begin + 30))
         finish(allocation, size=600, sha256=hashlib.sha256(WRITTEN[:600]).hexdigest(), holes=[])
+        assert LogFile.objects.get().complete is False
+
+    def test_nor_is_one_without_a_digest_that_has_a_hole(self, world: World) -> None:
+        allocation = rank_0(world)
+        append(allocation, chunk(0, 10))
+        append(allocation, chunk(20, 30, dropped=(10, 20)))
+        finish(allocation, size=30, sha256="", holes=[])
         assert LogFile.objects.get().complete is False
 
     def test_the_ranks_of_a_gang_share_the_cap(self, world: World) -> None:

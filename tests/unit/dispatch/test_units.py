@@ -1,12 +1,13 @@
-"""Which units share a transaction: those that take nothing from anybody, a few at a time, by virtual cluster."""
+"""Which places and preemptions are one unit, and which units share a transaction."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.dispatch.units import ALLOCATIONS_AT_ONCE, UNITS_AT_ONCE, Unit, batches_of
+from muster.dispatch.units import ALLOCATIONS_AT_ONCE, UNITS_AT_ONCE, Unit, batches_of, units_of
+from scheduler.guard.quota import Quota
 from scheduler.model import Snapshot
-from scheduler.plan import Place, Preempt
-from tests.unit.scheduler.factories import make_job, make_share, make_snapshot, make_vc
+from scheduler.plan import Place, Plan, Preempt
+from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 
 def pool(*vc_ids: int) -> Snapshot:
@@ -27,6 +28,40 @@ def stops_another(job_id: int) -> Unit:
 
 def ids(batches: list[list[Unit]]) -> list[list[int]]:
     return [[unit.places[0].job_id for unit in batch] for batch in batches]
+
+
+def units_by_job(world: Snapshot, *places: Place, preempts: list[Preempt]) -> list[tuple[list[int], list[int]]]:
+    """For each unit the ids of the jobs that are placed, and of those that are stopped."""
+    units = units_of(world, Plan(places, (), preempts=tuple(preempts)), Quota())
+    return [([one.job_id for one in unit.places], [one.job_id for one in unit.preempts]) for unit in units]
+
+
+def test_a_place_that_needs_the_quota_of_a_victim_is_one_unit_with_it() -> None:
+    victim = make_running(make_share(2, (0, 1)))
+    world = make_snapshot(
+        nodes=[make_node(1), make_node(2)],
+        waiting=[make_job(1), make_job(2)],
+        running=[victim],
+        vcs=[make_vc(quotas={"A100": 2})],
+    )
+    first, second = (Place(number, (make_share(1, (number,)),)) for number in (1, 2))
+    found = units_by_job(world, first, second, preempts=[Preempt(victim.job.id, 1, "it goes")])
+    assert found == [([1, 2], [victim.job.id])]
+
+
+def test_places_that_need_one_victim_in_common_are_one_unit() -> None:
+    here, there = (make_running(make_share(node, (0, 1)), attempt_id=node, vc_id=2) for node in (1, 2))
+    world = make_snapshot(
+        nodes=[make_node(1), make_node(2)],
+        waiting=[make_job(1, nodes=2), make_job(2, vc_id=3), make_job(3, vc_id=4)],
+        running=[here, there],
+        vcs=[make_vc(vc_id, f"vc{vc_id}") for vc_id in (1, 2, 3, 4)],
+    )
+    gang = Place(1, (make_share(1, (0,)), make_share(2, (0,), rank=1)))
+    beside, free = Place(2, (make_share(1, (1,)),)), Place(3, (make_share(1, (7,)),))
+    preempts = [Preempt(run.job.id, 1, "it goes") for run in (here, there)]
+    found = units_by_job(world, gang, beside, free, preempts=preempts)
+    assert found == [([3], []), ([1, 2], [here.job.id, there.job.id])]
 
 
 def test_those_of_one_virtual_cluster_follow_each_other_in_the_order_of_the_plan() -> None:

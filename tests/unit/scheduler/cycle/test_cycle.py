@@ -49,6 +49,11 @@ def test_a_job_that_takes_any_type_gets_the_scarcer_one_when_the_other_is_full()
     assert place.allocations == (make_share(1),)
 
 
+def test_a_virtual_cluster_may_use_its_whole_quota() -> None:
+    world = make_snapshot(waiting=[make_job(1, gpus=2), make_job(2, gpus=2)], vcs=[make_vc(quotas={"A100": 4})])
+    assert [place.job_id for place in decide(world, CycleConfig()).places] == [1, 2]
+
+
 def test_the_quota_counts_what_the_same_plan_gives() -> None:
     world = make_snapshot(waiting=[make_job(1, gpus=2), make_job(2, gpus=2)], vcs=[make_vc(quotas={"A100": 3})])
     plan = decide(world, CycleConfig())

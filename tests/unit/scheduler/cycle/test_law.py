@@ -230,6 +230,12 @@ CASES = {
         "node1 has 524288 MiB; 524000 are used and the plan takes 1024",
         running=(make_running(make_share(1, (), memory_mib=524_000)),),
     ),
+    "more memory than the node has, by two places": Case(
+        {Code.MEMORY_OVERCOMMIT},
+        "node1 has 524288 MiB; 0 are used and the plan takes 525312",
+        places=(LAWFUL, Place(2, (make_share(1, (2,), memory_mib=1 << 19),))),
+        waiting=(GANG, make_job(2, memory_mib=1 << 19)),
+    ),
     "more GPUs than the quota": Case(
         {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 3", vcs=(make_vc(quotas={"A100": 3}),)
     ),
@@ -332,6 +338,7 @@ LAWFUL_CASES: dict[str, dict[str, Any]] = {
         "preempts": (Preempt(6, 5, "it goes"),),
     },
     "a gang on two nodes": {},
+    "a job whose back-off ends now": {"waiting": (replace(GANG, eligible_at=NOW),)},
     "a gang of any type": {"waiting": (replace(GANG, gpu_type=None),)},
     "ranks in any order": {"places": gang(SHARE_2, SHARE_1)},
     "a quota that is used up exactly": {"vcs": (make_vc(quotas={"A100": 4}),)},
