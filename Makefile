@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test test-quick test-long engines faults bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test test-quick test-long engines faults mutants bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -73,6 +73,9 @@ figures: setup ## simulate what others have published, and write the figures in 
 faults: setup ## kill everything, let messages go wrong and draw worlds, several times longer than `make check` does
 	@MUSTER_HYPOTHESIS_PROFILE=long $(PY) -m pytest tests/faults tests/protocol \
 	  tests/unit/scheduler/cycle/test_scheduler_properties.py $(ARGS)
+
+mutants: setup ## try the tests against seeded faults: each must be noticed (ARGS="--only NAME", "--jobs N", "--list")
+	@$(PY) -m tests.mutants $(ARGS)
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test test-long

@@ -66,6 +66,13 @@ def needs_services(paths: list[str], *, start: Path) -> bool:
     return not wanted or not all(any(path.is_relative_to(folder) for folder in free) for path in wanted)
 
 
+def environment_of(services: Services) -> dict[str, str]:
+    """The addresses for tests: they make databases and empty audit tables, as only the owner of the tables can."""
+    found = services.environment()
+    owner_url = found.pop("MUSTER_MIGRATE_DATABASE_URL", found["DATABASE_URL"])
+    return found | {"DATABASE_URL": owner_url}
+
+
 def further_home(name: str) -> Path:
     """Where further servers of this run may be started; they are stopped with it, and after it if it is killed."""
     folder = Path(os.environ[_FURTHER])
@@ -94,9 +101,7 @@ def _prepare(config: pytest.Config) -> None:
         options.file_or_dir, start=config.invocation_params.dir
     ):
         services = start_services(home, postgres_settings=NOT_DURABLE)
-        # Tests make databases and empty audit tables, as only the owner can.
-        found = services.environment()
-        os.environ.update(found | {"DATABASE_URL": found.pop("MUSTER_MIGRATE_DATABASE_URL", found["DATABASE_URL"])})
+        os.environ.update(environment_of(services))
 
     def clean_up() -> None:
         if services is not None:

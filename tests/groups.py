@@ -28,7 +28,7 @@ _STARTS_PROCESSES = {
     f"tests/unit/{name}.py"
     for name in (
         *("bench/test_processor", "client/test_client_wheel", "common/test_crowds", "deploy/test_compose"),
-        *("local/test_services", "local/test_supervisor", "test_reruns"),
+        *("local/test_services", "local/test_supervisor", "test_mutants_runner", "test_reruns"),
     )
 }
 # Where a parameter alone tells that a test takes an engine.
