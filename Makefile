@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test test-quick test-long engines faults mutants bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test test-quick test-long engines faults mutants coverage bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -76,6 +76,12 @@ faults: setup ## kill everything, let messages go wrong and draw worlds, several
 
 mutants: setup ## try the tests against seeded faults: each must be noticed (ARGS="--only NAME", "--jobs N", "--list")
 	@$(PY) -m tests.mutants $(ARGS)
+
+coverage: setup ## run `make test` and measure which branches of the product it takes, in build/coverage
+	@mkdir -p build/coverage && $(BIN)/coverage erase
+	@$(BIN)/coverage run $(PYTEST:$(PY)=) --timeout 600 -m "not long" $(ARGS); status=$$?; \
+	  $(BIN)/coverage combine --quiet && $(BIN)/coverage json --quiet -o build/coverage/coverage.json && \
+	  $(BIN)/coverage html --quiet -d build/coverage/html && $(BIN)/coverage report --format=total && exit $$status
 
 check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
 	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test test-long
