@@ -45,3 +45,18 @@ test("markup stays text", () => {
 test("a sequence that never ends costs nothing but itself", () => {
   expect(plainText(`ok ${ESC}]0;never ends`)).toBe("ok ");
 });
+
+const DIRECTION_MARKS = [
+  0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069,
+];
+
+test.each(DIRECTION_MARKS)(
+  "it shows a character that changes the direction of text as an escape: %i",
+  (code) => {
+    const line = `a${String.fromCharCode(code)}b`;
+    const shown = `a\\u${code.toString(16).padStart(4, "0")}b`;
+    expect(plainText(line)).toBe(shown);
+    expect(parseAnsi(line)).toEqual([{ text: shown }]);
+    expect(parseAnsi(`${ESC}[31m${line}`)).toEqual([{ text: shown, color: 1 }]);
+  },
+);

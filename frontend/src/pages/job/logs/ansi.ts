@@ -20,10 +20,19 @@ const SEQUENCE =
 const CONTROL = /[\u0000-\u0008\u000b\u000c\u000e-\u001a\u001c-\u001f\u007f]/g;
 /* eslint-enable no-control-regex */
 
-/** The text of a line without any escape sequence. */
+// Characters that change the direction of text, and so the order in which a line is read.
+const DIRECTION = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+
+function withoutControls(text: string): string {
+  return text
+    .replaceAll(CONTROL, "")
+    .replaceAll(DIRECTION, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+/** The text of a line without any escape sequence; characters that change its direction are written as escapes. */
 export function plainText(line: string): string {
   const text = line.includes("\u001b") ? line.replaceAll(SEQUENCE, "") : line;
-  return text.replaceAll(CONTROL, "");
+  return withoutControls(text);
 }
 
 export function parseAnsi(line: string): Piece[] {
@@ -32,7 +41,7 @@ export function parseAnsi(line: string): Piece[] {
   let style: Style = {};
   let from = 0;
   const push = (to: number) => {
-    const text = line.slice(from, to).replaceAll(CONTROL, "");
+    const text = withoutControls(line.slice(from, to));
     if (text !== "") pieces.push({ text, ...style });
   };
   for (const match of line.matchAll(SEQUENCE)) {
