@@ -78,4 +78,5 @@ def test_the_commands_and_the_settings_agree_on_the_state_folder(value: str, mon
     monkeypatch.setenv("MUSTER_HOME", value)
     monkeypatch.setenv("MUSTER_SECRET_KEY", "not used here")
     monkeypatch.setenv("MUSTER_ENCRYPTION_KEYS", "A" * 43 + "=")
+    monkeypatch.setenv("MUSTER_METRICS_TOKEN", "not used here")
     assert default_home() == sys.modules["muster.settings.env"].read_environment().home
