@@ -488,7 +488,7 @@ class TestClaim:
         assert (spec.command, spec.workdir) == ("python train.py", "/workspace/src")
         assert (spec.cpus, spec.memory_mib, spec.time_limit_s) == (8, 16_384, 7200)
         assert (spec.stop_signal, spec.grace_s, spec.stop_after_s) == ("USR1", 60, 600)
-        assert (spec.on_disconnect.value, spec.code, spec.uid) == ("keep", None, None)
+        assert (spec.on_disconnect.value, spec.code, spec.uid) == ("keep", None, world.user.uid)
         uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True)
         assert list(spec.gpu_uuids) == list(uuids)
         assert len(spec.gpu_uuids) == 2

@@ -212,7 +212,9 @@ class TestTheWatch:
     def test_a_thousand_callers_take_three_queries(
         self, world: World, django_assert_num_queries: DjangoAssertNumQueries
     ) -> None:
-        users = User.objects.bulk_create(User(username=f"u{number}", password="!") for number in range(1000))
+        users = User.objects.bulk_create(
+            User(username=f"u{number}", password="!", uid=1_000_000 + number) for number in range(1000)
+        )
         callers = [Caller(user, token=token_of_secret(make_token(user))) for user in users]
         with django_assert_num_queries(3):
             assert set(accesses_of(callers)) == set(callers)
