@@ -28,8 +28,16 @@ def uuids(platform: FakePlatform) -> tuple[str, ...]:
     return tuple(gpu.uuid for gpu in platform.registered.inventory.gpus)
 
 
+def faults_of(agent: AgentProcess) -> Path:
+    """The file of the agent's emulated faults, which its jobs may write to as well."""
+    path = agent.state / "emulated-faults"
+    path.touch()
+    path.chmod(0o666)
+    return path
+
+
 def inject(agent: AgentProcess, **fault: Any) -> None:
-    with (agent.state / "emulated-faults").open("a") as file:
+    with faults_of(agent).open("a") as file:
         file.write(json.dumps(fault) + "\n")
 
 
@@ -104,7 +112,7 @@ def test_what_a_gpu_suffered_is_told_before_the_end_of_its_job(platform: FakePla
     agent.start()
     first = uuids(platform)[0]
     fault = json.dumps({"gpu": 0, "kind": "xid", "xid": 79, "detail": "Xid 79"})
-    faults = agent.state / "emulated-faults"
+    faults = faults_of(agent)
     told_at_end: list[int] = []
     number = platform.place(f"echo '{fault}' >> {faults}; exit 1", gpu_uuids=(first,))
     allocation = platform.allocations[number]
@@ -129,7 +137,7 @@ def ended_with(
     told_at_end: list[int] = []
     first = uuids(platform)[0]
     lines = "".join(json.dumps({"gpu": 0, **fault}) + "\\n" for fault in faults)
-    number = platform.place(f"printf '{lines}' >> {agent.state / 'emulated-faults'}", gpu_uuids=(first,), **fields)
+    number = platform.place(f"printf '{lines}' >> {faults_of(agent)}", gpu_uuids=(first,), **fields)
 
     def look() -> bool:
         with platform.lock:
@@ -169,7 +177,7 @@ def test_an_end_waits_until_the_platform_has_it_that_a_gpu_is_out_of_service(
 ) -> None:
     agent.start()
     first = uuids(platform)[0]
-    faults = agent.state / "emulated-faults"
+    faults = faults_of(agent)
     left = json.dumps({"gpu": 0, "kind": "process_left", "pid": 71})
     number = platform.place(f"echo '{left}' >> {faults}; echo done", gpu_uuids=(first,))
     eventually(lambda: "done" in platform.allocations[number].text, "it is over")
@@ -186,7 +194,7 @@ def test_an_end_waits_until_the_platform_has_it_that_a_gpu_is_out_of_service(
 def test_a_process_that_leaves_in_time_costs_nobody_a_gpu(platform: FakePlatform, agent: AgentProcess) -> None:
     agent.start()
     first = uuids(platform)[0]
-    faults = agent.state / "emulated-faults"
+    faults = faults_of(agent)
     left = json.dumps({"gpu": 0, "kind": "process_left", "pid": 71})
     number = platform.place(f"echo '{left}' >> {faults}; echo done", gpu_uuids=(first,))
     eventually((agent.allocation_folder(number) / "exit").exists, "it is over")

@@ -71,11 +71,12 @@ class Talk:
     def _take(self) -> bool:
         """Take what comes; False at the end."""
         ready, _, _ = select.select([self.shell.output, self.shell.control], [], [], 0.5)
-        if self.shell.output in ready or self.shell.ending() is not None:
+        ended = self.shell.ending() is not None  # asked before the read: what it wrote before its end is there then
+        if self.shell.output in ready or ended:
             try:
                 data = os.read(self.shell.output, 65536)
             except BlockingIOError:
-                return self.shell.ending() is None
+                return not ended
             except OSError:
                 return False
             self.seen += data

@@ -32,7 +32,7 @@ CAP = 2
 def trial_of(job: Job, *, gpus: int, gpu_type: str) -> Job:
     """The job as it is in the queue of the screening pool."""
     demand = Demand(nodes=1, gpus=gpus, cpus=1, memory_mib=1, gpu_type=gpu_type, time_limit_s=300.0)
-    told = on_trial({"tenant_id": job.tenant_id}, asdict(demand))
+    told = on_trial({"tenant_id": job.tenant_id, "grace_s": job.grace_s}, asdict(demand))
     return replace(job, **{name: value for name, value in told.items() if name != "relax_after_s"})
 
 
