@@ -47,7 +47,8 @@ class World:
 def world(db: None) -> World:
     pool = make_pool("main")
     node = make_node(pool, "gpu01", gpus=4)
-    vision, speech = make_tenant("vision"), make_tenant("speech")
+    # What is told of jobs that wait is shown by jobs that the one node could never run, too.
+    vision, speech = (make_tenant(name, wait_for_hardware=True) for name in ("vision", "speech"))
     vc, other_vc = make_vc(vision, pool, "vision-vc"), make_vc(speech, pool, "speech-vc")
     owner = make_user("olivia", tenant=vision)
     stranger = make_user("stan", tenant=speech)

@@ -15,6 +15,7 @@ from muster.api.limits import Bucket
 from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.jobs.models import IdempotencyKey, Job
+from muster.tenants.models import Tenant
 from scheduler.lifecycle import AttemptState, Reason
 from tests.api.asking import JOBS, fields_of, problem_of, require_described, send, submit
 from tests.api.conftest import World
@@ -275,6 +276,19 @@ def test_a_batch_of_the_wrong_shape_is_refused(body: Any, world: World, api: Api
     answer = send(api(world.owner), "POST", f"{JOBS}:batch", body)
     assert answer.status_code == 422
     assert len(fields_of(answer)) == 1
+
+
+@pytest.mark.parametrize("path", [JOBS, f"{JOBS}:dry-run"])
+def test_a_job_that_never_fits_is_refused_with_the_nearest_request(path: str, world: World, api: Api) -> None:
+    Tenant.objects.filter(pk=world.vision.pk).update(wait_for_hardware=False)
+    make_node(world.pool, "gpu02", gpus=4)
+    before = Job.objects.count()
+    answer = send(api(world.owner), "POST", path, {"command": "x", "gpus": "A100:8"})
+    assert answer.status_code == 422
+    require_described("POST", path, answer)
+    assert fields_of(answer) == ["gpus"]
+    assert "ask for gpus: A100:4, nodes: 2" in problem_of(answer)["detail"]
+    assert Job.objects.count() == before
 
 
 def test_a_dry_run_stores_nothing(world: World, api: Api) -> None:

@@ -52,9 +52,12 @@ class World:
 
 
 def make_world(*, nodes: int = 1, gpus: int = 4, quota: int = 1000, **pool_fields: Any) -> World:
-    """A pool of equal nodes with A100, and a user whose virtual cluster may use `quota` of them."""
+    """A pool of equal nodes with A100, and a user whose virtual cluster may use `quota` of them.
+
+    Stories submit jobs before their nodes join, and jobs that never fit: the tenant waits for hardware.
+    """
     pool = make_pool(**pool_fields)
-    tenant = make_tenant()
+    tenant = make_tenant(wait_for_hardware=True)
     return World(
         pool=pool,
         tenant=tenant,

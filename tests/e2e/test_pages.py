@@ -60,7 +60,8 @@ def test_a_job_submitted_in_the_page_runs(ada: Page, demo: Demo) -> None:
 
 
 def test_a_waiting_job_says_why_and_can_be_cancelled(ada: Page, demo: Demo) -> None:
-    job = submit(demo, name="too-many", gpus=4, nodes=2, screening="never", command="sleep 600")
+    first = submit(demo, name="whole-quota", gpus=4, screening="never", command="sleep 600")
+    job = submit(demo, name="over-quota", gpus=4, screening="never", command="sleep 600")
     ada.goto(f"{demo.url}/jobs/{job['id']}")
     expect_state(ada, "Queued")
     with demo.client("ada") as client:
@@ -70,6 +71,8 @@ def test_a_waiting_job_says_why_and_can_be_cancelled(ada: Page, demo: Demo) -> N
     ada.get_by_role("button", name="Cancel").click()
     ada.get_by_role("dialog").get_by_role("button", name=re.compile("^Cancel")).click()
     expect_state(ada, "Cancelled")
+    with demo.client("ada") as client:
+        client.cancel(first["id"])
 
 
 def test_another_tenants_job_looks_as_if_it_did_not_exist(ada: Page, demo: Demo) -> None:

@@ -7,3 +7,10 @@ class DispatchConfig(AppConfig):
     name = "muster.dispatch"
     label = "dispatch"
     verbose_name = "Dispatch"
+
+    def ready(self) -> None:
+        """Refuse jobs that their pool could never run."""
+        from muster.dispatch.feasibility import require_feasible  # noqa: PLC0415 (models can be imported from here on)
+        from muster.jobs.feasibility import check_feasibility_by  # noqa: PLC0415
+
+        check_feasibility_by(require_feasible)

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, F, Q, QuerySet, When
 
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
@@ -134,8 +134,7 @@ def pool_snapshot(pool: Pool, *, seed: int, trials_of: Collection[int] = ()) -> 
     with one_moment():
         moment = database_now()
         now = moment.timestamp()
-        rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
-        nodes = list(rows.annotate(runtimes=F("inventory__runtimes"), mount_roots=F("inventory__mount_roots")))
+        nodes = list(_nodes_of(pool))
         tenants, vcs = _virtual_clusters(Q(pool=pool))
         snapshot = model.Snapshot(
             now=now,
@@ -149,6 +148,28 @@ def pool_snapshot(pool: Pool, *, seed: int, trials_of: Collection[int] = ()) -> 
             vcs=vcs,
         )
         return with_trials(pool, snapshot, also_of=trials_of)
+
+
+def hardware_snapshot(pool: Pool) -> model.Snapshot:
+    """The nodes of the pool that have told what they have, in service or not, and its virtual clusters; no jobs."""
+    with one_moment():
+        tenants, vcs = _virtual_clusters(Q(pool=pool))
+        return model.Snapshot(
+            now=database_now().timestamp(),
+            seed=0,
+            pool_id=pool.pk,
+            nodes=_nodes(_nodes_of(pool).exclude(health=NodeHealth.PENDING)),
+            waiting=(),
+            running=(),
+            reservations=(),
+            tenants=tenants,
+            vcs=vcs,
+        )
+
+
+def _nodes_of(pool: Pool) -> QuerySet[Node]:
+    rows = Node.objects.filter(pool=pool).exclude(admin=NodeAdmin.RETIRED).defer("inventory")
+    return rows.annotate(runtimes=F("inventory__runtimes"), mount_roots=F("inventory__mount_roots"))
 
 
 def locked_snapshot(

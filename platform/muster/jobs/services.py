@@ -15,6 +15,7 @@ from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.estimates import estimate_jobs
+from muster.jobs.feasibility import require_feasible
 from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.screener import screener
@@ -147,6 +148,7 @@ def draft_job(*, user: User, data: object) -> Job:
         form=spec.form,
         gpu_memory_mib=spec.gpu_memory_mib,
     )
+    require_feasible(job)
     if spec.screening is Mode.ALWAYS:
         screener().require_pool(job)
     return job

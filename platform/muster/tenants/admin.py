@@ -40,7 +40,10 @@ class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
     list_display = ["name", "weight", "idle_action", "idle_for_s", "idle_binding", "created_at"]
     search_fields = ["name"]
     ordering = ["name"]
-    fields = ["name", "weight", "screening", "idle_action", "idle_below", "idle_for_s", "idle_binding"]
+    fields = [
+        *("name", "weight", "wait_for_hardware", "screening"),
+        *("idle_action", "idle_below", "idle_for_s", "idle_binding"),
+    ]
     inlines = [MembershipInline]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

@@ -40,6 +40,12 @@ class Tenant(models.Model):
         default=False, help_text="Whether this holds for jobs, too, whose spec asks for less."
     )
 
+    wait_for_hardware = models.BooleanField(
+        default=False,
+        help_text="Whether jobs that no node or quota of their pool could ever meet may be submitted; they wait until "
+        "one does.",
+    )
+
     class Meta:
         constraints = [
             models.CheckConstraint(condition=Q(weight__gt=0), name="tenant_weight_positive"),
