@@ -16,6 +16,7 @@ from django.utils import timezone
 from muster.accounts.models import Session
 from muster.common.rows import first_of
 from muster.common.secrets import digest
+from muster.events.services import access_changed
 
 USE_RECORDED_EVERY = timedelta(minutes=1)
 
@@ -73,10 +74,10 @@ class SessionStore(SessionBase):
         return None
 
     def delete(self, session_key: str | None = None) -> None:
-        """End the session with this key, or this one."""
+        """End the session with this key, or this one, and its open calls."""
         key = session_key or self.session_key
-        if key is not None:
-            Session.objects.filter(key_digest=digest(key)).delete()
+        if key is not None and Session.objects.filter(key_digest=digest(key)).delete()[0]:
+            access_changed()
 
     def _rows(self) -> QuerySet[Session]:
         return Session.objects.filter(key_digest=digest(self.session_key or ""))

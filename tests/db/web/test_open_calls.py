@@ -114,6 +114,14 @@ class TestStreamsEndAtOnce:
         took = seconds_open(by_session, streams, lambda: by_session.post("/api/v1/logout", json={}))
         assert max(took) < AT_ONCE_S
 
+    def test_when_an_operator_signs_out_of_the_admin(
+        self, by_session: httpx.Client, world: World, streams: list[str]
+    ) -> None:
+        User.objects.filter(pk=world.user.pk).update(is_staff=True)
+        form = {"csrfmiddlewaretoken": "x" * 32}
+        took = seconds_open(by_session, streams, lambda: by_session.post("/admin/logout/", data=form))
+        assert max(took) < AT_ONCE_S
+
     def test_when_an_operator_sets_another_password(
         self, by_session: httpx.Client, world: World, operator: Client, streams: list[str]
     ) -> None:

@@ -21,7 +21,6 @@ from muster.api.scopes import token_of
 from muster.api.shapes import accounts as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Invalid
-from muster.events.services import access_changed
 from muster.jobs.units import parse_duration_s
 
 
@@ -63,7 +62,6 @@ class Logout(ApiView):
     def post(self, request: Request) -> Response:
         """End the session; a token stays as it is."""
         logout(request._request)
-        access_changed()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
