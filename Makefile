@@ -32,7 +32,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo up test test-quick test-long engines faults mutants coverage bench figures check check-format check-lint check-types check-imports check-django check-frontend
+.PHONY: help setup demo up test test-quick test-long engines faults mutants coverage audit bench figures check check-format check-lint check-types check-imports check-django check-frontend
 
 help: ## list the targets
 	@printf 'Muster, a GPU cluster management platform. Start with: make demo\n\n'
@@ -83,8 +83,12 @@ coverage: setup ## run `make test` and measure which branches of the product it 
 	  $(BIN)/coverage combine --quiet && $(BIN)/coverage json --quiet -o build/coverage/coverage.json && \
 	  $(BIN)/coverage html --quiet -d build/coverage/html && $(BIN)/coverage report --format=total && exit $$status
 
-check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, tests
-	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend test test-long
+audit: setup ## look for known vulnerabilities among the pinned packages, where the registries offer advisories
+	@printf '\n== Advisories\n'
+	@$(PY) -m tests.advisories
+
+check: setup ## everything that CI runs: format, lint, types, imports, migrations, pages, advisories, tests
+	@$(MAKE) --no-print-directory check-format check-lint check-types check-imports check-django check-frontend audit test test-long
 	@printf '\nAll checks passed.\n'
 
 check-format: setup ## Python is formatted (ruff)
