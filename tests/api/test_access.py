@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from muster.accounts.models import User
+from muster.accounts.models import Session, User
 from muster.api.urls import v1
 from muster.notices.webhooks import add_webhook
 from muster.tenants.roles import Role
@@ -29,6 +29,9 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),
     ("DELETE", "/tokens/{token}", None, (401, 204, 404, 404, 404, 404)),
+    ("GET", "/sessions", None, (401, 200, 200, 200, 200, 200)),
+    ("DELETE", "/sessions", None, (401, 204, 204, 204, 204, 204)),
+    ("DELETE", "/sessions/{session}", None, (401, 204, 404, 404, 404, 404)),
     ("GET", "/me/notifications", None, (401, 200, 200, 200, 200, 200)),
     ("PATCH", "/me/notifications", {"mail": []}, (401, 200, 200, 200, 200, 200)),
     ("GET", "/webhooks", None, (401, 200, 200, 200, 200, 200)),
@@ -109,7 +112,11 @@ def test_each_path_answers_each_caller_as_the_table_says(
     # The owner's client makes the token, so that there is one to revoke.
     token = api(world.owner).get("/api/v1/tokens").json()["results"][0]["id"]
     webhook = add_webhook(user=world.owner, url="https://hooks.example.org/")[0].pk
-    path = "/api/v1" + path.format(job=world.waiting.pk, token=token, webhook=webhook, pool=world.waiting.pool.name)
+    Client().force_login(world.owner)
+    session = Session.objects.get().pk
+    path = "/api/v1" + path.format(
+        job=world.waiting.pk, token=token, session=session, webhook=webhook, pool=world.waiting.pool.name
+    )
     answer = send(client, method, path, body)
     assert answer.status_code == status, answer.content
     require_described(method, path, answer)

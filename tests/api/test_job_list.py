@@ -214,7 +214,7 @@ def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World,
     client.get("/api/v1/me")  # notes the token's use, once a minute
     of_job = f"jobs/{world.running.pk}"
     paths = ["jobs?limit=100", f"{of_job}/attempts", f"{of_job}/files"]
-    paths += ["vcs", "volumes", "pools", "nodes", "gpus", "tokens", "me"]
+    paths += ["vcs", "volumes", "pools", "nodes", "gpus", "tokens", "sessions", "me"]
 
     def counts() -> dict[str, int]:
         found = {}
@@ -230,6 +230,7 @@ def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World,
     for number in range(30):
         make_job(world.vc, world.owner, name=f"job {number}", state="failed" if number % 2 else "queued")
     for _ in range(3):
+        Client().force_login(world.owner)
         node = make_node(world.pool, gpus=2)
         make_attempt(make_job(world.vc, world.peer, gpus=2), [node])
     assert counts() == few

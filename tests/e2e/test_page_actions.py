@@ -9,7 +9,7 @@ from itertools import product
 from typing import Literal
 
 import pytest
-from playwright.sync_api import FilePayload, Locator, Page, Route, expect
+from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expect
 
 from tests.e2e.browser import NEEDS, PATHS, expect_state, job_named, sign_in, submit
 from tests.e2e.demo import ROOT, Demo
@@ -208,6 +208,26 @@ def test_a_token_is_shown_once_works_and_can_be_revoked(ada: Page, demo: Demo) -
     ada.get_by_role("button", name="Revoke token").click()
     expect(ada.get_by_text("Token laptop is revoked")).to_be_visible()
     assert ada.request.get(f"{demo.url}/api/v1/me", headers=headers).status == 401
+
+
+def test_a_user_signs_out_of_other_browsers(page: Page, browser: Browser, demo: Demo) -> None:
+    page.goto(f"{demo.url}/settings")
+    sign_in(page, demo, "otto")
+    sessions = page.get_by_role("region", name="Sessions")
+    with browser.new_context(user_agent="Mozilla/5.0 (Windows NT 10.0) Firefox/140.0") as context:
+        elsewhere = context.new_page()
+        elsewhere.goto(f"{demo.url}/jobs")
+        for act in ("Sign out Firefox on Windows at", "Sign out everywhere else"):
+            sign_in(elsewhere, demo, "otto")
+            expect(elsewhere.get_by_role("navigation", name="Main")).to_be_visible()
+            page.reload()
+            page.set_viewport_size({"width": 390, "height": 844})
+            sessions.get_by_role("button", name=act).click()
+            expect(sessions.get_by_text("Firefox on Windows")).to_have_count(0)
+            expect(elsewhere.get_by_label("User name")).to_be_visible()
+    expect(sessions.get_by_role("listitem")).to_have_count(1)
+    sessions.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("User name")).to_be_visible()
 
 
 def test_gpus_are_reached_with_the_keyboard_and_tell_whose_they_are(ada: Page, demo: Demo) -> None:

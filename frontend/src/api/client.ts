@@ -27,6 +27,7 @@ import type {
   Page,
   Pool,
   ServerSpec,
+  Session,
   Spec,
   Token,
   TokenRequest,
@@ -214,6 +215,17 @@ export function createToken(token: TokenRequest): Promise<NewToken> {
 
 export async function revokeToken(id: number): Promise<void> {
   await read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
+}
+
+export const listSessions = (): Promise<Page<Session>> => read(http.GET("/api/v1/sessions"));
+
+export async function endSession(id: number): Promise<void> {
+  await read(http.DELETE("/api/v1/sessions/{session_id}", { params: { path: { session_id: String(id) } } }));
+}
+
+/** Ends all sessions but that of this browser. */
+export async function endOtherSessions(): Promise<void> {
+  await read(http.DELETE("/api/v1/sessions"));
 }
 
 export const listWebhooks = (): Promise<Page<Webhook>> => read(http.GET("/api/v1/webhooks"));

@@ -145,6 +145,8 @@ export const webhooksQuery = queryOptions({ queryKey: ["webhooks"], queryFn: () 
 
 export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: api.listTokens });
 
+export const sessionsQuery = queryOptions({ queryKey: ["sessions"], queryFn: () => api.listSessions() });
+
 export const specSchemaQuery = queryOptions({
   queryKey: ["spec-schema"],
   queryFn: api.specSchema,

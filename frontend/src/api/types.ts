@@ -45,6 +45,7 @@ export type Token = Schemas["Token"];
 export type NewToken = Schemas["TokenWithSecret"];
 export type TokenRequest = Schemas["NewTokenRequest"];
 export type TokenScope = Schemas["TokenScope"];
+export type Session = Schemas["Session"];
 export type Webhook = Schemas["Webhook"];
 export type NewWebhook = Schemas["WebhookWithSecret"];
 export type Upload = Schemas["Upload"];

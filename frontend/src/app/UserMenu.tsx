@@ -9,13 +9,10 @@ import {
   IconShieldCog,
   IconSun,
 } from "@tabler/icons-react";
-import { useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 
-import { signOut } from "../api/client";
-import { messageOf } from "../api/problem";
-import { toast } from "../components/toast";
 import { useMe } from "./me";
+import { useSignOut } from "./signOut";
 import classes from "./UserMenu.module.css";
 
 const SCHEMES: { value: MantineColorScheme; label: string; icon: typeof IconSun }[] = [
@@ -26,20 +23,8 @@ const SCHEMES: { value: MantineColorScheme; label: string; icon: typeof IconSun 
 
 export function UserMenu({ wide = false }: { wide?: boolean }) {
   const me = useMe();
-  const client = useQueryClient();
-  const navigate = useNavigate();
+  const leave = useSignOut();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
-
-  const leave = async () => {
-    try {
-      await signOut();
-    } catch (error) {
-      toast("failed", messageOf(error));
-      return;
-    }
-    client.clear();
-    await navigate({ to: "/signin" });
-  };
 
   return (
     <Menu position={wide ? "top-start" : "bottom-end"} width={204}>

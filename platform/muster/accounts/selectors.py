@@ -7,8 +7,8 @@ from collections.abc import Collection
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.utils.crypto import constant_time_compare
 
-from muster.accounts.models import ApiToken, User
-from muster.accounts.sessions import contents_of
+from muster.accounts.models import ApiToken, Session, User
+from muster.accounts.sessions import SessionStore, contents_of, unexpired_sessions
 from muster.common.models import DatabaseNow
 
 
@@ -32,3 +32,13 @@ def live_sessions(session_keys: Collection[str]) -> set[str]:
         for key, content in contents.items()
         if constant_time_compare(content.get(HASH_SESSION_KEY, ""), hashes.get(content.get(SESSION_KEY, ""), "-"))
     }
+
+
+def sessions_of(user: User) -> list[Session]:
+    """The user's sessions that were begun with the present password and have not ended, the last used first."""
+    auth_hash = user.get_session_auth_hash()
+    return [
+        session
+        for session in unexpired_sessions().filter(user=user).order_by("-last_used_at", "-pk")
+        if constant_time_compare(SessionStore().decode(session.data).get(HASH_SESSION_KEY, ""), auth_hash)
+    ]

@@ -1,4 +1,4 @@
-"""Making users and tokens, and telling who a token belongs to."""
+"""Users and their passwords, API tokens and sessions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from muster.accounts.models import ApiToken, User
+from muster.accounts.models import ApiToken, Session, User
 from muster.accounts.scopes import Scope
 from muster.accounts.uids import free_uid
 from muster.common.errors import Conflict, Invalid, NotFound
@@ -162,6 +162,31 @@ def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None
             raise NotFound("there is no such token")
         audit("revoke", actor=actor or user.username, object_type="token", object_id=token_id)
         access_changed()
+
+
+def end_session(*, user: User, session_id: int) -> None:
+    """End one of the user's sessions, and its open calls.
+
+    Raises:
+        NotFound: the user has no session with this id.
+    """
+    if not _end_sessions(Session.objects.filter(pk=session_id, user=user), user):
+        raise NotFound("there is no such session")
+
+
+def end_other_sessions(*, user: User, session_key: str | None) -> None:
+    """End all sessions of the user, and their open calls, except the session with this key; None excepts no session."""
+    _end_sessions(Session.objects.filter(user=user).exclude(key_digest=digest(session_key or "")), user)
+
+
+def _end_sessions(sessions: QuerySet[Session], user: User) -> int:
+    with transaction.atomic():
+        ids = list(sessions.select_for_update().order_by("pk").values_list("pk", flat=True))
+        for session_id in ids:
+            audit("end", actor=user.username, object_type="session", object_id=session_id)
+        Session.objects.filter(pk__in=ids).delete()
+        access_changed()
+    return len(ids)
 
 
 def user_of_token(secret: str) -> User | None:

@@ -26,7 +26,7 @@ class SessionStore(SessionBase):
 
     def load(self) -> dict[str, Any]:
         """The session's data; empty if it does not exist, has expired, or was not used for SESSION_IDLE."""
-        row = first_of(_alive().filter(key_digest=digest(self.session_key or "")))
+        row = first_of(unexpired_sessions().filter(key_digest=digest(self.session_key or "")))
         if row is None:
             self._session_key = None
             return {}
@@ -86,15 +86,16 @@ class SessionStore(SessionBase):
 def contents_of(session_keys: Collection[str]) -> dict[str, dict[str, Any]]:
     """The data of those of the sessions that have not ended, by their keys; this is no use of them."""
     keys = {digest(key): key for key in session_keys}
-    rows = _alive().filter(key_digest__in=keys).values_list("key_digest", "data") if keys else ()
+    rows = unexpired_sessions().filter(key_digest__in=keys).values_list("key_digest", "data") if keys else ()
     return {keys[found]: SessionStore().decode(data) for found, data in rows}
 
 
 def remove_ended() -> int:
     """Remove sessions that have expired or were not used for SESSION_IDLE; returns how many."""
-    return Session.objects.exclude(pk__in=_alive().values("pk")).delete()[0]
+    return Session.objects.exclude(pk__in=unexpired_sessions().values("pk")).delete()[0]
 
 
-def _alive() -> QuerySet[Session]:
+def unexpired_sessions() -> QuerySet[Session]:
+    """The sessions that have not expired and were used within SESSION_IDLE."""
     now = timezone.now()
     return Session.objects.filter(expires_at__gt=now, last_used_at__gt=now - settings.SESSION_IDLE)

@@ -78,6 +78,8 @@ v1 = [
     _to("password", accounts.Password, Scope.MANAGE),
     _to("tokens", accounts.Tokens, Scope.SUBMIT),
     _to("tokens/<id:token_id>", accounts.OneToken, Scope.SUBMIT),
+    _to("sessions", accounts.Sessions, Scope.MANAGE),
+    _to("sessions/<id:session_id>", accounts.OneSession, Scope.MANAGE),
     _to("registries", registries.Registries, Scope.MANAGE),
     _to("registries/<id:registry_id>", registries.OneRegistry, Scope.MANAGE),
     _to("jobs", jobs.Jobs, Scope.SUBMIT),

@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries
 
-from muster.accounts.models import ApiToken, User
+from muster.accounts.models import ApiToken, Session, User
 from muster.accounts.services import revoke_token, token_of_secret
 from muster.api.access import Access, access_of, accesses_of
 from muster.api.authentication import Caller
@@ -121,6 +121,17 @@ class TestStreamsEndAtOnce:
         form = {"csrfmiddlewaretoken": "x" * 32}
         took = seconds_open(by_session, streams, lambda: by_session.post("/admin/logout/", data=form))
         assert max(took) < AT_ONCE_S
+
+    @pytest.mark.parametrize("ended", ["one", "all others"])
+    def test_when_the_user_ends_the_session_from_another_browser(
+        self, by_session: httpx.Client, world: World, streams: list[str], ended: str
+    ) -> None:
+        session_id = Session.objects.get().pk
+        browser = Client()
+        browser.force_login(world.user)
+        path = "/api/v1/sessions" if ended == "all others" else f"/api/v1/sessions/{session_id}"
+        assert max(seconds_open(by_session, streams, lambda: browser.delete(path))) < AT_ONCE_S
+        assert by_session.get(streams[0]).status_code == 401
 
     def test_when_an_operator_sets_another_password(
         self, by_session: httpx.Client, world: World, operator: Client, streams: list[str]

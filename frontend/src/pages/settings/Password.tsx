@@ -4,7 +4,7 @@ import { useState, type SubmitEvent } from "react";
 
 import { changePassword } from "../../api/client";
 import { messageOf, Problem } from "../../api/problem";
-import { tokensQuery } from "../../api/queries";
+import { sessionsQuery, tokensQuery } from "../../api/queries";
 import { SectionHead } from "../../components/Page";
 import { toast } from "../../components/toast";
 import classes from "./SettingsPage.module.css";
@@ -33,7 +33,9 @@ export function Password() {
       setCurrent("");
       setWanted("");
       toast("done", "Your password is changed");
-      await client.invalidateQueries({ queryKey: tokensQuery.queryKey });
+      await Promise.all(
+        [sessionsQuery, tokensQuery].map(({ queryKey }) => client.invalidateQueries({ queryKey })),
+      );
     } catch (error) {
       setRefusals(refusalsOf(error));
     } finally {

@@ -8,6 +8,7 @@ import { humanize } from "../../format/words";
 import classes from "./SettingsPage.module.css";
 import { Notifications } from "./Notifications";
 import { Password } from "./Password";
+import { Sessions } from "./Sessions";
 import { Tokens } from "./Tokens";
 import { Webhooks } from "./Webhooks";
 
@@ -49,6 +50,7 @@ export function SettingsPage() {
           />
         </section>
         <Password />
+        <Sessions />
         <Notifications />
         <Webhooks />
         <Tokens />

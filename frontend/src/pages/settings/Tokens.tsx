@@ -101,9 +101,9 @@ function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
   const now = useNow();
   const expired = new Date(token.expires_at).getTime() < now;
   return (
-    <li className={classes.token}>
+    <li className={classes.entry}>
       <div style={{ minWidth: 0 }}>
-        <p className={`${classes.tokenName} truncate`}>{token.name}</p>
+        <p className={`${classes.entryName} truncate`}>{token.name}</p>
         <p className={classes.meta}>
           <span className="mono">{token.prefix}…</span>
           <span>{token.scopes.join(", ")}</span>

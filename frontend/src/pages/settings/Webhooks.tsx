@@ -122,9 +122,9 @@ interface RowProps {
 function WebhookRow({ webhook, waiting, onTest, onRemove }: RowProps) {
   const { tone, label } = STATES[webhook.state];
   return (
-    <li className={classes.token}>
+    <li className={classes.entry}>
       <div style={{ minWidth: 0 }}>
-        <p className={`${classes.tokenName} truncate`} title={webhook.url}>
+        <p className={`${classes.entryName} truncate`} title={webhook.url}>
           {webhook.url}
         </p>
         <p className={classes.meta}>

@@ -1,8 +1,8 @@
-"""The caller and their tokens as JSON."""
+"""The caller, their tokens and their sessions as JSON."""
 
 from __future__ import annotations
 
-from muster.accounts.models import ApiToken, User
+from muster.accounts.models import ApiToken, Session, User
 from muster.api.render.jobs import Json
 from muster.api.render.moments import moment
 from muster.tenants.models import Membership
@@ -34,4 +34,16 @@ def token(row: ApiToken) -> Json:
         "last_used_at": moment(row.last_used_at),
         "scopes": row.scopes,
         "survives_password_change": row.survives_password_change,
+    }
+
+
+def session(row: Session, *, current: bool) -> Json:
+    """A session without its key."""
+    return {
+        "id": row.pk,
+        "created_at": moment(row.created_at),
+        "last_used_at": moment(row.last_used_at),
+        "address": row.address,
+        "user_agent": row.user_agent,
+        "current": current,
     }

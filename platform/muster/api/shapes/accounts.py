@@ -85,6 +85,24 @@ class TokenList(Shape):
     next = Text(allow_null=True)
 
 
+class Session(Shape):
+    """A browser in which the caller is signed in."""
+
+    id = Integer()
+    created_at = Moment()
+    last_used_at = Moment(help_text="Accurate to a minute.")
+    address = Text(allow_null=True, help_text="The IP address that the user signed in from.")
+    user_agent = Text(allow_blank=True, help_text="The User-Agent header of the sign-in.")
+    current = Flag(help_text="Whether the request was sent in this session.")
+
+
+class SessionList(Shape):
+    """The caller's sessions, the last used first."""
+
+    results = Session(many=True)
+    next = Text(allow_null=True)
+
+
 class Health(Shape):
     """Whether the process runs."""
 

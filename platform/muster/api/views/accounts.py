@@ -1,4 +1,4 @@
-"""Signing in and out, the caller, and their tokens."""
+"""Signing in and out, the caller, and their password, tokens and sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from muster.accounts.models import ApiToken
-from muster.accounts.services import change_password, create_token, revoke_token
+from muster.accounts.selectors import sessions_of
+from muster.accounts.services import (
+    change_password,
+    create_token,
+    end_other_sessions,
+    end_session,
+    revoke_token,
+)
 from muster.accounts.signin import describe_session, sign_in
 from muster.api import limits
 from muster.api.render import accounts as render
@@ -21,6 +28,7 @@ from muster.api.scopes import token_of
 from muster.api.shapes import accounts as shapes
 from muster.api.views.base import ApiView, body_of, caller, describe
 from muster.common.errors import Invalid
+from muster.common.secrets import digest
 from muster.jobs.units import parse_duration_s
 
 
@@ -129,3 +137,38 @@ class OneToken(ApiView):
         """End the token."""
         revoke_token(user=caller(request), token_id=token_id)
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Sessions(ApiView):
+    """The caller's browser sessions."""
+
+    @describe("list_sessions", tag="account", answers={200: shapes.SessionList})
+    def get(self, request: Request) -> Response:
+        """The sessions in which the caller is signed in, the last used first."""
+        key_digest = digest(_session_key(request) or "")
+        rows = sessions_of(caller(request))
+        results = [render.session(row, current=row.key_digest == key_digest) for row in rows]
+        return Response({"results": results, "next": None})
+
+    @describe("end_other_sessions", tag="account", answers={204: None})
+    def delete(self, request: Request) -> Response:
+        """End all sessions but the one in which the request is sent; a request with a token ends all of them."""
+        end_other_sessions(user=caller(request), session_key=_session_key(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class OneSession(ApiView):
+    """One browser session of the caller's."""
+
+    @describe("end_session", tag="account", answers={204: None}, problems=(404,))
+    def delete(self, request: Request, session_id: int) -> Response:
+        """End the session and its open streams at once."""
+        end_session(user=caller(request), session_id=session_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _session_key(request: Request) -> str | None:
+    """The key of the session by which the request was authenticated, None for a token."""
+    if token_of(request) is not None:
+        return None
+    return request._request.session.session_key
