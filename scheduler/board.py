@@ -356,6 +356,7 @@ def class_of(job: Job) -> Hashable:
         job.vc_id,
         job.klass.value,
         job.gpu_type or "",
+        job.gpu_types,
         job.gpus,
         job.nodes,
         job.cpus,

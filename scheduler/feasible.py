@@ -35,7 +35,7 @@ class Feasibility:
 
     def _shapes(self, job: Job) -> Iterator[tuple[int, int]]:
         """GPUs per node and nodes, in the order in which they are tried."""
-        types = [job.gpu_type] if job.gpu_type else list(self._scratch.board.capacity.types)
+        types = job.types_among(self._scratch.board.capacity.types)
         counts = (sum(gpu.type == kind for gpu in node.gpus) for node in self._scratch.view.nodes for kind in types)
         largest = max(counts, default=0)
         gpus, total = min(job.gpus, largest), job.gpus_total

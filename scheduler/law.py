@@ -165,8 +165,8 @@ def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
         for gpu_id in share.gpu_ids
         if gpu_id in view.gpu_by_id
     }
-    if len(types) > 1 or (job.gpu_type is not None and types - {job.gpu_type}):
-        wanted = job.gpu_type or "one type"
+    if len(types) > 1 or types - set(job.types_among(sorted(types))):
+        wanted = job.gpu_type or f"one type{' of ' if job.gpu_types else ''}{', '.join(job.gpu_types)}"
         yield Violation(Code.WRONG_GPU_TYPE, job.id, f"the gang needs {wanted}, not {', '.join(sorted(types))}")
 
 

@@ -8,7 +8,7 @@ own up to date instead of making a snapshot for each of a million decisions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -94,9 +94,10 @@ class VirtualCluster:
 class Job:
     """A job that waits: a gang of `nodes` ranks, each on a node of its own; all sizes are for one rank.
 
-    With `gpu_type` None and some `gpus`, any one type will do for the whole gang. With `split`, the gang is one lot of
-    `gpus` that may lie on any number of nodes, and CPUs and memory are for each GPU. With `max_gpus` above 0, any size
-    from 1 to `max_gpus` GPUs will do as well as `gpus`, at the speeds that `speeds` predicts.
+    With `gpu_type` None and some `gpus`, any one type of `gpu_types` will do for the whole gang, or any type where that
+    is empty. With `split`, the gang is one lot of `gpus` that may lie on any number of nodes, and CPUs and memory are
+    for each GPU. With `max_gpus` above 0, any size from 1 to `max_gpus` GPUs will do as well as `gpus`, at the speeds
+    that `speeds` predicts.
 
     What is predicted may be wrong and may be missing: None says that nobody knows.
     """
@@ -134,6 +135,7 @@ class Job:
     memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
     form: Form = Form.ANY
     grace_s: float = 0.0  # from its stop signal to its kill
+    gpu_types: tuple[str, ...] = ()  # the GPU types that it may use, where `gpu_type` is None; empty: all
 
     @property
     def max_run_s(self) -> float:
@@ -144,6 +146,12 @@ class Job:
     def gpus_total(self) -> int:
         """GPUs of the whole gang."""
         return self.gpus * self.nodes
+
+    def types_among(self, gpu_types: Sequence[str]) -> Sequence[str]:
+        """The GPU types that the job may use, of those that a pool has; a type that it names, in the pool or not."""
+        if self.gpu_type is not None:
+            return (self.gpu_type,)
+        return [kind for kind in gpu_types if kind in self.gpu_types] if self.gpu_types else gpu_types
 
     @property
     def slots(self) -> int:

@@ -118,13 +118,9 @@ class Scratch:
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
         """The job's demand for each GPU type that will do; `gpus` replaces the size of one that may change it."""
-        types: Sequence[str | None]
-        if not job.gpus:
-            types = (None,)
-        elif job.gpu_type is not None:
-            types = (job.gpu_type,)
-        else:
-            types = self.board.capacity.types or ("any",)
+        types: Sequence[str | None] = (None,)
+        if job.gpus:
+            types = job.types_among(self.board.capacity.types) or job.gpu_types or ("any",)
         size, within = job.gpus if gpus is None else gpus, self.placement.within(job, self.now)
         closed = self.closed_to(job)
         demands = [

@@ -104,7 +104,7 @@ class Clocks:
         return self._job_seconds + self._active * (self._view.now - self._active_since)
 
     def _over_quota(self, job: Job) -> bool:
-        types = [job.gpu_type] if job.gpu_type is not None else self._board.capacity.types
         return all(
-            self._quota.admit(self._view, self._board.usage, job, kind, job.gpus_total) is not None for kind in types
+            self._quota.admit(self._view, self._board.usage, job, kind, job.gpus_total) is not None
+            for kind in job.types_among(self._board.capacity.types)
         )

@@ -170,11 +170,11 @@ class _Simulation:
 
     def _arrive(self, job_id: int, _version: int) -> None:
         job = self._job(self.jobs[job_id])
-        demands = self._demands(job)
-        denial = next((d for d in map(self.board.capacity.infeasible, demands) if d is not None), None)
-        if denial is not None and len(demands) == 1:
+        denials = [self.board.capacity.infeasible(demand) for demand in self._demands(job)]
+        if None not in denials:
             if not self.options.skip_infeasible:
-                raise TraceError(f"job {job_id} ({self.jobs[job_id].name}): {denial.detail}")
+                reason = "; ".join(denial.detail for denial in denials if denial is not None)
+                raise TraceError(f"job {job_id} ({self.jobs[job_id].name}): {reason}")
             self.records[job_id].outcome = "infeasible"
             return
         self.doing[job_id] = _Doing()
@@ -531,10 +531,9 @@ class _Simulation:
             raise SimulationError(f"at {world.now:g}s a virtual cluster's use is miscounted")
 
     def _demands(self, job: Job) -> list[Demand]:
-        types = [job.gpu_type] if job.gpu_type is not None else list(self.board.capacity.types)
         return [
             Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality, job.form)
-            for kind in types
+            for kind in job.types_among(self.board.capacity.types) or job.gpu_types
         ]
 
     def _job(self, traced: TraceJob) -> Job:
@@ -552,6 +551,7 @@ class _Simulation:
             priority=traced.priority,
             klass=JobClass.GUARANTEED,
             gpu_type=traced.gpu_type,
+            gpu_types=traced.gpu_types,
             gpus=traced.gpus if traced.split else traced.gpus // traced.nodes,
             nodes=1 if traced.split else traced.nodes,
             cpus=traced.cpus,

@@ -18,6 +18,7 @@ from scheduler.cycle import compose
 from scheduler.guard import GUARDS
 from scheduler.placement import PLACEMENTS
 from scheduler.policies import POLICIES
+from scheduler.policies.drf import Drf
 from scheduler.registry import ConfigError, Registry
 from scheduler.sim.applications import ApplicationError
 from scheduler.sim.cluster import ClusterError, ClusterSpec, load_cluster
@@ -105,6 +106,7 @@ def prepare(request: Request) -> Study:
         trace = replace(trace, jobs=tuple(job for job in trace.jobs if job.id not in odd))
         notes.append(f"{len(misfits)} jobs left out that the cluster can never run; {_place(trace, job)}: {reason}")
     quotas = _blame("--cluster", cluster.quotas_for, trace)
+    notes += [note for label, run in runs if (note := _single_group(label, run, trace))]
     return Study(trace, cluster, tuple((label, replace(run, quotas=quotas)) for label, run in runs), tuple(notes))
 
 
@@ -135,9 +137,10 @@ def settings(option: str, text: str) -> dict[str, object]:
 def misfit(job: TraceJob, cluster: ClusterSpec) -> str | None:
     """Why the cluster could never run the job, for want of GPUs; None when it could."""
     there = cluster.gpus
-    if job.gpu_type is not None and job.gpu_type not in there:
-        return f"asks for GPUs of type {job.gpu_type}, and the cluster has {', '.join(there)}"
-    types = [job.gpu_type] if job.gpu_type is not None else list(there)
+    wanted = (job.gpu_type,) if job.gpu_type is not None else job.gpu_types or tuple(there)
+    types = [kind for kind in wanted if kind in there]
+    if not types:
+        return f"asks for GPUs of type {' or '.join(wanted)}, and the cluster has {', '.join(there)}"
     if all(there[kind] < job.gpus for kind in types):
         most = max((there[kind], kind) for kind in types)
         return f"asks for {job.gpus} GPUs, and the cluster has {most[0]} {most[1]}"
@@ -353,6 +356,18 @@ def _left_out(trace: Trace) -> Iterable[str]:
         yield f"{trace.name}: {lines}"
     for reason, count in trace.left_out.items():
         yield f"{trace.name}: {count} jobs left out: {reason}"
+
+
+def _single_group(label: str, options: Options, trace: Trace) -> str | None:
+    """That `drf` has a single user or virtual cluster to serve, and so decides as `fifo` does; None otherwise."""
+    policy = compose(options.config).policy
+    if not isinstance(policy, Drf):
+        return None
+    by_user = policy.over == "user"
+    if len({job.owner if by_user else job.vc for job in trace.jobs}) > 1:
+        return None
+    whose = "owner" if by_user else "virtual cluster"
+    return f"{label}: all jobs of the trace have the same {whose}, so drf serves them in the order of fifo"
 
 
 def _place(trace: Trace, job: TraceJob) -> str:

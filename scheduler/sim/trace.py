@@ -25,6 +25,7 @@ class TraceJob:
     vc: str = "default"
     owner: str = "owner"
     gpu_type: str | None = None
+    gpu_types: tuple[str, ...] = ()  # the types that it may use, where `gpu_type` is None; empty: all
     nodes: int = 1
     split: bool = True
     max_gpus: int = 0  # 0: the size is fixed at `gpus`; else any size from 1 to this will do

@@ -289,6 +289,17 @@ def test_a_job_that_is_too_large_names_its_line_and_can_be_skipped(
             "asks for GPUs of type H100, and the cluster has V100, A100",
             id="of a type that is not there",
         ),
+        pytest.param({"gpus": 6, "gpu_types": ("H100", "A100")}, None, id="of one of two types, which is there"),
+        pytest.param(
+            {"gpus": 5, "gpu_types": ("H100", "V100")},
+            "asks for 5 GPUs, and the cluster has 4 V100",
+            id="of the types that it may use",
+        ),
+        pytest.param(
+            {"gpus": 1, "gpu_types": ("H100", "T4")},
+            "asks for GPUs of type H100 or T4, and the cluster has V100, A100",
+            id="of types that are not there",
+        ),
         pytest.param({"gpus": 6, "nodes": 3, "split": False}, None, id="a gang on as many nodes as there are"),
         pytest.param(
             {"gpus": 4, "nodes": 1, "split": False},
@@ -305,6 +316,20 @@ def test_a_job_that_is_too_large_names_its_line_and_can_be_skipped(
 def test_a_job_that_the_cluster_can_never_run_is_told_why(fields: dict[str, Any], reason: str | None) -> None:
     cluster = ClusterSpec((NodeGroup("V100", nodes=1, gpus=4), NodeGroup("A100", nodes=3, gpus=2)))
     assert misfit(job(1, **fields), cluster) == reason
+
+
+@pytest.mark.parametrize(
+    ("policy", "notes"),
+    [
+        pytest.param(
+            "drf", ["drf: all jobs of the trace have the same owner, so drf serves them in the order of fifo"]
+        ),
+        pytest.param("drf:over=vc", []),
+        pytest.param("fifo", []),
+    ],
+)
+def test_drf_without_several_owners_is_remarked_upon(trace: Path, policy: str, notes: list[str]) -> None:
+    assert list(prepare(Request(trace=trace, policies=(policy,), cluster="V100:1x2")).notes) == notes
 
 
 def test_jobs_that_never_ended_are_remarked_upon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

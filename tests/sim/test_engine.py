@@ -181,3 +181,10 @@ def test_a_job_waits_for_its_share_also_where_the_policy_keeps_the_quotas() -> N
     # Job 1 holds all, twice its quota: job 2 has no right to more, and job 3 has.
     assert (records[2].fair_share_delay_s, records[2].fragmentation_delay_s) == (90.0, 0.0)
     assert (records[3].fair_share_delay_s, records[3].fragmentation_delay_s) == (0.0, 90.0)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES.names))
+def test_a_job_runs_on_a_type_that_it_may_use_only(policy: str) -> None:
+    jobs = [job(number, gpus=2, runs=10, gpu_types=("T4", "P100"), time_limit_s=20) for number in (1, 2, 3)]
+    result = play(jobs, cluster="A100:2x4,P100:1x2", policy=policy)
+    assert sorted(record.ended_s or 0 for record in result.records) == [10, 20, 30]

@@ -171,8 +171,7 @@ def test_it_reads_parts_of_a_gpu_of_openb(tmp_path: Path) -> None:
     first, second, third = trace.jobs
     assert (first.gpus, first.gpu_share, first.cpus, first.memory_mib, first.work) == (2, 1, 6, 8192, FixedWork(90))
     assert (second.gpu_share, second.gpu_type, second.vc, second.status) == (0.46, "T4", "BE", "failed")
-    assert third.work == FixedWork(43, {"T4": 1.0, "P100": 1.0})
-    assert third.gpu_type is None
+    assert (third.work, third.gpu_type, third.gpu_types) == (FixedWork(43), None, ("T4", "P100"))
     assert trace.left_out == {"asks for no GPU": 1, "never started": 1}
 
 
@@ -222,6 +221,13 @@ def test_it_reads_the_queue_of_lonestar(tmp_path: Path) -> None:
     assert (first.status, second.status, second.submitted_s) == ("succeeded", "failed", 1)
     assert trace.left_out == {"never started": 1}
     assert read(tmp_path, MIRAGE, options=Options(gpus_per_node=4)).jobs[0].gpus == 8
+
+
+def test_a_job_name_with_a_tab_is_named_as_the_reason(tmp_path: Path) -> None:
+    text = MIRAGE.replace("12\tx\t", "12\tx\ty\t")
+    with pytest.raises(TraceError, match="line 5: 11 columns, not 10: JobName contains a tab"):
+        read(tmp_path, text)
+    assert [bad.line for bad in read(tmp_path, text, skip_bad=True).skipped] == [5]
 
 
 def test_it_reads_processors_of_the_standard_format_as_gpus(tmp_path: Path) -> None:
@@ -430,7 +436,7 @@ def test_a_trace_in_plain_seconds_keeps_its_own_clock(tmp_path: Path) -> None:
 
 
 def test_it_gives_the_type_asked_for_where_the_trace_names_none(tmp_path: Path) -> None:
-    assert [job.gpu_type for job in read(tmp_path, OPENB, options=Options(gpu_type="A10")).jobs] == ["A10", "T4", "A10"]
+    assert [job.gpu_type for job in read(tmp_path, OPENB, options=Options(gpu_type="A10")).jobs] == ["A10", "T4", None]
 
 
 @pytest.mark.parametrize(
@@ -438,7 +444,7 @@ def test_it_gives_the_type_asked_for_where_the_trace_names_none(tmp_path: Path) 
     [
         (PHILLY_CSV, "philly_csv"), (json.dumps(PHILLY), "philly"), (HELIOS, "helios"), (OPENB, "openb"), (ACME, "acme"),
         (SACCT, "sacct"), (MIRAGE, "mirage"), (SWF, "swf"), (MUSTER, "muster"), (TIRESIAS, "tiresias"),
-        (CHRONUS, "chronus"), (gavel(), "gavel"), (shockwave(), "shockwave"),
+        (MIRAGE.split("\n", 2)[2], "mirage"), ("3\n" + MIRAGE, "mirage"), (CHRONUS, "chronus"), (gavel(), "gavel"), (shockwave(), "shockwave"),
         ("vc,arrival_s,num_gpus,gavel_job_type,total_steps,priority_weight\n", "philly_gavel"),
         ("name,time,application,num_replicas,batch_size\n", "pollux"),
     ],
@@ -450,6 +456,12 @@ def test_it_tells_the_format_by_the_first_lines(tmp_path: Path, text: str, name:
 def test_it_lists_the_formats_for_a_name_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="there is no format 'xls'; there is acme, chronus"):
         read(tmp_path, PHILLY_CSV, "xls")
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_a_wrong_format_is_refused_with_the_name_of_the_format_that_fits(tmp_path: Path, skip_bad: bool) -> None:
+    with pytest.raises(TraceError, match=r"; the file looks like format philly_csv, not philly$"):
+        read(tmp_path, PHILLY_CSV, "philly", skip_bad=skip_bad)
 
 
 def test_every_format_says_what_it_is() -> None:

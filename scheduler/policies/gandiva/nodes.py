@@ -112,7 +112,7 @@ class Nodes:
 
     def nothing_for(self, job: Job, home: Home) -> bool:
         """Whether it is plain that no free GPUs will do, and that nothing at home is free at all."""
-        types = (job.gpu_type,) if job.gpu_type is not None else self.scratch.board.capacity.types
+        types = job.types_among(self.scratch.board.capacity.types)
         if any(self.free.gpus(gpu_type) >= job.gpus_total for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in home)

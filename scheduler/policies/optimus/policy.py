@@ -162,7 +162,8 @@ class _Ledger:
         """Whether the entrant gets its first size; a job that takes any type, of the one with the most GPUs left."""
         if one.kind is not None or not one.job.gpus:
             return self.grant(one, one.first)
-        for kind in sorted(self._left, key=lambda kind: (-self._left[kind], kind)):
+        kinds = one.job.types_among(self._scratch.board.capacity.types)
+        for kind in sorted(kinds, key=lambda kind: (-self._left[kind], kind)):
             one.kind = kind
             if self.grant(one, one.first):
                 return True

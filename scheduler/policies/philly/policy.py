@@ -180,7 +180,7 @@ class Philly(Shared):
         """Gangs have more or fewer tries behind them, while there are GPUs enough and they have more to give up."""
         if max(job.gpus_total, job.nodes) < 2 or self.settled(job):
             return False
-        kinds = scratch.board.capacity.types if job.gpu_type is None else (job.gpu_type,)
+        kinds = job.types_among(scratch.board.capacity.types)
         return not job.gpus or any(scratch.board.free.gpus(kind) >= job.gpus_total for kind in kinds)
 
     def close(self, scratch: Scratch, books: Books) -> None:

@@ -83,17 +83,23 @@ def detect(path: Path) -> Format:
 
     Raises `TraceError` when no format fits, or when several do.
     """
-    lines = first_lines(path)
-    fitting = [each for each in formats().values() if each.sniff(lines)]
-    if len(fitting) > 1:
-        name = path.name.removesuffix(".gz")
-        fitting = [each for each in fitting if any(fnmatch.fnmatch(name, pattern) for pattern in each.files)] or fitting
+    fitting = _fitting(path)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         names = ", ".join(each.name for each in fitting)
         raise TraceError(f"{path.name}, line 1: could be any of {names}; name the format")
     raise TraceError(f"{path.name}, line 1: no known format begins like this; known: {', '.join(formats())}")
+
+
+def _fitting(path: Path) -> Sequence[Format]:
+    """The formats that the first lines fit; of several, those that the file's name fits too, if there are any."""
+    lines = first_lines(path)
+    fitting = [each for each in formats().values() if each.sniff(lines)]
+    if len(fitting) > 1:
+        name = path.name.removesuffix(".gz")
+        fitting = [each for each in fitting if any(fnmatch.fnmatch(name, pattern) for pattern in each.files)] or fitting
+    return fitting
 
 
 def read_trace(
@@ -119,5 +125,11 @@ def read_trace(
     if format is not None and format not in _readers():
         raise TraceError(f"there is no format {format!r}; there is {', '.join(formats())}")
     name = format or detect(path).name
-    given = options or ReadOptions()
-    return _readers()[name].read(path, given.but(skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit))
+    given = (options or ReadOptions()).but(skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)
+    try:
+        return _readers()[name].read(path, given)
+    except TraceError as error:
+        fitting = [each.name for each in _fitting(path)]
+        if not fitting or name in fitting:
+            raise
+        raise TraceError(f"{error}; the file looks like format {' or '.join(fitting)}, not {name}") from None

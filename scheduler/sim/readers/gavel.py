@@ -104,4 +104,5 @@ def _weight(text: str) -> float:
 
 def _looks_like(line: str, columns: int, scale: int) -> bool:
     row = line.split("\t")
-    return len(row) == columns and row[scale].isdigit()
+    # A log of ten columns that begins with the number of a job is none of these, which begin with a model.
+    return len(row) == columns and row[scale].isdigit() and not row[0].strip().isdigit()

@@ -7,6 +7,7 @@ otherwise; those that had not started or ended are left out. Why a job ended is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from sys import intern
@@ -28,13 +29,14 @@ from scheduler.sim.trace import Trace, TraceError
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = 10
+_JOB = re.compile(r"\s*\d\S*\t.*\t\d+\t\d+\t\d+:\d+\t\d+\s*")
 _HEADER = ("JobID", "JobName", "UID", "Start", "Submit", "End")
 
 FORMAT = Format(
     name="mirage",
     sentence="Mirage's log of Lonestar 6: submission, start, end, limit and nodes, one line a job.",
     files=("ls6-a100.log", "*.log"),
-    sniff=lambda lines: bool(lines) and tuple(lines[0].split()[: len(_HEADER)]) == _HEADER,
+    sniff=lambda lines: any(tuple(line.split()[: len(_HEADER)]) == _HEADER or _looks_like(line) for line in lines),
 )
 
 
@@ -45,6 +47,8 @@ def read(path: Path, options: ReadOptions) -> Trace:
     source = Source(path, options, dated=True)
 
     def draft(row: Sequence[str]) -> Draft:
+        if len(row) > _COLUMNS:
+            raise Unusable(f"{len(row)} columns, not {_COLUMNS}: JobName contains a tab")
         if len(row) != _COLUMNS:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
         job_id, name, user, started, submitted, ended, priority, limit, exit_code, count = row
@@ -72,6 +76,11 @@ def read(path: Path, options: ReadOptions) -> Trace:
     rows = ((line, text.split("\t")) for line, text in source.lines() if not _is_header(text))
     source.add_each(rows, draft)
     return source.trace()
+
+
+def _looks_like(line: str) -> bool:
+    """Whether the line is a job: its number first, its limit, exit code and nodes last."""
+    return bool(_JOB.fullmatch(line))
 
 
 def _is_header(text: str) -> bool:

@@ -66,14 +66,14 @@ def _draft(row: Sequence[str]) -> Draft:
         raise Unusable(f"deleted {-run_s:g} s before it was scheduled")
     if started_s < submitted_s:
         raise Unusable(f"scheduled {submitted_s - started_s:g} s before its creation")
-    types = [each for each in spec.split("|") if each]
+    types = tuple(intern(each) for each in spec.split("|") if each)
     return {
         "name": name,
         "submitted_s": submitted_s,
         "gpus": count,
-        # Of several allowed types any will do, and on others it does not run.
-        "work": FixedWork(run_s, dict.fromkeys(types, 1.0) if len(types) > 1 else None),
+        "work": FixedWork(run_s),
         "gpu_type": types[0] if len(types) == 1 else None,
+        "gpu_types": types if len(types) > 1 else (),
         "gpu_share": share / 1000,
         "vc": intern(qos),
         "cpus": per_gpu(amount(cpu_milli, "cpu_milli") / 1000, count),

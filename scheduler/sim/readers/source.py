@@ -47,6 +47,7 @@ class Draft(TypedDict, total=False):
     vc: str
     owner: str
     gpu_type: str | None
+    gpu_types: tuple[str, ...]
     nodes: int
     split: bool
     max_gpus: int
@@ -123,7 +124,7 @@ class Source:
         else:
             self._latest_s = job["submitted_s"]
             job["line"] = line
-            if job.get("gpu_type") is None:
+            if job.get("gpu_type") is None and not job.get("gpu_types"):
                 job["gpu_type"] = self.options.gpu_type
             self._jobs.append(TraceJob(id=0, **job))
 
