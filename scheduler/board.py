@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar, cast
 
 from scheduler.closing import Closings
 from scheduler.guard import Usage, charge
@@ -55,6 +55,21 @@ class Grouping(Keyed, Protocol):
         ...
 
 
+class WaitingIndex(Protocol):
+    """An index of waiting jobs that a board keeps up to date."""
+
+    def add(self, job: Job) -> None:
+        """Index a job, or index it again with another memo."""
+        ...
+
+    def remove(self, job_id: int) -> None:
+        """Forget a job; a job that is not indexed is no error."""
+        ...
+
+
+IndexT = TypeVar("IndexT", bound=WaitingIndex)
+
+
 class Board:
     """A view, what is free in it, what could be, and who uses what."""
 
@@ -64,8 +79,7 @@ class Board:
         self._partly = PartlyTaken()
         # The jobs whose memo the policy should look at before it decides: all, unless the simulator knows better.
         self.due: set[int] | None = None
-        self._queue: Queue | None = None
-        self._queues: Queues | None = None
+        self._indexes: dict[type[WaitingIndex], WaitingIndex] = {}
         self._standings: Standings | None = None
         self._holdings: Holdings | None = None
         for run in view.running:
@@ -77,21 +91,20 @@ class Board:
 
     def queue(self, ordering: Keyed) -> Queue:
         """The jobs that wait and may start, in the order of the policy."""
-        if self._queue is None:
-            self._queue = Queue(ordering, self.free.closings)
-            for job in self.view.waiting:
-                if job.eligible_at <= self.view.now and not job.still_stopping:
-                    self._queue.add(job)
-        return self._queue
+        return self.waiting_index(Queue, lambda: Queue(ordering, self.free.closings))
 
     def queues(self, grouping: Grouping) -> Queues:
         """The jobs that wait and may start, in a queue for each group."""
-        if self._queues is None:
-            self._queues = Queues(grouping, self.free.closings)
+        return self.waiting_index(Queues, lambda: Queues(grouping, self.free.closings))
+
+    def waiting_index(self, kind: type[IndexT], make: Callable[[], IndexT]) -> IndexT:
+        """The index of this kind of the jobs that wait and may start; `make` makes it at the first call."""
+        if kind not in self._indexes:
+            index = self._indexes[kind] = make()
             for job in self.view.waiting:
                 if job.eligible_at <= self.view.now and not job.still_stopping:
-                    self._queues.add(job)
-        return self._queues
+                    index.add(job)
+        return cast(IndexT, self._indexes[kind])
 
     def standings(self, ordering: Ordering) -> Standings:
         """Those that run and may be preempted, in the order of the policy."""
@@ -139,17 +152,13 @@ class Board:
 
     def waits(self, job: Job) -> None:
         """A job has come to the queue, or has another memo now."""
-        if self._queue is not None:
-            self._queue.add(job)
-        if self._queues is not None:
-            self._queues.add(job)
+        for index in self._indexes.values():
+            index.add(job)
 
     def waits_no_more(self, job_id: int) -> None:
         """A job has left the queue."""
-        if self._queue is not None:
-            self._queue.remove(job_id)
-        if self._queues is not None:
-            self._queues.remove(job_id)
+        for index in self._indexes.values():
+            index.remove(job_id)
 
     def runs(self, run: Running) -> None:
         """A job has started, has another memo now, or has begun to stop."""
@@ -218,12 +227,15 @@ class Queue:
         for members in self._classes.values():
             yield self._jobs[members[0][1]][0], len(members)
 
-    def walk(self, klass: JobClass | None = None) -> Walk:
-        """The jobs in order, or the guaranteed or opportunistic ones of them; the queue must not change meanwhile."""
+    def walk(self, klass: JobClass | None = None, *, since: Key = ()) -> Walk:
+        """The jobs in order, or the guaranteed or opportunistic ones of them; the queue must not change meanwhile.
+
+        With `since`, only the jobs with this key or a larger one.
+        """
         classes: Iterable[list[tuple[Key, int]]] = self._classes.values()
         if klass is not None:
             classes = [members for members in classes if self._jobs[members[0][1]][0].klass is klass]
-        return Walk(classes, self._jobs)
+        return Walk(classes, self._jobs, since)
 
     def walks(self, klass: JobClass | None = None) -> Iterator[Walk]:
         """The same, but each class of equal demands for itself."""
@@ -282,10 +294,16 @@ class Queues:
 class Walk:
     """One walk through a queue, on which whole classes can be dropped."""
 
-    def __init__(self, classes: Iterable[list[tuple[Key, int]]], jobs: dict[int, tuple[Job, Hashable, Key]]) -> None:
+    def __init__(
+        self,
+        classes: Iterable[list[tuple[Key, int]]],
+        jobs: dict[int, tuple[Job, Hashable, Key]],
+        since: Key = (),
+    ) -> None:
         self._jobs = jobs
+        firsts = ((members, bisect_left(members, (since,)) if since else 0) for members in classes)
         # (key, job id, class, position): no two entries share a job id, so the rest is never compared.
-        self._heads = [(*members[0], members, 0) for members in classes]
+        self._heads = [(*members[first], members, first) for members, first in firsts if first < len(members)]
         heapq.heapify(self._heads)
         self._last: tuple[list[tuple[Key, int]], int] | None = None
 

@@ -30,20 +30,9 @@ def home_of(job: Job) -> Home:
     return dict(sorted(found.items()))
 
 
-class Homes:
-    """The homes of waiting jobs, each read from its memo once; a board keeps them from one decision to the next."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Mapping[str, float], Home]] = {}  # job id -> its memo, its home
-
-    def of(self, job: Job) -> Home:
-        """The home of a job; see `home_of`."""
-        if not job.memo:
-            return {}
-        known = self._known.get(job.id)
-        if known is None or known[0] is not job.memo:
-            known = self._known[job.id] = (job.memo, home_of(job))
-        return known[1]
+def has_home(job: Job) -> bool:
+    """Whether the job waits for its turn at a home."""
+    return any(key.startswith(_NODE) for key in job.memo)
 
 
 def home_memo(home: Home) -> dict[str, float]:

@@ -52,7 +52,7 @@ def make_room(scratch: Scratch, nodes: Nodes, left: Iterable[Job], introspect_s:
             and scratch.stays(run)
             and STAYS not in run.job.memo
             and not too_late(scratch, run, restart_s)
-            and not any(share.node_id in nodes.blocked for share in run.allocations)
+            and not any(nodes.is_blocked(share.node_id) for share in run.allocations)
         ]
         return None if any(_make_room(scratch, job, one, settled, restart_s) for one in demands) else job
     return None

@@ -6,28 +6,37 @@ Source: Xiao et al., Gandiva (OSDI 2018), §4.1. A job that is suspended is host
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand, FreeNode
-from scheduler.policies.gandiva.homes import Home, Homes
+from scheduler.policies.gandiva.homes import Home
+from scheduler.policies.gandiva.suspended import Entry, Suspended, SuspendedJobs
+from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
+
+_NOBODY: Mapping[int, int] = {}
 
 
 class Nodes:
     """The nodes during one decision, with who is suspended on them so far."""
 
-    def __init__(self, scratch: Scratch, suspended: Sequence[Job]) -> None:
+    def __init__(self, scratch: Scratch, suspended: SuspendedJobs, turn_s: float) -> None:
         self.scratch, self.free, self.view = scratch, scratch.board.free, scratch.view
-        self.suspended = suspended
-        self.homes = scratch.board.capacity.derived(Homes, Homes)
-        self.blocked: set[int] = set()  # ids of nodes where nobody may start before one who waits for its turn there
-        self._sizes: dict[int, Counter[int]] = {}  # node id -> GPUs of a job -> how many such jobs are suspended there
-        self._asked: Counter[int] = Counter()  # node id -> GPUs that suspended jobs ask for there
-        self._gpus: dict[int, int] = {}
+        self.suspended, self.turn_s = suspended, turn_s
+        self.served: Entry | None = None  # the suspended job that is being served; None: all have been
+        # The ids of the suspended jobs that do not sleep: they have been served, or had a place before.
+        self.awake: set[int] = {*scratch.places, *scratch.kept}
+        self._blocked: set[int] = set()  # ids of the nodes that are kept for a job that was served
+        # What has changed since the decision began, as in `SuspendedJobs`.
+        self._sizes: dict[int, Counter[int]] = {}
+        self._asked: Counter[int] = Counter()
+        self._gpus = scratch.board.capacity.derived(Nodes, self._count_gpus)
         self._runs: dict[int, list[Running]] = {}
-        for job in suspended:
-            self.host(job, self.homes.of(job), 1)
+
+    def _count_gpus(self) -> Mapping[int, Counter[str | None]]:
+        """The healthy GPUs of each node by type."""
+        return {node.id: Counter(gpu.type for gpu in node.gpus if gpu.healthy) for node in self.view.nodes}
 
     def host(self, job: Job, home: Home, times: int) -> None:
         """Count a suspended job where its home is, or no longer with `times` -1."""
@@ -37,27 +46,62 @@ class Nodes:
 
     def shared(self, node_id: int) -> bool:
         """Whether anybody is suspended on the node."""
-        return self._asked[node_id] > 0
+        return self._asked_on(node_id) > 0
+
+    def block(self, home: Home) -> None:
+        """Let nobody start on these nodes before a job that waits for its turn there."""
+        self._blocked.update(home)
+
+    def is_blocked(self, node_id: int) -> bool:
+        """Whether a job that is ahead waits for its turn on the node, which it can have before a new turn would end.
+
+        Those that sleep are asked only here: a decision does not look at all of them.
+        """
+        return node_id in self._blocked or any(map(self._blocks, self.suspended.on(node_id)))
+
+    def rested_at(self, job: Job) -> float:
+        """When the job has been suspended for a turn, and may take GPUs from others."""
+        return job.requeued_at + self.turn_s if job.requeued_at else self.scratch.now
+
+    def _blocks(self, one: Suspended) -> bool:
+        """Whether a job that sleeps blocks its home."""
+        soon = self.scratch.now + SOON_S
+        return (
+            soon < one.next_at < self.scratch.now + self.turn_s - SOON_S
+            and (self.served is None or one.entry < self.served)
+            and self.rested_at(one.job) <= soon
+            and one.job.id not in self.awake
+        )
+
+    def _asked_on(self, node_id: int) -> int:
+        return self.suspended.asked(node_id) + self._asked[node_id]
 
     def affinity(self, node: FreeNode) -> int:
         """The size of those jobs of one size that ask for most of the node's GPUs, the larger of equals; 0: nobody."""
-        asked: Counter[int] = Counter()
+        asked: dict[int, int] = {}
         for guest, number in node.guests.items():
-            asked[guest.gpus] += guest.gpus * number
-        for size, number in self._sizes.get(node.id, {}).items():
-            asked[size] += size * number
-        return max(((gpus, size) for size, gpus in asked.items() if gpus > 0), default=(0, 0))[1]
+            asked[guest.gpus] = asked.get(guest.gpus, 0) + guest.gpus * number
+        for sizes in (self.suspended.sizes(node.id), self._sizes.get(node.id, _NOBODY)):
+            for size, number in sizes.items():
+                asked[size] = asked.get(size, 0) + size * number
+        most = largest = 0
+        for size, gpus in asked.items():
+            if gpus > most or (gpus == most and size > largest and gpus):
+                most, largest = gpus, size
+        return largest
 
     def height(self, node: FreeNode) -> float:
         """GPUs that are asked for on the node, by suspended jobs too, by GPUs that it has."""
         gpus = self.gpus(node.id)
-        return (gpus - node.count(None) + self._asked[node.id]) / gpus if gpus else 0.0
+        return (gpus - node.count(None) + self._asked_on(node.id)) / gpus if gpus else 0.0
 
     def gpus(self, node_id: int) -> int:
         """How many healthy GPUs a node has."""
-        if node_id not in self._gpus:
-            self._gpus[node_id] = sum(gpu.healthy for gpu in self.view.node_by_id[node_id].gpus)
-        return self._gpus[node_id]
+        return self._gpus[node_id].total()
+
+    def gpus_of(self, node_id: int, gpu_type: str | None) -> int:
+        """How many healthy GPUs of a type a node has."""
+        return self._gpus[node_id][gpu_type]
 
     def runs_on(self, node_id: int) -> Iterator[Running]:
         """Those that run on the node and stay so far, by id of their job."""
@@ -69,12 +113,12 @@ class Nodes:
 
     def held(self, run: Running, node_id: int, gpu_type: str | None) -> int:
         """How many usable GPUs of the type a job holds on a node."""
-        return sum(
-            self.free.usable(gpu_id) and self.free.type_of(gpu_id) == gpu_type
-            for share in run.allocations
-            if share.node_id == node_id
-            for gpu_id in share.gpu_ids
-        )
+        held = 0
+        for share in run.allocations:
+            if share.node_id == node_id:
+                for gpu_id in share.gpu_ids:
+                    held += self.free.usable(gpu_id) and self.free.type_of(gpu_id) == gpu_type
+        return held
 
     def seat(self, job: Job, demand: Demand) -> tuple[AllocationView, ...] | None:
         """The GPUs for a job that fits one node: on the least loaded node of its affinity, else where nobody is."""
@@ -83,10 +127,10 @@ class Nodes:
         best: tuple[bool, bool, float, int] | None = None
         chosen: FreeNode | None = None
         for position, node in enumerate(self.free.candidates(demand)):
-            if node.id in self.blocked:
+            if self.is_blocked(node.id):
                 continue
             last_choice = node.id in job.avoid_nodes
-            if not node.guests and node.id not in self._sizes:
+            if not node.guests and not self.shared(node.id):
                 key = (last_choice, True, 0.0, position)
             else:
                 affinity = self.affinity(node)
@@ -121,8 +165,8 @@ class Nodes:
         """Whether the pool's placement found any other free GPUs; those that others wait for are no choice."""
         hidden = tuple(
             AllocationView(node.id, 0, tuple(gpu for ids in node.gpus.values() for gpu in ids), 0, 0)
-            for node in (self.free.node(node_id) for node_id in sorted(self.blocked))
-            if node is not None and node.count(None)
+            for node in sorted(self.free.by_room(None), key=lambda one: one.id)
+            if self.is_blocked(node.id)
         )
         if hidden:
             self.free.take(hidden)

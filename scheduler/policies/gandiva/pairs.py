@@ -109,7 +109,7 @@ def _hosts(scratch: Scratch) -> list[Running]:
 def _pack(scratch: Scratch, nodes: Nodes, job: Job, hosts: Sequence[Running]) -> Running | None:
     demands = scratch.demands(job)
     for host in hosts:
-        if are_apart(job, host.job) or any(share.node_id in nodes.blocked for share in host.allocations):
+        if are_apart(job, host.job) or any(nodes.is_blocked(share.node_id) for share in host.allocations):
             continue
         for demand in demands:
             if scratch.guard.admit(scratch.view, scratch.board.usage, job, demand.gpu_type, 0) is not None:

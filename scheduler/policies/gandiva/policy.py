@@ -13,13 +13,16 @@ from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial
 from scheduler.policies.gandiva import elastic, moves, pairs, trials
-from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, Homes, home_memo, home_of, kept_memo, suits
+from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, has_home, home_memo, kept_memo, suits
 from scheduler.policies.gandiva.nodes import Nodes
+from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
 from scheduler.policies.gandiva.turns import Turns
 from scheduler.policies.preemptive import SOON_S
 from scheduler.scratch import Scratch
 
 _LOOK_EVERY_S = 15.0
+# The keys of the jobs that wait for a turn are below this, those of new jobs above.
+_NEW: Key = (1,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Gandiva:
 
     def waiting_key(self, job: Job) -> Key:
         """Those who wait for a turn first, as long as they wait; then by priority, then submission."""
-        if home_of(job):
+        if has_home(job):
             return (0, job.waiting_since, 0.0)
         return (1, -job.priority, job.submitted_at)
 
@@ -129,23 +132,17 @@ class _Decision:
 
     def __init__(self, policy: Gandiva, scratch: Scratch) -> None:
         self.policy, self.scratch = policy, scratch
-        walk = scratch.board.queue(policy).walk()
-        self.homes = scratch.board.capacity.derived(Homes, Homes)
-        self.suspended: list[Job] = []
-        while (turn := walk.next()) is not None and self.homes.of(turn[0]):
-            self.suspended.append(turn[0])
-        self.nodes = Nodes(scratch, self.suspended)
-        turn_s = (policy.slice_s or 0.0) + policy.restart_s
-        self.turns = Turns(scratch, self.nodes, turn_s, policy.max_height)
+        self.suspended = scratch.board.waiting_index(SuspendedJobs, lambda: SuspendedJobs(policy.waiting_key))
+        self.suspended.refresh()
+        self.nodes = Nodes(scratch, self.suspended, (policy.slice_s or 0.0) + policy.restart_s)
+        self.turns = Turns(scratch, self.nodes, policy.max_height)
         # The queue must not change while it is walked through, so memos of those who wait are written in the end.
         self.memos: dict[int, tuple[Job, Mapping[str, float]]] = {}
         self.left: list[Job] = []  # who could not be placed, the first of each class
 
     def run(self) -> None:
         """See `Gandiva.serve`."""
-        for job in self.suspended:
-            if job.id not in self.scratch.places and job.id not in self.scratch.kept:
-                self._resume(job)
+        self._resume_suspended()
         self._newcomers()
         policy, scratch = self.policy, self.scratch
         if policy.trial_s is not None:
@@ -167,23 +164,36 @@ class _Decision:
     def _pairs(self, trial_s: float) -> None:
         scratch, queue = self.scratch, self.scratch.board.queue(self.policy)
         pairs.judge(scratch, trial_s)
-        for job in pairs.pack(scratch, self.nodes, queue.walk()):
-            self._remember(job, {})
+        if any(job.packs for job, _ in queue.classes()):
+            for job in pairs.pack(scratch, self.nodes, queue.walk()):
+                self._remember(job, {})
         if not any(job.gpus and job.id not in scratch.places for job, _ in queue.classes()):
             pairs.part(scratch, self.nodes, self.policy.restart_s)
 
-    def _resume(self, job: Job) -> None:
+    def _resume_suspended(self) -> None:
+        """Serve those of the suspended jobs that may not sleep on, in the order of the queue."""
+        scratch, nodes = self.scratch, self.nodes
+        everybody = self.policy.slice_s is None or scratch.guard.reclaims or scratch.explain
+        wakers = Wakers(scratch, self.suspended, everybody=everybody)
+        while (one := wakers.next()) is not None:
+            if one.job.id in scratch.places or one.job.id in scratch.kept:
+                continue
+            nodes.served = one.entry
+            if not self._sleeps(one.job, one.home):
+                nodes.awake.add(one.job.id)
+                self._resume(one.job, one.home)
+        nodes.served = None
+
+    def _resume(self, job: Job, home: Home) -> None:
         """Let a suspended job have GPUs again, or see to it that it gets its turn."""
-        scratch, home = self.scratch, self.homes.of(job)
-        if self._sleeps(job, home):
-            return
+        scratch = self.scratch
         demands, denial = scratch.entitled(job)
         if denial is not None and denial.reason in FOR_EVER:
             return
         moment = self.turns.when(job, home) if self.policy.slice_s is not None and suits(job, home) else None
         self.nodes.host(job, home, -1)
         for demand in demands if moment is not None else ():
-            at_home = None if self.nodes.blocked & home.keys() else self.nodes.room(demand, home)
+            at_home = None if any(map(self.nodes.is_blocked, home)) else self.nodes.room(demand, home)
             if at_home is not None and self._take(job, at_home):
                 return
         if (demands and self._seat(job, demands)) or self._reclaim(job):
@@ -201,17 +211,17 @@ class _Decision:
             return False
         if self.scratch.guard.reclaims or not self.nodes.nothing_for(job, home):
             return False
-        self.turns.wait(job, home, at)
         if self.scratch.explain:
             self.scratch.said[job.id] = self._takes_turns(job, home)
         return True
 
     def _newcomers(self) -> None:
         scratch, droppable = self.scratch, not self.scratch.placement.relaxes
-        walk, grown = scratch.board.queue(self.policy).walk(), elastic.all_grown(scratch)
+        walk = scratch.board.queue(self.policy).walk(since=_NEW)
+        grown: Sequence[Running] | None = None
         while (turn := walk.next()) is not None:
             job, _ = turn
-            if job.id in scratch.places or job.id in scratch.kept or self.homes.of(job):
+            if job.id in scratch.places or job.id in scratch.kept:
                 continue
             demands, denial = scratch.entitled(job)
             if denial is not None and denial.reason in FOR_EVER:
@@ -219,6 +229,7 @@ class _Decision:
                 continue
             if (demands and self._seat(job, demands)) or self._reclaim(job):
                 continue
+            grown = elastic.all_grown(scratch) if grown is None else grown
             if elastic.shrink(scratch, self.nodes, job, demands or scratch.demands(job), grown):
                 self._remember(job, {})
                 self.turns.placed(job)
@@ -252,7 +263,7 @@ class _Decision:
         self.nodes.host(job, home, 1)
         if at is not None:
             at = self.turns.wait(job, home, at)
-            if self.homes.of(job) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
+            if self.suspended.home(job.id) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
                 at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
             looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
             self._remember(job, {**home_memo(home), **looked, NEXT: at})

@@ -47,7 +47,7 @@ def judge(scratch: Scratch, nodes: Nodes, trial_s: float, restart_s: float) -> N
 def _go_back(scratch: Scratch, nodes: Nodes, run: Running, home: Home) -> bool:
     """Whether the job goes back to what it held before."""
     held = held_as_demand(scratch, run)
-    if held is None or scratch.full or any(node_id in nodes.blocked for node_id in home):
+    if held is None or scratch.full or any(map(nodes.is_blocked, home)):
         return False
     scratch.release(run)
     found = nodes.room(held._replace(gpus=sum(home.values())) if held.split else held, home)

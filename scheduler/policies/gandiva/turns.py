@@ -25,9 +25,9 @@ from scheduler.scratch import Scratch
 class Turns:
     """The turns during one decision."""
 
-    def __init__(self, scratch: Scratch, nodes: Nodes, turn_s: float, max_height: float) -> None:
+    def __init__(self, scratch: Scratch, nodes: Nodes, max_height: float) -> None:
         self.scratch, self.nodes = scratch, nodes
-        self.turn_s, self.max_height = turn_s, max_height
+        self.turn_s, self.max_height = nodes.turn_s, max_height
         # (node id, virtual cluster, GPU type) -> GPUs whose turn begins now
         self._begun: Counter[tuple[int, int, str | None]] = Counter()
         self._by_affinity: dict[int, list[int]] | None = None  # ids of the nodes of each affinity
@@ -35,7 +35,7 @@ class Turns:
     def begin(self, job: Job, home: Home) -> bool:
         """Whether the job has got its turn: GPUs of its home that are free, or with jobs whose turn is over."""
         scratch = self.scratch
-        if any(node_id in self.nodes.blocked for node_id in home):
+        if any(map(self.nodes.is_blocked, home)):
             return False
         if scratch.full:
             scratch.too_late.add(job.id)
@@ -48,13 +48,13 @@ class Turns:
 
     def rested(self, job: Job) -> bool:
         """Whether the job has been suspended for long enough to take from others."""
-        return self._rested_at(job) <= self.scratch.now + SOON_S
+        return self.nodes.rested_at(job) <= self.scratch.now + SOON_S
 
     def when(self, job: Job, home: Home) -> float | None:
         """When the job can have its turn if nothing else happens, as far as GPUs go; None: never at this home."""
         moments = [self._when(demand, home) for demand in self.scratch.demands(job)]
         known = [moment for moment in moments if moment is not None]
-        return max(min(known), self._rested_at(job)) if known else None
+        return max(min(known), self.nodes.rested_at(job)) if known else None
 
     def wait(self, job: Job, home: Home, at: float) -> float:
         """When to look again at a job that can have its turn at this moment; keeps its nodes for it if need be."""
@@ -62,7 +62,7 @@ class Turns:
         if at <= now + SOON_S:  # it lacks something else: a place in this cycle, else such as quota
             return now if job.id in self.scratch.too_late else now + self.turn_s
         if self.rested(job) and at < now + self.turn_s - SOON_S:
-            self.nodes.blocked.update(home)
+            self.nodes.block(home)
         return at
 
     def home_for(self, job: Job, demands: Sequence[Demand], *, own: bool) -> Home | None:
@@ -95,9 +95,6 @@ class Turns:
         for share in self.scratch.places[job.id].allocations:
             for gpu_id in share.gpu_ids:
                 self._begun[share.node_id, job.vc_id, self.nodes.free.type_of(gpu_id)] += 1
-
-    def _rested_at(self, job: Job) -> float:
-        return job.requeued_at + self.turn_s if job.requeued_at else self.scratch.now
 
     def _over_at(self, run: Running) -> float:
         return run.placed_at + self.turn_s
@@ -160,14 +157,19 @@ class Turns:
         now, at = self.scratch.now, self.scratch.now
         for node_id, gpus in home.items():
             node = self.nodes.free.node(node_id)
-            if node is None or self._takable(node_id, demand.gpu_type, None) < gpus:
+            if node is None:
                 return None
+            takable, ends = self.nodes.gpus_of(node_id, demand.gpu_type), list[tuple[float, int]]()
+            for run in self.nodes.runs_on(node_id):
+                held = self.nodes.held(run, node_id, demand.gpu_type)
+                if self.may_go(run):
+                    ends.append((max(now, self._over_at(run)), held))
+                else:
+                    takable -= held
+            if takable < gpus:
+                return None
+            ends.sort()
             lacking = gpus - node.count(demand.gpu_type)
-            ends = sorted(
-                (max(now, self._over_at(run)), self.nodes.held(run, node_id, demand.gpu_type))
-                for run in self.nodes.runs_on(node_id)
-                if self.may_go(run)
-            )
             # Whatever else there is, such as a turn that begins now, is over a turn from now.
             for over_at, held in (*ends, (now + self.turn_s, lacking)):
                 if lacking > 0:
@@ -186,8 +188,9 @@ class Turns:
         if vc_id is not None:
             own = (run for run in runs if self.may_go(run) and run.vc_id == vc_id)
             return self._begun[node_id, vc_id, gpu_type] + sum(self.nodes.held(run, node_id, gpu_type) for run in own)
-        whole = sum(gpu.healthy and gpu.type == gpu_type for gpu in self.scratch.view.node_by_id[node_id].gpus)
-        return whole - sum(self.nodes.held(run, node_id, gpu_type) for run in runs if not self.may_go(run))
+        return self.nodes.gpus_of(node_id, gpu_type) - sum(
+            self.nodes.held(run, node_id, gpu_type) for run in runs if not self.may_go(run)
+        )
 
     def _ranked(self, job: Job, demand: Demand) -> Iterator[tuple[bool, float, tuple[int, ...], Home]]:
         """Each place at which jobs of this size are, by whether it is a last choice, its height, and its nodes."""
@@ -223,9 +226,8 @@ class Turns:
         for run in runs.values():
             if run.job.gpus_total == size and self.may_go(run):
                 yield home_left_by(run)
-        for job in self.nodes.suspended:
-            if job.gpus_total == size:
-                yield self.nodes.homes.of(job)
+        for one in self.nodes.suspended.of_size(size):
+            yield one.home
 
     def _affine(self, size: int) -> Sequence[int]:
         if self._by_affinity is None:

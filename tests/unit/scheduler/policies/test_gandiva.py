@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, compose, decide
+from scheduler.board import Board
+from scheduler.cycle import CycleConfig, compose, decide, decide_on
 from scheduler.law import check
 from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import Job, Level, Node, Running, Snapshot
 from scheduler.plan import Plan, apply, release
+from scheduler.policies.gandiva import Gandiva
 from scheduler.policies.gandiva.homes import home_of
+from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
+from scheduler.scratch import Scratch
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -597,3 +601,33 @@ def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleC
     )
     plan, anew = decide(world, config), decide(awake, config)
     assert (plan.places, plan.preempts) == (anew.places, anew.preempts)
+
+
+@settings(max_examples=examples(150))
+@given(histories())
+def test_a_decision_without_explanations_decides_as_one_that_looks_at_every_suspended_job(
+    drawn: tuple[Snapshot, CycleConfig],
+) -> None:
+    world, config = drawn
+    parts = compose(config)
+    few = decide_on(Board(world), parts, max_places=256, explain=False)
+    every = decide_on(Board(world), parts, max_places=256, explain=True)
+    assert (few.places, few.preempts, few.notes) == (every.places, every.preempts, every.notes)
+
+
+def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_has_free_gpus() -> None:
+    full, partly = (runs(job(1, 4), (1, range(4))), runs(job(2, 2), (2, range(2))))
+    memos = [{"node 1": 4.0, "next": NOW + 30}] * 50 + [{"node 1": 4.0, "next": NOW}, {"node 2": 4.0, "next": NOW + 30}]
+    waiting = [job(number, 4, memo=memo) for number, memo in enumerate(memos, start=10)]
+    board = Board(make_snapshot(nodes=nodes(2), waiting=waiting, running=[full, partly]))
+    parts = compose(GANDIVA)
+    scratch = Scratch(board, parts.guard, parts.placement, max_places=256, explain=False)
+    index = board.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
+    index.refresh()
+    wakers = Wakers(scratch, index, everybody=False)
+    assert [one.job.id for one in iter(wakers.next, None)] == [60, 61]
+    # A job that starts is in the index no more, and nobody looks at it.
+    board.waits_no_more(60)
+    index.refresh()
+    wakers = Wakers(scratch, index, everybody=False)
+    assert [one.job.id for one in iter(wakers.next, None)] == [61]

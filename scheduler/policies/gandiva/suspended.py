@@ -1,0 +1,231 @@
+"""The suspended jobs, indexed such that a decision looks at the few that it can change anything for.
+
+A suspended job sleeps while its turn has not come, no GPU of its home is free, and no type has as many free GPUs as
+the job needs. The board keeps the index from one decision to the next.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from scheduler.board import Key
+from scheduler.model import Job
+from scheduler.policies.gandiva.homes import NEXT, Home, home_of, suits
+from scheduler.policies.preemptive import SOON_S
+from scheduler.scratch import Scratch
+
+# The place of a job in the order of the queue: its key, then its id.
+Entry = tuple[Key, int]
+# What decides for which free GPUs, other than those of its home, a job wakes: its type, types and number of GPUs.
+_Class = tuple[str | None, tuple[str, ...], int]
+_NO_SIZES: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A job that waits for its turn at its home, and when it wants to be looked at again, in seconds since 1970."""
+
+    job: Job
+    home: Home
+    entry: Entry
+    next_at: float
+
+
+class SuspendedJobs:
+    """An index of the suspended jobs. Changes count from the next `refresh` on, so that a decision sees one state."""
+
+    def __init__(self, waiting_key: Callable[[Job], Key]) -> None:
+        self._waiting_key = waiting_key
+        self._changed: dict[int, Job | None] = {}
+        self._jobs: dict[int, Suspended] = {}
+        self._by_next: list[tuple[float, int]] = []
+        self._by_class: dict[_Class, list[Entry]] = {}
+        self._misfits: set[int] = set()  # ids of the jobs whose home does not suit them
+        self._on_node: dict[int, dict[int, Suspended]] = {}  # node id -> job id -> the job
+        self._sizes: dict[int, Counter[int]] = {}  # node id -> GPUs of a job -> suspended jobs of this size
+        self._asked: Counter[int] = Counter()  # node id -> GPUs that suspended jobs ask for there
+
+    def add(self, job: Job) -> None:
+        """Index a waiting job, or index it again with another memo."""
+        self._changed[job.id] = job
+
+    def remove(self, job_id: int) -> None:
+        """Forget a job; a job that is not indexed is no error."""
+        self._changed[job_id] = None
+
+    def refresh(self) -> None:
+        """Carry out the changes since the last call."""
+        for job_id, job in self._changed.items():
+            before = self._jobs.pop(job_id, None)
+            if before is not None:
+                self._take_out(before)
+            home = home_of(job) if job is not None else {}
+            if job is not None and home:
+                self._put_in(Suspended(job, home, (self._waiting_key(job), job_id), job.memo.get(NEXT, 0.0)))
+        self._changed.clear()
+
+    def _put_in(self, one: Suspended) -> None:
+        job_id, size = one.job.id, one.job.gpus_total
+        self._jobs[job_id] = one
+        insort(self._by_next, (one.next_at, job_id))
+        insort(self._by_class.setdefault(_class_of(one.job), []), one.entry)
+        if not suits(one.job, one.home):
+            self._misfits.add(job_id)
+        for node_id, gpus in one.home.items():
+            self._on_node.setdefault(node_id, {})[job_id] = one
+            self._sizes.setdefault(node_id, Counter())[size] += 1
+            self._asked[node_id] += gpus
+
+    def _take_out(self, one: Suspended) -> None:
+        job_id, klass = one.job.id, _class_of(one.job)
+        del self._by_next[bisect_left(self._by_next, (one.next_at, job_id))]
+        entries = self._by_class[klass]
+        del entries[bisect_left(entries, one.entry)]
+        if not entries:
+            del self._by_class[klass]
+        self._misfits.discard(job_id)
+        for node_id, gpus in one.home.items():
+            del self._on_node[node_id][job_id]
+            self._sizes[node_id][one.job.gpus_total] -= 1
+            self._asked[node_id] -= gpus
+            if not self._on_node[node_id]:
+                del self._on_node[node_id], self._sizes[node_id], self._asked[node_id]
+
+    def __getitem__(self, job_id: int) -> Suspended:
+        """A job that is suspended."""
+        return self._jobs[job_id]
+
+    def home(self, job_id: int) -> Home:
+        """The home of a job; empty for a job that is not suspended."""
+        found = self._jobs.get(job_id)
+        return {} if found is None else found.home
+
+    def on(self, node_id: int) -> Iterable[Suspended]:
+        """The jobs whose home is on a node, in any order."""
+        return self._on_node.get(node_id, {}).values()
+
+    def sizes(self, node_id: int) -> Mapping[int, int]:
+        """How many jobs of each number of GPUs are suspended on a node."""
+        return self._sizes.get(node_id, _NO_SIZES)
+
+    def asked(self, node_id: int) -> int:
+        """GPUs of a node that its suspended jobs ask for together."""
+        return self._asked[node_id]
+
+    def of_size(self, gpus: int) -> Iterator[Suspended]:
+        """The jobs with so many GPUs, in their order."""
+        entries = (entries for (_, _, size), entries in self._by_class.items() if size == gpus)
+        return (self._jobs[job_id] for _, job_id in heapq.merge(*entries))
+
+    @property
+    def nodes(self) -> Iterable[int]:
+        """The ids of the nodes that are part of a home."""
+        return self._on_node
+
+    @property
+    def classes(self) -> Iterable[_Class]:
+        """The classes of jobs that wake for the same free GPUs."""
+        return self._by_class
+
+    def of_class(self, klass: _Class) -> Sequence[Entry]:
+        """The places of the jobs of a class, ascending; not to be changed."""
+        return self._by_class.get(klass, ())
+
+    def due(self, moment: float) -> Iterator[Suspended]:
+        """The jobs that want to be looked at by a moment, and those whose home does not suit them; in any order."""
+        for _, job_id in self._by_next[: bisect_right(self._by_next, moment, key=lambda one: one[0])]:
+            yield self._jobs[job_id]
+        for job_id in self._misfits:
+            yield self._jobs[job_id]
+
+
+class Wakers:
+    """The suspended jobs that may not sleep on, in the order of the queue, as a decision goes on.
+
+    1. A job wakes when its turn has come, a GPU of its home is free, or enough GPUs of a type are free.
+    2. GPUs that come free during the decision wake those jobs only that are still to come in the order.
+    """
+
+    def __init__(self, scratch: Scratch, index: SuspendedJobs, *, everybody: bool) -> None:
+        self._scratch, self._index, self._free = scratch, index, scratch.board.free
+        self._heap: list[tuple[Key, int, int, _Class | None]] = []
+        self._number = 0  # of the entry in the heap, so that no two entries compare further
+        self._last: Entry | None = None
+        self._walked: set[_Class] = set()  # the classes with an entry in the heap
+        self._preempted = len(scratch.preempts)
+        if everybody:
+            for klass in index.classes:
+                for entry in index.of_class(klass):
+                    self._push(entry)
+            return
+        for one in index.due(scratch.now + SOON_S):
+            self._push(one.entry)
+        for node_id in index.nodes:
+            self._wake(node_id)
+        self._walk_classes()
+
+    def next(self) -> Suspended | None:
+        """The next job to be looked at, or None at the end."""
+        self._notice_releases()
+        while self._heap:
+            key, job_id, _, klass = heapq.heappop(self._heap)
+            if klass is not None:
+                self._walked.remove(klass)
+                if not self._fits(klass):
+                    continue
+                self._walk(klass, (key, job_id))
+            if self._last is None or (key, job_id) > self._last:
+                self._last = (key, job_id)
+                return self._index[job_id]
+        return None
+
+    def _notice_releases(self) -> None:
+        """Wake those for whom GPUs have come free since the last job was looked at."""
+        preempts = self._scratch.preempts
+        if len(preempts) == self._preempted:
+            return
+        for job_id in islice(preempts, self._preempted, None):
+            for share in self._scratch.view.running_by_job[job_id].allocations:
+                self._wake(share.node_id)
+        self._preempted = len(preempts)
+        self._walk_classes()
+
+    def _wake(self, node_id: int) -> None:
+        """Wake the jobs whose home is on the node, if any GPU is free there or the node is out of service."""
+        node = self._free.node(node_id)
+        if node is None or node.count(None):
+            for one in self._index.on(node_id):
+                if self._last is None or one.entry > self._last:
+                    self._push(one.entry)
+
+    def _walk_classes(self) -> None:
+        for klass in self._index.classes:
+            if klass not in self._walked and self._fits(klass):
+                self._walk(klass, self._last)
+
+    def _walk(self, klass: _Class, after: Entry | None) -> None:
+        """Have the first job of a class after a place in the order looked at; the others follow it."""
+        entries = self._index.of_class(klass)
+        position = 0 if after is None else bisect_right(entries, after)
+        if position < len(entries):
+            self._walked.add(klass)
+            self._push(entries[position], klass)
+
+    def _fits(self, klass: _Class) -> bool:
+        """Whether a type that the class may use has as many free GPUs in the pool as one of its jobs needs."""
+        gpu_type, gpu_types, size = klass
+        types = (gpu_type,) if gpu_type is not None else gpu_types or self._scratch.board.capacity.types
+        return any(self._free.gpus(kind) >= size for kind in types)
+
+    def _push(self, entry: Entry, klass: _Class | None = None) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (*entry, self._number, klass))
+
+
+def _class_of(job: Job) -> _Class:
+    return job.gpu_type, job.gpu_types, job.gpus_total
