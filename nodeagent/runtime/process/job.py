@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import shutil
 import signal
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
@@ -156,7 +157,10 @@ class ProcessJob:
         argv = request.command or INTERACTIVE
         try:
             os.execvpe(argv[0], list(argv), environment)  # noqa: S606 - what shells are for
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError) as error:
+            # A folder of PATH that the user may not search refuses too, and a shell goes on to the next one.
+            if isinstance(error, PermissionError) and shutil.which(argv[0], os.F_OK, environment.get("PATH")):
+                raise
             os.write(2, "muster: {}: not found\n".format(argv[0][:200]).encode(errors="replace"))
             os._exit(127)
 
