@@ -81,10 +81,8 @@ class Postgres:
         1. One that answers is used as it is.
         2. One that is coming up or going down is waited for; a pid file without a server is removed.
         3. The data folder is made at the first start.
-        4. A data folder from before passwords gets one.
         """
         if self.answers() or self._settle():
-            self._require_password()
             return False
         if not (self.places.postgres_data / "PG_VERSION").is_file():
             self._create()
@@ -98,7 +96,6 @@ class Postgres:
         self._await_answer(child)
         try:
             self._ensure_database()
-            self._require_password()
         except psycopg2.Error as error:
             raise LocalError(f"Postgres went away while its database was made: {error}") from error
         return True
@@ -198,17 +195,6 @@ class Postgres:
         if made.returncode != 0:
             raise LocalError(f"initdb failed:\n{made.stdout}{made.stderr}")
         self._access_file.write_text(_ACCESS)
-
-    def _require_password(self) -> None:
-        """Gives a data folder that let every local user in (`trust`) its password; a server that runs obeys at once."""
-        if self._access_file.read_text() == _ACCESS:
-            return
-        with closing(self._connect()) as link, link.cursor() as cursor:
-            link.autocommit = True  # the passwords are there before the file asks for them
-            for role in (_SUPERUSER, OWNER):
-                cursor.execute(f"ALTER ROLE {role} PASSWORD %s", [service_password(self.places)])
-            self._access_file.write_text(_ACCESS)
-            cursor.execute("SELECT pg_reload_conf()")
 
     def _await_answer(self, child: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + _START_TIMEOUT_S

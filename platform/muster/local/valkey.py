@@ -46,8 +46,6 @@ class Valkey:
         """Leaves a server that answers; True when it had to be started."""
         if self.answers():
             return False
-        if self._ask(b"CONFIG SET requirepass " + self._password, sign_in=False).startswith(b"+OK"):
-            return False  # it was started before there was a password
         # Nothing answers on it, so it is what a server that was killed has left.
         self.socket_path.unlink(missing_ok=True)
         options = {
@@ -111,16 +109,15 @@ class Valkey:
             os.chown(path, account.uid, account.gid)
         return path
 
-    def _ask(self, command: bytes, *, sign_in: bool = True) -> bytes:
+    def _ask(self, command: bytes) -> bytes:
         """The first piece of the answer, which holds all of the short answers asked for here; empty for none."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(_ANSWER_TIMEOUT_S)
             try:
                 link.connect(str(self.socket_path))
-                if sign_in:
-                    link.sendall(b"AUTH " + self._password + b"\r\n")
-                    if not link.recv(1024).startswith(b"+OK"):
-                        return b""
+                link.sendall(b"AUTH " + self._password + b"\r\n")
+                if not link.recv(1024).startswith(b"+OK"):
+                    return b""
                 link.sendall(command + b"\r\n")
                 return link.recv(65536)
             except OSError:

@@ -136,27 +136,6 @@ def test_the_files_with_the_password_are_private(home: Path) -> None:
             assert path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("running", [False, True], ids=["at its start", "while it runs"])
-def test_a_data_folder_from_before_passwords_is_upgraded(home: Path, running: bool) -> None:
-    with start(home) as services:
-        postgres, valkey = servers_of(services)
-        with postgres._connect() as link, link.cursor() as cursor:
-            cursor.execute("ALTER ROLE muster_owner PASSWORD NULL; ALTER ROLE postgres PASSWORD NULL")
-            postgres._access_file.write_text("local all all trust\n")
-            cursor.execute("SELECT pg_reload_conf()")
-        valkey._ask(b'CONFIG SET requirepass ""')
-        if not running:
-            postgres.stop()
-            valkey.stop()
-        services.revive()
-        psycopg2.connect(services.owner_url).close()
-        assert redis.Redis.from_url(services.redis_url).ping()
-        with pytest.raises(psycopg2.OperationalError, match="no password supplied"):
-            psycopg2.connect(host=str(postgres.places.sockets), user="postgres", dbname="postgres")
-        with pytest.raises(redis.AuthenticationError):
-            redis.Redis(unix_socket_path=str(valkey.socket_path)).ping()
-
-
 def test_the_address_of_the_processes_does_not_hold_the_owners_password(home: Path) -> None:
     with start(home) as services:
         assert service_password(servers_of(services)[0].places) not in services.database_url
