@@ -18,7 +18,8 @@ _ON_THE_CLUSTER = {
 }
 _OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
 _LONG = {
-    *("tests/e2e/test_demo.py", "tests/e2e/test_page_actions.py", "tests/e2e/test_torch.py"),
+    *_OF_THE_PAGES,
+    *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py"),
     *("tests/api/test_openapi.py", "tests/db/links/test_links_ssh.py"),
     *("tests/sim/test_published.py", "tests/unit/test_examples.py"),
 }
@@ -71,7 +72,7 @@ def place_of(nodeid: str) -> int:
 def is_long(nodeid: str) -> bool:
     """Whether the test takes a cluster, an engine, an SSH server, PyTorch, a browser or a published trace for long.
 
-    Pages are looked at in the quick half, and acted on in the long one, where requests to the API are made up as well.
+    Requests to the API are made up in the long half too.
     """
     return scope_of(nodeid) == "the cluster" or nodeid.partition("::")[0] in _LONG or bool(_engine(nodeid))
 

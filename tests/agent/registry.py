@@ -66,7 +66,7 @@ class Registry:
 
         self._server = http.server.ThreadingHTTPServer((host, 0), Handler)
         self.address = f"{host}:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:

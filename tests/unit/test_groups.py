@@ -9,12 +9,12 @@ from tests.groups import ROOT, is_long, is_quick, may_have, scope_of
 LONG = [
     "tests/faults/test_web.py::test_one",
     "tests/e2e/test_shell.py::test_one[a]",
+    "tests/e2e/test_pages.py::test_one",
     "tests/e2e/test_torch.py::test_one",
     "tests/agent/runtime/test_runtime_conformance.py::test_one[podman-a]",
 ]
 SHORT = [
     "tests/agent/runtime/test_runtime_conformance.py::test_one[process-a]",
-    "tests/e2e/test_pages.py::test_one",
     "tests/unit/bench/test_plan.py::test_one[docker]",
 ]
 
@@ -46,7 +46,7 @@ def test_folders_and_what_is_no_test_are_read_by_both(name: str) -> None:
     assert may_have(ROOT / name, long=False)
 
 
-@pytest.mark.parametrize(("path", "long"), [("tests/e2e/test_pages.py", True), ("tests/faults/test_web.py", False)])
+@pytest.mark.parametrize(("path", "long"), [("tests/db/jobs/test_kept.py", True), ("tests/faults/test_web.py", False)])
 def test_a_file_of_the_other_half_is_left_unread(path: str, long: bool) -> None:
     assert not may_have(ROOT / path, long=long)
 

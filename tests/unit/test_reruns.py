@@ -45,8 +45,11 @@ def test_a_mark_without_a_reason_or_where_none_is_allowed_is_refused(nodeid: str
         may_run_again(nodeid, is_long=True, is_property=False, flaky=mark)
 
 
-@pytest.mark.parametrize(("count", "code"), [(2, pytest.ExitCode.OK), (3, pytest.ExitCode.TESTS_FAILED)])
-@pytest.mark.parametrize("parallel", [False, True], ids=["one process", "workers"])
+@pytest.mark.parametrize(
+    ("count", "code", "parallel"),
+    [(2, pytest.ExitCode.OK, False), (3, pytest.ExitCode.TESTS_FAILED, True)],
+    ids=["two in one process", "three in workers"],
+)
 def test_reruns_are_listed_last_and_more_than_two_fail_the_run(
     pytester: pytest.Pytester, count: int, code: int, parallel: bool
 ) -> None:
@@ -60,8 +63,8 @@ def test_reruns_are_listed_last_and_more_than_two_fail_the_run(
             assert number in TRIED or TRIED.add(number)
         """)
     pytester.makeini("[pytest]\nmarkers = long: takes long")
-    workers = ["-n", "1"] if parallel else []
-    result = pytester.runpytest_subprocess("-p", "tests.reruns", "-p", "no:django", *workers)
+    run = pytester.runpytest_subprocess if parallel else pytester.runpytest_inprocess
+    result = run("-p", "tests.reruns", "-p", "no:django", *(["-n", "1"] if parallel else []))
     assert result.ret == code
     result.assert_outcomes(passed=count)
     heading = next(number for number, line in enumerate(result.outlines) if "= ran again =" in line)
@@ -77,4 +80,4 @@ def test_a_short_test_that_fails_runs_once(pytester: pytest.Pytester) -> None:
         def test_the_second_try_would_pass():
             assert TRIED or TRIED.append(1)
         """)
-    pytester.runpytest_subprocess("-p", "tests.reruns", "-p", "no:django").assert_outcomes(failed=1)
+    pytester.runpytest_inprocess("-p", "tests.reruns", "-p", "no:django").assert_outcomes(failed=1)

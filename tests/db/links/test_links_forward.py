@@ -51,7 +51,7 @@ def web() -> Iterator[Web]:
             """Nothing on the terminal."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     noted.url = f"http://127.0.0.1:{server.server_port}"
     yield noted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import typer.testing
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from muster_client.backoff import BackOff
 from muster_client.main import app
 from muster_client.session import Session
+
+# To build the tree of commands takes longer than to run one of them, and it is the same for all.
+typer.testing._get_command = functools.cache(get_command)
 
 URL = "http://muster.test"
 TOKEN = "mst_secret"

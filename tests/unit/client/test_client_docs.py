@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
 
 from muster_client import errors
 from muster_client.main import app
+from tests.unit.client.fake_server import Run
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 
@@ -56,9 +56,9 @@ def test_every_command_has_json() -> None:
     ] == []
 
 
-def test_every_command_explains_itself() -> None:
+def test_every_command_explains_itself(run: Run) -> None:
     for name in COMMANDS:
-        result = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+        result = run(*name.split()[1:], "--help")
         assert result.exit_code == 0
         assert "--json" in result.stdout
 

@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from scheduler.cycle import CycleConfig, compose, decide
 from scheduler.law import check, late
 from scheduler.lifecycle import Form
-from scheduler.model import SLOTS, Job, Node, Running, Snapshot, VirtualCluster, snapshot_from_dict, snapshot_to_dict
+from scheduler.model import (
+    SLOTS,
+    AllocationView,
+    Job,
+    Node,
+    Running,
+    Snapshot,
+    VirtualCluster,
+    snapshot_from_dict,
+    snapshot_to_dict,
+)
 from scheduler.placement import PLACEMENTS
 from scheduler.plan import Plan, apply, plan_from_dict, plan_to_dict, release
 from scheduler.policies import POLICIES
@@ -156,12 +166,12 @@ def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
     )
 
 
-def worlds(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Try a test with every policy on drawn snapshots; without a deadline, for a machine may be busy otherwise."""
+def worlds(*others: st.SearchStrategy[Any], count: int = 12) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Try a test with every policy on `count` drawn snapshots, or as many as the profile makes of them."""
 
     def tried(test: Callable[..., None]) -> Callable[..., None]:
         @pytest.mark.parametrize("policy", POLICIES.names)
-        @settings(max_examples=examples(12))
+        @settings(max_examples=examples(count))
         @given(data=st.data())
         def with_policy(policy: str, data: st.DataObject) -> None:
             world, config = data.draw(snapshots()), data.draw(configs_of(policy))
@@ -183,18 +193,22 @@ def job_of_place(world: Snapshot, job_id: int) -> Job:
     return world.waiting_by_id.get(job_id) or world.running_by_job[job_id].job
 
 
-@worlds()
-def test_a_plan_never_breaks_the_law(world: Snapshot, config: CycleConfig) -> None:
-    assert check(world, decide(world, config), compose(config).guard) == ()
-
-
-# The law is checked above by the law's own code; here its promises are counted afresh.
-@worlds()
-def test_no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot, config: CycleConfig) -> None:
+@worlds(count=36)
+def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> None:
     plan = decide(world, config)
+    assert check(world, plan, compose(config).guard) == ()
+    # The law is checked above by the law's own code; here its promises are counted afresh.
     preempted = {preempt.job_id for preempt in plan.preempts}
-    shares = [share for run in world.running if run.job.id not in preempted for share in run.allocations]
-    shares += [share for place in plan.places for share in place.allocations]
+    held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]
+    held += [(job_of_place(world, place.job_id).vc_id, share) for place in plan.places for share in place.allocations]
+    no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world, [share for _, share in held])
+    no_virtual_cluster_holds_more_than_its_quota(world, held)
+    a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world, plan)
+    only_preemptible_jobs_stop_and_for_a_job_that_starts(world, plan)
+    every_waiting_job_is_placed_or_held_exactly_once(world, plan, max_places=config.max_places)
+
+
+def no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot, shares: list[AllocationView]) -> None:
     slots = Counter[int]()
     for share in shares:
         slots.update(dict.fromkeys(share.gpu_ids, share.slots))
@@ -207,23 +221,17 @@ def test_no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot
         assert node.schedulable or not here
 
 
-@worlds()
-def test_no_virtual_cluster_holds_more_than_its_quota(world: Snapshot, config: CycleConfig) -> None:
-    plan = decide(world, config)
-    preempted = {preempt.job_id for preempt in plan.preempts}
+def no_virtual_cluster_holds_more_than_its_quota(world: Snapshot, held: list[tuple[int, AllocationView]]) -> None:
     gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
-    held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]
-    held += [(job_of_place(world, one.job_id).vc_id, share) for one in plan.places for share in one.allocations]
     for vc in world.vcs:
         gpu_ids = {gpu_id for vc_id, share in held if vc_id == vc.id for gpu_id in share.gpu_ids}
         types = [gpu_type[gpu_id] for gpu_id in gpu_ids]
         assert all(types.count(kind) <= vc.quotas.get(kind, 0) for kind in TYPES)
 
 
-@worlds()
-def test_a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world: Snapshot, config: CycleConfig) -> None:
+def a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world: Snapshot, plan: Plan) -> None:
     gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
-    for place in decide(world, config).places:
+    for place in plan.places:
         job = job_of_place(world, place.job_id)
         assert sorted(share.rank for share in place.allocations) == list(range(len(place.allocations)))
         assert len({share.node_id for share in place.allocations}) == len(place.allocations)
@@ -234,9 +242,7 @@ def test_a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world: Sna
         assert len({gpu_type[gpu_id] for share in place.allocations for gpu_id in share.gpu_ids}) == min(job.gpus, 1)
 
 
-@worlds()
-def test_nobody_is_preempted_who_may_not_be_or_for_nobody(world: Snapshot, config: CycleConfig) -> None:
-    plan = decide(world, config)
+def only_preemptible_jobs_stop_and_for_a_job_that_starts(world: Snapshot, plan: Plan) -> None:
     placed = {place.job_id for place in plan.places}
     for preempt in plan.preempts:
         assert world.running_by_job[preempt.job_id].job.preemptible
@@ -244,21 +250,14 @@ def test_nobody_is_preempted_who_may_not_be_or_for_nobody(world: Snapshot, confi
         assert preempt.detail
 
 
-@worlds()
-def test_every_waiting_job_is_placed_or_held_exactly_once(world: Snapshot, config: CycleConfig) -> None:
-    plan = decide(world, config)
+def every_waiting_job_is_placed_or_held_exactly_once(world: Snapshot, plan: Plan, *, max_places: int) -> None:
     answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
     answered += [hold.job_id for hold in plan.holds]
     assert sorted(answered) == sorted(job.id for job in world.waiting)
-    assert len(plan.places) <= config.max_places
+    assert len(plan.places) <= max_places
     assert all(hold.detail and hold.helps for hold in plan.holds)
-
-
-@worlds()
-def test_the_positions_of_a_virtual_cluster_count_from_one(world: Snapshot, config: CycleConfig) -> None:
-    holds = decide(world, config).holds
     for vc_id in {job.vc_id for job in world.waiting}:
-        positions = [hold.position for hold in holds if world.waiting_by_id[hold.job_id].vc_id == vc_id]
+        positions = [hold.position for hold in plan.holds if world.waiting_by_id[hold.job_id].vc_id == vc_id]
         assert positions == list(range(1, len(positions) + 1))
 
 
@@ -286,7 +285,7 @@ def test_a_second_cycle_without_a_change_asks_nobody_else_to_stop(world: Snapsho
     assert again.places == ()
 
 
-@worlds()
+@worlds(count=6)
 def test_stored_cycles_replay(world: Snapshot, config: CycleConfig) -> None:
     stored_world, stored_plan = json.dumps(snapshot_to_dict(world)), json.dumps(plan_to_dict(decide(world, config)))
     assert snapshot_from_dict(json.loads(stored_world)) == world
