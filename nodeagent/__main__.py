@@ -89,6 +89,7 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--runtime", choices=RUNTIMES, default="process", help="how jobs run: process (default), docker or podman"
     )
+    run.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
     containers = run.add_argument_group("with --runtime docker or podman")
     containers.add_argument("--docker-socket", default=DOCKER_SOCKET, help="where the Docker Engine listens")
     containers.add_argument("--default-image", default="", help="the image of jobs that name none (default: refuse)")
@@ -96,7 +97,6 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     containers.add_argument(
         "--gang-network", default="host", help="of jobs on several: host (default), a network that spans nodes, refuse"
     )
-    containers.add_argument("--pids-limit", type=_positive, default=4096, help="processes of a job (default: 4096)")
     containers.add_argument(
         "--no-infiniband", action="store_true", help="no InfiniBand devices for containers, whatever the pool says"
     )

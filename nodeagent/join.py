@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,12 +18,19 @@ from nodeagent.files import read_json, write_atomic
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.identity import Identity
 from nodeagent.runtime.choose import open_runtime
+from nodeagent.runtime.process.cgroup import AGENT_GROUP
 from nodeagent.session import register
 from nodeagent.transport import Dialled
 
 UNIT = "muster-agent.service"
 UNIT_FOLDER = "/etc/systemd/system"
 ANSWER_WITHIN_S = 60.0
+_DELEGATES_SINCE = 254
+_DELEGATION = (
+    "# The agent limits memory and processes of jobs by control groups beside its own.",
+    "Delegate=memory pids",
+    "DelegateSubgroup={}".format(AGENT_GROUP),
+)
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@")
 
 _log = logging.getLogger("nodeagent")
@@ -35,7 +43,8 @@ def join(options: Options, words: Sequence[str], systemd: bool) -> int:
     could not run; `session.Rejected` when the platform refuses it; `ValueError` when the unit cannot be installed,
     which is looked at first: the token works once.
     """
-    unit = unit_text([*program(), "run", "--url", options.url, "--state", os.path.abspath(options.state), *words])
+    command = [*program(), "run", "--url", options.url, "--state", os.path.abspath(options.state), *words]
+    unit = unit_text(command, delegates=systemd_delegates())
     if systemd and not (os.geteuid() == 0 and os.path.isdir(UNIT_FOLDER)):
         raise ValueError("--systemd needs root and the folder {}; without it the unit is printed".format(UNIT_FOLDER))
     if not _registered(options):
@@ -51,8 +60,18 @@ def join(options: Options, words: Sequence[str], systemd: bool) -> int:
     return 0
 
 
-def unit_text(command: Sequence[str]) -> str:
-    """The unit that runs `command`."""
+def systemd_delegates() -> bool:
+    """Whether this machine's systemd can start the agent in a group below that of its unit."""
+    try:
+        told = subprocess.run(["systemctl", "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    version = re.match(r"systemd (\d+)", told)
+    return version is not None and int(version.group(1)) >= _DELEGATES_SINCE
+
+
+def unit_text(command: Sequence[str], *, delegates: bool = False) -> str:
+    """The unit that runs `command`; with `delegates`, the agent limits jobs by control groups."""
     lines = [
         "[Unit]",
         "Description=The agent of a Muster node",
@@ -71,6 +90,7 @@ def unit_text(command: Sequence[str]) -> str:
         "# A job that runs out of memory ends by itself, not the agent with it.",
         "OOMPolicy=continue",
         "TasksMax=infinity",
+        *(_DELEGATION if delegates else []),
         "Restart=always",
         "RestartSec=2",
         "# Superseded, or refused for good: to try again changes nothing.",

@@ -9,6 +9,7 @@ from typing import Optional
 from nodeagent.runtime import DOCKER_SOCKET, RUNTIMES
 from nodeagent.runtime.container.options import Options as ContainerOptions
 from nodeagent.runtime.port import Listener, Runtime, RuntimeUnavailable
+from nodeagent.runtime.process.cgroup import delegated_root
 from nodeagent.runtime.process.runtime import ProcessRuntime
 from nodeagent.runtime.shim.folders import JobUser
 
@@ -33,7 +34,14 @@ def open_runtime(
     spool_bytes = options.log_spool_mib << 20
     agent = "".join(letter for letter in identity.lower() if letter.isalnum())[:_AGENT_NAME_LETTERS]
     if options.name == "process":
-        return ProcessRuntime(state, listener, options.job_user, spool_bytes)
+        return ProcessRuntime(
+            state,
+            listener,
+            options.job_user,
+            spool_bytes,
+            pids=options.containers.pids,
+            cgroup_root=delegated_root(),
+        )
     if options.name == "podman":
         # Only here, as containers take a tenth of what an agent loads.
         from nodeagent.runtime.podman.runtime import PodmanRuntime  # noqa: PLC0415

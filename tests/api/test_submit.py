@@ -348,6 +348,18 @@ def test_attempts_of_a_job_are_told_with_their_ranks(world: World, api: Api) -> 
     assert (rank["log_size"], rank["log_complete"]) == (0, False)
 
 
+def test_an_attempt_tells_which_nodes_enforce_the_memory_limit(world: World, api: Api) -> None:
+    def told() -> dict[str, object]:
+        answer = api(world.peer).get(f"{JOBS}/{world.running.pk}/attempts").json()
+        rank: dict[str, object] = answer["results"][0]["allocations"][0]
+        return rank
+
+    Node.objects.update(labels={"limits": "advisory"})
+    assert told()["memory_limited"] is False
+    Node.objects.update(labels={"limits": "enforced"})
+    assert told()["memory_limited"] is True
+
+
 def test_attempts_come_in_pages(world: World, api: Api) -> None:
     job = make_job(world.vc, world.owner, attempt_count=0)
     for number in range(3):

@@ -85,6 +85,7 @@ class ContainerRuntime(FolderRuntime):
         # said here too.
         return {
             "isolation": "enforced",
+            "limits": "enforced",
             "default-image": self._options.default_image,
             self.name: self._about.version,
         }

@@ -8,16 +8,19 @@ import fcntl
 import os
 import shutil
 import signal
+import sys
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
 
+from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import ShellRequest
+from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
 from nodeagent.runtime.shim.layout import AllocationFolder, Task
 from nodeagent.runtime.shim.shells import INTERACTIVE, shell_environment
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -31,6 +34,11 @@ class Command:
     cwd: str
     uid: Optional[int]
     gids: Tuple[int, ...]
+    cgroup: str = ""
+    """The path of the job's control group; empty where no cgroups are delegated to the agent."""
+    memory_mib: int = 0
+    """0 = no limit."""
+    pids: int = 0
 
     def to_dict(self) -> Dict[str, Any]:
         """The command in plain JSON types."""
@@ -64,6 +72,11 @@ class ProcessJob:
         if os.geteuid() == 0 and not self._command.uid:
             raise StartFailed("the job has no uid, and no job runs as root")
         _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        if self._command.cgroup:
+            try:
+                cgroup.create(self._command.cgroup, memory_mib=self._command.memory_mib, pids=self._command.pids)
+            except OSError as error:
+                raise StartFailed("cannot make its control group: {}".format(error.strerror)) from error
         output, job_output = os.pipe()
         with contextlib.suppress(OSError):  # the user's pipe pages may be used up; the usual size does, too
             fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
@@ -124,7 +137,7 @@ class ProcessJob:
 
     def failed(self) -> Optional[Ending]:
         """How the command failed: its folder and its user are still there, whatever has ended."""
-        return self.ending() if self._status else None
+        return self._ending() if self._status else None
 
     def members(self) -> List[int]:
         """Every descendant of the shim."""
@@ -132,6 +145,8 @@ class ProcessJob:
 
     def kill(self) -> None:
         """Kill every descendant, again at once while new ones appear, so that forking does not outrun it."""
+        if self._command.cgroup:
+            cgroup.kill(self._command.cgroup)
         killed: Set[int] = set()
         while True:
             members = set(self.members()) - killed
@@ -143,6 +158,7 @@ class ProcessJob:
     def become_shell(self, request: ShellRequest) -> NoReturn:
         """Become the job's user, in its folder and with its environment."""
         command = self._command
+        _confine(command)
         if command.uid is not None:
             if request.terminal:  # it was made by the agent, and is to be the user's own
                 os.fchown(0, command.uid, -1)
@@ -165,11 +181,32 @@ class ProcessJob:
             os._exit(127)
 
     def ending(self) -> Ending:
-        """What the kernel said of the command."""
+        """What the kernel said of the command; its control group is removed."""
+        ending = self._ending()
+        if self._command.cgroup:
+            try:
+                cgroup.remove(self._command.cgroup)
+            except OSError as error:
+                sys.stderr.write("its control group stays: {}\n".format(error))
+        return ending
+
+    def _ending(self) -> Ending:
         status = 0 if self._status is None else self._status
+        if status and self._command.cgroup and cgroup.oom_kills(self._command.cgroup):
+            number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+            code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            detail = "out of memory: the limit is {} MiB".format(self._command.memory_mib)
+            return Ending(exit_code=code, signal=number, reason=EndReason.OUT_OF_MEMORY, detail=detail)
         if os.WIFSIGNALED(status):
             return Ending(signal=os.WTERMSIG(status))
         return Ending(exit_code=os.WEXITSTATUS(status))
+
+
+def _confine(command: Command) -> None:
+    """Put this process under the job's limits, and close its way to other rights by setuid programs."""
+    if command.cgroup:
+        cgroup.enter(command.cgroup)
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def _become(command: Command, output: int, report: int) -> NoReturn:
@@ -183,6 +220,8 @@ def _become(command: Command, output: int, report: int) -> NoReturn:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.umask(0o022)
+        step = "enter its control group"
+        _confine(command)
         if command.uid is not None:
             step = "become user {}".format(command.uid)
             os.setgroups(list(command.gids))

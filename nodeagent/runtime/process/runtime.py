@@ -10,6 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from nodeagent import clock
 from nodeagent.protocol import EndReason, LaunchSpec
 from nodeagent.runtime.port import LaunchError, Listener, NotYet
+from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.process.job import Command
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environment, parts_below_work
@@ -37,12 +38,20 @@ class ProcessRuntime(FolderRuntime):
         job_user: Optional[JobUser] = None,
         spool_bytes: int = 64 << 20,
         forker: Optional[Forker] = None,
+        *,
+        pids: int = 4096,
+        cgroup_root: str = "",
     ) -> None:
+        """`cgroup_root` is the control group that is delegated to the agent; empty = jobs have no limits."""
         super().__init__(state, listener, forker=forker or Forker(JOBS), job_user=job_user, spool_bytes=spool_bytes)
+        self._pids = pids
+        self._cgroup_root = cgroup_root
 
     def labels(self) -> Mapping[str, str]:
         """Nothing here keeps a job from another job's GPUs."""
-        return {"isolation": "advisory"}
+        # Jobs of an agent without root run as its own user, who may move processes out of their groups.
+        limits = "enforced" if self._cgroup_root and self._is_root else "advisory"
+        return {"isolation": "advisory", "limits": limits}
 
     @property
     def single_user(self) -> bool:
@@ -67,7 +76,22 @@ class ProcessRuntime(FolderRuntime):
         shell = next((path for path in _SHELLS if os.path.exists(path)), "/bin/sh")
         cwd = os.path.join(folder.work, *parts_below_work(spec.workdir))
         environment = job_environment(spec, folder, cwd)
-        return Command(argv=(shell, "-c", spec.command), env=environment, cwd=cwd, uid=uid, gids=gids).to_dict()
+        return Command(
+            argv=(shell, "-c", spec.command),
+            env=environment,
+            cwd=cwd,
+            uid=uid,
+            gids=gids,
+            cgroup=self._cgroup(folder),
+            memory_mib=spec.memory_mib,
+            pids=self._pids,
+        ).to_dict()
+
+    def _cgroup(self, folder: AllocationFolder) -> str:
+        """The path of an allocation's control group, empty where no cgroups are delegated."""
+        if not self._cgroup_root:
+            return ""
+        return os.path.join(self._cgroup_root, "job-" + os.path.basename(folder.root))
 
     def _sweep(self, folder: AllocationFolder) -> None:
         """Kill whatever carries the allocation's mark, until nothing does any more.
@@ -79,12 +103,28 @@ class ProcessRuntime(FolderRuntime):
         while True:
             left = tree.marked(mark, tree.all_processes().values())
             if not left:
+                self._remove_cgroup(folder)
                 return
             tree.signal_all(left, signal.SIGKILL)
             if clock.boottime() >= until:
                 raise NotYet("processes {} cannot be killed".format(sorted(left)))
             time.sleep(pause_s)
             pause_s = min(_LONGEST_SWEEP_PAUSE_S, pause_s * 2)
+
+    def _remove_cgroup(self, folder: AllocationFolder) -> None:
+        """Kill the processes of the job's control group that have removed the mark, and remove the group.
+
+        Raises:
+            NotYet: a process is left in it.
+        """
+        group = self._cgroup(folder)
+        if not group or not os.path.isdir(group):
+            return
+        try:
+            cgroup.kill(group)
+            cgroup.remove(group)
+        except OSError as error:
+            raise NotYet("its control group cannot be removed: {}".format(error.strerror)) from error
 
 
 def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dict[str, str]:

@@ -55,6 +55,7 @@ def test_it_tells_which_runtime_it_has(platform: FakePlatform, agent: AgentProce
     (runtime,) = inventory.runtimes
     assert runtime in agent.options
     assert inventory.labels["isolation"] == "enforced"
+    assert inventory.labels["limits"] == "enforced"
     assert inventory.labels[runtime][0].isdigit()
 
 

@@ -147,6 +147,17 @@ def test_words_are_read_back_as_they_were_and_a_line_break_is_refused(monkeypatc
     assert 'Environment="PYTHONPATH=/opt/muster agent"' in joining.unit_text(words).splitlines()
 
 
+@pytest.mark.parametrize(("version", "delegates"), [("systemd 254 (254.1)", True), ("systemd 252 (252.38)", False)])
+def test_the_unit_delegates_control_groups_where_systemd_can(
+    version: str, delegates: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\necho '{version}'\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    unit = joining.unit_text(["/bin/true"], delegates=joining.systemd_delegates()).splitlines()
+    assert ("Delegate=memory pids" in unit, "DelegateSubgroup=agent" in unit) == (delegates, delegates)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / joining.UNIT

@@ -143,6 +143,11 @@ test("a single-user node says whose jobs it takes", async () => {
   ).toBeDefined();
 });
 
+test("a node without control groups says that it enforces no memory limit", async () => {
+  open(makeNodeDetail({ labels: { limits: "advisory" } }));
+  expect(await screen.findByText("The memory limit of jobs is not enforced here.")).toBeDefined();
+});
+
 test("how full the disk of a node is can be seen, where its agent tells it", async () => {
   open(makeNodeDetail({ disk_mib: 102400, disk_free_mib: 25600 }));
   const meter = await screen.findByRole("meter", { name: "Disk in use" });

@@ -63,6 +63,9 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
                 : "It takes jobs of one tenant."}
             </p>
           ) : null}
+          {shown.labels.limits === "advisory" ? (
+            <p className={classes.reason}>The memory limit of jobs is not enforced here.</p>
+          ) : null}
           {shown.link?.reason ? <p className={classes.reason}>{shown.link.reason}</p> : null}
           <Facts>
             <Fact name="GPUs">{gpuWords(shown)}</Fact>

@@ -3,7 +3,7 @@ import { IconCopyPlus, IconPlayerStop, IconRefresh } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
-import type { JobWithSpec } from "../../api/types";
+import type { Attempt, JobWithSpec } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { causeOf, isOpen } from "../../components/cause";
 import { Fact, Facts } from "../../components/Fact";
@@ -13,6 +13,7 @@ import { Ago, Elapsed } from "../../components/Time";
 import { humanize } from "../../format/words";
 import { estimateWords } from "./estimate";
 import classes from "./JobPage.module.css";
+import { NodeFacts } from "./NodeFacts";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
 
@@ -24,7 +25,7 @@ function gpuWords(job: JobWithSpec): string {
 }
 
 /** What the job is and what can be done with it. */
-export function JobHeader({ job }: { job: JobWithSpec }) {
+export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt | undefined }) {
   const { cancel, requeue } = useJobActions();
   const [asking, setAsking] = useState<"cancel" | "requeue" | null>(null);
   const cause = causeOf(job);
@@ -92,6 +93,7 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
             )}
           </Fact>
           {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
+          {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
           {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
           {job.cloned_from === null ? null : (
             <Fact name="Clone of">

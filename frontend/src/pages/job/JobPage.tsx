@@ -89,7 +89,7 @@ function JobBody({ job }: { job: JobWithSpec }) {
 
   return (
     <>
-      <JobHeader job={job} />
+      <JobHeader job={job} attempt={tries.at(-1)} />
       <div className={classes.cards}>
         <TimelineCard job={job} attempts={tries} />
         {job.kept === null ? null : <KeptCard jobId={job.id} kept={job.kept} attempts={tries} />}

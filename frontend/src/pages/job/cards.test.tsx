@@ -7,6 +7,7 @@ import { AT, makeAttempt, makeJob } from "../../testing/makers";
 import { FailureCard } from "./FailureCard";
 import { IdleCard } from "./IdleCard";
 import { KeptCard } from "./KeptCard";
+import { NodeFacts } from "./NodeFacts";
 
 const UNKNOWN = {
   class: "exit_nonzero",
@@ -46,7 +47,7 @@ it("does not threaten a job that is only warned", () => {
 });
 
 it("says how a job failed that is kept, and the command to get into the rank that failed", () => {
-  const allocation = { id: 1, node: "n1", gpus: [], log_size: 0, log_complete: false };
+  const allocation = { id: 1, node: "n1", gpus: [], memory_limited: true, log_size: 0, log_complete: false };
   const attempt = makeAttempt({
     allocations: [
       { ...allocation, rank: 0, observed: "running", exit_code: null },
@@ -63,6 +64,18 @@ it("says how a job failed that is kept, and the command to get into the rank tha
   expect(screen.getByText(/exit code 3/)).toBeTruthy();
   const running = makeJob({ state: "active", started_at: AT(0), kept });
   expect(causeOf(running)).toBe("Failed, kept");
+});
+
+it("names the nodes that do not enforce the memory limit", () => {
+  const rank = { id: 1, gpus: [], exit_code: null, log_size: 0, log_complete: false };
+  const attempt = makeAttempt({
+    allocations: [
+      { ...rank, rank: 0, node: "gpu01", observed: "running", memory_limited: false },
+      { ...rank, rank: 1, node: "gpu02", observed: "running", memory_limited: true },
+    ],
+  });
+  render(<NodeFacts attempt={attempt} />);
+  expect(screen.getByText("not enforced on gpu01")).toBeTruthy();
 });
 
 it("marks an idle job in the list", () => {

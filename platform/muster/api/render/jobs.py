@@ -157,7 +157,7 @@ def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
     """The attempts with their ranks; three further queries for all of them."""
     attempts = list(attempts)
     ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node").order_by("attempt_id", "rank")
-    ranks = ranks.only("id", "attempt_id", "rank", "observed", "exit_code", "node__name")
+    ranks = ranks.only("id", "attempt_id", "rank", "observed", "exit_code", "node__name", "node__labels")
     of_attempt: dict[int, list[Allocation]] = defaultdict(list)
     for rank in ranks:
         of_attempt[rank.attempt_id].append(rank)
@@ -192,6 +192,7 @@ def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None) -> Json
         "node": rank.node.name,
         "rank": rank.rank,
         "gpus": uuids,
+        "memory_limited": rank.node.labels.get("limits") == "enforced",
         "observed": rank.observed,
         "exit_code": rank.exit_code,
         "log_size": log.size if log else 0,

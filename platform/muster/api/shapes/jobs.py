@@ -278,6 +278,7 @@ class Allocation(Shape):
     node = Text()
     rank = Integer()
     gpus = serializers.ListField(child=Text(), help_text="UUIDs.")
+    memory_limited = Flag(help_text="Whether the node enforces the memory limit of jobs.")
     observed = Choice(choices=values(Observed))
     exit_code = Integer(allow_null=True)
     log_size = Integer()
