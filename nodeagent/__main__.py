@@ -95,7 +95,9 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
     containers.add_argument("--default-image", default="", help="the image of jobs that name none (default: refuse)")
     containers.add_argument("--network", default="bridge", help="the network of jobs on one node (default: bridge)")
     containers.add_argument(
-        "--gang-network", default="host", help="of jobs on several: host (default), a network that spans nodes, refuse"
+        "--gang-network",
+        default="",
+        help="of jobs on several: host, a network that spans nodes, refuse (default: the pool's)",
     )
     containers.add_argument(
         "--no-infiniband", action="store_true", help="no InfiniBand devices for containers, whatever the pool says"

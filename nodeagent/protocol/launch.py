@@ -49,7 +49,8 @@ class LaunchSpec(Message):
     no more than so many of them and so many bytes. With `ask_registry` the image's registry is asked whether this
     tenant may have the image, with `registry_login` or without, though the node has it already: somebody else may
     have brought it. `gang_network` is what the pool says of the containers of a gang (`host`, the name of a network, or
-    `refuse`; empty: as the node does), and `infiniband` whether containers may have the node's InfiniBand devices and
+    `refuse`; empty: as the node does, and if that says nothing, a network of the pool's own, which is named after
+    `pool`), and `infiniband` whether containers may have the node's InfiniBand devices and
     lock memory for them. `mounts` are volumes in its container, each of which must lie below one of `mount_roots`: what
     the pool allows. The node may allow less. With `check_gpus` the agent looks at the GPUs before it starts anything
     there, and ends with `gpu_check_failed` where one is not fit. `keep_failed_s` above 0: when the command fails, what
@@ -94,3 +95,4 @@ class LaunchSpec(Message):
     mount_roots: Tuple[str, ...] = ()
     keep_failed_s: float = 0.0
     bounds_disk: bool = False
+    pool: str = ""

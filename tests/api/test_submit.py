@@ -360,6 +360,20 @@ def test_an_attempt_tells_which_nodes_enforce_the_memory_limit(world: World, api
     assert told()["memory_limited"] is True
 
 
+def test_a_rank_of_a_gang_tells_which_setting_gives_it_the_hosts_network(world: World, api: Api) -> None:
+    says_host = {"labels": {"gang-network": "host"}}
+    gang, alone = make_job(world.vc, world.owner, nodes=2), make_job(world.vc, world.owner)
+    make_attempt(gang, [make_node(world.pool, name, **says_host) for name in ("gpu02", "gpu03")])
+    make_attempt(alone, [make_node(world.pool, "gpu04", **says_host)])
+
+    def told(job: Job) -> list[str | None]:
+        answer = api(world.peer).get(f"{JOBS}/{job.pk}/attempts").json()
+        return [rank["host_network"] for rank in answer["results"][0]["allocations"]]
+
+    assert told(gang) == [f"the agent of {name} runs with --gang-network host" for name in ("gpu02", "gpu03")]
+    assert told(alone) == [None]
+
+
 def test_attempts_come_in_pages(world: World, api: Api) -> None:
     job = make_job(world.vc, world.owner, attempt_count=0)
     for number in range(3):

@@ -86,6 +86,7 @@ export function makeNode(changes: Partial<Node> = {}): Node {
     barred: null,
     single_user: false,
     single_user_shared: false,
+    host_network: null,
     address: "",
     cpus: 16,
     cpus_used: 0,

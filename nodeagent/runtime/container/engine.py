@@ -46,6 +46,8 @@ class About:
     """Whether it takes devices by the names of the Container Device Interface."""
     root: str = ""
     """The folder of its images and containers; empty where it does not say."""
+    has_overlays: bool = False
+    """Whether its networks may span machines, by an overlay."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,12 @@ class Engine(Protocol):
 
     def network(self, name: str) -> Optional[Network]:
         """A network; None where the engine knows none of this name, or not before a container is in it."""
+
+    def make_network(self, name: str) -> None:
+        """Make a network in which containers have names, unless there is one of this name.
+
+        It is an overlay where the engine has them, else a bridge. A worker of a swarm makes none: a manager does.
+        """
 
     def create(self, plan: Plan) -> None:
         """Make the container; `NameTaken` if there is one of its name."""

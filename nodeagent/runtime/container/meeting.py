@@ -42,6 +42,11 @@ def meets_by_names(spec: LaunchSpec, network: str) -> bool:
     return spec.nodes > 1 and network.partition(":")[0] not in _NAMELESS
 
 
+def own_network(pool: str) -> str:
+    """The name of a pool's own network, for its gangs where no operator has chosen another one."""
+    return "muster-" + pool
+
+
 def rank_name(fence: int, rank: int) -> str:
     """The name of a rank's container in the network of its gang."""
     return "muster-{}-{}".format(fence, rank)
@@ -74,5 +79,5 @@ def network_problem(name: str, network: Network, env: Mapping[str, str]) -> str:
         return ""
     return (
         "the network {} of this node is a {}, in which other nodes do not know the names of its containers: "
-        "use an overlay network, or host".format(name, network.driver)
-    )
+        "an operator has to set the gang network of the pool to an overlay network, or to host"
+    ).format(name, network.driver)

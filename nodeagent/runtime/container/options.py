@@ -13,8 +13,8 @@ class Options:
     default_image: str = ""
     """The image of jobs that name none; empty = they are refused."""
     network: str = "bridge"
-    gang_network: str = "host"
-    """Of jobs on several nodes: `host`, the name of a network that spans nodes, or `refuse`."""
+    gang_network: str = ""
+    """Of jobs on several nodes: `host`, the name of a network that spans nodes, `refuse`; empty = as the pool says."""
     pids: int = 4096
     read_only_root: bool = False
     infiniband: bool = True

@@ -22,7 +22,14 @@ from nodeagent.protocol import (
 )
 from nodeagent.runtime.container.cdi import Injection
 from nodeagent.runtime.container.init import SCRIPT
-from nodeagent.runtime.container.meeting import INTERFACE, MASTERS, meets_by_names, named_environment, rank_name
+from nodeagent.runtime.container.meeting import (
+    INTERFACE,
+    MASTERS,
+    meets_by_names,
+    named_environment,
+    own_network,
+    rank_name,
+)
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.volumes import Volumes
 from nodeagent.runtime.port import LaunchError
@@ -228,16 +235,21 @@ def _working_folders(workdir: str) -> Tuple[str, str]:
 
 
 def network_of(spec: LaunchSpec, options: Options) -> str:
-    """The container's network: a gang's is the pool's choice, where the node does not allow less."""
+    """The container's network: a gang's is the pool's choice, where the node does not allow less.
+
+    A gang has the host's network only where pool or node says `host`.
+    """
     if spec.nodes <= 1:
         return options.network
     pool, node = spec.gang_network, options.gang_network
     if "refuse" in (pool, node):
         whose = "this node" if node == "refuse" else "this pool"
         raise LaunchError(EndReason.SPEC_REFUSED, "nodes: {} runs no containers of jobs on several nodes".format(whose))
+    if not (pool or node):
+        return own_network(spec.pool)
     if pool in ("", "host", node):
-        return node
-    if node == "host":
+        return node or pool
+    if node in ("", "host"):
         return pool
     detail = "nodes: gangs of this pool use the network {}, and this node allows {} only".format(pool, node)
     raise LaunchError(EndReason.SPEC_REFUSED, detail)

@@ -17,7 +17,7 @@ from nodeagent.runtime.container.engine import Engine, EngineError, ImageProblem
 from nodeagent.runtime.container.fetches import Fetches
 from nodeagent.runtime.container.images import host_of, registry_of, without_secret
 from nodeagent.runtime.container.layer import layer_of
-from nodeagent.runtime.container.meeting import meets_by_names, network_problem
+from nodeagent.runtime.container.meeting import meets_by_names, network_problem, own_network
 from nodeagent.runtime.container.options import Options
 from nodeagent.runtime.container.plan import container_name, image_of, network_of, plan_of, volumes_of
 from nodeagent.runtime.container.strays import Strays
@@ -87,6 +87,7 @@ class ContainerRuntime(FolderRuntime):
             "isolation": "enforced",
             "limits": "enforced",
             "default-image": self._options.default_image,
+            "gang-network": self._options.gang_network or ("own overlay" if self._about.has_overlays else "own bridge"),
             self.name: self._about.version,
         }
 
@@ -114,6 +115,8 @@ class ContainerRuntime(FolderRuntime):
         if not meets_by_names(spec, name):
             return
         try:
+            if name == own_network(spec.pool):
+                self._engine.make_network(name)
             network = self._engine.network(name)
         except EngineError as error:
             raise LaunchError(EndReason.LAUNCH_FAILED, str(error)) from error

@@ -44,13 +44,14 @@ class DockerEngine:
         self._local = threading.local()  # a client keeps a connection, which serves one call at a time
 
     def about(self) -> About:
-        """Its version, whether CDI is switched on, and where its files are."""
+        """Its version, whether CDI is switched on, where its files are, and whether it is in a swarm."""
         with self._asking() as client:
             info = client.info()
             return About(
                 version=str(info.get("ServerVersion", "")),
                 knows_cdi=bool(info.get("CDISpecDirs")),
                 root=str(info.get("DockerRootDir", "")),
+                has_overlays=_is_in_swarm(info),
             )
 
     def has_image(self, image: str) -> bool:
@@ -95,6 +96,21 @@ class DockerEngine:
             except NotFound:
                 return None
             return Network(driver=str(seen["Driver"]), is_local=seen["Scope"] == "local", has_names=True)
+
+    def make_network(self, name: str) -> None:
+        """Make an overlay network on a manager of a swarm, nothing on a worker, and a bridge outside of a swarm."""
+        if self.network(name) is not None:
+            return
+        with self._asking() as client:
+            info = client.info()
+            in_swarm = _is_in_swarm(info)
+            if in_swarm and not info["Swarm"]["ControlAvailable"]:
+                return
+            try:
+                client.create_network(name, driver="overlay" if in_swarm else "bridge", attachable=in_swarm)
+            except APIError as error:
+                if error.status_code != 409:  # another agent has just made it
+                    raise
 
     def create(self, plan: Plan) -> None:
         """Make the container."""
@@ -249,6 +265,10 @@ def _networking(client: Any, plan: Plan) -> Optional[Dict[str, Any]]:
     endpoint = client.create_endpoint_config(aliases=[plan.alias])
     named: Dict[str, Any] = client.create_networking_config({plan.network: endpoint})
     return named
+
+
+def _is_in_swarm(info: Mapping[str, Any]) -> bool:
+    return bool((info.get("Swarm") or {}).get("LocalNodeState") == "active")
 
 
 def _text_of(error: APIError) -> str:

@@ -120,6 +120,14 @@ class PodmanEngine:
         seen: Dict[str, Any] = json.loads(done.stdout)[0]
         return Network(driver=str(seen["driver"]), is_local=True, has_names=bool(seen.get("dns_enabled")))
 
+    def make_network(self, name: str) -> None:
+        """Make a bridge, as Podman has no overlays."""
+        if self.network(name) is not None:
+            return
+        done = self._run("network", "create", name)
+        if done.returncode != 0 and self.network(name) is None:  # else another agent has just made it
+            raise EngineError(_text_of(done.stderr))
+
     def create(self, plan: Plan) -> None:
         """Make the container."""
         image = self._whole_name(plan.image)

@@ -51,7 +51,8 @@ class ProcessRuntime(FolderRuntime):
         """Nothing here keeps a job from another job's GPUs."""
         # Jobs of an agent without root run as its own user, who may move processes out of their groups.
         limits = "enforced" if self._cgroup_root and self._is_root else "advisory"
-        return {"isolation": "advisory", "limits": limits}
+        # Empty, as labels of a node stay until they are overwritten, and this one is of containers.
+        return {"isolation": "advisory", "limits": limits, "gang-network": ""}
 
     @property
     def single_user(self) -> bool:

@@ -56,6 +56,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
         outputs_max_files=MOST_FILES,
         gang_network=node.pool.gang_network,
+        pool=node.pool.name,
         infiniband=node.pool.infiniband,
         check_gpus=node.pool.check_gpus,
         mounts=told_to_agents(spec.get("mounts", []), job.vc, node.pool),

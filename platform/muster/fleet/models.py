@@ -142,7 +142,8 @@ class Pool(models.Model):
         default="",
         validators=[GANG_NETWORK],
         help_text="Of containers of jobs on several nodes: host, the name of a network that spans the nodes, or "
-        "refuse. Empty: what each node says. A node may allow less.",
+        "refuse. Empty: what each node says, and if that says nothing, a network of the pool's own. A node may allow "
+        "less.",
     )
     infiniband = models.BooleanField(
         default=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.common.errors import Invalid
 from muster.fleet.models import Node, Pool
+from muster.fleet.networks import lacks_gang_network
 from muster.fleet.runtimes import forms_of
 from muster.jobs.spec import JobSpec
 from scheduler.lifecycle import Form, NodeAdmin
@@ -16,6 +17,12 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
     """
     if spec.image and spec.nodes > 1 and pool.gang_network == "refuse":
         raise Invalid.field("nodes", f"pool {pool.name} runs no containers of jobs on several nodes")
+    if spec.nodes > 1 and lacks_gang_network(pool, has_image=bool(spec.image)):
+        raise Invalid.field(
+            "nodes",
+            f"in pool {pool.name} containers on several nodes do not reach each other: an operator has to set the gang "
+            "network of the pool to an overlay network, or to host",
+        )
     said = (
         Node.objects.filter(pool=pool, inventory__has_key="runtimes")
         .exclude(admin=NodeAdmin.RETIRED)

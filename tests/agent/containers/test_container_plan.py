@@ -63,16 +63,19 @@ def test_nothing_of_the_host_is_mounted_but_the_allocations_own() -> None:
 @pytest.mark.parametrize(
     ("pool", "node", "network"),
     [
+        ("", "", "muster-main"),
         ("", "host", "host"),
         ("", "overlay1", "overlay1"),
+        ("host", "", "host"),
         ("host", "host", "host"),
         ("host", "overlay1", "overlay1"),
+        ("overlay1", "", "overlay1"),
         ("overlay1", "host", "overlay1"),
         ("overlay1", "overlay1", "overlay1"),
     ],
 )
 def test_a_gang_has_the_network_of_its_pool_where_the_node_allows_no_less(pool: str, node: str, network: str) -> None:
-    assert planned(Options(gang_network=node), nodes=2, gang_network=pool).network == network
+    assert planned(Options(gang_network=node), nodes=2, gang_network=pool, pool="main").network == network
     assert planned(Options(gang_network=node), nodes=1, gang_network=pool).network == "bridge"
 
 
@@ -149,25 +152,25 @@ def test_a_working_folder_that_would_read_as_options_of_its_mount_is_refused(wor
     [
         (1, Options(), "bridge"),
         (1, Options(network="none"), "none"),
-        (2, Options(), "host"),
+        (2, Options(), "muster-main"),
         (2, Options(gang_network="overlay1"), "overlay1"),
     ],
 )
 def test_the_network_follows_from_the_size_of_the_gang(nodes: int, options: Options, network: str) -> None:
-    assert planned(options, nodes=nodes).network == network
+    assert planned(options, nodes=nodes, pool="main").network == network
 
 
 def test_a_rank_reaches_itself_in_its_own_network_and_others_by_their_address() -> None:
     env = {"MASTER_ADDR": "10.0.0.7", "PET_MASTER_ADDR": "10.0.0.7"}
     for name in env:
         assert planned(env=env).env[name] == "127.0.0.1"
-        assert planned(env=env, nodes=2).env[name] == "10.0.0.7"
+        assert planned(Options(gang_network="host"), env=env, nodes=2).env[name] == "10.0.0.7"
         assert name not in planned().env
 
 
 def test_a_rank_in_the_nodes_own_network_is_told_the_interface_of_its_address() -> None:
     gang = {"nodes": 2, "rank": 1, "env": {"MUSTER_NODE_ADDRS": "10.0.0.7,127.0.0.1"}}
-    assert planned(**gang).env["GLOO_SOCKET_IFNAME"] == "lo"
+    assert planned(Options(gang_network="host"), **gang).env["GLOO_SOCKET_IFNAME"] == "lo"
     assert "GLOO_SOCKET_IFNAME" not in planned(Options(gang_network="overlay1"), **gang).env
 
 

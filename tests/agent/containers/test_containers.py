@@ -319,10 +319,10 @@ def test_a_read_only_image_leaves_a_job_its_own_folders(
 
 
 @pytest.mark.parametrize(("nodes", "is_the_machines"), [(1, False), (2, True)])
-def test_only_gangs_have_the_machines_network(
+def test_only_gangs_have_the_machines_network_where_an_operator_says_host(
     nodes: int, is_the_machines: bool, tmp_path: Path, forkers: Callable[[str], KeptForker]
 ) -> None:
-    made = runtime_under_test("docker", tmp_path / "state", forkers, Options())
+    made = runtime_under_test("docker", tmp_path / "state", forkers, Options(gang_network="host"))
     _, output = made.run("cat /proc/net/dev", nodes=nodes)
     interfaces = {line.split(":")[0].strip() for line in output.decode().splitlines()[2:]}
     assert "lo" in interfaces

@@ -19,6 +19,8 @@ from tests.agent.conftest import KeptForker, RuntimeUnderTest, runtime_under_tes
 from tests.waiting import eventually
 
 NAME = f"muster-test-{os.getpid()}"  # workers of a run share an engine
+POOL = f"pool-{os.getpid()}"
+OWN = f"muster-{POOL}"
 UNREACHABLE = "192.0.2.77"  # RFC 5737: of nobody
 FENCE = 40
 
@@ -89,6 +91,62 @@ def test_a_network_of_one_machine_is_refused_for_nodes_on_several(
 ) -> None:
     made = runtime_under_test("docker", tmp_path / "state", forkers, Options(network="none"), socket=docker_network)
     refused_with(made, "is a bridge, in which other nodes do not know", addresses=f"{UNREACHABLE},192.0.2.78")
+    stop_everything(made.runtime)
+
+
+@pytest.fixture(params=["bridge", "overlay"])
+def own_network(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
+    """The socket of a Docker without a network for the pool, and the kind that its agents make; overlay in a swarm."""
+    socket, driver = engines.docker_socket_apart(), str(request.param)
+    client = docker.APIClient(base_url=f"unix://{socket}", version="auto")
+    if driver == "overlay":
+        client.init_swarm(advertise_addr="127.0.0.1", listen_addr="127.0.0.1")
+    yield socket, driver
+    if client.networks(names=[OWN]):
+        client.remove_network(OWN)
+    if driver == "overlay":
+        client.leave_swarm(force=True)
+    client.close()
+
+
+def unset(rank: int, addresses: str) -> dict[str, object]:
+    """What a rank is told in a pool whose operator has chosen no network."""
+    return {**gang(rank, addresses), "gang_network": "", "pool": POOL}
+
+
+def test_a_gang_of_one_machine_meets_in_a_network_of_its_pool_and_not_in_the_machines(
+    own_network: tuple[str, str], tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> None:
+    socket, driver = own_network
+    made = runtime_under_test("docker", tmp_path / "state", forkers, Options(network="none"), socket=socket)
+    assert made.runtime.labels()["gang-network"] == f"own {driver}"
+    one_machine = f"{UNREACHABLE},{UNREACHABLE}"
+    serve = 'echo hello >hello; httpd -p "$MASTER_PORT"; until [ -e met ]; do sleep 0.1; done; cat /proc/net/dev'
+    first = made.start(serve, **unset(0, one_machine))
+    meet = 'until wget -q -O - "http://$MASTER_ADDR:$MASTER_PORT/hello"; do sleep 0.1; done 2>/dev/null'
+    second = made.start(meet, **unset(1, one_machine))
+    assert made.exit(second, 60).reason is EndReason.COMPLETED
+    assert made.output(second) == b"hello\n"
+    (made.folder(first) / "work" / "met").touch()
+    assert made.exit(first).reason is EndReason.COMPLETED
+    assert b"eth0:" in made.output(first)
+    assert b"br-" not in made.output(first)  # the bridge is an interface of the machine
+    stop_everything(made.runtime)
+
+
+@pytest.mark.parametrize("own_network", ["bridge"], indirect=True)
+def test_a_gang_of_several_machines_is_refused_where_no_operator_has_chosen_a_network(
+    own_network: tuple[str, str], tmp_path: Path, forkers: Callable[[str], KeptForker]
+) -> None:
+    made = runtime_under_test("docker", tmp_path / "state", forkers, Options(network="none"), socket=own_network[0])
+    several = unset(0, f"{UNREACHABLE},192.0.2.78")
+    with pytest.raises(
+        LaunchError, match="an operator has to set the gang network of the pool to an overlay"
+    ) as caught:
+        made.start("true", **several)
+    assert caught.value.reason is EndReason.SPEC_REFUSED
+    _, output = made.run("cat /proc/net/dev", **{**several, "gang_network": "host"})
+    assert b"br-" in output
     stop_everything(made.runtime)
 
 

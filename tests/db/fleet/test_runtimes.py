@@ -13,6 +13,7 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import pool_snapshot
 from muster.dispatch.units import Unit
 from muster.fleet.models import Node, Pool
+from muster.fleet.networks import host_network_reason
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import submit_job
 from scheduler.lifecycle import Form, HoldReason
@@ -130,6 +131,67 @@ def test_a_gang_in_containers_is_refused_where_the_pool_refuses_those() -> None:
         submitted(pool, image="busybox", nodes=2)
     assert [error.field for error in caught.value.errors] == ["nodes"]
     submitted(pool, image="busybox")
+
+
+def gang_node(pool: Pool, network: str, address: str, **fields: Any) -> Node:
+    """A node whose agent runs containers, with what it tells of the network of gangs."""
+    return make_node(
+        pool, inventory={"runtimes": ["docker"]}, labels={"gang-network": network}, address=address, **fields
+    )
+
+
+def test_a_gang_in_containers_of_several_machines_needs_a_network_that_an_operator_has_chosen(pool: Pool) -> None:
+    for address in ("10.0.0.1", "10.0.0.2"):
+        gang_node(pool, "own bridge", address)
+    with pytest.raises(Invalid, match="an operator has to set the gang network of the pool") as caught:
+        submitted(pool, image="busybox", nodes=2)
+    assert [error.field for error in caught.value.errors] == ["nodes"]
+    submitted(pool, image="busybox")
+    Pool.objects.update(gang_network="host")
+    pool.refresh_from_db()
+    submitted(pool, image="busybox", nodes=2)
+
+
+@pytest.mark.parametrize(
+    "second",
+    [("own overlay", "10.0.0.2"), ("host", "10.0.0.2"), ("own bridge", "10.0.0.1"), ("own bridge", "")],
+    ids=["an engine with overlays", "an agent with the host's", "one machine", "an unknown address"],
+)
+def test_a_gang_in_containers_is_accepted_where_its_ranks_may_reach_each_other(
+    second: tuple[str, str], pool: Pool
+) -> None:
+    gang_node(pool, "own bridge", "10.0.0.1")
+    gang_node(pool, *second)
+    submitted(pool, image="busybox", nodes=2)
+
+
+def test_a_gang_without_an_image_is_accepted_where_it_may_run_as_processes(pool: Pool) -> None:
+    gang_node(pool, "own bridge", "10.0.0.1")
+    gang_node(pool, "own bridge", "10.0.0.2")
+    make_node(pool, inventory={"runtimes": ["process"]}, labels={"gang-network": ""}, address="10.0.0.3")
+    submitted(pool, nodes=2)
+    with pytest.raises(Invalid):
+        submitted(pool, image="busybox", nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("pool_says", "node_says", "reason"),
+    [
+        ("", "own bridge", ""),
+        ("", "own overlay", ""),
+        ("", "overlay-1", ""),
+        ("", "", ""),
+        ("overlay-1", "host", ""),
+        ("host", "overlay-1", ""),
+        ("host", "", ""),
+        ("host", "own bridge", "the gang network of pool main is host"),
+        ("host", "host", "the gang network of pool main is host"),
+        ("", "host", "the agent of gpu01 runs with --gang-network host"),
+    ],
+)
+def test_which_setting_gives_gangs_the_hosts_network_is_told(pool_says: str, node_says: str, reason: str) -> None:
+    pool = Pool(name="main", gang_network=pool_says)
+    assert host_network_reason(Node(pool=pool, name="gpu01", labels={"gang-network": node_says})) == reason
 
 
 def test_when_the_last_node_of_its_kind_leaves_the_job_is_told_that_it_cannot_run(pool: Pool) -> None:

@@ -67,7 +67,7 @@ def test_a_job_gets_its_tenants_login_for_its_images_registry() -> None:
 def test_an_agent_is_told_what_the_pool_says_of_containers() -> None:
     tenant = make_tenant()
     spec = launch_of(tenant, "busybox")
-    assert (spec.gang_network, spec.infiniband) == ("", False)
+    assert (spec.gang_network, spec.pool, spec.infiniband) == ("", Pool.objects.get().name, False)
     Pool.objects.update(gang_network="overlay-1", infiniband=True)
     node = make_node(Pool.objects.get())
     attempt = Attempt.objects.get(job_id=spec.job_id)

@@ -148,6 +148,18 @@ test("a node without control groups says that it enforces no memory limit", asyn
   expect(await screen.findByText("The memory limit of jobs is not enforced here.")).toBeDefined();
 });
 
+test("a node whose gangs have the host's network says which setting gives it", async () => {
+  open(
+    makeNodeDetail({
+      host_network: "the gang network of pool main is host",
+      labels: { "default-image": "" },
+    }),
+  );
+  const said = "Gangs in containers have the host's network here: the gang network of pool main is host.";
+  expect(await screen.findByText(said)).toBeDefined();
+  expect(screen.queryByText(/default-image/)).toBeNull();
+});
+
 test("how full the disk of a node is can be seen, where its agent tells it", async () => {
   open(makeNodeDetail({ disk_mib: 102400, disk_free_mib: 25600 }));
   const meter = await screen.findByRole("meter", { name: "Disk in use" });

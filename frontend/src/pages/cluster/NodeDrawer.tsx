@@ -43,11 +43,13 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
         <div className={classes.body}>
           <div className={classes.chips}>
             <NodeChips node={shown} always />
-            {Object.entries(shown.labels).map(([key, value]) => (
-              <Label key={key}>
-                {key}={value}
-              </Label>
-            ))}
+            {Object.entries(shown.labels)
+              .filter(([, value]) => value !== "")
+              .map(([key, value]) => (
+                <Label key={key}>
+                  {key}={value}
+                </Label>
+              ))}
           </div>
           {shown.reason === null || shown.reason === "" ? null : (
             <p className={classes.reason}>{shown.reason}</p>
@@ -66,6 +68,11 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
           {shown.labels.limits === "advisory" ? (
             <p className={classes.reason}>The memory limit of jobs is not enforced here.</p>
           ) : null}
+          {shown.host_network === null ? null : (
+            <p className={classes.reason}>
+              Gangs in containers have the host&apos;s network here: {shown.host_network}.
+            </p>
+          )}
           {shown.link?.reason ? <p className={classes.reason}>{shown.link.reason}</p> : null}
           <Facts>
             <Fact name="GPUs">{gpuWords(shown)}</Fact>

@@ -47,7 +47,15 @@ it("does not threaten a job that is only warned", () => {
 });
 
 it("says how a job failed that is kept, and the command to get into the rank that failed", () => {
-  const allocation = { id: 1, node: "n1", gpus: [], memory_limited: true, log_size: 0, log_complete: false };
+  const allocation = {
+    id: 1,
+    node: "n1",
+    gpus: [],
+    memory_limited: true,
+    host_network: null,
+    log_size: 0,
+    log_complete: false,
+  };
   const attempt = makeAttempt({
     allocations: [
       { ...allocation, rank: 0, observed: "running", exit_code: null },
@@ -67,7 +75,7 @@ it("says how a job failed that is kept, and the command to get into the rank tha
 });
 
 it("names the nodes that do not enforce the memory limit", () => {
-  const rank = { id: 1, gpus: [], exit_code: null, log_size: 0, log_complete: false };
+  const rank = { id: 1, gpus: [], exit_code: null, log_size: 0, log_complete: false, host_network: null };
   const attempt = makeAttempt({
     allocations: [
       { ...rank, rank: 0, node: "gpu01", observed: "running", memory_limited: false },
@@ -76,6 +84,21 @@ it("names the nodes that do not enforce the memory limit", () => {
   });
   render(<NodeFacts attempt={attempt} />);
   expect(screen.getByText("not enforced on gpu01")).toBeTruthy();
+  expect(screen.queryByText("Network")).toBeNull();
+});
+
+it("says once which setting gives a gang the host's network", () => {
+  const reason = "the gang network of pool main is host";
+  const rank = { id: 1, gpus: [], exit_code: null, log_size: 0, log_complete: false, memory_limited: true };
+  const attempt = makeAttempt({
+    allocations: [
+      { ...rank, rank: 0, node: "gpu01", observed: "running", host_network: reason },
+      { ...rank, rank: 1, node: "gpu02", observed: "running", host_network: reason },
+    ],
+  });
+  render(<NodeFacts attempt={attempt} />);
+  expect(screen.getByText(`the host's: ${reason}`)).toBeTruthy();
+  expect(screen.queryByText("Memory limit")).toBeNull();
 });
 
 it("marks an idle job in the list", () => {

@@ -14,6 +14,7 @@ from muster.api.render.moments import moment
 from muster.common.clock import utc_now
 from muster.fleet.maintenance import planned_of
 from muster.fleet.models import Gpu, GpuCheck, Maintenance, Node, NodeDisk, Pool
+from muster.fleet.networks import host_network_reason
 from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
@@ -218,6 +219,7 @@ def _node(user: User, node: Node, used: tuple[int, int], strikes: float, gpus: l
         "barred": node.barred or None,
         "single_user": node.single_user,
         "single_user_shared": node.single_user_shared,
+        "host_network": host_network_reason(node) or None,
         "address": node.address,
         "cpus": node.cpus,
         "cpus_used": used[0],

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from muster.api.render.marks import NO_MARKS, Marks, marks_of
 from muster.api.render.moments import moment
 from muster.events.models import Event
+from muster.fleet.networks import host_network_reason
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.outcome import blamed_for
@@ -156,8 +157,11 @@ def _failure(job: Job) -> Json | None:
 def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
     """The attempts with their ranks; three further queries for all of them."""
     attempts = list(attempts)
-    ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node").order_by("attempt_id", "rank")
-    ranks = ranks.only("id", "attempt_id", "rank", "observed", "exit_code", "node__name", "node__labels")
+    ranks = Allocation.objects.filter(attempt__in=attempts).select_related("node__pool").order_by("attempt_id", "rank")
+    ranks = ranks.only(
+        *("id", "attempt_id", "rank", "observed", "exit_code"),
+        *("node__name", "node__labels", "node__pool__name", "node__pool__gang_network"),
+    )
     of_attempt: dict[int, list[Allocation]] = defaultdict(list)
     for rank in ranks:
         of_attempt[rank.attempt_id].append(rank)
@@ -172,7 +176,8 @@ def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
             "state": attempt.state,
             "stage": attempt.stage,
             "allocations": [
-                _allocation(rank, uuids.get(rank.pk, []), logs.get(rank.pk)) for rank in of_attempt[attempt.pk]
+                _allocation(rank, uuids.get(rank.pk, []), logs.get(rank.pk), is_gang=len(of_attempt[attempt.pk]) > 1)
+                for rank in of_attempt[attempt.pk]
             ],
             "placed_at": moment(attempt.placed_at),
             "started_at": moment(attempt.running_at),
@@ -186,13 +191,14 @@ def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
     ]
 
 
-def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None) -> Json:
+def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None, *, is_gang: bool) -> Json:
     return {
         "id": rank.pk,
         "node": rank.node.name,
         "rank": rank.rank,
         "gpus": uuids,
         "memory_limited": rank.node.labels.get("limits") == "enforced",
+        "host_network": (host_network_reason(rank.node) if is_gang else "") or None,
         "observed": rank.observed,
         "exit_code": rank.exit_code,
         "log_size": log.size if log else 0,

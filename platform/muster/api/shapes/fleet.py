@@ -75,6 +75,10 @@ class Node(Shape):
         "tenants share it."
     )
     single_user_shared = serializers.BooleanField(help_text="Whether tenants share a single-user node.")
+    host_network = Text(
+        allow_null=True,
+        help_text="Which setting gives gangs in containers the host's network; null: none does.",
+    )
     address = Text(allow_blank=True)
     cpus = Integer()
     cpus_used = Integer()

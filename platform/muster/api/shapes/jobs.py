@@ -279,6 +279,10 @@ class Allocation(Shape):
     rank = Integer()
     gpus = serializers.ListField(child=Text(), help_text="UUIDs.")
     memory_limited = Flag(help_text="Whether the node enforces the memory limit of jobs.")
+    host_network = Text(
+        allow_null=True,
+        help_text="Which setting gives this rank of a gang, in a container, the host's network; null: none does.",
+    )
     observed = Choice(choices=values(Observed))
     exit_code = Integer(allow_null=True)
     log_size = Integer()
