@@ -1,6 +1,7 @@
-import { lazy, Suspense, useState, type ReactNode } from "react";
+import { lazy, type ReactNode } from "react";
 
 import { loadPart } from "../api/parts";
+import { OnceOpened } from "./OnceOpened";
 
 // Dialogs are rare, and what they are made of is not small.
 const ConfirmDialog = lazy(() => loadPart(() => import("./ConfirmDialog")));
@@ -16,11 +17,9 @@ export interface ConfirmProps {
 
 /** Asks before something that cannot be taken back. */
 export function Confirm(props: ConfirmProps) {
-  const [wanted, setWanted] = useState(props.opened);
-  if (props.opened && !wanted) setWanted(true);
-  return wanted ? (
-    <Suspense fallback={null}>
+  return (
+    <OnceOpened opened={props.opened}>
       <ConfirmDialog {...props} />
-    </Suspense>
-  ) : null;
+    </OnceOpened>
+  );
 }

@@ -24,7 +24,7 @@ interface Props {
 }
 
 /** Asks for what is needed to make something, and shows the secret of what was made: this once, and until it is closed. */
-export function SecretDialog({
+export default function SecretDialog({
   opened,
   onClose,
   title,

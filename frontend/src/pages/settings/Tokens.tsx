@@ -1,21 +1,24 @@
 import { Button, Checkbox, NativeSelect, Skeleton, TextInput } from "@mantine/core";
 import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { lazy, useState } from "react";
 
 import { createToken, revokeToken } from "../../api/client";
+import { loadPart } from "../../api/parts";
 import { messageOf } from "../../api/problem";
 import { tokensQuery } from "../../api/queries";
 import type { Token, TokenScope } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { Empty, Failed } from "../../components/Notice";
 import { useNow } from "../../components/now";
+import { OnceOpened } from "../../components/OnceOpened";
 import { SectionHead } from "../../components/Page";
 import { Ago } from "../../components/Time";
 import { toast } from "../../components/toast";
 import { dateOnly } from "../../format/time";
-import { SecretDialog } from "./SecretDialog";
 import classes from "./SettingsPage.module.css";
+
+const SecretDialog = lazy(() => loadPart(() => import("./SecretDialog")));
 
 const LIFETIMES = [
   { value: "7d", label: "7 days" },
@@ -136,67 +139,69 @@ function CreateToken({ opened, onClose, onCreated }: CreateProps) {
   const [survives, setSurvives] = useState(false);
 
   return (
-    <SecretDialog
-      opened={opened}
-      onClose={() => {
-        onClose();
-        setName("");
-        setScopes(USUAL);
-        setSurvives(false);
-      }}
-      title="New API token"
-      madeTitle="Your new token"
-      word="Token"
-      yes="Create token"
-      ready={name.trim() !== ""}
-      make={async () => {
-        const made = await createToken({
-          name: name.trim(),
-          expires_in: lifetime,
-          scopes,
-          survives_password_change: survives,
-        });
-        void onCreated();
-        return made.token;
-      }}
-    >
-      {(refusal) => (
-        <>
-          <TextInput
-            label="Name"
-            placeholder="laptop"
-            data-autofocus
-            required
-            withAsterisk={false}
-            maxLength={100}
-            value={name}
-            error={refusal}
-            onChange={(event) => setName(event.currentTarget.value)}
-          />
-          <NativeSelect
-            label="Expires after"
-            data={LIFETIMES}
-            value={lifetime}
-            onChange={(event) => setLifetime(event.currentTarget.value)}
-          />
-          <Checkbox.Group
-            label="Scopes"
-            value={scopes}
-            onChange={(chosen) =>
-              setScopes(SCOPES.map((scope) => scope.value).filter((scope) => chosen.includes(scope)))
-            }
-          >
-            {SCOPES.map(({ value, label }) => (
-              <Checkbox key={value} value={value} label={label} disabled={value === "read"} mt={6} />
-            ))}
-          </Checkbox.Group>
-          <Checkbox
-            label="Keep it when your password changes"
-            checked={survives}
-            onChange={(event) => setSurvives(event.currentTarget.checked)}
-          />
-        </>
-      )}
-    </SecretDialog>
+    <OnceOpened opened={opened}>
+      <SecretDialog
+        opened={opened}
+        onClose={() => {
+          onClose();
+          setName("");
+          setScopes(USUAL);
+          setSurvives(false);
+        }}
+        title="New API token"
+        madeTitle="Your new token"
+        word="Token"
+        yes="Create token"
+        ready={name.trim() !== ""}
+        make={async () => {
+          const made = await createToken({
+            name: name.trim(),
+            expires_in: lifetime,
+            scopes,
+            survives_password_change: survives,
+          });
+          void onCreated();
+          return made.token;
+        }}
+      >
+        {(refusal) => (
+          <>
+            <TextInput
+              label="Name"
+              placeholder="laptop"
+              data-autofocus
+              required
+              withAsterisk={false}
+              maxLength={100}
+              value={name}
+              error={refusal}
+              onChange={(event) => setName(event.currentTarget.value)}
+            />
+            <NativeSelect
+              label="Expires after"
+              data={LIFETIMES}
+              value={lifetime}
+              onChange={(event) => setLifetime(event.currentTarget.value)}
+            />
+            <Checkbox.Group
+              label="Scopes"
+              value={scopes}
+              onChange={(chosen) =>
+                setScopes(SCOPES.map((scope) => scope.value).filter((scope) => chosen.includes(scope)))
+              }
+            >
+              {SCOPES.map(({ value, label }) => (
+                <Checkbox key={value} value={value} label={label} disabled={value === "read"} mt={6} />
+              ))}
+            </Checkbox.Group>
+            <Checkbox
+              label="Keep it when your password changes"
+              checked={survives}
+              onChange={(event) => setSurvives(event.currentTarget.checked)}
+            />
+          </>
+        )}
+      </SecretDialog>
+    </OnceOpened>
   );
 }

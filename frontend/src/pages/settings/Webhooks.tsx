@@ -1,20 +1,23 @@
 import { Button, Skeleton, TextInput } from "@mantine/core";
 import { IconPlus, IconWebhook } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { lazy, useState } from "react";
 
 import { createWebhook, removeWebhook, testWebhook } from "../../api/client";
+import { loadPart } from "../../api/parts";
 import { messageOf } from "../../api/problem";
 import { webhooksQuery } from "../../api/queries";
 import type { Webhook } from "../../api/types";
 import { Confirm } from "../../components/Confirm";
 import { Empty, Failed } from "../../components/Notice";
+import { OnceOpened } from "../../components/OnceOpened";
 import { SectionHead } from "../../components/Page";
 import { Chip, type Tone } from "../../components/StateChip";
 import { Ago } from "../../components/Time";
 import { toast } from "../../components/toast";
-import { SecretDialog } from "./SecretDialog";
 import classes from "./SettingsPage.module.css";
+
+const SecretDialog = lazy(() => loadPart(() => import("./SecretDialog")));
 
 const STATES: Record<Webhook["state"], { tone: Tone; label: string }> = {
   working: { tone: "succeeded", label: "Working" },
@@ -172,37 +175,39 @@ function AddWebhook({ opened, onClose, onAdded }: AddProps) {
   const [url, setUrl] = useState("");
 
   return (
-    <SecretDialog
-      opened={opened}
-      onClose={() => {
-        onClose();
-        setUrl("");
-      }}
-      title="New webhook"
-      madeTitle="Its secret"
-      word="Secret"
-      note="Calls are signed with this secret. "
-      yes="Add webhook"
-      ready={url.trim() !== ""}
-      make={async () => {
-        const made = await createWebhook(url.trim());
-        void onAdded();
-        return made.secret;
-      }}
-    >
-      {(refusal) => (
-        <TextInput
-          label="URL"
-          placeholder="https://hooks.example.org/muster"
-          data-autofocus
-          required
-          withAsterisk={false}
-          maxLength={1000}
-          value={url}
-          error={refusal}
-          onChange={(event) => setUrl(event.currentTarget.value)}
-        />
-      )}
-    </SecretDialog>
+    <OnceOpened opened={opened}>
+      <SecretDialog
+        opened={opened}
+        onClose={() => {
+          onClose();
+          setUrl("");
+        }}
+        title="New webhook"
+        madeTitle="Its secret"
+        word="Secret"
+        note="Calls are signed with this secret. "
+        yes="Add webhook"
+        ready={url.trim() !== ""}
+        make={async () => {
+          const made = await createWebhook(url.trim());
+          void onAdded();
+          return made.secret;
+        }}
+      >
+        {(refusal) => (
+          <TextInput
+            label="URL"
+            placeholder="https://hooks.example.org/muster"
+            data-autofocus
+            required
+            withAsterisk={false}
+            maxLength={1000}
+            value={url}
+            error={refusal}
+            onChange={(event) => setUrl(event.currentTarget.value)}
+          />
+        )}
+      </SecretDialog>
+    </OnceOpened>
   );
 }
