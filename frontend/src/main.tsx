@@ -13,17 +13,10 @@ import { createRoot } from "react-dom/client";
 
 import { makeQueryClient } from "./api/queries";
 import { makeRouter } from "./app/router";
-import { safeNext } from "./app/search";
-import { makeCache } from "./app/signedOut";
+import { goToSignIn, makeCache } from "./app/signedOut";
 import { cssVariables, theme } from "./app/theme";
 
-// A session that ended while a page was open: sign in, and come back to the same page.
-const cache = makeCache(() => {
-  if (router.state.location.pathname === "/signin") return;
-  const next = safeNext(router.state.location.href);
-  client.clear();
-  void router.navigate({ to: "/signin", search: next === "/" ? {} : { next } });
-});
+const cache = makeCache(() => goToSignIn(router, client));
 const client = makeQueryClient(cache);
 const router = makeRouter(client);
 

@@ -8,7 +8,7 @@ import {
   IconShieldCog,
 } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { Link, Outlet, useRouter } from "@tanstack/react-router";
 import { useEffect } from "react";
 
 import { followChanges } from "../api/live";
@@ -16,6 +16,7 @@ import { Wordmark } from "../components/Logo";
 import { AwayBanner, LiveDot } from "./Connection";
 import { useMe } from "./me";
 import classes from "./Shell.module.css";
+import { goToSignIn } from "./signedOut";
 import { UserMenu } from "./UserMenu";
 
 const PAGES = [
@@ -55,17 +56,10 @@ function Navigation({
 /** The frame around every page: navigation, who is signed in, and whether what is shown is live. */
 export function Shell() {
   const client = useQueryClient();
-  const navigate = useNavigate();
+  const router = useRouter();
   const me = useMe();
 
-  useEffect(
-    () =>
-      followChanges(client, () => {
-        client.clear();
-        void navigate({ to: "/signin" });
-      }),
-    [client, navigate],
-  );
+  useEffect(() => followChanges(client, () => goToSignIn(router, client)), [client, router]);
 
   return (
     <div className={classes.shell}>

@@ -1,9 +1,10 @@
 import { type QueryClient, QueryObserver } from "@tanstack/react-query";
+import { createMemoryHistory, createRootRoute, createRoute, createRouter } from "@tanstack/react-router";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import { Problem } from "../api/problem";
 import { makeQueryClient } from "../api/queries";
-import { makeCache } from "./signedOut";
+import { goToSignIn, makeCache } from "./signedOut";
 
 const onSignedOut = vi.fn();
 let client: QueryClient;
@@ -41,4 +42,19 @@ test("another refusal is the page's own", async () => {
 test("what nobody observes is for the guard, which redirects by itself", async () => {
   await expect(client.query(refused(401))).rejects.toThrow(Problem);
   expect(onSignedOut).not.toHaveBeenCalled();
+});
+
+test.each([
+  ["/jobs?mine=1", [[{ to: "/signin", search: { next: "/jobs?mine=1" } }]]],
+  ["/", [[{ to: "/signin", search: {} }]]],
+  ["/signin?next=%2Fjobs", []],
+])("the sign-in page leads back from %s", async (from, navigations) => {
+  const root = createRootRoute();
+  const pages = ["/", "/jobs", "/signin"].map((path) => createRoute({ getParentRoute: () => root, path }));
+  const history = createMemoryHistory({ initialEntries: [from] });
+  const router = createRouter({ routeTree: root.addChildren(pages), history });
+  await router.load();
+  const navigate = vi.spyOn(router, "navigate").mockResolvedValue();
+  goToSignIn(router, client);
+  expect(navigate.mock.calls).toEqual(navigations);
 });

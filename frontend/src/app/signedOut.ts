@@ -1,6 +1,8 @@
-import { QueryCache } from "@tanstack/react-query";
+import { QueryCache, type QueryClient } from "@tanstack/react-query";
+import type { AnyRouter } from "@tanstack/react-router";
 
 import { isSignedOut } from "../api/queries";
+import { safeNext } from "./search";
 
 /** A cache that tells when something that a page shows is refused because the session has ended. */
 export function makeCache(onSignedOut: () => void): QueryCache {
@@ -11,4 +13,12 @@ export function makeCache(onSignedOut: () => void): QueryCache {
       if (isSignedOut(error) && query.getObserversCount() > 0) onSignedOut();
     },
   });
+}
+
+/** Shows the sign-in page, which leads back to the present page. */
+export function goToSignIn(router: AnyRouter, client: QueryClient): void {
+  if (router.state.location.pathname === "/signin") return;
+  const next = safeNext(router.state.location.href);
+  client.clear();
+  void router.navigate({ to: "/signin", search: next === "/" ? {} : { next } });
 }
