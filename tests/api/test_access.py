@@ -29,6 +29,7 @@ TABLE: list[tuple[str, str, Any, tuple[int, ...]]] = [
     ("POST", "/password", {"current": "?", "new": "another-password-2"}, (401, 422, 422, 422, 422, 422)),
     ("GET", "/tokens", None, (401, 200, 200, 200, 200, 200)),
     ("POST", "/tokens", {"name": "new"}, (401, 201, 201, 201, 201, 201)),
+    ("PATCH", "/tokens/{token}", {"survives_password_change": False}, (401, 200, 404, 404, 404, 404)),
     ("DELETE", "/tokens/{token}", None, (401, 204, 404, 404, 404, 404)),
     ("GET", "/sessions", None, (401, 200, 200, 200, 200, 200)),
     ("DELETE", "/sessions", None, (401, 204, 204, 204, 204, 204)),

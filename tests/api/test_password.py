@@ -65,6 +65,35 @@ def test_tokens_end_but_for_those_that_survive_it(ada: User, browser: Client) ->
     assert AuditEntry.objects.filter(action="revoke", object_type="token").count() == 1
 
 
+@pytest.mark.parametrize("survives", [True, False])
+def test_an_owner_says_later_whether_a_token_stays(survives: bool, ada: User, browser: Client) -> None:
+    made = {"name": "laptop", "survives_password_change": not survives}
+    token = send(browser, "POST", "/api/v1/tokens", made).json()
+    path = f"/api/v1/tokens/{token['id']}"
+    answer = send(browser, "PATCH", path, {"survives_password_change": survives})
+    assert (answer.status_code, answer.json()["survives_password_change"]) == (200, survives)
+    require_described("PATCH", path, answer)
+    entry = AuditEntry.objects.get(action="edit", object_type="token")
+    assert entry.before == {"survives_password_change": not survives}
+    assert entry.after == {"survives_password_change": survives}
+    change(browser)
+    assert by_token(token["token"]).get("/api/v1/me").status_code == (200 if survives else 401)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_token_keeps_no_token_from_the_change(stays: bool, ada: User, browser: Client) -> None:
+    made = {"name": "stolen", "survives_password_change": stays, "scopes": ["submit"]}
+    stolen = send(browser, "POST", "/api/v1/tokens", made).json()
+    other = send(browser, "POST", "/api/v1/tokens", {"name": "other", "scopes": ["admin"]}).json()
+    for token in (stolen, other):
+        path = f"/api/v1/tokens/{token['id']}"
+        refused = send(by_token(stolen["token"]), "PATCH", path, {"survives_password_change": True})
+        assert (refused.status_code, fields_of(refused)) == (422, ["survives_password_change"])
+        require_described("PATCH", path, refused)
+    change(browser)
+    assert by_token(other["token"]).get("/api/v1/me").status_code == 401
+
+
 def test_a_password_that_an_operator_sets_ends_tokens_too(ada: User, world: World) -> None:
     secret = make_token(ada)
     admin = Client()

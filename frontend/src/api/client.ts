@@ -213,6 +213,13 @@ export function createToken(token: TokenRequest): Promise<NewToken> {
   return read(http.POST("/api/v1/tokens", { body: token }));
 }
 
+export function setTokenSurvival(id: number, survives: boolean): Promise<Token> {
+  const params = { path: { token_id: String(id) } };
+  return read(
+    http.PATCH("/api/v1/tokens/{token_id}", { params, body: { survives_password_change: survives } }),
+  );
+}
+
 export async function revokeToken(id: number): Promise<void> {
   await read(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: String(id) } } }));
 }

@@ -143,7 +143,7 @@ export const notificationsQuery = queryOptions({
 
 export const webhooksQuery = queryOptions({ queryKey: ["webhooks"], queryFn: () => api.listWebhooks() });
 
-export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: api.listTokens });
+export const tokensQuery = queryOptions({ queryKey: ["tokens"], queryFn: () => api.listTokens() });
 
 export const sessionsQuery = queryOptions({ queryKey: ["sessions"], queryFn: () => api.listSessions() });
 

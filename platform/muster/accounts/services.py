@@ -152,6 +152,31 @@ def _require_within(maker: ApiToken, *, expires_at: datetime, scopes: Sequence[S
         raise Invalid.field("survives_password_change", "the token that you use ends with the password; sign in")
 
 
+def set_token_survival(*, user: User, token_id: int, survives: bool) -> ApiToken:
+    """Set whether one of the user's tokens stays when their password changes; returns the token.
+
+    Raises:
+        NotFound: the user has no live token with this id.
+    """
+    with transaction.atomic():
+        live = ApiToken.objects.filter(pk=token_id, user=user, revoked_at__isnull=True)
+        token = first_of(live.select_for_update())
+        if token is None:
+            raise NotFound("there is no such token")
+        if token.survives_password_change != survives:
+            live.update(survives_password_change=survives)
+            audit(
+                "edit",
+                actor=user.username,
+                object_type="token",
+                object_id=token_id,
+                before={"survives_password_change": not survives},
+                after={"survives_password_change": survives},
+            )
+            token.survives_password_change = survives
+    return token
+
+
 def revoke_token(*, user: User, token_id: int, actor: str | None = None) -> None:
     """End one of the user's tokens; the actor is the user, unless an operator does it."""
     with transaction.atomic():

@@ -71,6 +71,21 @@ it("makes a token with the scopes that are chosen", async () => {
   );
 });
 
+it("changes whether a token stays when the password changes", async () => {
+  const changed = vi.spyOn(api, "setTokenSurvival").mockResolvedValue(TOKEN);
+  vi.spyOn(api, "createToken").mockResolvedValue({ ...TOKEN, token: "mst_abc" });
+  vi.mocked(api.listTokens).mockResolvedValue({ results: [TOKEN], next: null });
+  await create("laptop"); // the list is asked for again
+  await userEvent.click(await button("Done"));
+  const box = await screen.findByLabelText<HTMLInputElement>("Keep laptop when your password changes");
+  expect(box.checked).toBe(false);
+  const stays = { ...TOKEN, survives_password_change: true };
+  vi.mocked(api.listTokens).mockResolvedValue({ results: [stays], next: null });
+  await userEvent.click(box);
+  expect(changed).toHaveBeenCalledWith(TOKEN.id, true);
+  await waitFor(() => expect(box.checked).toBe(true));
+});
+
 it("says beside the name why it was refused, and forgets that with the dialog", async () => {
   vi.spyOn(api, "createToken").mockRejectedValue(
     new Problem(409, "Conflict", "too many tokens", "conflict", []),

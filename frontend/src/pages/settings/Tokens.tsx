@@ -3,7 +3,7 @@ import { IconKey, IconPlus } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, useState } from "react";
 
-import { createToken, revokeToken } from "../../api/client";
+import { createToken, revokeToken, setTokenSurvival } from "../../api/client";
 import { loadPart } from "../../api/parts";
 import { messageOf } from "../../api/problem";
 import { tokensQuery } from "../../api/queries";
@@ -54,6 +54,15 @@ export function Tokens() {
     await refresh();
   };
 
+  const setSurvives = async (token: Token, survives: boolean) => {
+    try {
+      await setTokenSurvival(token.id, survives);
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await refresh();
+  };
+
   return (
     <section className={`card ${classes.card}`} aria-label="API tokens">
       <SectionHead title="API tokens">
@@ -80,7 +89,12 @@ export function Tokens() {
       ) : (
         <ul className={classes.list}>
           {tokens.map((token) => (
-            <TokenRow key={token.id} token={token} onRevoke={() => setRevoking(token)} />
+            <TokenRow
+              key={token.id}
+              token={token}
+              onSurvives={(survives) => setSurvives(token, survives)}
+              onRevoke={() => setRevoking(token)}
+            />
           ))}
         </ul>
       )}
@@ -100,8 +114,15 @@ export function Tokens() {
   );
 }
 
-function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
+interface RowProps {
+  token: Token;
+  onSurvives: (survives: boolean) => Promise<void>;
+  onRevoke: () => void;
+}
+
+function TokenRow({ token, onSurvives, onRevoke }: RowProps) {
   const now = useNow();
+  const [busy, setBusy] = useState(false);
   const expired = new Date(token.expires_at).getTime() < now;
   return (
     <li className={classes.entry}>
@@ -110,7 +131,6 @@ function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
         <p className={classes.meta}>
           <span className="mono">{token.prefix}…</span>
           <span>{token.scopes.join(", ")}</span>
-          {token.survives_password_change ? <span>stays after a new password</span> : null}
           <span className={expired ? classes.expired : undefined}>
             {expired ? "expired" : "expires"} {dateOnly(token.expires_at)}
           </span>
@@ -118,6 +138,18 @@ function TokenRow({ token, onRevoke }: { token: Token; onRevoke: () => void }) {
             {token.last_used_at === null ? "never used" : <>used {<Ago at={token.last_used_at} />}</>}
           </span>
         </p>
+        <Checkbox
+          size="xs"
+          mt={6}
+          label="Keep it when your password changes"
+          aria-label={`Keep ${token.name} when your password changes`}
+          checked={token.survives_password_change}
+          disabled={busy}
+          onChange={(event) => {
+            setBusy(true);
+            void onSurvives(event.currentTarget.checked).finally(() => setBusy(false));
+          }}
+        />
       </div>
       <Button size="xs" variant="default" onClick={onRevoke} aria-label={`Revoke ${token.name}`}>
         Revoke

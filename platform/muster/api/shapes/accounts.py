@@ -59,6 +59,14 @@ class NewToken(Shape):
     survives_password_change = Flag(required=False, default=False)
 
 
+class TokenChanges(Shape):
+    """What can be changed of a token."""
+
+    survives_password_change = Flag(
+        help_text="Whether it stays when the password changes. A request with a token cannot set it to true."
+    )
+
+
 class Token(Shape):
     """A token, without its secret."""
 

@@ -20,6 +20,7 @@ from muster.accounts.services import (
     end_other_sessions,
     end_session,
     revoke_token,
+    set_token_survival,
 )
 from muster.accounts.signin import describe_session, sign_in
 from muster.api import limits
@@ -131,6 +132,21 @@ class Tokens(ApiView):
 
 class OneToken(ApiView):
     """One token of the caller's."""
+
+    @describe(
+        "change_token",
+        tag="account",
+        answers={200: shapes.Token},
+        problems=(404, 413, 415, 422),
+        request=shapes.TokenChanges,
+    )
+    def patch(self, request: Request, token_id: int) -> Response:
+        """Change whether the token stays when the password changes."""
+        survives = body_of(request, shapes.TokenChanges)["survives_password_change"]
+        # A stolen token could otherwise keep itself, or stronger tokens, from the change of the password.
+        if survives and token_of(request) is not None:
+            raise Invalid.field("survives_password_change", "a token cannot set this; sign in on the page")
+        return Response(render.token(set_token_survival(user=caller(request), token_id=token_id, survives=survives)))
 
     @describe("revoke_token", tag="account", answers={204: None}, problems=(403, 404))
     def delete(self, request: Request, token_id: int) -> Response:
