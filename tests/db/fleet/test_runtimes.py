@@ -168,7 +168,8 @@ def test_a_gang_in_containers_is_accepted_where_its_ranks_may_reach_each_other(
 def test_a_gang_without_an_image_is_accepted_where_it_may_run_as_processes(pool: Pool) -> None:
     gang_node(pool, "own bridge", "10.0.0.1")
     gang_node(pool, "own bridge", "10.0.0.2")
-    make_node(pool, inventory={"runtimes": ["process"]}, labels={"gang-network": ""}, address="10.0.0.3")
+    for address in ("10.0.0.3", "10.0.0.4"):
+        make_node(pool, inventory={"runtimes": ["process"]}, labels={"gang-network": ""}, address=address)
     submitted(pool, nodes=2)
     with pytest.raises(Invalid):
         submitted(pool, image="busybox", nodes=2)
