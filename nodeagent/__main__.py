@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
 from typing import List, Optional, Sequence
@@ -81,6 +82,13 @@ def _add_serving_options(run: argparse.ArgumentParser) -> None:
         "--check-python", default="auto", help="the Python whose PyTorch gives idle GPUs work: a path, auto or none"
     )
     run.add_argument("--job-user", help="as root: run jobs as this user if their spec names none")
+    run.add_argument(
+        "--hide",
+        action="append",
+        type=folder,
+        metavar="FOLDER",
+        help="without root: a folder that jobs do not see, beside the agent's own; may be repeated",
+    )
     run.add_argument("--log-spool-mib", type=_positive, default=64, help="disk for each job's log (default: 64)")
     run.add_argument("--disk-mib", type=_positive, help="disk that a job may take before it is stopped (default: all)")
     run.add_argument(
@@ -139,6 +147,15 @@ def _not_negative(text: str) -> int:
     if value < 0:
         raise argparse.ArgumentTypeError("must not be negative")
     return value
+
+
+def folder(text: str) -> str:
+    """The absolute path of a folder, which must exist: a job would see one that is made later."""
+    if not os.path.isabs(text):
+        raise argparse.ArgumentTypeError("{!r}: it must be an absolute path".format(text))
+    if not os.path.isdir(text):
+        raise argparse.ArgumentTypeError("{!r}: there is no such folder".format(text))
+    return text
 
 
 def _root(text: str) -> str:

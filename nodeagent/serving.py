@@ -74,6 +74,7 @@ def runtime_options(options: argparse.Namespace) -> RuntimeOptions:
         ),
         job_user=_job_user(options.job_user),
         log_spool_mib=options.log_spool_mib,
+        hide=tuple(options.hide or ()),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Optional, Tuple
 
 from nodeagent.runtime import DOCKER_SOCKET, RUNTIMES
 from nodeagent.runtime.container.options import Options as ContainerOptions
@@ -25,6 +25,8 @@ class RuntimeOptions:
     containers: ContainerOptions = field(default_factory=ContainerOptions)
     job_user: Optional[JobUser] = None
     log_spool_mib: int = 64
+    hide: Tuple[str, ...] = ()
+    """Folders that jobs of the runtime `process` do not see, where they have namespaces of their own."""
 
 
 def open_runtime(
@@ -41,6 +43,7 @@ def open_runtime(
             spool_bytes,
             pids=options.containers.pids,
             cgroup_root=delegated_root(),
+            hide=options.hide,
         )
     if options.name == "podman":
         # Only here, as containers take a tenth of what an agent loads.

@@ -88,7 +88,7 @@ class Shortage:
             words.evidence(demand, closed_nodes_with_room=len(rooms)),
             (
                 f"an operator gives {nodes[0].name} to this tenant, or lets tenants share it",
-                f"the agent of {nodes[0].name} runs as root",
+                f"the agent of {nodes[0].name} runs as root, or may make user namespaces",
             ),
         )
 

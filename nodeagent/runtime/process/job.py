@@ -15,14 +15,14 @@ from typing import Any, Dict, List, Mapping, NoReturn, Optional, Set, Tuple
 from nodeagent.protocol import EndReason
 from nodeagent.runtime.port import ShellRequest
 from nodeagent.runtime.process import cgroup
+from nodeagent.runtime.process.namespaces import Isolation
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.job import F_SETPIPE_SZ, PIPE_BYTES, Ending, StartFailed
-from nodeagent.runtime.shim.layout import AllocationFolder, Task
 from nodeagent.runtime.shim.shells import INTERACTIVE, shell_environment
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,19 @@ class Command:
     memory_mib: int = 0
     """0 = no limit."""
     pids: int = 0
+    isolation: Optional[Isolation] = None
+    """None = the job has no namespaces of its own."""
 
     def to_dict(self) -> Dict[str, Any]:
         """The command in plain JSON types."""
-        return dict(self.__dict__, argv=list(self.argv), env=dict(self.env), gids=list(self.gids))
+        isolation = None if self.isolation is None else self.isolation.to_dict()
+        return dict(self.__dict__, argv=list(self.argv), env=dict(self.env), gids=list(self.gids), isolation=isolation)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Command:
         """The command that `to_dict` spelled."""
-        return cls(**dict(data, argv=tuple(data["argv"]), gids=tuple(data["gids"])))
-
-
-def make(_folder: AllocationFolder, task: Task) -> ProcessJob:
-    """The job of a task of the process runtime."""
-    return ProcessJob(Command.from_dict(task.job))
+        isolation = None if data["isolation"] is None else Isolation.from_dict(data["isolation"])
+        return cls(**dict(data, argv=tuple(data["argv"]), gids=tuple(data["gids"]), isolation=isolation))
 
 
 class ProcessJob:
@@ -71,7 +70,7 @@ class ProcessJob:
         """Fork and execute the command, with a pipe as its output."""
         if os.geteuid() == 0 and not self._command.uid:
             raise StartFailed("the job has no uid, and no job runs as root")
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         if self._command.cgroup:
             try:
                 cgroup.create(self._command.cgroup, memory_mib=self._command.memory_mib, pids=self._command.pids)
@@ -83,11 +82,9 @@ class ProcessJob:
         os.set_blocking(output, False)
         failed, report = os.pipe()
         try:
-            self._pid = os.fork()
+            self._fork(job_output, report)
         except OSError as error:
             raise StartFailed("cannot fork: {}".format(error.strerror)) from error
-        if self._pid == 0:
-            _become(self._command, job_output, report)
         os.close(job_output)
         os.close(report)
         problem = b"".join(iter(lambda: os.read(failed, 4096), b"")).decode(errors="replace")
@@ -95,6 +92,12 @@ class ProcessJob:
         if problem:
             raise StartFailed(problem)
         return output
+
+    def _fork(self, output: int, report: int) -> None:
+        """Start the process that becomes the command."""
+        self._pid = os.fork()
+        if self._pid == 0:
+            become(self._command, output, report)
 
     def identity(self) -> Optional[Tuple[int, int]]:
         """The shim itself: all that the job starts descends from it."""
@@ -158,7 +161,7 @@ class ProcessJob:
     def become_shell(self, request: ShellRequest) -> NoReturn:
         """Become the job's user, in its folder and with its environment."""
         command = self._command
-        _confine(command)
+        confine(command)
         if command.uid is not None:
             if request.terminal:  # it was made by the agent, and is to be the user's own
                 os.fchown(0, command.uid, -1)
@@ -167,7 +170,7 @@ class ProcessJob:
             os.setgid(command.gids[0])
             os.setuid(command.uid)
         os.umask(0o022)
-        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         os.chdir(command.cwd)
         environment = {**command.env, **dict(shell_environment(request))}
         argv = request.command or INTERACTIVE
@@ -202,14 +205,14 @@ class ProcessJob:
         return Ending(exit_code=os.WEXITSTATUS(status))
 
 
-def _confine(command: Command) -> None:
+def confine(command: Command) -> None:
     """Put this process under the job's limits, and close its way to other rights by setuid programs."""
     if command.cgroup:
         cgroup.enter(command.cgroup)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def _become(command: Command, output: int, report: int) -> NoReturn:
+def become(command: Command, output: int, report: int) -> NoReturn:
     """Turn this forked process into the job; a problem goes to `report`, whose other end sees exec as its end."""
     step = "start"
     try:
@@ -221,13 +224,13 @@ def _become(command: Command, output: int, report: int) -> NoReturn:
         os.dup2(output, 2)
         os.umask(0o022)
         step = "enter its control group"
-        _confine(command)
+        confine(command)
         if command.uid is not None:
             step = "become user {}".format(command.uid)
             os.setgroups(list(command.gids))
             os.setgid(command.gids[0])
             os.setuid(command.uid)
-        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # without the shim nobody would bound the job
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # without the shim nobody would bound the job
         step = "enter " + command.cwd
         os.chdir(command.cwd)
         step = "execute " + command.argv[0]

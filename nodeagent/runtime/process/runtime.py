@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
-from typing import Any, Dict, Mapping, Optional, Tuple
+from dataclasses import replace
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from nodeagent import clock
 from nodeagent.protocol import EndReason, LaunchSpec
-from nodeagent.runtime.port import LaunchError, Listener, NotYet
+from nodeagent.runtime.port import LaunchError, Listener, NotYet, Usage
 from nodeagent.runtime.process import cgroup
 from nodeagent.runtime.process.job import Command
+from nodeagent.runtime.process.namespaces import Isolation
+from nodeagent.runtime.process.probe import namespaces_problem, read_only_paths
 from nodeagent.runtime.shim import tree
 from nodeagent.runtime.shim.folders import FolderRuntime, JobUser, owned_environment, parts_below_work
 from nodeagent.runtime.shim.forker import Forker
 from nodeagent.runtime.shim.gang import gang_environment
 from nodeagent.runtime.shim.layout import AllocationFolder
 
-JOBS = "nodeagent.runtime.process.job"
+JOBS = "nodeagent.runtime.process.isolated"
+_log = logging.getLogger("nodeagent.process")
+
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MARK = "MUSTER_ALLOCATION_DIR"
@@ -41,23 +47,36 @@ class ProcessRuntime(FolderRuntime):
         *,
         pids: int = 4096,
         cgroup_root: str = "",
+        hide: Sequence[str] = (),
     ) -> None:
-        """`cgroup_root` is the control group that is delegated to the agent; empty = jobs have no limits."""
+        """`cgroup_root` is the control group that is delegated to the agent; empty = jobs have no limits.
+
+        `hide` are folders that jobs in namespaces of their own do not see, beside the agent's state folder.
+        """
         super().__init__(state, listener, forker=forker or Forker(JOBS), job_user=job_user, spool_bytes=spool_bytes)
         self._pids = pids
         self._cgroup_root = cgroup_root
+        self._hidden = hidden_folders(state, hide)
+        self._shared_because = "" if self._is_root else namespaces_problem()
+        if self._shared_because:
+            _log.warning("jobs share the agent's account, without namespaces of their own: %s", self._shared_because)
 
     def labels(self) -> Mapping[str, str]:
         """Nothing here keeps a job from another job's GPUs."""
         # Jobs of an agent without root run as its own user, who may move processes out of their groups.
         limits = "enforced" if self._cgroup_root and self._is_root else "advisory"
-        # Empty, as labels of a node stay until they are overwritten, and this one is of containers.
-        return {"isolation": "advisory", "limits": limits, "gang-network": ""}
+        # Empty where it is not so, as labels of a node stay until they are overwritten; one is of containers.
+        return {
+            "isolation": "advisory",
+            "limits": limits,
+            "gang-network": "",
+            "single-user-reason": self._shared_because,
+        }
 
     @property
     def single_user(self) -> bool:
-        """Whether all jobs run as the agent's own account."""
-        return not self._is_root
+        """Whether all jobs run as the agent's own account, without namespaces of their own."""
+        return bool(self._shared_because)
 
     def prepare(self, spec: LaunchSpec) -> str:
         """Make the folder; a job that needs an image cannot run here."""
@@ -77,7 +96,7 @@ class ProcessRuntime(FolderRuntime):
         shell = next((path for path in _SHELLS if os.path.exists(path)), "/bin/sh")
         cwd = os.path.join(folder.work, *parts_below_work(spec.workdir))
         environment = job_environment(spec, folder, cwd)
-        return Command(
+        command = Command(
             argv=(shell, "-c", spec.command),
             env=environment,
             cwd=cwd,
@@ -86,13 +105,29 @@ class ProcessRuntime(FolderRuntime):
             cgroup=self._cgroup(folder),
             memory_mib=spec.memory_mib,
             pids=self._pids,
-        ).to_dict()
+        )
+        if not self._is_root and not self._shared_because:
+            command = replace(command, isolation=self._isolation(folder))
+        return command.to_dict()
 
     def _cgroup(self, folder: AllocationFolder) -> str:
         """The path of an allocation's control group, empty where no cgroups are delegated."""
         if not self._cgroup_root:
             return ""
         return os.path.join(self._cgroup_root, "job-" + os.path.basename(folder.root))
+
+    def _isolation(self, folder: AllocationFolder) -> Isolation:
+        return Isolation(
+            hidden=self._hidden,
+            read_only=read_only_paths(),
+            own=(folder.work, folder.home, folder.tmp),
+            tmp=folder.tmp,
+        )
+
+    def _usage(self, head: tree.Process, members: Sequence[tree.Process], fraction: float) -> Usage:
+        """What the job uses, without the init of its PID namespace."""
+        job = [one for one in members if one.parent != head.pid or not tree.is_namespace_init(one.pid)]
+        return super()._usage(head, job, fraction)
 
     def _sweep(self, folder: AllocationFolder) -> None:
         """Kill whatever carries the allocation's mark, until nothing does any more.
@@ -126,6 +161,13 @@ class ProcessRuntime(FolderRuntime):
             cgroup.remove(group)
         except OSError as error:
             raise NotYet("its control group cannot be removed: {}".format(error.strerror)) from error
+
+
+def hidden_folders(state: str, hide: Sequence[str]) -> Tuple[str, ...]:
+    """The folders whose files and sockets give power over the agent, the platform or the account."""
+    home = os.path.expanduser("~")
+    named = (state, *hide, os.environ.get("MUSTER_HOME", ""), "/run/user/{}".format(os.geteuid()))
+    return tuple(map(os.path.realpath, (*filter(None, named), os.path.join(home, ".ssh"))))
 
 
 def job_environment(spec: LaunchSpec, folder: AllocationFolder, cwd: str) -> Dict[str, str]:

@@ -9,9 +9,19 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 _log = logging.getLogger("nodeagent.process")
+
+
+PACKAGE_HOME = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+"""The folder or zipapp that this package was loaded from."""
+
+
+def python_command(code: str, paths: Sequence[str] = ()) -> List[str]:
+    """The command that runs `code` with this package and `paths`. -I and -S keep all else out: quick, small, safe."""
+    program = "import sys; sys.path[:0] = {!r}; sys.path += {!r}; {}".format([PACKAGE_HOME], list(paths), code)
+    return [sys.executable, "-I", "-S", "-c", program]
 
 
 class Forker:
@@ -67,14 +77,8 @@ class Forker:
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        # The folder or zipapp that this package was loaded from. -I and -S keep all else out: quick, small, and safe.
-        home = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-        program = (
-            "import sys; sys.path[:0] = {!r}; sys.path += {!r}; "
-            "from nodeagent.runtime.shim import zygote; zygote.main({!r})"
-        )
-        code = program.format([home], list(self._paths), self._module)
-        command = [sys.executable, "-I", "-S", "-c", code]
+        code = "from nodeagent.runtime.shim import zygote; zygote.main({!r})".format(self._module)
+        command = python_command(code, self._paths)
         self._process = subprocess.Popen(command, stdin=theirs.fileno(), cwd="/", env={}, start_new_session=True)
         theirs.close()
         return ours

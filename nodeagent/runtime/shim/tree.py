@@ -151,6 +151,16 @@ def pid_namespace(pid: int) -> Optional[str]:
         return None
 
 
+def is_namespace_init(pid: int) -> bool:
+    """Whether a process is the first of a PID namespace below ours."""
+    try:
+        with open("/proc/{}/status".format(pid), encoding="utf-8", errors="replace") as file:
+            numbers = next((line.split()[1:] for line in file if line.startswith("NSpid:")), [])
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return len(numbers) > 1 and numbers[-1] == "1"
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal."""
     try:

@@ -21,6 +21,7 @@ AGENT_OPTIONS = frozenset(
         "--docker-socket",
         "--gang-network",
         "--gpus",
+        "--hide",
         "--hostname",
         "--job-user",
         "--log-spool-mib",

@@ -105,6 +105,7 @@ def agent(site: Site, options: AgentOptions, *, folder: Path) -> Child:
         "--cpus": str(options.cpus),
         "--memory-mib": str(options.memory_mib),
         "--address": HOST,
+        "--hide": str(site.home),
     }
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
     if options.join_token:

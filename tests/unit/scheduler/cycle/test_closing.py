@@ -213,5 +213,5 @@ def test_a_job_that_waits_beside_a_single_user_node_is_told_why_and_what_would_h
     )
     assert hold.helps == (
         "an operator gives node1 to this tenant, or lets tenants share it",
-        "the agent of node1 runs as root",
+        "the agent of node1 runs as root, or may make user namespaces",
     )
