@@ -1,7 +1,9 @@
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach } from "vitest";
 
 afterEach(cleanup);
+// A part of a page that is loaded when it is wanted takes more than the default of a second on a busy machine.
+configure({ asyncUtilTimeout: 5000 });
 
 // jsdom knows neither of these, and Mantine asks for both when it mounts.
 window.matchMedia = (query: string) =>

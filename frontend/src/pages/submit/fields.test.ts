@@ -1,7 +1,11 @@
-import { expect, test } from "vitest";
+import { webcrypto } from "node:crypto";
+import { expect, test, vi } from "vitest";
 
 import { readGpus, readLines, writeGpus, writeLines } from "./fields";
 import { sha256, sha256Plain } from "./sha256";
+
+// The browser of the tests lacks `subtle`, which browsers have on pages that come over TLS.
+vi.stubGlobal("crypto", webcrypto);
 
 test.each([
   [4, { count: 4, type: "", custom: false }],
