@@ -1,27 +1,19 @@
-"""Gandiva by tables of cases: where a job goes, whose turn it is, who moves, who grows, and what always holds."""
+"""Gandiva by tables of cases: where a job goes, whose turn it is, who moves, and who grows."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from scheduler.board import Board
-from scheduler.cycle import CycleConfig, compose, decide, decide_on
+from scheduler.cycle import CycleConfig, compose, decide
 from scheduler.law import check
 from scheduler.lifecycle import HoldReason, JobClass
-from scheduler.model import Job, Level, Node, Running, Snapshot
-from scheduler.plan import Plan, apply, release
-from scheduler.policies.gandiva import Gandiva
+from scheduler.model import Job, Level, Node, Running
+from scheduler.plan import Plan, apply
 from scheduler.policies.gandiva.homes import home_of
-from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
-from scheduler.scratch import Scratch
-from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -500,134 +492,3 @@ def test_a_job_that_has_grown_keeps_its_size_when_shrinking_would_not_help() -> 
 
 
 # What always holds
-
-
-@st.composite
-def histories(draw: st.DrawFn, guards: Sequence[str] = ("quota", "borrow")) -> tuple[Snapshot, CycleConfig]:
-    """A pool some decisions into its life, so that jobs run, are suspended, and wait."""
-    config = gandiva(
-        slice_s=draw(st.sampled_from([None, 10])),
-        max_height=draw(st.sampled_from([1.5, 4])),
-        introspect_s=draw(st.sampled_from([None, 20])),
-        grow_after_s=draw(st.sampled_from([None, 1, 15])),
-        trial_s=draw(st.sampled_from([None, 5])),
-    )
-    guard = draw(st.sampled_from(guards))
-    config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])), guard=guard)
-    vcs = [make_vc(1, "a", {"A100": draw(st.integers(1, 12))}), make_vc(2, "b", {"A100": 12})]
-    world = make_snapshot(nodes=nodes(3), vcs=vcs)
-    number = 0
-    for step in range(draw(st.integers(1, 5))):
-        arrived = []
-        for _ in range(draw(st.integers(0, 5))):
-            number += 1
-            wide = draw(st.booleans())
-            one = (lot if wide else job)(number, draw(st.integers(1, 6 if wide else 4)))
-            able = wide and draw(st.booleans())
-            arrived.append(
-                replace(
-                    one,
-                    vc_id=draw(st.sampled_from([1, 2])),
-                    checkpoints=draw(st.integers(0, 3)) > 0,
-                    preemptible=draw(st.integers(0, 3)) > 0,
-                    klass=draw(st.sampled_from(list(JobClass))),
-                    submitted_at=NOW + 10 * step,
-                    max_gpus=4 if able and one.gpus < 4 else 0,
-                    speeds=SPEEDS if able and one.gpus < 4 else (),
-                )
-            )
-        ended = draw(st.sets(st.sampled_from(sorted(running(world))), max_size=2)) if running(world) else set()
-        world = later(world, NOW + 10 * step, arrived, ended)
-        speeds = st.sampled_from([None, 1.0, 2.0])
-        world = replace(world, running=tuple(replace(run, speed=draw(speeds)) for run in world.running))
-        if draw(st.booleans()):
-            plan = decide(world, config)
-            world = release(apply(world, plan), [preempt.job_id for preempt in plan.preempts])
-    return world, config
-
-
-@settings(max_examples=examples(150))
-@given(histories())
-def test_a_plan_is_lawful_and_answers_every_job_once(drawn: tuple[Snapshot, CycleConfig]) -> None:
-    world, config = drawn
-    plan = decide(world, config)
-    assert check(world, plan, compose(config).guard) == ()
-    answered = Counter([place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds])
-    moved = {preempt.job_id for preempt in plan.preempts if preempt.job_id == preempt.for_job_id}
-    assert answered == Counter([*world.waiting_by_id, *moved])
-    assert len(plan.places) <= config.max_places
-    assert decide(replace(world, waiting=world.waiting[::-1], running=world.running[::-1]), config) == plan
-
-
-@settings(max_examples=examples(150))
-@given(histories())
-def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
-    drawn: tuple[Snapshot, CycleConfig],
-) -> None:
-    world, config = drawn
-    config = replace(config, guard="quota")
-    for preempt in decide(world, config).preempts:
-        run = world.running_by_job[preempt.job_id]
-        assert run.job.preemptible
-        assert run.job.checkpoints
-        assert preempt.for_job_id == preempt.job_id or world.now - run.placed_at >= 10
-
-
-@given(histories())
-def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, CycleConfig]) -> None:
-    world, config = drawn
-    config = replace(config, max_places=256, guard="quota")
-    # A node may be kept for a wider job whose turn begins soon: only without turns nothing is ever left idle.
-    config = replace(config, policy_params={**config.policy_params, "slice_s": None})
-    world = replace(world, waiting=tuple(replace(one, memo={}) for one in world.waiting))
-    after = apply(world, decide(world, config))
-    held = {gpu for run in after.running for share in run.allocations for gpu in share.gpu_ids}
-    held |= {gpu for kept in after.reservations for share in kept.allocations for gpu in share.gpu_ids}
-    idle = len(after.gpu_by_id) - len(held)
-    small = [one for one in after.waiting if one.gpus == 1 and one.vc_id == 2 and one.id not in after.running_by_job]
-    kept = {one.job_id for one in after.reservations}
-    assert not (idle and [one for one in small if one.id not in kept])
-
-
-@settings(max_examples=examples(150))
-@given(histories(guards=("open", "quota")))
-def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
-    world, config = drawn
-    awake = replace(
-        world,
-        waiting=tuple(
-            replace(one, memo={key: value for key, value in one.memo.items() if key != "next"}) for one in world.waiting
-        ),
-    )
-    plan, anew = decide(world, config), decide(awake, config)
-    assert (plan.places, plan.preempts) == (anew.places, anew.preempts)
-
-
-@settings(max_examples=examples(150))
-@given(histories())
-def test_a_decision_without_explanations_decides_as_one_that_looks_at_every_suspended_job(
-    drawn: tuple[Snapshot, CycleConfig],
-) -> None:
-    world, config = drawn
-    parts = compose(config)
-    few = decide_on(Board(world), parts, max_places=256, explain=False)
-    every = decide_on(Board(world), parts, max_places=256, explain=True)
-    assert (few.places, few.preempts, few.notes) == (every.places, every.preempts, every.notes)
-
-
-def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_has_free_gpus() -> None:
-    full, partly = (runs(job(1, 4), (1, range(4))), runs(job(2, 2), (2, range(2))))
-    memos = [{"node 1": 4.0, "next": NOW + 30}] * 50 + [{"node 1": 4.0, "next": NOW}, {"node 2": 4.0, "next": NOW + 30}]
-    waiting = [job(number, 4, memo=memo) for number, memo in enumerate(memos, start=10)]
-    board = Board(make_snapshot(nodes=nodes(2), waiting=waiting, running=[full, partly]))
-    parts = compose(GANDIVA)
-    scratch = Scratch(board, parts.guard, parts.placement, max_places=256, explain=False)
-    index = board.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
-    index.refresh()
-    wakers = Wakers(scratch, index, everybody=False)
-    assert [one.job.id for one in iter(wakers.next, None)] == [60, 61]
-    # A job that starts is in the index no more, and nobody looks at it.
-    board.waits_no_more(60)
-    index.refresh()
-    wakers = Wakers(scratch, index, everybody=False)
-    assert [one.job.id for one in iter(wakers.next, None)] == [61]
