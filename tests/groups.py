@@ -32,18 +32,23 @@ _STARTS_PROCESSES = {
         *("local/test_services", "local/test_supervisor", "test_mutants_runner", "test_reruns"),
     )
 }
+# Each test of these starts an agent of its own, and they take longest of all files of `make test`.
+_TEST_BY_TEST = {
+    *("tests/agent/loop/test_agent.py", "tests/agent/loop/test_attach.py"),
+    "tests/agent/gpu/test_gpu_checks.py",
+}
 # Where a parameter alone tells that a test takes an engine.
 _OF_ENGINES = "tests/agent/"
 # What takes longest in one piece, the longest first: begun last, two of three workers would wait for it. Each worker
 # gets two pieces to begin with, so the fourth, which waits behind the longest, is a short one.
 _FIRST = (
-    *("the cluster", "the pages", "tests/api/test_openapi.py"),
+    *("the cluster", "the pages", "the histories", "tests/api/test_openapi.py"),
     *("tests/e2e/", "tests/db/links/test_links_ssh.py", "tests/agent/"),
 )
 
 
 class FilesAndOneCluster(LoadFileScheduling):
-    """Whole files for each worker of a parallel run, and one worker for all that share a cluster or a demonstration.
+    """Whole files for each worker of a parallel run, and one worker for all that share a cluster or another server.
 
     Tests of a container engine are apart from those of another: each takes about as long as a large file.
     """
@@ -58,8 +63,12 @@ def scope_of(nodeid: str) -> str:
     engine = _engine(nodeid)
     if engine:
         return f"{file} {engine}"
+    if file in _TEST_BY_TEST:
+        return nodeid
     if file in _OF_THE_PAGES:
         return "the pages"
+    if file.startswith("tests/protocol/"):
+        return "the histories"
     return "the cluster" if file.startswith("tests/faults/") or file in _ON_THE_CLUSTER else file
 
 

@@ -111,6 +111,7 @@ class AgentProcess:
 def agent(platform: FakePlatform, tmp_path: Path) -> Iterator[AgentProcess]:
     """An agent that is not started yet. What its jobs leave is stopped in the end."""
     made = AgentProcess(platform, tmp_path / "state")
+    made.program = [sys.executable, "-m", "tests.agent.with_timers"]
     yield made
     if made.process is not None and made.process.poll() is None:
         made.kill()

@@ -20,7 +20,10 @@ from nodeagent.session import Session
 from nodeagent.turns import Turns
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
+from tests.agent.with_timers import TIMERS
 from tests.waiting import eventually
+
+WAIT_S = TIMERS["nodeagent.sampler"]["DRIVER_WAIT_S"]
 
 
 def uuids(platform: FakePlatform) -> tuple[str, ...]:
@@ -161,7 +164,9 @@ def test_a_gpu_that_is_not_seen_empty_is_out_of_service_before_the_end_is_told(
     assert end.reason is EndReason.COMPLETED
     (detail,) = {event.detail for sync in platform.syncs for event in sync.health}
     why = {"process_left": "process 71 is on it", "list_fails": "it does not answer"}
-    assert detail == "after a job had ended: " + why.get(fault["kind"], "the driver has not answered within 10 s")
+    assert detail == "after a job had ended: " + why.get(
+        fault["kind"], f"the driver has not answered within {WAIT_S:.0f} s"
+    )
     # It stays so for a check, until the GPU is seen to be empty.
     want(platform, (1, uuids(platform)[0]))
     (failed,) = eventually(lambda: checked(platform), "the check", 20)
