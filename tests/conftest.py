@@ -118,12 +118,14 @@ def pytest_collection() -> Generator[None]:
         gc.enable()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """Ends what a group of files has shared, after its last test."""
-    yield
-    if nextitem is None or scope_of(nextitem.nodeid) != scope_of(item.nodeid):
-        end_what_is_kept()
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Ends what a group of files has shared, after its last test, and after that test has run again if it does."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or scope_of(nextitem.nodeid) != scope_of(item.nodeid):
+            end_what_is_kept()
 
 
 def pytest_sessionfinish() -> None:

@@ -81,13 +81,18 @@ def test_a_wrong_field_is_told_where_it_stands_and_cannot_be_sent(ada: Page, dem
     expect(ada.get_by_role("button", name="Submit job")).to_be_enabled()
 
 
-def test_a_dry_run_says_why_a_job_would_wait(ada: Page, demo: Demo) -> None:
+def test_a_dry_run_says_why_a_job_would_wait_or_is_refused(ada: Page, demo: Demo) -> None:
+    ada.goto(demo.url)
+    whole_quota = submit(demo, name="whole-quota", gpus=4, screening="never", command="sleep 600")
     open_submit(ada, demo)
     ada.get_by_label("GPUs", exact=True).fill("4")
-    ada.get_by_label("Nodes", exact=True).fill("2")
     dry_run = ada.get_by_role("region", name="Dry run")
-    expect(dry_run.get_by_text("8 GPUs in total")).to_be_visible()
-    expect(dry_run.get_by_text("It does not fit the quota now")).to_be_visible()
+    expect(dry_run.get_by_text("4 GPUs in total")).to_be_visible()
+    expect(dry_run.get_by_text(re.compile("It would wait.*: quota in use"))).to_be_visible()
+    ada.get_by_label("Nodes", exact=True).fill("2")
+    expect(dry_run.get_by_text("the quota of vision is 4 A100; this job needs 8")).to_be_visible()
+    with demo.client("ada") as client:
+        client.cancel(whole_quota["id"])
 
 
 def test_a_dropped_archive_is_unpacked_where_the_job_runs(ada: Page, demo: Demo) -> None:
