@@ -12,7 +12,7 @@ from scheduler.plan import FOR_EVER, Denial
 from scheduler.scratch import Scratch
 
 Resize = Callable[[Job, int, int], Job]
-"""The job with so many GPUs per node, and so many nodes."""
+"""The job with another number of GPUs per node, and of nodes."""
 
 
 class Feasibility:

@@ -230,7 +230,7 @@ def become(command: Command, output: int, report: int) -> NoReturn:
             os.setgroups(list(command.gids))
             os.setgid(command.gids[0])
             os.setuid(command.uid)
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # without the shim nobody would bound the job
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)  # only the shim enforces limits and leases
         step = "enter " + command.cwd
         os.chdir(command.cwd)
         step = "execute " + command.argv[0]

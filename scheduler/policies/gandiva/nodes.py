@@ -49,7 +49,7 @@ class Nodes:
         return self._asked_on(node_id) > 0
 
     def block(self, home: Home) -> None:
-        """Let nobody start on these nodes before a job that waits for its turn there."""
+        """Keep these nodes for a job that waits for its turn there."""
         self._blocked.update(home)
 
     def is_blocked(self, node_id: int) -> bool:

@@ -173,8 +173,8 @@ class _Decision:
     def _resume_suspended(self) -> None:
         """Serve those of the suspended jobs that may not sleep on, in the order of the queue."""
         scratch, nodes = self.scratch, self.nodes
-        everybody = self.policy.slice_s is None or scratch.guard.reclaims or scratch.explain
-        wakers = Wakers(scratch, self.suspended, everybody=everybody)
+        look_at_all = self.policy.slice_s is None or scratch.guard.reclaims or scratch.explain
+        wakers = Wakers(scratch, self.suspended, look_at_all=look_at_all)
         while (one := wakers.next()) is not None:
             if one.job.id in scratch.places or one.job.id in scratch.kept:
                 continue

@@ -118,7 +118,7 @@ class SuspendedJobs:
         return self._asked[node_id]
 
     def of_size(self, gpus: int) -> Iterator[Suspended]:
-        """The jobs with so many GPUs, in their order."""
+        """The jobs with this number of GPUs, in their order."""
         entries = (entries for (_, _, size), entries in self._by_class.items() if size == gpus)
         return (self._jobs[job_id] for _, job_id in heapq.merge(*entries))
 
@@ -151,14 +151,14 @@ class Wakers:
     2. GPUs that come free during the decision wake those jobs only that are still to come in the order.
     """
 
-    def __init__(self, scratch: Scratch, index: SuspendedJobs, *, everybody: bool) -> None:
+    def __init__(self, scratch: Scratch, index: SuspendedJobs, *, look_at_all: bool) -> None:
         self._scratch, self._index, self._free = scratch, index, scratch.board.free
         self._heap: list[tuple[Key, int, int, _Class | None]] = []
         self._number = 0  # of the entry in the heap, so that no two entries compare further
         self._last: Entry | None = None
         self._walked: set[_Class] = set()  # the classes with an entry in the heap
         self._preempted = len(scratch.preempts)
-        if everybody:
+        if look_at_all:
             for klass in index.classes:
                 for entry in index.of_class(klass):
                     self._push(entry)

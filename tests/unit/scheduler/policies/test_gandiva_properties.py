@@ -146,10 +146,10 @@ def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_
     scratch = Scratch(board, parts.guard, parts.placement, max_places=256, explain=False)
     index = board.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
     index.refresh()
-    wakers = Wakers(scratch, index, everybody=False)
+    wakers = Wakers(scratch, index, look_at_all=False)
     assert [one.job.id for one in iter(wakers.next, None)] == [60, 61]
-    # A job that starts is in the index no more, and nobody looks at it.
+    # A job that starts leaves the index, so no decision looks at it.
     board.waits_no_more(60)
     index.refresh()
-    wakers = Wakers(scratch, index, everybody=False)
+    wakers = Wakers(scratch, index, look_at_all=False)
     assert [one.job.id for one in iter(wakers.next, None)] == [61]
