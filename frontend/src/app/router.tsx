@@ -60,6 +60,7 @@ const app = createRoute({
 const overview = createRoute({
   getParentRoute: () => app,
   path: "/",
+  validateSearch: (search) => pick(search, "whose"),
   component: lazyRouteComponent(
     () => loadPart(() => import("../pages/overview/OverviewPage")),
     "OverviewPage",
@@ -97,7 +98,7 @@ const cluster = createRoute({
 const insights = createRoute({
   getParentRoute: () => app,
   path: "/insights",
-  validateSearch: (search) => pick(search, "since"),
+  validateSearch: (search) => pick(search, "since", "tenant", "user"),
   component: lazyRouteComponent(
     () => loadPart(() => import("../pages/insights/InsightsPage")),
     "InsightsPage",

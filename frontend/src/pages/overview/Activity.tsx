@@ -13,18 +13,18 @@ import classes from "./OverviewPage.module.css";
 
 const SHOWN = 12;
 
-/** What happened last to the caller's jobs. */
-export function ActivityCard() {
+/** What happened last to the caller's jobs, or to all that may be seen. */
+export function ActivityCard({ mine }: { mine: boolean }) {
   const query = useQuery({
-    ...someJobsQuery({ mine: true, limit: 50 }),
+    ...someJobsQuery({ mine, limit: 50 }),
     refetchInterval: useFallbackInterval(),
   });
-  const items = query.data === undefined ? [] : happenings(query.data.results, SHOWN);
+  const items = query.data === undefined ? [] : happenings(query.data.results, SHOWN, !mine);
   return (
     <section className={`card ${classes.card}`} aria-label="Recent activity">
       <SectionHead title="Recent activity">
-        <Link to="/jobs" search={{ mine: "1" }} className="link">
-          All my jobs
+        <Link to="/jobs" search={mine ? { mine: "1" } : {}} className="link">
+          {mine ? "All my jobs" : "All jobs"}
         </Link>
       </SectionHead>
       {query.isPending ? (
@@ -37,7 +37,7 @@ export function ActivityCard() {
           title="Nothing has happened yet"
           action={<Button renderRoot={(props) => <Link to="/submit" {...props} />}>Submit a job</Button>}
         >
-          Starts, ends and failures of your jobs are listed here.
+          Starts, ends and failures of {mine ? "your jobs" : "jobs"} are listed here.
         </Empty>
       ) : (
         <ul className={classes.list}>

@@ -10,18 +10,17 @@ import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import classes from "./OverviewPage.module.css";
 
-/** How much of each virtual cluster's quota is in use, by GPU type. */
-export function QuotaCard() {
+/** How much of each virtual cluster's quota is in use, by GPU type: of the caller's tenants, or of all. */
+export function QuotaCard({ mine }: { mine: boolean }) {
   const me = useMe();
   const query = useQuery({ ...vcsQuery, refetchInterval: useFallbackInterval() });
   const tenants = new Set(me.tenants.map((tenant) => tenant.name));
   const all = query.data?.results ?? [];
   const own = all.filter((vc) => tenants.has(vc.tenant));
-  // An operator without a tenant of his own looks after everybody's.
-  const vcs = own.length > 0 ? own : all;
+  const vcs = mine ? own : all;
   return (
     <section className={`card ${classes.card}`} aria-label="Quota">
-      <SectionHead title={own.length > 0 ? "My quota" : "Quota"} />
+      <SectionHead title={mine ? "My quota" : "Quota of all tenants"} />
       {query.isPending ? (
         <Skeleton height={60} />
       ) : query.data === undefined ? (

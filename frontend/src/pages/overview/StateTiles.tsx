@@ -21,11 +21,11 @@ function tally(page: Page<Job> | undefined, keep: (job: Job) => boolean = () => 
   };
 }
 
-/** The caller's own jobs by state, each number a way to the list behind it. */
-export function StateTiles() {
+/** Jobs by state, the caller's own or all that may be seen; each number is a link to the list behind it. */
+export function StateTiles({ mine }: { mine: boolean }) {
   const refetchInterval = useFallbackInterval();
   const minute = Math.floor(useNow() / 60_000) * 60_000;
-  const of = (state: JobState) => someJobsQuery({ state, mine: true, limit: MOST });
+  const of = (state: JobState) => someJobsQuery({ state, mine, limit: MOST });
   const active = useQuery({ ...of("active"), refetchInterval });
   const queued = useQuery({ ...of("queued"), refetchInterval });
   const succeeded = useQuery({ ...of("succeeded"), refetchInterval });
@@ -60,9 +60,14 @@ export function StateTiles() {
   ];
 
   return (
-    <section className={`card ${classes.tiles}`} aria-label="My jobs by state">
+    <section className={`card ${classes.tiles}`} aria-label={mine ? "My jobs by state" : "All jobs by state"}>
       {tiles.map((tile) => (
-        <Link key={tile.state} to="/jobs" search={{ state: tile.state, mine: "1" }} className={classes.tile}>
+        <Link
+          key={tile.state}
+          to="/jobs"
+          search={{ state: tile.state, ...(mine && { mine: "1" }) }}
+          className={classes.tile}
+        >
           <span className={classes.tileName}>
             <span className={classes.dot} style={{ background: `var(--${tile.state})` }} aria-hidden="true" />
             {tile.name}

@@ -10,6 +10,10 @@ test("the newest happening comes first, whatever was submitted last", () => {
   expect(happenings([waiting, ended], 1)).toHaveLength(1);
 });
 
+test("among the jobs of others each names its owner", () => {
+  expect(happenings([makeJob()], 1, true)[0]?.detail).toBe("#7 · ada · vision · 1 GPU");
+});
+
 test("a failure says why", () => {
   const job = makeJob({ state: "failed", ended_at: AT(9), reason: "exit_nonzero", exit_code: 3 });
   expect(happeningOf(job).verb).toBe("failed: exit 3");

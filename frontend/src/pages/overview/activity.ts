@@ -16,9 +16,10 @@ function endOf(job: Job): string {
   return job.state === "cancelled" ? "was cancelled" : "succeeded";
 }
 
-export function happeningOf(job: Job): Happening {
+export function happeningOf(job: Job, withOwner = false): Happening {
   const size = job.gpus_total === 0 ? "no GPU" : plural(job.gpus_total, "GPU");
-  const detail = `#${job.id} · ${job.vc} · ${size}`;
+  const owner = withOwner ? `${job.owner} · ` : "";
+  const detail = `#${job.id} · ${owner}${job.vc} · ${size}`;
   if (job.ended_at !== null) return { job, at: job.ended_at, verb: endOf(job), detail };
   if (job.state === "active") {
     return {
@@ -38,10 +39,10 @@ export function happeningOf(job: Job): Happening {
   };
 }
 
-/** The newest happenings first. */
-export function happenings(jobs: readonly Job[], limit: number): Happening[] {
+/** The newest happenings first; `withOwner` names the owner of each job. */
+export function happenings(jobs: readonly Job[], limit: number, withOwner = false): Happening[] {
   return jobs
-    .map(happeningOf)
+    .map((job) => happeningOf(job, withOwner))
     .sort((one, other) => Date.parse(other.at) - Date.parse(one.at))
     .slice(0, limit);
 }
