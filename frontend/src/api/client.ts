@@ -140,32 +140,42 @@ export interface LogAddress {
   download?: 1;
 }
 
-export function logUrl(id: number, address: LogAddress): string {
+function queryString(values: object): string {
   const params = new URLSearchParams();
-  for (const [name, value] of Object.entries(address)) {
+  for (const [name, value] of Object.entries(values)) {
     if (value !== undefined) params.set(name, String(value));
   }
-  return `/api/v1/jobs/${id}/logs?${params.toString()}`;
+  return params.toString();
 }
+
+export const logUrl = (id: number, address: LogAddress): string =>
+  `/api/v1/jobs/${id}/logs?${queryString(address)}`;
 
 export const streamUrl = (topics: readonly string[]): string => `/api/v1/stream?topics=${topics.join(",")}`;
 
-/** GPU-hours of the time since then, such as `7d`, by what the comma-separated list says. */
-export async function getUsage(by: string, since: string): Promise<Usage> {
+/** Whose GPU-hours, and of which time, such as `7d` until now. */
+export interface UsageFilter {
+  since: string;
+  tenant?: string | undefined;
+  user?: string | undefined;
+}
+
+/** GPU-hours told apart by what the comma-separated list says. */
+export async function getUsage(by: string, filter: UsageFilter): Promise<Usage> {
   // It may also be a table, for those who ask for one.
   return (await read<Usage | string>(
-    http.GET("/api/v1/usage", { params: { query: { by, since } } }),
+    http.GET("/api/v1/usage", { params: { query: { by, ...filter } } }),
   )) as Usage;
 }
 
-export const usageCsvUrl = (by: string, since: string): string =>
-  `/api/v1/usage?by=${by}&since=${since}&format=csv`;
+export const usageCsvUrl = (by: string, filter: UsageFilter): string =>
+  `/api/v1/usage?${queryString({ by, ...filter, format: "csv" })}`;
 
-export const getWaste = (since: string): Promise<Waste> =>
-  read(http.GET("/api/v1/usage/waste", { params: { query: { since } } }));
+export const getWaste = (filter: UsageFilter): Promise<Waste> =>
+  read(http.GET("/api/v1/usage/waste", { params: { query: { ...filter } } }));
 
-export const listLeastEfficient = (since: string): Promise<LeastEfficientList> =>
-  read(http.GET("/api/v1/usage/least-efficient", { params: { query: { since, limit: 8 } } }));
+export const listLeastEfficient = (filter: UsageFilter): Promise<LeastEfficientList> =>
+  read(http.GET("/api/v1/usage/least-efficient", { params: { query: { ...filter, limit: 8 } } }));
 
 export const listVcs = (): Promise<Page<Vc>> => read(http.GET("/api/v1/vcs"));
 export const listPools = (): Promise<Page<Pool>> => read(http.GET("/api/v1/pools"));

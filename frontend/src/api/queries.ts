@@ -115,24 +115,24 @@ export const nodeMetricsQuery = (name: string, lastS: number) =>
 /** What was used changes slowly, and summing it up is work for the database. */
 const USAGE_STALE_MS = 60_000;
 
-export const usageQuery = (by: string, since: string) =>
+export const usageQuery = (by: string, filter: api.UsageFilter) =>
   queryOptions({
-    queryKey: ["usage", "by", by, since],
-    queryFn: () => api.getUsage(by, since),
+    queryKey: ["usage", "by", by, filter],
+    queryFn: () => api.getUsage(by, filter),
     staleTime: USAGE_STALE_MS,
   });
 
-export const wasteQuery = (since: string) =>
+export const wasteQuery = (filter: api.UsageFilter) =>
   queryOptions({
-    queryKey: ["usage", "waste", since],
-    queryFn: () => api.getWaste(since),
+    queryKey: ["usage", "waste", filter],
+    queryFn: () => api.getWaste(filter),
     staleTime: USAGE_STALE_MS,
   });
 
-export const leastEfficientQuery = (since: string) =>
+export const leastEfficientQuery = (filter: api.UsageFilter) =>
   queryOptions({
-    queryKey: ["usage", "least-efficient", since],
-    queryFn: () => api.listLeastEfficient(since),
+    queryKey: ["usage", "least-efficient", filter],
+    queryFn: () => api.listLeastEfficient(filter),
     staleTime: USAGE_STALE_MS,
   });
 

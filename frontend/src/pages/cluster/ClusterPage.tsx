@@ -5,7 +5,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense, useMemo, useState } from "react";
 
 import { loadPart } from "../../api/parts";
-import { nodesQuery } from "../../api/queries";
+import { nodesQuery, vcsQuery } from "../../api/queries";
 import type { Node } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
@@ -16,7 +16,7 @@ import { gpusByType, meanUtilization } from "./figures";
 import { GpuCardHost } from "./GpuCard";
 import { Legend } from "./Legend";
 import { NodeCard } from "./NodeCard";
-import { COLOURINGS, type Colouring } from "./colouring";
+import { COLOURINGS, tenantColours, type Colouring } from "./colouring";
 
 const route = getRouteApi("/app/cluster");
 
@@ -71,6 +71,9 @@ export function ClusterPage() {
   const pools = [...new Set(all.map((node) => node.pool))].sort();
   const pool = search.pool !== undefined && pools.includes(search.pool) ? search.pool : undefined;
   const nodes = useMemo(() => all.filter((node) => pool === undefined || node.pool === pool), [all, pool]);
+  // Of all tenants that may be seen, not of those with jobs now: a colour must not change when a job starts.
+  const vcs = useQuery({ ...vcsQuery, enabled: colouring === "tenant" }).data;
+  const tenants = useMemo(() => tenantColours(vcs?.results.map((vc) => vc.tenant) ?? []), [vcs]);
   const groups = useMemo(() => groupsOf(nodes), [nodes]);
   const chosen = all.find((node) => node.name === search.node);
   // Loaded when a node is first looked at, and kept then: it slides out when it is closed.
@@ -100,6 +103,7 @@ export function ClusterPage() {
               data={[
                 { value: "state", label: "State" },
                 { value: "job", label: "Job" },
+                { value: "tenant", label: "Tenant" },
                 { value: "utilisation", label: "Utilisation" },
               ]}
               value={colouring}
@@ -131,7 +135,7 @@ export function ClusterPage() {
         </div>
       ) : (
         <GpuCardHost>
-          <Legend colouring={colouring} />
+          <Legend colouring={colouring} tenants={tenants} />
           {groups.map((group) => (
             <section key={group.name} aria-label={group.name} className={classes.group}>
               {groups.length > 1 ? <h2 className={classes.groupName}>{group.name}</h2> : null}
@@ -141,6 +145,7 @@ export function ClusterPage() {
                     key={node.name}
                     node={node}
                     colouring={colouring}
+                    tenants={tenants}
                     onOpen={() => void navigate({ search: (old) => ({ ...old, node: node.name }) })}
                   />
                 ))}

@@ -17,7 +17,15 @@ function describe(gpu: Gpu, look: string): string {
 }
 
 /** The GPUs of a node; one of them takes the Tab key and the arrow keys lead to the others. */
-export function GpuSquares({ node, colouring }: { node: Node; colouring: Colouring }) {
+export function GpuSquares({
+  node,
+  colouring,
+  tenants,
+}: {
+  node: Node;
+  colouring: Colouring;
+  tenants: ReadonlyMap<string, string>;
+}) {
   const { username } = useMe();
   const card = useGpuCard();
   const list = useRef<HTMLDivElement>(null);
@@ -42,7 +50,7 @@ export function GpuSquares({ node, colouring }: { node: Node; colouring: Colouri
     >
       {node.gpus.map((gpu, index) => {
         const look = lookOf(gpu, node, username);
-        const fill = fillOf(gpu, look, colouring);
+        const fill = fillOf(gpu, look, colouring, tenants);
         const figure = colouring === "utilisation" && gpu.utilization !== null && look !== "unhealthy";
         const step = gpu.utilization === null ? 0 : rampStep(gpu.utilization);
         return (

@@ -1,4 +1,4 @@
-import type { Colouring } from "./colouring";
+import { JOB_COLOURS, type Colouring } from "./colouring";
 import classes from "./Squares.module.css";
 
 function Sample({ look, background, children }: { look?: string; background?: string; children: string }) {
@@ -15,7 +15,13 @@ function Sample({ look, background, children }: { look?: string; background?: st
 }
 
 /** What the colours of the squares mean. */
-export function Legend({ colouring }: { colouring: Colouring }) {
+export function Legend({
+  colouring,
+  tenants,
+}: {
+  colouring: Colouring;
+  tenants: ReadonlyMap<string, string>;
+}) {
   return (
     <ul className={classes.legend} aria-label="Legend">
       {colouring === "state" ? (
@@ -29,11 +35,22 @@ export function Legend({ colouring }: { colouring: Colouring }) {
         <>
           <Sample look="free">Free</Sample>
           <li className={classes.sample}>
-            <span className={classes.swatch} style={{ background: "#4a6de8" }} />
-            <span className={classes.swatch} style={{ background: "#d9822b" }} />
-            <span className={classes.swatch} style={{ background: "#1e9c8c" }} />
+            {JOB_COLOURS.slice(0, 3).map((background) => (
+              <span key={background} className={classes.swatch} style={{ background }} />
+            ))}
             One colour a job
           </li>
+          <Sample look="busy">Not visible to me</Sample>
+        </>
+      ) : null}
+      {colouring === "tenant" ? (
+        <>
+          <Sample look="free">Free</Sample>
+          {[...tenants].map(([name, background]) => (
+            <Sample key={name} background={background}>
+              {name}
+            </Sample>
+          ))}
           <Sample look="busy">Not visible to me</Sample>
         </>
       ) : null}

@@ -33,10 +33,12 @@ export function NodeChips({ node, always = false }: { node: Node; always?: boole
 interface Props {
   node: Node;
   colouring: Colouring;
+  /** The colour of each tenant. */
+  tenants: ReadonlyMap<string, string>;
   onOpen: () => void;
 }
 
-export const NodeCard = memo(function NodeCard({ node, colouring, onOpen }: Props) {
+export const NodeCard = memo(function NodeCard({ node, colouring, tenants, onOpen }: Props) {
   return (
     <article className={`card ${classes.card}`} aria-label={`Node ${node.name}`}>
       <header className={classes.head}>
@@ -47,7 +49,7 @@ export const NodeCard = memo(function NodeCard({ node, colouring, onOpen }: Prop
         <NodeChips node={node} />
         <span className={classes.kind}>{gpuWords(node)}</span>
       </header>
-      <GpuSquares node={node} colouring={colouring} />
+      <GpuSquares node={node} colouring={colouring} tenants={tenants} />
       <div className={classes.meters}>
         <Meter
           thin

@@ -2,20 +2,20 @@ import { Skeleton } from "@mantine/core";
 import { IconMoodCheck } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 
+import type { UsageFilter } from "../../api/client";
 import { wasteQuery } from "../../api/queries";
 import { Meter } from "../../components/Meter";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { gpuHours, percent, plural } from "../../format/amount";
 import { categoryWords, reasonWords } from "../../format/words";
-import type { Period } from "./insights";
 import classes from "./InsightsPage.module.css";
 
 const MOST = 8;
 
 /** Of what jobs failed, by the GPU time that it took. */
-export function FailuresCard({ period }: { period: Period }) {
-  const query = useQuery(wasteQuery(period.since));
+export function FailuresCard({ filter }: { filter: UsageFilter }) {
+  const query = useQuery(wasteQuery(filter));
   const rows = query.data?.failures ?? [];
   const all = query.data?.total.gpu_hours ?? 0;
   const rest = rows.slice(MOST);

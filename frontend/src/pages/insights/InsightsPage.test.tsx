@@ -10,12 +10,23 @@ import { meQuery } from "../../api/queries";
 import type { LeastEfficientList, Me, Usage, Waste } from "../../api/types";
 import { InsightsPage } from "./InsightsPage";
 
-const search = vi.hoisted(() => ({ since: undefined as string | undefined }));
+const search = vi.hoisted(() => ({
+  since: undefined as string | undefined,
+  tenant: undefined as string | undefined,
+  user: undefined as string | undefined,
+}));
 
 vi.mock("@tanstack/react-router", () => ({
   getRouteApi: () => ({ useSearch: () => search }),
   Link: ({ params, search: to, children, "aria-current": current }: LinkProps) => (
-    <a href={params ? `/jobs/${params.jobId}` : `/insights?since=${to?.since ?? ""}`} aria-current={current}>
+    <a
+      href={
+        params
+          ? `/jobs/${params.jobId}`
+          : `/insights?since=${to?.since ?? ""}&tenant=${to?.tenant ?? ""}&user=${to?.user ?? ""}`
+      }
+      aria-current={current}
+    >
       {children}
     </a>
   ),
@@ -24,7 +35,7 @@ vi.mock("../../api/client");
 
 interface LinkProps {
   params?: { jobId: string };
-  search?: { since: string };
+  search?: { since: string; tenant?: string; user?: string };
   children: ReactNode;
   "aria-current"?: "true" | undefined;
 }
@@ -124,8 +135,8 @@ beforeEach(() => {
   vi.mocked(api.getWaste).mockResolvedValue(WASTE);
   vi.mocked(api.getUsage).mockResolvedValue({ ...NO_USE, results: [ROW] });
   vi.mocked(api.listLeastEfficient).mockResolvedValue(GRADES);
-  vi.mocked(api.usageCsvUrl).mockImplementation((by, since) => `/csv?by=${by}&since=${since}`);
-  search.since = undefined;
+  vi.mocked(api.usageCsvUrl).mockImplementation((by, { since }) => `/csv?by=${by}&since=${since}`);
+  Object.assign(search, { since: undefined, tenant: undefined, user: undefined });
 });
 
 function open(me: Partial<Me> = {}) {
@@ -204,7 +215,6 @@ test("where nothing was used each card says so", async () => {
   vi.mocked(api.listLeastEfficient).mockResolvedValue(NO_GRADES);
   open();
   for (const words of [
-    "No GPU was used",
     "Nothing failed",
     "No GPU was used.",
     "Nothing was tried again after it had failed.",
@@ -213,6 +223,7 @@ test("where nothing was used each card says so", async () => {
     "No job has a grade yet",
   ])
     expect(await screen.findByText(words)).toBeTruthy();
+  expect(await screen.findAllByText("No GPU was used")).toHaveLength(2);
   expect(tile("Wasted")).toMatch(/^Wasted–/);
 });
 
@@ -257,5 +268,38 @@ test("the period is in the address, and what is asked and downloaded is of it", 
     "/csv?by=week,user,vc,gpu_type,outcome&since=90d",
   );
   expect(await screen.findByText("GPU-hours by week")).toBeTruthy();
-  expect(api.getUsage).toHaveBeenLastCalledWith("week,outcome", "90d");
+  expect(api.getUsage).toHaveBeenCalledWith("week,outcome", { since: "90d" });
+});
+
+const OF_TENANTS: Usage = {
+  ...NO_USE,
+  results: [
+    { ...ROW, ...amount(6), tenant: "nlp", outcome: "succeeded" },
+    { ...ROW, ...amount(2), tenant: "nlp", outcome: "failed" },
+    { ...ROW, ...amount(24), tenant: "vision", outcome: "succeeded" },
+  ],
+};
+
+test("tenants are compared, the largest first, and each name narrows the page to it", async () => {
+  vi.mocked(api.getUsage).mockResolvedValue(OF_TENANTS);
+  open({ is_operator: true });
+  const consumers = card("GPU-hours by tenant and user");
+  const links = await consumers.findAllByRole("link");
+  expect(links.map((link) => [link.textContent, link.getAttribute("href")])).toEqual([
+    ["vision", "/insights?since=7d&tenant=vision&user="],
+    ["nlp", "/insights?since=7d&tenant=nlp&user="],
+  ]);
+  expect(consumers.getByText(/8\.00/).parentElement?.textContent).toBe("8.00 GPU-hours · 25 % · 25 % wasted");
+});
+
+test("a page narrowed to a tenant asks for it alone, compares its users, and has a way back", async () => {
+  search.tenant = "nlp";
+  open({ is_operator: true });
+  const back = within(screen.getByRole("list", { name: "Narrowed to" })).getByRole("link");
+  expect(back.getAttribute("href")).toBe("/insights?since=7d&tenant=&user=");
+  expect(await screen.findByRole("heading", { name: "GPU-hours by user" })).toBeTruthy();
+  const filter = { since: "7d", tenant: "nlp", user: undefined };
+  expect(api.getUsage).toHaveBeenCalledWith("user,outcome", filter);
+  expect(api.getWaste).toHaveBeenLastCalledWith(filter);
+  expect(api.listLeastEfficient).toHaveBeenLastCalledWith(filter);
 });

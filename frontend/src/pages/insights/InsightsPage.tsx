@@ -1,10 +1,11 @@
 import { Button } from "@mantine/core";
-import { IconDownload } from "@tabler/icons-react";
+import { IconDownload, IconX } from "@tabler/icons-react";
 import { getRouteApi, Link } from "@tanstack/react-router";
 
-import { usageCsvUrl } from "../../api/client";
+import { usageCsvUrl, type UsageFilter } from "../../api/client";
 import { useMe } from "../../app/me";
 import { Page, PageHeader } from "../../components/Page";
+import { ConsumersCard } from "./ConsumersCard";
 import { FailuresCard } from "./FailuresCard";
 import { PERIODS, periodOf } from "./insights";
 import classes from "./InsightsPage.module.css";
@@ -18,7 +19,9 @@ const route = getRouteApi("/app/insights");
 /** What GPU time was used for, and what of it came to nothing, as far as one may see it. */
 export function InsightsPage() {
   const me = useMe();
-  const period = periodOf(route.useSearch().since);
+  const { since, tenant, user } = route.useSearch();
+  const period = periodOf(since);
+  const filter: UsageFilter = { since: period.since, tenant, user };
   const manages = me.tenants.filter((tenant) => tenant.role === "manager").map((tenant) => tenant.name);
   const whose = me.is_operator
     ? "All jobs of the cluster."
@@ -37,7 +40,7 @@ export function InsightsPage() {
                 <Link
                   key={since}
                   to="/insights"
-                  search={{ since }}
+                  search={{ since, tenant, user }}
                   className={classes.period}
                   data-on={period.since === since || undefined}
                   aria-current={period.since === since ? "true" : undefined}
@@ -51,22 +54,48 @@ export function InsightsPage() {
               variant="default"
               leftSection={<IconDownload size={16} />}
               component="a"
-              href={usageCsvUrl(`${period.by},user,vc,gpu_type,outcome`, period.since)}
+              href={usageCsvUrl(`${period.by},user,vc,gpu_type,outcome`, filter)}
             >
               CSV
             </Button>
           </>
         }
       />
-      <Tiles period={period} />
+      <Narrowed filter={filter} />
+      <Tiles filter={filter} />
       <div className={classes.cards}>
-        <UsageCard period={period} />
+        <UsageCard by={period.by} filter={filter} />
+        <ConsumersCard filter={filter} />
         <div className={classes.columns}>
-          <FailuresCard period={period} />
-          <SavingsCard period={period} />
+          <FailuresCard filter={filter} />
+          <SavingsCard filter={filter} />
         </div>
-        <LeastEfficientCard period={period} />
+        <LeastEfficientCard filter={filter} />
       </div>
     </Page>
+  );
+}
+
+/** Names the tenant and the user that all figures are narrowed to, each with a way back. */
+function Narrowed({ filter }: { filter: UsageFilter }) {
+  const { tenant, user } = filter;
+  if (tenant === undefined && user === undefined) return null;
+  return (
+    <ul className={classes.narrowed} aria-label="Narrowed to">
+      {tenant === undefined ? null : (
+        <li>
+          <Link to="/insights" search={{ ...filter, tenant: undefined }} className={classes.narrowing}>
+            Tenant {tenant} <IconX size={13} aria-label="– show all tenants" />
+          </Link>
+        </li>
+      )}
+      {user === undefined ? null : (
+        <li>
+          <Link to="/insights" search={{ ...filter, user: undefined }} className={classes.narrowing}>
+            User {user} <IconX size={13} aria-label="– show all users" />
+          </Link>
+        </li>
+      )}
+    </ul>
   );
 }

@@ -3,16 +3,16 @@ import { IconGauge } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
+import type { UsageFilter } from "../../api/client";
 import { leastEfficientQuery } from "../../api/queries";
 import { Empty, Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { gpuHours } from "../../format/amount";
-import type { Period } from "./insights";
 import classes from "./InsightsPage.module.css";
 
 /** The jobs whose GPUs were idle for the most GPU-hours. */
-export function LeastEfficientCard({ period }: { period: Period }) {
-  const query = useQuery(leastEfficientQuery(period.since));
+export function LeastEfficientCard({ filter }: { filter: UsageFilter }) {
+  const query = useQuery(leastEfficientQuery(filter));
   const rows = query.data?.results ?? [];
   return (
     <section className={`card ${classes.card}`} aria-label="Least efficient jobs">

@@ -2,18 +2,18 @@ import { Skeleton } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 
+import type { UsageFilter } from "../../api/client";
 import { wasteQuery } from "../../api/queries";
 import type { Waste } from "../../api/types";
 import { Failed } from "../../components/Notice";
 import { SectionHead } from "../../components/Page";
 import { count, gpuHours, percent, plural } from "../../format/amount";
 import { outcomeWords } from "../../format/words";
-import type { Period } from "./insights";
 import classes from "./InsightsPage.module.css";
 
 /** What became of all GPU time, what retries took, and what screening saved and cost. */
-export function SavingsCard({ period }: { period: Period }) {
-  const query = useQuery(wasteQuery(period.since));
+export function SavingsCard({ filter }: { filter: UsageFilter }) {
+  const query = useQuery(wasteQuery(filter));
   return (
     <section className={`card ${classes.card}`} aria-label="What it was for">
       {query.isPending ? (

@@ -2,9 +2,10 @@ import { Skeleton } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 
+import type { UsageFilter } from "../../api/client";
 import { leastEfficientQuery, wasteQuery } from "../../api/queries";
 import { gpuHours, percent, plural } from "../../format/amount";
-import { failedOrCancelled, type Period } from "./insights";
+import { failedOrCancelled } from "./insights";
 import classes from "./InsightsPage.module.css";
 
 function Tile({
@@ -32,9 +33,9 @@ function Tile({
 const BAD_PERCENT = 25;
 
 /** The four figures that say how it stands; where they cannot be read, the cards below say so. */
-export function Tiles({ period }: { period: Period }) {
-  const waste = useQuery(wasteQuery(period.since)).data;
-  const graded = useQuery(leastEfficientQuery(period.since)).data?.total;
+export function Tiles({ filter }: { filter: UsageFilter }) {
+  const waste = useQuery(wasteQuery(filter)).data;
+  const graded = useQuery(leastEfficientQuery(filter)).data?.total;
   const hours = waste?.total.gpu_hours ?? 0;
   const wasted = percent(waste?.wasted_gpu_hours ?? 0, hours);
   const wait = <Skeleton height={30} width={84} my={3} />;

@@ -2,6 +2,7 @@ import { Skeleton } from "@mantine/core";
 import { IconChartHistogram } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 
+import type { UsageFilter } from "../../api/client";
 import { usageQuery } from "../../api/queries";
 import { StackedBars } from "../../components/charts/StackedBars";
 import { Empty, Failed } from "../../components/Notice";
@@ -24,9 +25,8 @@ const long = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeZone: "
 const label = (value: number): string => (value === 0 ? "0" : gpuHours(value).replace(/\.0+$/, ""));
 
 /** GPU-hours by day or week, and what they were for. */
-export function UsageCard({ period }: { period: Period }) {
-  const { since, by } = period;
-  const query = useQuery(usageQuery(`${by},outcome`, since));
+export function UsageCard({ by, filter }: { by: Period["by"]; filter: UsageFilter }) {
+  const query = useQuery(usageQuery(`${by},outcome`, filter));
   const bars = query.data === undefined ? [] : barsOf(query.data, by);
   const ceiling = ceilingOf(Math.max(0, ...bars.map((bar) => bar.total)));
   return (

@@ -97,3 +97,24 @@ export function inWords(bars: readonly Bar[], by: "day" | "week", format: (value
   const told = parts.map(({ label, hours }) => `${label.toLowerCase()} ${format(hours)}`).join(", ");
   return `${format(total)} GPU-hours: ${told}. The most in the ${by} of ${most.at}: ${format(most.total)}.`;
 }
+
+/** One tenant or user, and what its jobs took. */
+export interface Consumer {
+  name: string;
+  gpuHours: number;
+  wastedGpuHours: number;
+}
+
+/** GPU-hours by tenant or by user, the largest first; `usage` tells them and outcomes apart. */
+export function consumersOf(usage: Usage, by: "tenant" | "user"): Consumer[] {
+  const consumers = new Map<string, Consumer>();
+  for (const row of usage.results) {
+    const name = row[by];
+    if (name === null) continue;
+    const consumer = consumers.get(name) ?? { name, gpuHours: 0, wastedGpuHours: 0 };
+    consumer.gpuHours += row.gpu_hours;
+    if (GROUP_OF.get(row.outcome ?? "") === "wasted") consumer.wastedGpuHours += row.gpu_hours;
+    consumers.set(name, consumer);
+  }
+  return [...consumers.values()].sort((one, other) => other.gpuHours - one.gpuHours);
+}
