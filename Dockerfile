@@ -32,7 +32,8 @@ RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/muster --shell
 WORKDIR /app
 COPY --from=build /app/.venv .venv
 COPY --from=build /app/frontend/dist frontend/dist
-COPY --from=build /app/manage.py ./
+# The wheel of the command line is built from these and the sources, and served.
+COPY --from=build /app/manage.py /app/pyproject.toml /app/README.md ./
 COPY --from=build /app/scheduler scheduler
 COPY --from=build /app/nodeagent nodeagent
 COPY --from=build /app/muster_client muster_client

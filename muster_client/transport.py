@@ -220,6 +220,6 @@ def _retry_after_s(response: httpx.Response) -> float | None:
 
 def _version() -> str:
     try:
-        return version("muster")
+        return version("muster-cluster")
     except PackageNotFoundError:
         return "unknown"

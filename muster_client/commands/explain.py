@@ -57,9 +57,7 @@ def explain_command(
     try:
         from scheduler.failures import Tail, classify  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"muster explain needs {error.name}, which comes with: pip install 'muster[explain]'"
-        ) from None
+        raise UsageError(f"muster explain needs {error.name}: pip install google-re2") from None
     unreadable = False
     for number, name in enumerate(files):
         try:

@@ -124,7 +124,7 @@ def simulate_command(
     try:
         from scheduler.sim import command, engine, report, request  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
-        raise UsageError(f"muster simulate needs {error.name}, which comes with: pip install 'muster[sim]'") from None
+        raise UsageError(f"muster simulate needs {error.name}: pip install numpy scipy matplotlib") from None
     if list_:
         catalogue = request.catalogue()
         lines = [f"{kind}: {name}: {told}" for kind, names in catalogue.items() for name, told in names.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
@@ -64,8 +65,11 @@ def open_runtime(
         # Only here: the package `docker` is not part of the agent, and takes long to load.
         module = importlib.import_module("nodeagent.runtime.docker.runtime")
     except ModuleNotFoundError as error:
-        detail = "the runtime docker needs the Python package `docker` (pip install docker): {}"
-        raise RuntimeUnavailable(detail.format(error)) from error
+        detail = (
+            "--runtime docker needs the Python package docker, and {} has none ({}). "
+            "Install it (Debian and Ubuntu: apt install python3-docker), or run muster-agent by a Python that has it"
+        )
+        raise RuntimeUnavailable(detail.format(sys.executable, error)) from error
     runtime: Runtime = module.DockerRuntime(
         state,
         listener,

@@ -11,6 +11,7 @@ from django.views.generic import RedirectView
 
 from muster.accounts.admin_login import login_page
 from muster.api import site
+from muster.api.downloads import download
 from muster.api.problems import not_found
 from muster.api.urls import schema, v1
 from muster.api.views import service
@@ -31,6 +32,7 @@ urlpatterns = [
     path("admin/login/", login_page),
     path("admin/", admin.site.urls),
     re_path(r"^assets/(?P<name>.*)$", site.asset),
+    re_path(r"^downloads/(?P<name>.*)$", download),
     re_path(r"^static(?:/.*)?$", nowhere),
     path("", site.page),
     path("<path:path>", site.page),

@@ -51,7 +51,7 @@ class Outputs:
                 raise RequestError(f"{option}: there is no folder {Path(path).parent}")
         if self.plots is not None:
             if importlib.util.find_spec("matplotlib") is None:
-                raise RequestError("--plots: needs matplotlib, which comes with: pip install 'muster[sim]'")
+                raise RequestError("--plots needs matplotlib: pip install matplotlib")
             if self.plots.exists() and not self.plots.is_dir():
                 raise RequestError(f"--plots: {self.plots} is no folder")
 

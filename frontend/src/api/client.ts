@@ -129,6 +129,20 @@ export function dryRun(spec: Spec, signal?: AbortSignal): Promise<DryRun> {
   );
 }
 
+/** A program that the platform offers for download, below `/downloads/`. */
+export interface Download {
+  name: string;
+  sha256: string;
+}
+
+/** The programs for download, as SHA256SUMS lists them: on each line a digest, two spaces and a file name. */
+export async function listDownloads(): Promise<Download[]> {
+  const response = await send(new Request(new URL("/downloads/SHA256SUMS", window.location.origin)));
+  if (!response.ok) throw problemFrom(response.status, response.statusText, undefined);
+  const lines = (await response.text()).trim().split("\n");
+  return lines.map((line) => ({ sha256: line.slice(0, 64), name: line.slice(66) }));
+}
+
 export const specSchema = (): Promise<Spec> => read(http.GET("/api/v1/spec/schema"));
 
 export interface LogAddress {

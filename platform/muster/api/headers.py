@@ -19,7 +19,7 @@ ADMIN = (
 # nothing of it and treats it as from no origin.
 DATA = "sandbox; default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-_DATA_PATHS = ("/api/", "/agent/", "/healthz", "/readyz", "/metrics")
+_DATA_PATHS = ("/api/", "/agent/", "/healthz", "/readyz", "/metrics", "/downloads/")
 
 
 class SecurityHeaders:

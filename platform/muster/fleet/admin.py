@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import F, QuerySet
@@ -22,6 +21,7 @@ from muster.events.services import wake_pool
 from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
 from muster.fleet.models import Clearing, Gpu, HealthReport, Maintenance, Node, Pool, Strike
+from muster.fleet.package import install_commands, unreachable_url_hint
 from muster.fleet.services import (
     clear_node,
     cordon_node,
@@ -105,6 +105,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             "Agent",
             {"fields": ["cpus", "memory_mib", "agent_version", "boot_id", "join_expires_at", "inventory", "links"]},
         ),
+        ("Install the agent", {"fields": ["install"]}),
     ]
     add_fieldsets = [(None, {"fields": ["name", "pool", "address", "rack"]})]
     readonly_fields = [
@@ -126,6 +127,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         "join_expires_at",
         "inventory",
         "links",
+        "install",
     ]
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -172,6 +174,17 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             return "The agent calls the platform by itself."
         page = reverse("admin:links_server_change", args=[server.pk])
         return format_html('Over <a href="{}">SSH</a>: {} {}', page, server.state, server.reason)
+
+    @admin.display(description="On the server")
+    def install(self, node: Node) -> str:
+        """The commands that put this platform's agent on the server, with the digest of its file."""
+        return format_html(
+            '<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{}</pre>'
+            "<p>Run both lines as root. The second one asks for the join token. "
+            "The action <em>Renew the join token</em> shows a new one. {}</p>",
+            install_commands(),
+            unreachable_url_hint(),
+        )
 
     @admin.display(description="Maintenance")
     def planned(self, node: Node) -> str:
@@ -299,9 +312,14 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         return None
 
     def _show_join_token(self, request: HttpRequest, node: Node, secret: str) -> None:
-        text = (
-            f"Join token of {node.name}, shown this once and good for a day: {secret} — on the node, run "
-            f"`muster-agent join {settings.PUBLIC_URL} - --systemd` and paste the token into its standard input."
+        text = format_html(
+            "Join token of {}, shown this once and good for a day: {} — on the server, run as root:"
+            '<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{}</pre>'
+            "The first line downloads and verifies the agent, the second one asks for the token. {}",
+            node.name,
+            secret,
+            install_commands(),
+            unreachable_url_hint(),
         )
         self.message_user(request, text, messages.WARNING)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from muster.fleet.package import agent_package
 from muster.links.models import LinkState
-from muster.links.package import agent_package
 from muster.links.progress import Failed, failed, installed, take_install
 from muster.links.remote import Place
 from muster.links.ssh import connected

@@ -12,10 +12,10 @@ import paramiko
 from django.db import DatabaseError, InterfaceError, connections
 
 from muster.common.sealed import unseal
+from muster.fleet.package import agent_package
 from muster.links import progress
 from muster.links.forward import Forwarder
 from muster.links.models import LinkState, Server
-from muster.links.package import agent_package
 from muster.links.progress import Failed, plain
 from muster.links.remote import Place
 from muster.links.ssh import Connection, connect

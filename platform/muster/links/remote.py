@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import paramiko
 
+from muster.fleet.package import Package
 from muster.links.models import LinkState, Server
-from muster.links.package import Package
 from muster.links.progress import Failed, plain
 from muster.links.rules import folder_of, words_of
 from muster.links.ssh import Connection

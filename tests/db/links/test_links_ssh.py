@@ -19,10 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from muster.dispatch.cycles import run_cycle
 from muster.dispatch.reaper import reap
 from muster.events.models import Event
+from muster.fleet import package
 from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
-from muster.links import install, link, package, remote
+from muster.links import install, link, remote
 from muster.links.install import install_agent
 from muster.links.keys import fingerprint_of, open_private_key, public_line
 from muster.links.models import LinkState, Server, Step

@@ -80,4 +80,4 @@ def test_without_the_engine_it_says_what_to_install(run: Run, log: Path, monkeyp
     monkeypatch.setitem(sys.modules, "re2", None)
     result = run("explain", str(log))
     assert result.exit_code == 2
-    assert "pip install 'muster[explain]'" in result.stderr
+    assert "muster explain needs re2: pip install google-re2" in result.stderr

@@ -102,4 +102,4 @@ def test_without_numpy_it_says_how_to_get_it(run: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(builtins, "__import__", refuse)
     result = run("simulate", *GENERATED, "--policy", "fifo")
     assert result.exit_code == 2
-    assert "muster simulate needs numpy, which comes with: pip install 'muster[sim]'" in result.stderr
+    assert "muster simulate needs numpy: pip install numpy scipy matplotlib" in result.stderr

@@ -6,6 +6,7 @@ import { Page, PageHeader, SectionHead } from "../../components/Page";
 import { Label } from "../../components/StateChip";
 import { humanize } from "../../format/words";
 import classes from "./SettingsPage.module.css";
+import { CommandLine } from "./CommandLine";
 import { Notifications } from "./Notifications";
 import { Password } from "./Password";
 import { Sessions } from "./Sessions";
@@ -54,6 +55,7 @@ export function SettingsPage() {
         <Notifications />
         <Webhooks />
         <Tokens />
+        <CommandLine />
       </div>
     </Page>
   );

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from muster.common.errors import MusterError
 from muster.fleet.models import Node, Pool
+from muster.fleet.package import install_commands, unreachable_url_hint
 from muster.fleet.services import create_node, create_pool, renew_join_token
 
 
@@ -33,7 +34,8 @@ class Command(BaseCommand):
                 self.stdout.write(_token(options))
         except MusterError as error:
             raise CommandError(str(error)) from error
-        self.stderr.write(f"On the server: muster-agent join URL TOKEN ({options['name']}, once, within a day)")
+        self.stderr.write(f"The join token of {options['name']} works once, within a day. As root on the server:")
+        self.stderr.write("\n".join(filter(None, (install_commands(), unreachable_url_hint()))))
 
 
 def _token(options: dict[str, str]) -> str:

@@ -1,0 +1,65 @@
+"""The agent as one file: what is brought to servers over SSH and offered for download."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from nodeagent.build import build
+
+DOWNLOAD_NAME = "muster-agent.pyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """The file's content and its digest."""
+
+    data: bytes
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The file's name on a server. A new agent has a new name: the older one still reads its own file."""
+        return f"agent-{self.sha256[:16]}.pyz"
+
+    def tag(self, options: str) -> str:
+        """What a daemon is known by that runs this file with these options."""
+        return hashlib.sha256(f"{self.sha256}\n{options}".encode()).hexdigest()[:32]
+
+
+@cache
+def agent_package() -> Package:
+    """The agent of this platform; the same in all of its processes, since the same sources make the same file."""
+    with tempfile.TemporaryDirectory(prefix="muster-agent-") as folder:
+        target = Path(folder) / "agent.pyz"
+        build(str(target))
+        data = target.read_bytes()
+    return Package(data, hashlib.sha256(data).hexdigest())
+
+
+def install_commands() -> str:
+    """Two lines for a root shell on a server: download and verify the agent; install, register and start it.
+
+    The second line asks for the join token on standard input.
+    """
+    url = settings.PUBLIC_URL
+    checksum = f"{agent_package().sha256}  {DOWNLOAD_NAME}"
+    return (
+        f"curl -fsSLO {url}/downloads/{DOWNLOAD_NAME} && echo '{checksum}' | sha256sum --check\n"
+        f"install -m 755 {DOWNLOAD_NAME} /usr/local/bin/muster-agent && muster-agent join {url} - --systemd"
+        " && systemctl enable --now muster-agent"
+    )
+
+
+def unreachable_url_hint() -> str:
+    """What to do where MUSTER_URL names no address that other machines reach; empty where it does."""
+    host = urlsplit(settings.PUBLIC_URL).hostname or ""
+    if host != "localhost" and not host.startswith("127.") and host != "::1":
+        return ""
+    return f"Other machines cannot reach {settings.PUBLIC_URL}: set MUSTER_URL to the platform's address and restart."
