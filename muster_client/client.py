@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from muster_client.backoff import BackOff
+from muster_client.batch import BatchAnswer
 from muster_client.config import normalise_url
 from muster_client.errors import MusterError
 from muster_client.logs import LogEvent, follow
@@ -232,6 +233,17 @@ class Client:
             Job,
             self._http.document("POST", "/jobs", json_body=spec, headers={"Idempotency-Key": key}, repeatable=True),
         )
+
+    def submit_batch(self, specs: Sequence[JobSpec], *, idempotency_key: str | None = None) -> BatchAnswer:
+        """Return the stored jobs, and each refused spec with its index and the reason; up to 1,000 specs a call.
+
+        The server stores the valid specs in one transaction. However often the request is sent, it stores them once.
+        """
+        key = idempotency_key or new_idempotency_key()
+        body: JsonObject = {"jobs": list(specs)}
+        headers = {"Idempotency-Key": key}
+        answer = self._http.document("POST", "/jobs:batch", json_body=body, headers=headers, repeatable=True)
+        return cast(BatchAnswer, answer)
 
     def dry_run(self, spec: JobSpec) -> DryRun:
         """Return what would happen to this job, without storing it."""

@@ -19,7 +19,7 @@ from muster.tenants.models import Tenant
 from scheduler.lifecycle import AttemptState, Reason
 from tests.api.asking import JOBS, fields_of, problem_of, require_described, send, submit
 from tests.api.conftest import World
-from tests.factories import make_attempt, make_job, make_node
+from tests.factories import make_attempt, make_job, make_node, make_tenant, make_user
 
 Api = Callable[[User | None], Client]
 
@@ -253,6 +253,19 @@ def test_a_refused_spec_does_not_use_up_its_key(world: World, api: Api) -> None:
     assert submit(client, {"command": ""}, Idempotency_Key="k1").status_code == 422
     assert not IdempotencyKey.objects.exists()
     assert submit(client, {"command": "x"}, Idempotency_Key="k1").status_code == 201
+
+
+@pytest.mark.parametrize("vc", [None, "vision-vc"])
+def test_a_member_is_told_that_their_tenant_has_no_virtual_cluster(vc: str | None, world: World, api: Api) -> None:
+    member = make_user("nina", tenant=make_tenant("new"))
+    answer = submit(api(member), {"command": "x"} | ({"vc": vc} if vc else {}))
+    told = {"field": "vc", "message": "Your tenant has no virtual cluster yet. Ask an operator."}
+    assert (answer.status_code, problem_of(answer)["errors"]) == (422, [told])
+
+
+def test_a_user_of_no_tenant_is_told_that(world: World, api: Api) -> None:
+    problem = problem_of(submit(api(make_user("nina")), {"command": "x"}))
+    assert problem["errors"][0]["message"] == "You are in no tenant yet. Ask an operator to add you to one."
 
 
 def test_a_batch_stores_the_valid_ones_and_tells_of_the_others(world: World, api: Api) -> None:

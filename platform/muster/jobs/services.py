@@ -23,7 +23,7 @@ from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.volumes import require_volumes
 from muster.tenants.models import Tenant, VirtualCluster
-from muster.tenants.selectors import default_virtual_cluster, is_manager, virtual_clusters_of
+from muster.tenants.selectors import default_virtual_cluster, is_manager, tenants_of, virtual_clusters_of
 from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason, Stage
 from scheduler.screening import Mode
 
@@ -260,12 +260,22 @@ def _virtual_cluster(user: User, spec: JobSpec) -> VirtualCluster:
     if spec.vc is None:
         vc = default_virtual_cluster(user)
         if vc is None:
-            raise Invalid.field("vc", "you belong to no tenant with a virtual cluster; name one")
+            raise Invalid.field("vc", _no_virtual_cluster(user) or "You are in no tenant. Name a virtual cluster.")
         return vc
     vc = first_of(virtual_clusters_of(user).select_related("tenant", "pool").filter(name=spec.vc).order_by())
     if vc is None:
-        raise Invalid.field("vc", f"there is no virtual cluster {spec.vc!r} that you may use")
+        unknown = f"there is no virtual cluster {spec.vc!r} that you may use"
+        raise Invalid.field("vc", _no_virtual_cluster(user) or unknown)
     return vc
+
+
+def _no_virtual_cluster(user: User) -> str | None:
+    """Why the user can submit nowhere and whom to ask, or None if there is a virtual cluster to name."""
+    if virtual_clusters_of(user).exists():
+        return None
+    if tenants_of(user).exists():
+        return "Your tenant has no virtual cluster yet. Ask an operator."
+    return "You are in no tenant yet. Ask an operator to add you to one."
 
 
 def _store(job: Job, user: User, *, has_place: bool = False) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 from pathlib import Path
 
@@ -44,6 +45,21 @@ def test_two_submissions_have_two_keys(server: FakeServer, client: Client) -> No
     client.submit({"command": "x"})
     first, second = (request.headers["Idempotency-Key"] for request in server.sent("POST /jobs"))
     assert first != second
+
+
+def test_a_batch_is_one_request_that_is_repeated_with_the_same_key(server: FakeServer, client: Client) -> None:
+    refused = {
+        "index": 1,
+        "problem": {"detail": "gpuz is unknown", "errors": [{"field": "gpuz", "message": "unknown"}]},
+    }
+    answer = httpx.Response(201, json={"jobs": [job(id=8)], "errors": [refused]})
+    server.on("POST /jobs:batch", GONE, answer)
+    batch = client.submit_batch([{"command": "x"}, {"command": "y", "gpuz": 1}])
+    assert [stored["id"] for stored in batch["jobs"]] == [8]
+    assert [(error["index"], error["problem"]["detail"]) for error in batch["errors"]] == [(1, "gpuz is unknown")]
+    first, second = server.sent("POST /jobs:batch")
+    assert json.loads(second.content) == {"jobs": [{"command": "x"}, {"command": "y", "gpuz": 1}]}
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
 
 
 def test_the_waits_double(server: FakeServer, client: Client) -> None:

@@ -27,7 +27,7 @@ export function QuotaCard({ mine }: { mine: boolean }) {
         <Failed error={query.error} onRetry={() => void query.refetch()} />
       ) : vcs.length === 0 ? (
         <Empty icon={<IconChartBar size={20} />} title="No virtual cluster">
-          You are in no virtual cluster yet. Ask an operator to add you to a tenant.
+          There is no virtual cluster that you may use yet. Ask an operator.
         </Empty>
       ) : (
         vcs.map((vc) => (
