@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.forms import BaseInlineFormSet, BaseModelFormSet
+from django.forms import BaseModelFormSet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from muster.common.errors import Invalid
 from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, TabularInline, actor
 from muster.events.services import access_changed, wake_pool
-from muster.fleet.models import Pool
+from muster.tenants.admin_forms import (
+    MemberForm,
+    MemberFormSet,
+    QuotaForm,
+    QuotaFormSet,
+    add_tenant_form,
+    quota_fields,
+)
 from muster.tenants.models import Membership, Quota, RegistryCredentials, Tenant, VirtualCluster, Volume
 from muster.tenants.registries import (
     remove_registry,
@@ -22,40 +31,81 @@ from muster.tenants.registries import (
     require_username,
     store_registry,
 )
-from muster.tenants.services import quota_problem
 
 
 class MembershipInline(OperatorsMixin, TabularInline[Membership, Tenant]):
     """Who belongs to the tenant."""
 
     model = Membership
-    extra = 0
+    form = MemberForm
+    formset = MemberFormSet
+    verbose_name, verbose_name_plural = "member", "members"
+    fields = ["user", "username", "password", "role"]
     autocomplete_fields = ["user"]
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        """A row to fill in for a new tenant."""
+        return 0 if obj is not None else 1
 
 
 @admin.register(Tenant)
 class TenantAdmin(AuditedMixin, ModelAdmin[Tenant]):
-    """Groups of people."""
+    """Groups of people. A new one comes with its virtual cluster, quotas and members, all of them or none."""
 
     list_display = ["name", "weight", "idle_action", "idle_for_s", "idle_binding", "created_at"]
     search_fields = ["name"]
     ordering = ["name"]
-    fields = [
-        *("name", "weight", "wait_for_hardware", "screening"),
-        *("idle_action", "idle_below", "idle_for_s", "idle_binding"),
-    ]
     inlines = [MembershipInline]
+
+    class Media:
+        js = ["muster/quota.js"]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form, which for a new tenant has the virtual cluster and its quotas."""
+        return super().get_form(request, obj, change, **kwargs, **({} if obj else {"form": add_tenant_form()}))
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What is needed first, and the rules for jobs."""
+        if obj is None:
+            first, cluster = ["name", "weight"], ["pool", "vc_name", *quota_fields()]
+        else:
+            first, cluster = ["name", "weight", "created_at"], ["clusters"]
+        jobs = ["wait_for_hardware", "screening", "idle_action", "idle_below", "idle_for_s", "idle_binding"]
+        return [
+            (None, {"fields": first}),
+            ("Virtual cluster" if obj is None else "Virtual clusters", {"fields": cluster}),
+            ("Jobs", {"fields": jobs, "classes": ["collapse"] if obj is None else []}),
+        ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays: people and scripts know it."""
-        return [] if obj is None else ["name"]
+        return [] if obj is None else ["name", "created_at", "clusters"]
 
-    def save_formset(
-        self, request: HttpRequest, form: forms.ModelForm[Any], formset: BaseModelFormSet[Any, Any], change: bool
-    ) -> None:
-        """Store the roles, and have open streams recheck the access of their callers."""
+    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
+        """Store the tenant, and the virtual cluster of a new one."""
+        super().save_model(request, obj, form, change)
+        if not change:
+            form.create_virtual_cluster(actor=actor(request))
+
+    def save_formset(self, request: HttpRequest, form: forms.ModelForm[Any], formset: Any, change: bool) -> None:
+        """Store new users and the roles, and have open streams recheck the access of their callers."""
+        formset.create_users(actor=actor(request))
         super().save_formset(request, form, formset, change)
         access_changed()
+
+    @admin.display(description="Virtual clusters")
+    def clusters(self, tenant: Tenant) -> str:
+        """Links to the tenant's virtual clusters, with their quotas."""
+        rows = [
+            (reverse("admin:tenants_virtualcluster_change", args=[vc.pk]), vc.name, vc.pool.name, quotas_of(vc))
+            for vc in tenant.virtual_clusters.select_related("pool").prefetch_related("quotas").order_by("name")
+        ]
+        return format_html(
+            '{} <a class="link" href="{}?tenant={}">Add a virtual cluster</a>',
+            format_html_join("", '<a class="link" href="{}">{}</a> in pool {}: {}<br>', rows),
+            reverse("admin:tenants_virtualcluster_add"),
+            tenant.pk,
+        )
 
 
 if TYPE_CHECKING:
@@ -169,40 +219,17 @@ class VolumeAdmin(AuditedMixin, ModelAdmin[Volume]):
         return [] if obj is None else ["name", "tenant"]
 
 
-if TYPE_CHECKING:
-    QuotaRows = BaseInlineFormSet[Quota, VirtualCluster, forms.ModelForm[Quota]]
-else:
-    QuotaRows = BaseInlineFormSet
-
-
-class QuotaFormSet(QuotaRows):
-    """Quotas that the pool can keep, all at once with those of its other virtual clusters."""
-
-    def clean(self) -> None:
-        """Refuses a quota with the reason, at its own row."""
-        super().clean()
-        vc = self.instance
-        if vc.pool_id is None:
-            return
-        # Two operators who edit quotas of one pool must not each see the other's old values.
-        Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
-        for form in self.forms:
-            row = getattr(form, "cleaned_data", {})
-            if row.get("DELETE") or not row.get("gpu_type") or row.get("gpus") is None:
-                continue
-            # No two rows have the same type: the check above refuses that. What is stored of this virtual cluster
-            # does not count, so a row is judged by what it asks for, whatever the others give up.
-            problem = quota_problem(vc=vc, gpu_type=row["gpu_type"], gpus=row["gpus"])
-            if problem:
-                form.add_error("gpus", problem)
-
-
 class QuotaInline(OperatorsMixin, TabularInline[Quota, VirtualCluster]):
     """How many GPUs of each type the virtual cluster may hold."""
 
     model = Quota
+    form = QuotaForm
     formset = QuotaFormSet
     extra = 0
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        """A row to fill in while there is none."""
+        return 0 if obj is not None and obj.quotas.exists() else 1
 
 
 @admin.register(VirtualCluster)
@@ -217,6 +244,9 @@ class VirtualClusterAdmin(AuditedMixin, ModelAdmin[VirtualCluster]):
     ordering = ["name"]
     fields = ["name", "tenant", "pool"]
     inlines = [QuotaInline]
+
+    class Media:
+        js = ["muster/quota.js"]
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """The rows with their quotas, for the list."""
@@ -236,4 +266,9 @@ class VirtualClusterAdmin(AuditedMixin, ModelAdmin[VirtualCluster]):
     @admin.display(description="Quota")
     def quota(self, vc: VirtualCluster) -> str:
         """The quotas in one line."""
-        return ", ".join(f"{quota.gpus} {quota.gpu_type}" for quota in vc.quotas.all()) or "none"
+        return quotas_of(vc)
+
+
+def quotas_of(vc: VirtualCluster) -> str:
+    """The quotas of a virtual cluster in one line."""
+    return ", ".join(f"{quota.gpus} {quota.gpu_type}" for quota in vc.quotas.all()) or "none"

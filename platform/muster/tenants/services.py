@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from django.db import transaction
-from django.db.models import Sum
 
 from muster.accounts.models import User
 from muster.common.errors import Invalid
 from muster.common.validation import require_valid
 from muster.events.services import access_changed, audit, wake_pool
 from muster.fleet.models import Pool
-from muster.fleet.selectors import gpus_by_type
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
+from muster.tenants.selectors import capacity_of
 
 
 def create_tenant(*, name: str, actor: str, weight: float = 1) -> Tenant:
@@ -78,20 +77,16 @@ def quota_problem(*, vc: VirtualCluster, gpu_type: str, gpus: int) -> str | None
     keep all of its quotas at once."""
     if gpus < 0:
         return "a quota cannot be negative"
-    in_pool = gpus_by_type(vc.pool_id)
-    total = in_pool.get(gpu_type, 0)
-    if total == 0 and gpus > 0:
+    if gpus == 0:
+        return None
+    in_pool = capacity_of(vc.pool_id, without=vc.pk)
+    capacity = in_pool.get(gpu_type)
+    if capacity is None:
         types = ", ".join(in_pool) or "none yet"
         return f"pool {vc.pool.name} has no GPUs of type {gpu_type!r}; it has: {types}"
-    others = (
-        Quota.objects.filter(vc__pool_id=vc.pool_id, gpu_type=gpu_type)
-        .exclude(vc_id=vc.pk)  # None for one that is not stored yet
-        .aggregate(sum=Sum("gpus"))["sum"]
-        or 0
-    )
-    if gpus > total - others:
+    if gpus > capacity.available:
         return (
-            f"pool {vc.pool.name} has {total} {gpu_type}, of which other virtual clusters are promised {others}: "
-            f"at most {max(total - others, 0)} can be given to {vc.name}"
+            f"pool {vc.pool.name} has {capacity.total} {gpu_type}, of which other virtual clusters are promised "
+            f"{capacity.promised}: at most {capacity.available} can be given to {vc.name}"
         )
     return None

@@ -18,7 +18,7 @@ from muster.common.secrets import digest
 from muster.dispatch.models import Cycle
 from muster.events.models import AuditEntry, Event, Outbox
 from muster.failures.models import RuleBook
-from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, Strike
+from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Strike
 from muster.jobs.models import Job
 from muster.links.models import Server
 from muster.logrules.models import LogRuleBook
@@ -29,12 +29,9 @@ from muster.screening.models import PoolScreening, Trial
 from muster.settings import PASSWORD_HASHERS
 from muster.shells.models import Shell
 from muster.tenants.models import (
-    Membership,
     PrivateRegistry,
-    Quota,
     RegistryCredentials,
     Tenant,
-    VirtualCluster,
     Volume,
 )
 from muster.tenants.roles import Role
@@ -236,49 +233,6 @@ def test_a_webhook_is_shown_without_its_path_and_can_be_disabled_and_enabled(bro
     }
 
 
-# What the form of a tenant has beside its name and weight.
-TENANT = {"screening": "auto", "idle_action": "warn", "idle_below": "5", "idle_for_s": "3600"}
-
-
-def test_a_tenants_rule_for_idle_jobs_is_set_and_bounded(browser: Client) -> None:
-    tenant = make_tenant("vision", weight=1)
-    page = reverse("admin:tenants_tenant_change", args=[tenant.pk])
-    rows = formset("memberships", [])
-    refused = browser.post(page, {"weight": "1", **TENANT, "idle_for_s": "60", **rows})
-    assert refused.status_code == 200
-    stored = {"weight": "1", **TENANT, "idle_action": "stop", "idle_for_s": "7200", "idle_binding": "on", **rows}
-    assert browser.post(page, stored).status_code == 302
-    tenant.refresh_from_db()
-    assert (tenant.idle_action, tenant.idle_for_s, tenant.idle_binding) == ("stop", 7200, True)
-    assert last_audit("tenant").after == {"idle_action": "stop", "idle_for_s": 7200, "idle_binding": True}
-
-
-def test_a_tenant_is_stored_with_its_members_and_audited(browser: Client) -> None:
-    ada = make_user("ada")
-    rows = formset("memberships", [{"user": ada.pk, "role": "manager"}])
-    answer = browser.post(reverse("admin:tenants_tenant_add"), {"name": "vision", "weight": "2", **TENANT, **rows})
-    assert answer.status_code == 302
-    assert Membership.objects.get(tenant__name="vision", user=ada).role == Role.MANAGER
-    entry = last_audit("tenant")
-    assert (entry.actor, entry.action, entry.object_id) == ("olga", "create", "vision")
-    assert last_audit("membership").after == {
-        "id": Membership.objects.get().pk,
-        "tenant": "vision",
-        "user": "ada",
-        "role": "manager",
-    }
-
-
-def test_an_edit_is_audited_with_what_it_was_before(browser: Client) -> None:
-    tenant = make_tenant("vision", weight=1)
-    data = {"name": "ignored", "weight": "3", **TENANT, **formset("memberships", [])}
-    assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
-    tenant.refresh_from_db()
-    assert (tenant.name, tenant.weight) == ("vision", 3)
-    entry = last_audit("tenant")
-    assert (entry.action, entry.before, entry.after) == ("change", {"weight": 1}, {"weight": 3})
-
-
 def test_a_role_is_stored_audited_and_keeps_its_name(browser: Client) -> None:
     data = {"name": "research", "vc": make_vc().pk, "weight": "2", "revocable": "on"}
     assert browser.post(reverse("admin:offers_role_add"), data).status_code == 302
@@ -289,16 +243,6 @@ def test_a_role_is_stored_audited_and_keeps_its_name(browser: Client) -> None:
     role.refresh_from_db()
     assert (role.name, role.weight, role.revocable) == ("research", 3, False)
     assert last_audit("role").before == {"weight": 2, "revocable": True}
-
-
-def test_a_membership_that_is_removed_is_audited(browser: Client) -> None:
-    tenant = make_tenant("vision")
-    ada = make_user("ada", tenant=tenant)
-    row = {"id": Membership.objects.get().pk, "tenant": tenant.pk, "user": ada.pk, "role": "member", "DELETE": "on"}
-    data = {"weight": "1", **TENANT, **formset("memberships", [row], stored=1)}
-    assert browser.post(reverse("admin:tenants_tenant_change", args=[tenant.pk]), data).status_code == 302
-    assert not Membership.objects.exists()
-    assert last_audit("membership").action == "delete"
 
 
 def test_where_jobs_are_tried_is_edited_audited_and_never_the_pool_itself(browser: Client) -> None:
@@ -317,66 +261,6 @@ def test_where_jobs_are_tried_is_edited_audited_and_never_the_pool_itself(browse
         browser.post(reverse("admin:screening_poolscreening_delete", args=[row.pk]), {"post": "yes"}).status_code == 302
     )
     assert not PoolScreening.objects.exists()
-
-
-class TestQuotas:
-    """Eight A100 in the pool, of which another virtual cluster is promised three."""
-
-    @pytest.fixture
-    def pool(self) -> Pool:
-        pool = make_pool("main")
-        make_node(pool, gpus=8)
-        make_vc(pool=pool, name="other", quotas={"A100": 3})
-        return pool
-
-    def add(self, browser: Client, pool: Pool, rows: list[dict[str, Any]]) -> Any:
-        data = {"name": "vision-vc", "tenant": make_tenant().pk, "pool": pool.pk, **formset("quotas", rows)}
-        return browser.post(reverse("admin:tenants_virtualcluster_add"), data)
-
-    def test_a_quota_that_the_pool_can_keep_is_stored(self, browser: Client, pool: Pool) -> None:
-        assert self.add(browser, pool, [{"gpu_type": "A100", "gpus": 5}]).status_code == 302
-        assert Quota.objects.get(vc__name="vision-vc").gpus == 5
-        assert last_audit("quota").object_id == "vision-vc: 5 A100"
-
-    @pytest.mark.parametrize(
-        ("rows", "reason"),
-        [
-            ([{"gpu_type": "A100", "gpus": 6}], "at most 5 can be given to vision-vc"),
-            ([{"gpu_type": "A100", "gpus": 3}, {"gpu_type": "A100", "gpus": 3}], "correct the duplicate"),
-            ([{"gpu_type": "A100", "gpus": -1}], "a quota cannot be negative"),
-            ([{"gpu_type": "H100", "gpus": 1}], "it has: A100"),
-        ],
-    )
-    def test_one_that_it_cannot_keep_is_refused_with_the_reason(
-        self, rows: list[dict[str, Any]], reason: str, browser: Client, pool: Pool
-    ) -> None:
-        answer = self.add(browser, pool, rows)
-        assert answer.status_code == 200
-        assert reason in answer.content.decode()
-        assert not VirtualCluster.objects.filter(name="vision-vc").exists()
-
-    def test_the_row_that_is_edited_does_not_count_against_itself(self, browser: Client, pool: Pool) -> None:
-        vc = make_vc(pool=pool, name="vision-vc", quotas={"A100": 5})
-        quota = Quota.objects.get(vc=vc)
-        url = reverse("admin:tenants_virtualcluster_change", args=[vc.pk])
-        row = {"id": quota.pk, "vc": vc.pk, "gpu_type": "A100"}
-        assert browser.post(url, formset("quotas", [{**row, "gpus": 4}], stored=1)).status_code == 302
-        quota.refresh_from_db()
-        assert quota.gpus == 4
-        assert browser.post(url, formset("quotas", [{**row, "gpus": 6}], stored=1)).status_code == 200
-        quota.refresh_from_db()
-        assert quota.gpus == 4
-
-    def test_what_one_row_gives_up_can_go_to_a_new_row(self, browser: Client, pool: Pool) -> None:
-        vc = make_vc(pool=pool, name="vision-vc", quotas={"A100": 5})
-        quota = Quota.objects.get(vc=vc)
-        rows = [
-            {"id": quota.pk, "vc": vc.pk, "gpu_type": "A100", "gpus": 5, "DELETE": "on"},
-            {"vc": vc.pk, "gpu_type": "A100", "gpus": 2},
-        ]
-        url = reverse("admin:tenants_virtualcluster_change", args=[vc.pk])
-        assert browser.post(url, formset("quotas", rows, stored=1)).status_code == 302
-        assert list(Quota.objects.filter(vc=vc).values_list("gpus", flat=True)) == [2]
 
 
 def test_the_join_token_of_a_new_node_is_shown_once(browser: Client) -> None:

@@ -1,0 +1,250 @@
+"""The admin's forms of tenants, their members and their quotas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.forms import BaseInlineFormSet
+from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from muster.accounts.models import User
+from muster.accounts.services import create_user
+from muster.fleet.models import Pool
+from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
+from muster.tenants.selectors import Capacity, capacity_of
+from muster.tenants.services import create_virtual_cluster, quota_problem, set_quota
+
+if TYPE_CHECKING:
+    MemberFields = forms.ModelForm[Membership]
+    MemberRows = BaseInlineFormSet[Membership, Tenant, forms.ModelForm[Membership]]
+    PasswordInput = forms.PasswordInput
+    QuotaFields = forms.ModelForm[Quota]
+    QuotaRows = BaseInlineFormSet[Quota, VirtualCluster, forms.ModelForm[Quota]]
+    TenantFields = forms.ModelForm[Tenant]
+else:
+    from unfold.widgets import UnfoldAdminPasswordWidget as PasswordInput
+
+    MemberFields = QuotaFields = TenantFields = forms.ModelForm
+    MemberRows = QuotaRows = BaseInlineFormSet
+
+_QUOTA = "quota__"
+
+
+class QuotaForm(QuotaFields):
+    """One quota. `static/muster/quota.js` shows the pool's capacity while the user types."""
+
+    class Meta:
+        model = Quota
+        fields = ["gpu_type", "gpus"]
+
+
+class QuotaFormSet(QuotaRows):
+    """Quotas that the pool can keep, all at once with those of its other virtual clusters."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        vc = self.instance
+        if vc.pk is None:
+            capacities, stored = _capacities(), set()
+        else:
+            capacities = {vc.pool: capacity_of(vc.pool_id, without=vc.pk)}
+            stored = {quota.gpu_type for quota in vc.quotas.all()}
+        types = sorted({*_types(capacities), *stored})
+        self._choices = [("", "Select a type"), *((name, name) for name in types)]
+        self._capacities = _as_attribute(capacities)
+
+    def add_fields(self, form: forms.ModelForm[Quota], index: int | None) -> None:
+        """Offer the pool's types; what the pool does not have is refused by `clean`, which says what it has."""
+        super().add_fields(form, index)
+        form.fields["gpu_type"].widget = UnfoldAdminSelectWidget(
+            attrs={"data-quota-type-of": self._capacities}, choices=self._choices
+        )
+        form.fields["gpus"].widget.attrs["data-quota-of"] = self._capacities
+
+    def clean(self) -> None:
+        """Refuses a quota with the reason, at its own row."""
+        super().clean()
+        vc = self.instance
+        if vc.pool_id is None:
+            return
+        # Two operators who edit quotas of one pool must not each see the other's old values.
+        Pool.objects.select_for_update(no_key=True).get(pk=vc.pool_id)
+        for form in self.forms:
+            row = getattr(form, "cleaned_data", {})
+            if row.get("DELETE") or not row.get("gpu_type") or row.get("gpus") is None:
+                continue
+            # No two rows have the same type: the check above refuses that. What is stored of this virtual cluster
+            # does not count, so a row is judged by what it asks for, whatever the others give up.
+            problem = quota_problem(vc=vc, gpu_type=row["gpu_type"], gpus=row["gpus"])
+            if problem:
+                form.add_error("gpus", problem)
+
+
+class MemberForm(MemberFields):
+    """A member: a user of the platform, or a new one, who gets a free uid and can sign in and submit at once."""
+
+    username = forms.CharField(
+        max_length=150,
+        required=False,
+        label="or a new user",
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+    )
+    password = forms.CharField(
+        strip=False,
+        required=False,
+        label="Password of the new user",
+        widget=PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    class Meta:
+        model = Membership
+        fields = ["user", "role"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["user"].required = False
+
+    def clean(self) -> dict[str, Any]:
+        """Either a user or the name and the password of a new one, each checked as on the page of users."""
+        values = dict(super().clean() or {})
+        name = values.get("username", "").strip()
+        if bool(name) == bool(values.get("user")):
+            if not self.errors and (name or self.has_changed()):
+                self.add_error("user", "Choose a user, or name a new one." + " Not both." * bool(name))
+            return values
+        if name:
+            self._check_new_user(User(username=name), values.get("password", ""))
+        return values
+
+    def _check_new_user(self, user: User, password: str) -> None:
+        try:
+            user.full_clean(exclude={"password", "uid"})
+        except ValidationError as error:
+            self.add_error("username", error.messages)
+        try:
+            validate_password(password, user)
+        except ValidationError as error:
+            self.add_error("password", error.messages)
+
+
+class MemberFormSet(MemberRows):
+    """Members of a tenant, some of whom are users that the same form makes."""
+
+    def clean(self) -> None:
+        """Refuses two new users of one name."""
+        super().clean()
+        seen: set[str] = set()
+        for form in self.forms:
+            name = getattr(form, "cleaned_data", {}).get("username", "").strip()
+            if name in seen:
+                form.add_error("username", f"{name} is named twice.")
+            seen.add(name or " ")
+
+    def create_users(self, *, actor: str) -> None:
+        """Store the new users, so that their memberships can be stored."""
+        for form in self.forms:
+            name = form.cleaned_data.get("username", "").strip()
+            if name:
+                form.instance.user = create_user(username=name, password=form.cleaned_data["password"], actor=actor)
+
+
+class AddTenantForm(TenantFields):
+    """A new tenant, and if a pool is chosen its virtual cluster with quotas. `add_tenant_form` adds their fields."""
+
+    pool = forms.ModelChoiceField(
+        Pool.objects.order_by("name"),
+        required=False,
+        empty_label="No virtual cluster yet",
+        widget=UnfoldAdminSelectWidget,
+        help_text="Members can submit jobs once their tenant has a virtual cluster.",
+    )
+    vc_name = forms.CharField(
+        max_length=63,
+        required=False,
+        label="Name of the virtual cluster",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Empty: the name of the tenant.",
+    )
+
+    class Meta:
+        model = Tenant
+        exclude: list[str] = []
+
+    def clean(self) -> dict[str, Any]:
+        """Refuses a virtual cluster or a quota that cannot be stored, at its field."""
+        values = dict(super().clean() or {})
+        if values.get("pool") is not None and values.get("name"):
+            self._check_virtual_cluster(values)
+        return values
+
+    @transaction.atomic
+    def create_virtual_cluster(self, *, actor: str) -> None:
+        """Store the virtual cluster of the stored tenant with its quotas, if a pool was chosen."""
+        values = self.cleaned_data
+        if values["pool"] is None:
+            return
+        name = values["vc_name"] or self.instance.name
+        vc = create_virtual_cluster(tenant=self.instance, pool=values["pool"], name=name, actor=actor)
+        for gpu_type, gpus in self._quotas(values).items():
+            set_quota(vc=vc, gpu_type=gpu_type, gpus=gpus, actor=actor)
+
+    def _check_virtual_cluster(self, values: Mapping[str, Any]) -> None:
+        pool = Pool.objects.select_for_update(no_key=True).get(pk=values["pool"].pk)
+        vc = VirtualCluster(pool=pool, name=values["vc_name"] or values["name"])
+        try:
+            vc.full_clean(exclude={"tenant"})
+        except ValidationError as error:
+            self.add_error("vc_name", error.messages)
+        for gpu_type, gpus in self._quotas(values).items():
+            problem = quota_problem(vc=vc, gpu_type=gpu_type, gpus=gpus)
+            if problem:
+                self.add_error(_QUOTA + gpu_type, problem)
+
+    def _quotas(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """The quotas that were entered, by GPU type."""
+        return {name.removeprefix(_QUOTA): gpus for name, gpus in values.items() if name.startswith(_QUOTA) and gpus}
+
+
+def add_tenant_form() -> type[AddTenantForm]:
+    """The form with a quota field for each GPU type of each pool."""
+    capacities = _capacities()
+    fields = {
+        _QUOTA + name: forms.IntegerField(
+            min_value=0,
+            required=False,
+            label=f"Quota of {name} (GPUs)",
+            widget=UnfoldAdminIntegerFieldWidget(
+                attrs={"data-quota-of": _as_attribute(capacities), "data-gpu-type": name}
+            ),
+        )
+        for name in _types(capacities)
+    }
+    return type("AddTenantForm", (AddTenantForm,), fields)
+
+
+def quota_fields() -> list[str]:
+    """The names of the quota fields of `add_tenant_form`."""
+    return [_QUOTA + name for name in _types(_capacities())]
+
+
+def _capacities() -> dict[Pool, dict[str, Capacity]]:
+    return {pool: capacity_of(pool.pk) for pool in Pool.objects.order_by("name")}
+
+
+def _types(capacities: Mapping[Pool, Mapping[str, Capacity]]) -> list[str]:
+    return sorted({name for types in capacities.values() for name in types})
+
+
+def _as_attribute(capacities: Mapping[Pool, Mapping[str, Capacity]]) -> str:
+    """The capacities as `quota.js` reads them, by the id of the pool."""
+    data = {
+        pool.pk: {"name": pool.name, "types": {name: [one.total, one.promised] for name, one in types.items()}}
+        for pool, types in capacities.items()
+    }
+    return json.dumps(data)
