@@ -18,13 +18,16 @@ from muster_client.config import normalise_url
 from muster_client.errors import MusterError
 from muster_client.logs import LogEvent, follow
 from muster_client.pack import Archive
+from muster_client.selection import selection
 from muster_client.shapes import (
     FINISHED,
     Attempt,
+    Cancelled,
     DryRun,
     Framework,
     Gpu,
     Job,
+    JobCount,
     JobEvent,
     JobPage,
     JobSpec,
@@ -253,32 +256,29 @@ class Client:
         """Return one job."""
         return cast(Job, self._http.document("GET", f"/jobs/{job_id}"))
 
-    def jobs_page(
-        self,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        state: Sequence[str] = (),
-        vc: str | None = None,
-        owner: str | None = None,
-        tenant: str | None = None,
-        tag: Sequence[str] = (),
-        search: str | None = None,
-        mine: bool = False,
-    ) -> JobPage:
-        """Return one page of jobs, newest first: in any of the states, with all of the tags (key:value)."""
-        given = {
-            "cursor": cursor,
-            "state": ",".join(state) or None,
-            "vc": vc,
-            "owner": owner,
-            "tenant": tenant,
-            "search": search,
-            "mine": "1" if mine else None,
-        }
-        params: dict[str, str | int | Sequence[str]] = {key: value for key, value in given.items() if value is not None}
-        params |= {"limit": min(limit, MAX_PAGE), "tag": list(tag)}
+    def jobs_page(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
+        """Return one page of jobs, newest first; the filters are those of `muster_client.selection`."""
+        params = selection(**filters) | {"limit": min(limit, MAX_PAGE)}
+        if cursor is not None:
+            params["cursor"] = cursor
         return cast(JobPage, self._http.document("GET", "/jobs", params=params))
+
+    def count_jobs(self, **filters: Any) -> JobCount:
+        """Return how many jobs match, and how many of them the user can cancel; filters as in `jobs_page`."""
+        return cast(JobCount, self._http.document("GET", "/jobs:count", params=selection(**filters)))
+
+    def cancel_jobs(self, **filters: Any) -> Cancelled:
+        """Cancel the jobs that match and that the user may cancel, queued jobs first; filters as in `jobs_page`.
+
+        Each job is cancelled by itself: one that cannot be cancelled is in `refused`, and the others are cancelled.
+        """
+        result: Cancelled = {"cancelled": [], "refused": []}
+        while True:
+            part = self._http.document("POST", "/jobs:cancel", json_body=selection(**filters), repeatable=True)
+            result["cancelled"] += part["cancelled"]
+            result["refused"] += part["refused"]
+            if not part["remaining"] or not part["cancelled"]:
+                return result
 
     def jobs(self, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
         """Return up to `limit` jobs, newest first, over as many pages as that takes."""
@@ -315,9 +315,10 @@ class Client:
         """Return the job, which is stopped if need be and waits again."""
         return cast(Job, self._http.document("POST", f"/jobs/{job_id}:requeue"))
 
-    def clone(self, job_id: int) -> Job:
-        """Return a new job with the same spec."""
-        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:clone"))
+    def clone(self, job_id: int, *, changes: JobSpec | None = None) -> Job:
+        """Return a new job with the same spec, but for the keys in `changes`."""
+        body = {"spec": changes} if changes else None
+        return cast(Job, self._http.document("POST", f"/jobs/{job_id}:clone", json_body=body))
 
     def wait(self, job_id: int, *, poll_s: float = 2.0, timeout_s: float | None = None) -> Job | None:
         """Return the job when it has finished; None when that took longer than the timeout."""

@@ -37,7 +37,9 @@ class _Group(TyperGroup):
             raise typer.Exit(error.exit_status) from error
         except typer.Abort as error:
             # Ctrl-C, or the end of the input, at a prompt.
-            ctx.find_object(Session).output.warn("nothing was entered; scripts use --password-stdin or --token-stdin.")
+            ctx.find_object(Session).output.warn(
+                "nothing was entered; scripts use --yes, --password-stdin or --token-stdin."
+            )
             raise typer.Exit(EXIT_INTERRUPTED) from error
 
 

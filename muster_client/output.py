@@ -40,6 +40,11 @@ class Output:
         for part in human:
             self.console.print(part)
 
+    def text(self, text: str) -> None:
+        """Print text as it is, for programs and people alike."""
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
     def line(self, document: Any) -> None:
         """Print one JSON line of a stream."""
         self._print_json(document, indent=None)

@@ -117,6 +117,21 @@ class JobPage(TypedDict):
     next: str | None
 
 
+class JobCount(TypedDict):
+    """How many jobs match, the GPUs that they ask for, and how many of them the user may cancel."""
+
+    jobs: int
+    gpus: int
+    cancellable: int
+
+
+class Cancelled(TypedDict):
+    """The numbers of the jobs that were cancelled, and those that could not be with their problems."""
+
+    cancelled: list[int]
+    refused: list[JsonObject]
+
+
 class Allocation(TypedDict):
     """One rank of an attempt on one node."""
 

@@ -16,6 +16,7 @@ import yaml
 
 from muster_client.errors import SpecError
 from muster_client.shapes import JobSpec
+from muster_client.terminal import clean
 
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -68,16 +69,29 @@ def _int(_: _Loader, node: yaml.ScalarNode) -> int:
 
 
 _TAG = "tag:yaml.org,2002:"
+_FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
 _Loader.add_implicit_resolver(_TAG + "bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 _Loader.add_implicit_resolver(_TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
 _Loader.add_implicit_resolver(_TAG + "int", re.compile(r"^[-+]?[0-9]+$"), list("-+0123456789"))
 _Loader.add_implicit_resolver(
     _TAG + "float",
-    re.compile(r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"),
+    _FLOAT,
     list("-+.0123456789"),
 )
 _Loader.add_constructor(_TAG + "int", _int)
 _Loader.add_constructor(_TAG + "float", _float)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, and quotes what only YAML 1.2 reads as a number, such as 1e3."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(_TAG + "str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_implicit_resolver(_TAG + "float", _FLOAT, list("-+.0123456789"))
 
 
 def load_spec(text: str, *, name: str = "the job spec") -> JobSpec:
@@ -116,6 +130,17 @@ def apply_sets(spec: JobSpec, sets: list[str]) -> JobSpec:
             raise SpecError(f"--set {item}: write it as key=value.")
         _put(result, key.split("."), parse_value(value), item)
     return result
+
+
+def spec_text(spec: JobSpec) -> str:
+    """Return a spec as YAML that `load_spec` reads back to the same spec; text of several lines stands as a block."""
+    text = _dump(spec, allow_unicode=True)
+    # Characters that would change how a terminal shows the text are written as escapes.
+    return text if clean(text) == text else _dump(spec, allow_unicode=False)
+
+
+def _dump(spec: JobSpec, *, allow_unicode: bool) -> str:
+    return str(yaml.dump(spec, Dumper=_Dumper, sort_keys=False, allow_unicode=allow_unicode, width=math.inf))
 
 
 def _put(spec: JobSpec, path: list[str], value: Any, item: str) -> None:

@@ -1,22 +1,33 @@
-"""The commands about jobs that are there: ls, show, why, logs, cancel, requeue, clone, wait."""
+"""The commands about jobs that are there: ls, show, why, logs, cancel, requeue, clone, spec, wait."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from muster_client.client import Client
-from muster_client.commands.options import Attempt, JobId, JobIds, JsonFlag, Rank
-from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError
+from muster_client.commands.options import (
+    Attempt,
+    JobId,
+    JobIds,
+    JsonFlag,
+    Rank,
+    Sets,
+    States,
+    Tags,
+    tags_for_api,
+)
+from muster_client.errors import EXIT_ERROR, EXIT_NOT_FOUND, ApiError, UsageError
 from muster_client.follow import exit_status_of, show_logs, tell_end, tell_that_it_goes_on
 from muster_client.output import Output
 from muster_client.render import attempts_table, job_sheet, jobs_table, why_sheet
 from muster_client.session import begin
 from muster_client.shapes import Job, JsonObject
+from muster_client.spec import apply_sets, spec_text
 from muster_client.terminal import clean
 from muster_client.times import utc_now
 from muster_client.trainingsheet import training_lines
@@ -25,16 +36,14 @@ from muster_client.trainingsheet import training_lines
 def ls_command(
     ctx: typer.Context,
     *,
-    state: Annotated[
-        list[str] | None, typer.Option(help="queued, active, succeeded, failed or cancelled.", show_default=False)
-    ] = None,
+    state: States = None,
     vc: Annotated[str | None, typer.Option(help="Of this virtual cluster.", show_default=False)] = None,
     owner: Annotated[str | None, typer.Option(help="Of this user.", show_default=False)] = None,
     tenant: Annotated[str | None, typer.Option(help="Of this tenant.", show_default=False)] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="KEY:VALUE", help="With this tag.", show_default=False)
+    tag: Tags = None,
+    search: Annotated[
+        str | None, typer.Option(help="With this text in the name, or this number.", show_default=False)
     ] = None,
-    search: Annotated[str | None, typer.Option(help="With this text in the name.", show_default=False)] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 50,
     cursor: Annotated[str | None, typer.Option(help="Go on from the `next` of --json.", show_default=False)] = None,
@@ -50,7 +59,7 @@ def ls_command(
             vc=vc,
             owner=owner,
             tenant=tenant,
-            tag=tag or (),
+            tag=tags_for_api(tag),
             search=search,
             mine=mine,
         )
@@ -112,26 +121,72 @@ def logs_command(
             raise
 
 
-def cancel_command(ctx: typer.Context, job_ids: JobIds, as_json: JsonFlag = False) -> None:
-    """Stop jobs, waiting or running."""
+def cancel_command(
+    ctx: typer.Context,
+    *,
+    job_ids: Annotated[
+        list[int] | None, typer.Argument(metavar="[JOB...]", min=1, help="The numbers of the jobs.")
+    ] = None,
+    tag: Tags = None,
+    state: States = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Of this user instead of your own, if you may.", show_default=False)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without asking.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Stop jobs, waiting or running: those with the numbers, or all of yours that match --tag and --state."""
     session = begin(ctx, as_json=as_json)
+    if job_ids and (tag or state or owner):
+        raise UsageError("Give numbers of jobs, or --tag and --state, not both.")
+    if job_ids:
+        with session.client() as client:
+            _cancel_each(client, session.output, job_ids)
+    elif tag or state:
+        filters = {"tag": tags_for_api(tag), "state": state or (), "owner": owner, "mine": owner is None}
+        with session.client() as client:
+            _cancel_all(client, session.output, filters, yes=yes)
+    else:
+        raise UsageError("Say which jobs: their numbers, or --tag KEY=VALUE or --state STATE.")
+
+
+def _cancel_each(client: Client, output: Output, job_ids: list[int]) -> None:
     results: list[Job] = []
     errors: list[JsonObject] = []
     statuses: list[int] = []
-    with session.client() as client:
-        for job_id in dict.fromkeys(job_ids):
-            # One job that cannot be stopped must not keep the others running.
-            try:
-                results.append(client.cancel(job_id))
-            except ApiError as error:
-                errors.append({"id": job_id, "problem": error.problem()})
-                statuses.append(error.exit_status)
+    for job_id in dict.fromkeys(job_ids):
+        # One job that cannot be stopped must not keep the others running.
+        try:
+            results.append(client.cancel(job_id))
+        except ApiError as error:
+            errors.append({"id": job_id, "problem": error.problem()})
+            statuses.append(error.exit_status)
     lines = [f"Job {job['id']} {'is being stopped' if job['state'] == 'active' else job['state']}." for job in results]
-    session.output.answer({"results": results, "errors": errors}, *lines)
-    for item in errors:
-        session.output.note(f"Job {item['id']}: {item['problem']['detail'] or item['problem']['title']}")
+    output.answer({"results": results, "errors": errors}, *lines)
+    _note_refusals(output, errors)
     if statuses:
         raise typer.Exit(statuses[0])
+
+
+def _cancel_all(client: Client, output: Output, filters: dict[str, Any], *, yes: bool) -> None:
+    count = client.count_jobs(**filters)["cancellable"]
+    if not count:
+        output.answer({"cancelled": [], "refused": []}, "No job that you may cancel matches.")
+        return
+    if not yes and not typer.confirm(f"Cancel {count} {'job' if count == 1 else 'jobs'}?", err=True):
+        output.note("No job was cancelled.")
+        raise typer.Exit(EXIT_ERROR)
+    result = client.cancel_jobs(**filters)
+    done = len(result["cancelled"])
+    output.answer(result, f"Cancelled {done} {'job' if done == 1 else 'jobs'}; running jobs stop within their grace.")
+    _note_refusals(output, result["refused"])
+    if result["refused"]:
+        raise typer.Exit(EXIT_ERROR)
+
+
+def _note_refusals(output: Output, refused: list[JsonObject]) -> None:
+    for item in refused:
+        output.note(f"Job {item['id']}: {item['problem']['detail'] or item['problem']['title']}")
 
 
 def requeue_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
@@ -139,9 +194,29 @@ def requeue_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False
     _change(ctx, lambda client: client.requeue(job_id), "Job {id} goes back into the queue.", as_json=as_json)
 
 
-def clone_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
-    """Submit the spec of a job again, as a new job."""
-    _change(ctx, lambda client: client.clone(job_id), "Submitted job {id} ({name}).", as_json=as_json)
+def clone_command(ctx: typer.Context, job_id: JobId, sets: Sets = None, as_json: JsonFlag = False) -> None:
+    """Submit the spec of a job again, as a new job; --set changes keys of it."""
+
+    def clone(client: Client) -> Job:
+        if not sets:
+            return client.clone(job_id)
+        before = client.job(job_id)["spec"]
+        after = apply_sets(before, sets)
+        changes = {key: value for key, value in after.items() if key not in before or value != before[key]}
+        return client.clone(job_id, changes=changes)
+
+    _change(ctx, clone, "Submitted job {id} ({name}).", as_json=as_json)
+
+
+def spec_command(ctx: typer.Context, job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Print the spec of a job as YAML, as `muster submit -` takes it."""
+    session = begin(ctx, as_json=as_json)
+    with session.client() as client:
+        spec = client.job(job_id)["spec"]
+    if as_json:
+        session.output.answer(spec)
+    else:
+        session.output.text(spec_text(spec))
 
 
 def wait_command(
@@ -181,6 +256,7 @@ def register(app: typer.Typer) -> None:
     app.command("cancel")(cancel_command)
     app.command("requeue")(requeue_command)
     app.command("clone")(clone_command)
+    app.command("spec")(spec_command)
     app.command("wait")(wait_command)
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from muster_client.errors import UsageError
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="The number of the job.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", min=1, help="The numbers of the jobs.")]
@@ -22,3 +24,23 @@ Rank = Annotated[int | None, typer.Option("--rank", min=0, help="Only this rank'
 Attempt = Annotated[
     int | None, typer.Option("--attempt", min=1, help="This attempt, not the latest.", show_default=False)
 ]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="KEY=VALUE", help="With this tag; repeat it for several, of which all must hold."),
+]
+States = Annotated[
+    list[str] | None,
+    typer.Option("--state", help="queued, running, succeeded, failed or cancelled; repeat it for any of several."),
+]
+
+
+def tags_for_api(tags: list[str] | None) -> list[str]:
+    """Return tags given as KEY=VALUE as the REST API writes them.
+
+    Raises:
+        UsageError: a tag has no equals sign.
+    """
+    for tag in tags or ():
+        if "=" not in tag:
+            raise UsageError(f"--tag {tag}: write it as KEY=VALUE.")
+    return [tag.replace("=", ":", 1) for tag in tags or ()]

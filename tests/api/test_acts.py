@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from muster.accounts.models import User
+from muster.accounts.scopes import Scope
 from muster.jobs.models import Attempt, Job
 from scheduler.lifecycle import AttemptState, Desired, JobState
 from tests.api.asking import JOBS, fields_of, problem_of, require_described, send, submit
@@ -40,6 +41,67 @@ def test_a_job_that_has_succeeded_cannot_be_cancelled(world: World, api: Api) ->
     require_described("POST", f"{JOBS}/{job.pk}:cancel", answer)
 
 
+CANCEL = f"{JOBS}:cancel"
+
+
+def states() -> dict[str, tuple[str, str]]:
+    """The state and what is wanted, by the names of the jobs."""
+    return {job.name: (job.state, job.desired) for job in Job.objects.all()}
+
+
+def test_all_jobs_that_match_are_cancelled(world: World, api: Api) -> None:
+    for number in range(3):
+        make_job(world.vc, world.owner, name=f"sweep-{number}", tags={"sweep": "lr"})
+    answer = send(api(world.owner), "POST", CANCEL, {"tag": ["sweep:lr"], "state": ["queued", "running"]})
+    require_described("POST", CANCEL, answer)
+    assert (answer.status_code, len(answer.json()["cancelled"])) == (202, 3)
+    assert {name for name, (state, _) in states().items() if state == "cancelled"} == {f"sweep-{n}" for n in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("role", "stopped"),
+    [
+        ("owner", {"waiting", "running"}),
+        ("peer", {"by pete"}),
+        ("manager", {"waiting", "running", "by pete"}),
+        ("stranger", {"others"}),
+        ("operator", {"waiting", "running", "by pete", "others"}),
+    ],
+)
+def test_a_selection_cancels_only_jobs_that_the_caller_may_cancel(
+    role: str, stopped: set[str], world: World, api: Api
+) -> None:
+    make_job(world.vc, world.peer, name="by pete")
+    client, selection = api(world.user(role)), {"state": ["queued", "active"]}
+    assert client.get(f"{JOBS}:count", selection).json()["cancellable"] == len(stopped)
+    assert send(client, "POST", CANCEL, selection).status_code == 202
+    assert {name for name, (_, desired) in states().items() if desired == "stop"} == stopped
+
+
+def test_a_token_without_manage_cancels_only_its_users_own_jobs(world: World) -> None:
+    client = Client(headers={"Authorization": f"Bearer {make_token(world.manager, scopes=[Scope.READ, Scope.SUBMIT])}"})
+    assert client.get(f"{JOBS}:count").json()["cancellable"] == 0
+    assert send(client, "POST", CANCEL, {"ids": [world.waiting.pk]}).json()["cancelled"] == []
+
+
+def test_an_empty_selection_cancels_nothing(world: World, api: Api) -> None:
+    answer = send(api(world.operator), "POST", CANCEL, {})
+    assert answer.status_code == 422
+    assert "at least one" in problem_of(answer)["detail"]
+    assert {desired for _, desired in states().values()} == {"run"}
+
+
+def test_a_request_cancels_queued_jobs_before_running_ones_and_says_how_many_remain(
+    world: World, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.jobs.services.MAX_CANCELLED", 1)
+    client, selection = api(world.owner), {"mine": True}
+    first, second, third = (send(client, "POST", CANCEL, selection).json() for _ in range(3))
+    assert (first["cancelled"], first["remaining"]) == ([world.waiting.pk], 1)
+    assert (second["cancelled"], second["remaining"]) == ([world.running.pk], 0)
+    assert third["cancelled"] == []
+
+
 def test_requeueing_a_finished_job_names_the_clone(world: World, api: Api) -> None:
     job = make_job(world.vc, world.owner, state=JobState.FAILED)
     answer = send(api(world.owner), "POST", f"{JOBS}/{job.pk}:requeue")
@@ -52,6 +114,26 @@ def test_requeueing_a_running_job_stops_its_attempt(world: World, api: Api) -> N
     world.running.refresh_from_db()
     assert world.running.desired == Desired.RUN
     assert Attempt.objects.get().outcome == AttemptState.PREEMPTED
+
+
+def test_a_clone_may_change_keys_of_the_spec(world: World, api: Api) -> None:
+    client = api(world.owner)
+    source = submit(client, {"command": "true", "gpus": 1, "tags": {"a": "b"}, "time": "1h"}).json()
+    answer = send(client, "POST", f"{JOBS}/{source['id']}:clone", {"spec": {"gpus": "A100:2", "time": None}})
+    require_described("POST", f"{JOBS}/{source['id']}:clone", answer)
+    clone = answer.json()
+    assert (clone["gpus"], clone["gpu_type"], clone["tags"]) == (2, "A100", {"a": "b"})
+    assert (clone["cloned_from"], "time" in clone["spec"]) == (source["id"], False)
+
+
+def test_a_clone_with_an_unknown_key_of_the_spec_is_refused(world: World, api: Api) -> None:
+    answer = send(api(world.owner), "POST", f"{JOBS}/{world.waiting.pk}:clone", {"spec": {"gpu": 2}})
+    assert (answer.status_code, fields_of(answer)) == (422, ["gpu"])
+
+
+@pytest.mark.parametrize(("asked", "stored"), [(2, 2), ("2", 2), ("A100:2", "A100:2")])
+def test_a_number_of_gpus_is_stored_as_a_number(asked: int | str, stored: int | str, world: World, api: Api) -> None:
+    assert submit(api(world.owner), {"command": "true", "gpus": asked}).json()["spec"]["gpus"] == stored
 
 
 def test_a_clone_is_the_callers_own_job(world: World, api: Api) -> None:

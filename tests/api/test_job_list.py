@@ -17,7 +17,7 @@ from muster.accounts.models import User
 from muster.idle.models import IdleWatch
 from muster.jobs.models import Attempt, Job
 from scheduler.lifecycle import HoldReason, JobState, Reason
-from tests.api.asking import fields_of, require_described
+from tests.api.asking import fields_of, problem_of, require_described
 from tests.api.conftest import World
 from tests.factories import job_fields, make_attempt, make_job, make_node
 
@@ -49,6 +49,7 @@ def names(answer: Any) -> list[str]:
         ("search=RUN", ["running"]),
         ("search=%25", []),
         ("search=nothing", []),
+        ("state=running", ["running"]),
         ("limit=2", ["fourth", "third"]),
         ("owner=pete&state=failed", []),
     ],
@@ -59,8 +60,55 @@ def test_each_filter_narrows_the_list(query: str, expected: list[str], world: Wo
     assert names(api(world.owner).get(f"/api/v1/jobs?{query}")) == expected
 
 
-def test_a_number_finds_the_job_with_it(world: World, api: Api) -> None:
-    assert names(api(world.owner).get(f"/api/v1/jobs?search={world.running.pk}")) == ["running"]
+@pytest.mark.parametrize("prefix", ["", "#"])
+def test_a_number_finds_the_job_with_it_before_jobs_with_the_number_in_their_names(
+    prefix: str, world: World, api: Api
+) -> None:
+    text = f"{prefix}{world.running.pk}"
+    make_job(world.vc, world.owner, name=f"like {text}")
+    assert names(api(world.owner).get("/api/v1/jobs", {"search": text})) == ["running", f"like {text}"]
+
+
+def test_a_whole_name_comes_before_newer_jobs_with_it_as_a_part_of_theirs(world: World, api: Api) -> None:
+    for name in ("train", "train-2", "retrain"):
+        make_job(world.vc, world.owner, name=name)
+    client, found, cursor = api(world.owner), [], {}
+    while cursor is not None:
+        page = client.get("/api/v1/jobs", {"search": "train", "limit": 1, **cursor}).json()
+        found += [job["name"] for job in page["results"]]
+        cursor = {"cursor": page["next"]} if page["next"] else None
+    assert found == ["train", "retrain", "train-2"]
+
+
+def test_the_refusal_of_a_state_lists_the_states(world: World, api: Api) -> None:
+    problem = problem_of(api(world.owner).get("/api/v1/jobs?state=waiting"))
+    assert problem["errors"] == [
+        {"field": "state.0", "message": "write one of queued, active, succeeded, failed, cancelled"}
+    ]
+
+
+def test_jobs_that_match_are_counted_beyond_what_a_page_holds(world: World, api: Api) -> None:
+    for _ in range(3):
+        make_job(world.vc, world.owner, gpus=2, nodes=2)
+    make_job(world.vc, world.peer, gpus=4)
+    answer = api(world.owner).get("/api/v1/jobs:count?mine=1&state=queued,running")
+    require_described("GET", "/api/v1/jobs:count", answer)
+    assert answer.json() == {
+        "jobs": 5,
+        "gpus": 15,
+        "states": [{"state": "active", "jobs": 1, "gpus": 2}, {"state": "queued", "jobs": 4, "gpus": 13}],
+        "cancellable": 5,
+    }
+    everybody = api(world.owner).get("/api/v1/jobs:count").json()
+    assert (everybody["jobs"], everybody["cancellable"]) == (6, 5)
+
+
+def test_only_jobs_that_ended_after_a_moment_are_counted(world: World, api: Api) -> None:
+    ended = make_job(world.vc, world.owner, state=JobState.FAILED)
+    at = ended.ended_at or datetime.now(UTC)
+    query = {"ended_after": (at - timedelta(seconds=1)).isoformat()}
+    assert api(world.owner).get("/api/v1/jobs:count", query).json()["jobs"] == 1
+    assert api(world.owner).get("/api/v1/jobs:count", {"ended_after": at.isoformat()}).json()["jobs"] == 0
 
 
 @pytest.mark.parametrize(

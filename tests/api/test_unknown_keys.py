@@ -68,5 +68,33 @@ def test_a_key_inside_a_part_is_named_with_its_path(world: World, api: Api) -> N
     assert fields_of(answer) == ["jobs.0.specs"]
 
 
-def test_a_query_may_have_parameters_that_nobody_knows(world: World, api: Api) -> None:
-    assert api(world.owner).get("/api/v1/jobs?utm_source=mail").status_code == 200
+# A stream reads its own parameters; signing in needs no session.
+OTHERWISE = {"/api/v1/stream", "/api/v1/login"}
+
+
+def reading() -> list[tuple[str, list[str]]]:
+    """Each path without a variable part that is read by GET, and its query parameters."""
+    found = []
+    for path, operations in openapi()["paths"].items():
+        if path.startswith("/api/v1/") and "get" in operations and "{" not in path and path not in OTHERWISE:
+            described = operations["get"].get("parameters", [])
+            found.append((path, [one["name"] for one in described if one["in"] == "query"]))
+    return found
+
+
+@pytest.mark.parametrize(("path", "known"), reading(), ids=str)
+def test_an_unknown_query_parameter_is_named(path: str, known: list[str], world: World, api: Api) -> None:
+    client = api(world.operator)
+    answer = client.get(f"{path}?no_such_parameter=1")
+    assert (answer.status_code, fields_of(answer)) == (422, ["no_such_parameter"])
+    message = problem_of(answer)["errors"][0]["message"]
+    assert all(name in message for name in known) or "did you mean" in message
+
+
+def test_the_nearest_known_parameter_is_named(world: World, api: Api) -> None:
+    answer = api(world.owner).get("/api/v1/jobs?states=queued")
+    assert problem_of(answer)["errors"][0]["message"] == "unknown parameter; did you mean 'state'?"
+
+
+def test_probes_may_add_parameters_to_the_health_paths(db: None) -> None:
+    assert Client().get("/healthz?verbose=1").status_code == 200

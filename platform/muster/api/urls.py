@@ -84,6 +84,8 @@ v1 = [
     _to("registries/<id:registry_id>", registries.OneRegistry, Scope.MANAGE),
     _to("jobs", jobs.Jobs, Scope.SUBMIT),
     _to("jobs:batch", jobs.JobBatch, Scope.SUBMIT),
+    _to("jobs:count", jobs.JobCounts),
+    _to("jobs:cancel", jobs.CancelJobs, Scope.SUBMIT),
     _to("jobs:dry-run", forecast.JobDryRun, Scope.SUBMIT),
     _to("jobs/<id:job_id>", jobs.OneJob, Scope.SUBMIT),
     _to("jobs/<id:job_id>:cancel", jobs.CancelJob, Scope.SUBMIT),

@@ -103,6 +103,15 @@ class NoRoom(Unavailable):
 
 def unknown_key(key: str, known: Collection[str]) -> str:
     """The message for a key of a body that is none of the known ones; it names the nearest of them."""
-    nearest = difflib.get_close_matches(key[:100], known, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else "known keys: " + ", ".join(sorted(known))
-    return f"unknown key; {hint}"
+    return _unknown("key", key, known)
+
+
+def unknown_parameter(name: str, known: Collection[str]) -> str:
+    """The message for a query parameter that is none of the known ones; it names the nearest of them."""
+    return _unknown("parameter", name, known) if known else "unknown parameter; this path takes none"
+
+
+def _unknown(noun: str, name: str, known: Collection[str]) -> str:
+    nearest = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known {noun}s: " + ", ".join(sorted(known))
+    return f"unknown {noun}; {hint}"

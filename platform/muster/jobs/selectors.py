@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Sum, When
 
 from muster.accounts.models import User
 from muster.common.errors import NotFound
 from muster.common.rows import first_of
 from muster.jobs.models import Job
+from muster.tenants.models import Membership
+from muster.tenants.roles import Role
 from muster.tenants.selectors import tenants_of
-from scheduler.lifecycle import JobState
+from scheduler.lifecycle import Desired, JobState
+
+_MAX_ID_DIGITS = 18
 
 # 1. The asked jobs in the order of their queues, each with the one asked for before it.
 # 2. How many jobs lie behind that one, up to and including this one: a range of the index `job_queue_order`.
@@ -44,6 +50,75 @@ def visible_jobs(user: User) -> QuerySet[Job]:
         return Job.objects.all()
     # The ids are read first: a tenant has few members and many jobs, and the planner sees constants.
     return Job.objects.filter(tenant_id__in=list(tenants_of(user).values_list("pk", flat=True)))
+
+
+def matching_jobs(
+    user: User,
+    *,
+    ids: Collection[int] | None = None,
+    state: Collection[str] = (),
+    vc: str | None = None,
+    owner: str | None = None,
+    tenant: str | None = None,
+    tag: Iterable[str] = (),
+    search: str | None = None,
+    mine: bool = False,
+    ended_after: datetime | None = None,
+) -> QuerySet[Job]:
+    """The jobs that the user may see and that match every given condition; a `tag` is key:value."""
+    exact = {"vc__name": vc, "owner__username": owner, "tenant__name": tenant, "ended_at__gt": ended_after}
+    jobs = visible_jobs(user).filter(**{column: value for column, value in exact.items() if value is not None})
+    if ids is not None:
+        jobs = jobs.filter(pk__in=ids)
+    if state:
+        jobs = jobs.filter(state__in=state)
+    for one in tag:
+        key, _, value = one.partition(":")
+        jobs = jobs.filter(tags__contains={key: value})
+    if search is not None:
+        jobs = jobs.filter(Q(name__icontains=search) | Q(pk=number_searched(search)))
+    if mine:
+        jobs = jobs.filter(owner=user)
+    return jobs
+
+
+def number_searched(text: str) -> int | None:
+    """The job number that a search may mean: 7 for `7` and `#7`; None if it means none."""
+    digits = text.strip().removeprefix("#")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _MAX_ID_DIGITS else None
+
+
+def search_rank(text: str) -> Case:
+    """How exactly a job matches a search: 2 by its number, 1 by its whole name, 0 otherwise."""
+    return Case(
+        When(pk=number_searched(text), then=2),
+        When(name__iexact=text, then=1),
+        default=0,
+        output_field=IntegerField(),
+    )
+
+
+def cancellable_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> QuerySet[Job]:
+    """Of these jobs, those that neither have ended nor are being cancelled, and that the user may cancel: the user's
+    own and, with `others`, those of tenants that the user manages."""
+    jobs = jobs.filter(state__in=[JobState.QUEUED, JobState.ACTIVE], desired=Desired.RUN)
+    if not others:
+        return jobs.filter(owner=user)
+    if user.is_operator:
+        return jobs
+    managed = Membership.objects.filter(user=user, role=Role.MANAGER).values("tenant_id")
+    return jobs.filter(Q(owner=user) | Q(tenant_id__in=managed))
+
+
+def count_jobs(user: User, jobs: QuerySet[Job], *, others: bool) -> dict[str, Any]:
+    """How many these are, in all and by state, with the GPUs that they ask for; `others` as in `cancellable_jobs`."""
+    states = list(jobs.values("state").order_by("state").annotate(jobs=Count("pk"), gpus=Sum(F("gpus") * F("nodes"))))
+    return {
+        "jobs": sum(row["jobs"] for row in states),
+        "gpus": sum(row["gpus"] for row in states),
+        "states": states,
+        "cancellable": cancellable_jobs(user, jobs, others=others).count(),
+    }
 
 
 def get_job(user: User, job_id: int) -> Job:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from muster.accounts.models import User
 from muster.common.errors import Conflict, FieldError, Forbidden, Invalid, MusterError, NotFound
@@ -28,6 +30,8 @@ from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desire
 from scheduler.screening import Mode
 
 MOST_IN_A_BATCH = 1000
+MAX_CANCELLED = 1000
+"""Of jobs in one request, which takes some seconds."""
 EDITABLE = ("name", "priority", "time", "expected", "tags")
 
 
@@ -37,6 +41,16 @@ class BatchResult:
 
     jobs: list[Job]
     errors: list[tuple[int, MusterError]]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """The numbers of the jobs that were cancelled and, with the reason, of those that could not be; and how many more
+    match than one call cancels."""
+
+    cancelled: list[int]
+    refused: list[tuple[int, MusterError]]
+    remaining: int
 
 
 def submit_job(
@@ -174,13 +188,27 @@ def cancel_job(*, user: User, job: Job) -> Job:
     return job
 
 
+def cancel_jobs(*, user: User, jobs: QuerySet[Job]) -> CancelResult:
+    """Stop up to `MAX_CANCELLED` of the jobs for good, queued jobs first, each in a transaction of its own."""
+    # "queued" sorts behind "active": a job that leaves the queue cannot start on the GPUs of the jobs that are stopped.
+    found = list(jobs.order_by("-state", "pk")[: MAX_CANCELLED + 1])
+    cancelled, refused = [], []
+    for job in found[:MAX_CANCELLED]:
+        try:
+            cancelled.append(cancel_job(user=user, job=job).pk)
+        except MusterError as error:
+            refused.append((job.pk, error))
+    remaining = max(0, jobs.count() - len(refused)) if len(found) > MAX_CANCELLED else 0
+    return CancelResult(cancelled, refused, remaining)
+
+
 def requeue_job(*, user: User, job: Job) -> Job:
     """Stop the running attempt and put the job back into the queue; a finished job is a `Conflict`."""
     require_may_act(user, job)
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         if job.state in JOB_TERMINAL:
-            raise Conflict(f"job {job.pk} has {job.state}: a finished job is run again with :clone")
+            raise Conflict(f"job {job.pk} has {job.state}: run it again with :clone (muster clone {job.pk})")
         if job.desired == Desired.STOP:
             raise Conflict(f"job {job.pk} is being cancelled")
         if job.state == JobState.ACTIVE and not _stop_live_attempt(
@@ -191,12 +219,12 @@ def requeue_job(*, user: User, job: Job) -> Job:
     return job
 
 
-def clone_job(*, user: User, job: Job) -> Job:
-    """A new job of the user's with the same spec; the code archive comes along."""
+def clone_job(*, user: User, job: Job, changes: Mapping[str, Any] | None = None) -> Job:
+    """A new job of the user's with the same spec but for the keys in `changes`; the code archive comes along."""
     if job.code and not job.code.owners.filter(pk=user.pk).exists():
         # Who may see the job may run its code: it stands readable in the job's own work folder.
         job.code.owners.add(user)
-    draft = draft_job(user=user, data=job.spec)
+    draft = draft_job(user=user, data=job.spec | (changes or {}))
     draft.cloned_from = job
     estimate_jobs([draft])
     with transaction.atomic():

@@ -381,7 +381,9 @@ class JobSpec(_Strict):
 
     def stored(self) -> dict[str, Any]:
         """The spec as it is stored and shown: what was asked, with every default written out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        # A number without a type is shown as people write it: `gpus: 2`, not `gpus: "2"`.
+        return document if self.gpu_type else document | {"gpus": self.gpus_per_node}
 
 
 def parse_spec(data: object) -> JobSpec:

@@ -314,14 +314,15 @@ def test_a_long_wait_for_the_server_is_told(server: FakeServer, run: Run, tmp_pa
 def test_ls_passes_its_filters_on(server: FakeServer, run: Run) -> None:
     server.on("GET /jobs", httpx.Response(200, json={"results": [job()], "next": None}))
     names = ["--vc", "v", "--owner", "o", "--tenant", "t", "--search", "s"]
-    result = run("ls", "--state", "queued", "--state", "active", "--tag", "a:b", "--tag", "c:d", "--mine", *names)
+    result = run("ls", "--state", "queued", "--state", "active", "--tag", "a=b", "--tag", "c=d", "--mine", *names)
     assert "train" in result.stdout
     assert sorted(server.requests[0].url.params.multi_items()) == [
         ("limit", "50"),
-        ("mine", "1"),
+        ("mine", "true"),
         ("owner", "o"),
         ("search", "s"),
-        ("state", "queued,active"),
+        ("state", "active"),
+        ("state", "queued"),
         ("tag", "a:b"),
         ("tag", "c:d"),
         ("tenant", "t"),

@@ -32,7 +32,15 @@ class Shape(_Serializer):
         return super().to_internal_value(data)
 
 
-Choice = serializers.ChoiceField
+class Choice(serializers.ChoiceField):
+    """One of some values; the refusal of another value lists them."""
+
+    def __init__(self, choices: Any, **options: Any) -> None:
+        super().__init__(choices, **options)
+        listed = ", ".join(str(value) for value in self.choices)
+        self.error_messages["invalid_choice"] = f"write one of {listed}"
+
+
 Text = serializers.CharField
 Integer = serializers.IntegerField
 Number = serializers.FloatField

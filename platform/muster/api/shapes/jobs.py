@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
@@ -214,6 +216,18 @@ class JobEdit(Shape):
     tags = serializers.DictField(child=Text(), required=False)
 
 
+class CloneChanges(Shape):
+    """What of the spec is different in the clone."""
+
+    spec = Values(required=False, default=dict, help_text="Keys of the spec with their new values; null removes a key.")
+
+    def validate_spec(self, value: Any) -> Any:
+        """The changes, which are a mapping."""
+        if not isinstance(value, dict):
+            raise serializers.ValidationError("write a mapping of keys of the spec to values")
+        return value
+
+
 class Batch(Shape):
     """Up to 1,000 specs."""
 
@@ -329,12 +343,21 @@ class JobEventPage(Shape):
     next = Text(allow_null=True)
 
 
-@extend_schema_serializer(component_name="JobFilter")
-class JobFilter(Shape):
-    """The filters of the list; each narrows it further."""
+class JobStateChoice(Choice):
+    """A state by its name in the API or on the pages, where a job with GPUs is "running"."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The state's name in the API."""
+        return JobState.ACTIVE.value if data == "running" else super().to_internal_value(data)
+
+
+class JobSelector(Shape):
+    """Which jobs; each field narrows the selection further."""
 
     state = serializers.ListField(
-        child=Choice(choices=values(JobState)), required=False, help_text="Repeated, or separated by commas."
+        child=JobStateChoice(choices=values(JobState)),
+        required=False,
+        help_text="Any of these; `running` means `active`. In a query: repeated, or separated by commas.",
     )
     vc = Text(required=False, max_length=63)
     owner = Text(required=False, max_length=150)
@@ -342,12 +365,59 @@ class JobFilter(Shape):
     tag = serializers.ListField(
         child=serializers.RegexField(r"\A[^:]+:.*\Z", max_length=300, error_messages={"invalid": "write key:value"}),
         required=False,
-        help_text="key:value; repeated, all must hold.",
+        help_text="key:value; with several, a job must have all of them.",
     )
-    search = Text(required=False, max_length=200, help_text="A part of the name, or an id.")
+    search = Text(required=False, max_length=200, help_text="A part of the name, or a number such as 7 or #7.")
     mine = Flag(required=False, help_text="Only the caller's own.")
+    ended_after = Moment(required=False, help_text="Only jobs that ended after this moment.")
+
+
+@extend_schema_serializer(component_name="JobFilter")
+class JobFilter(JobSelector):
+    """The filters of the list, and which piece of it."""
+
     limit = Integer(required=False, default=50, min_value=1, max_value=200)
     cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")
+
+
+class StateCount(Shape):
+    """How many jobs are in a state, and how many GPUs they ask for."""
+
+    state = Choice(choices=values(JobState))
+    jobs = Integer()
+    gpus = Integer()
+
+
+class JobCount(Shape):
+    """How many jobs match."""
+
+    jobs = Integer()
+    gpus = Integer(help_text="That these jobs ask for.")
+    states = StateCount(many=True, help_text="By state; a state without jobs is left out.")
+    cancellable = Integer(help_text="Of these, jobs that have not ended and that the caller may cancel.")
+
+
+class CancelSelector(JobSelector):
+    """Which jobs to cancel: at least one field is needed."""
+
+    ids = serializers.ListField(
+        child=Integer(min_value=1), required=False, min_length=1, max_length=1000, help_text="Job numbers."
+    )
+
+
+class NotCancelled(Shape):
+    """A job that could not be cancelled."""
+
+    id = Integer()
+    problem = Problem()
+
+
+class CancelAnswer(Shape):
+    """What became of the selected jobs."""
+
+    cancelled = serializers.ListField(child=Integer(), help_text="Jobs that have left the queue or are being stopped.")
+    refused = NotCancelled(many=True)
+    remaining = Integer(help_text="Matching jobs beyond the limit of one request; send the request again for them.")
 
 
 class PageFilter(Shape):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
@@ -16,7 +16,7 @@ from muster.api.bodies import AlwaysJson, JsonParser, require_length
 from muster.api.problems import CONTENT_TYPE
 from muster.api.scopes import require_scope, token_of
 from muster.api.shapes.common import Problem, Shape
-from muster.common.errors import Invalid
+from muster.common.errors import FieldError, Invalid, unknown_parameter
 from muster.jobs.models import Job
 from muster.jobs.selectors import get_job
 
@@ -38,6 +38,9 @@ class ApiView(APIView):
         """Checks what every request must fulfil before its method is called."""
         super().initial(request, *args, **kwargs)
         require_length(request)
+        known = getattr(getattr(self, str(request.method).lower(), None), "query_parameters", None)
+        if known is not None:
+            require_known_parameters(request, known)
 
 
 def caller(request: Request) -> User:
@@ -63,13 +66,19 @@ def body_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
 
 def query_of(request: Request, shape: type[Shape]) -> dict[str, Any]:
     """The query's parameters, checked field by field."""
-    return checked(shape, known_of(shape, request.query_params.dict()))
+    return checked(shape, request.query_params.dict())
 
 
-def known_of(shape: type[Shape], query: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that the shape knows. A query may have others, which proxies and browsers add; a body may not."""
-    known = shape().fields
-    return {name: value for name, value in query.items() if name in known}
+def require_known_parameters(request: Request, known: Collection[str]) -> None:
+    """Return if the query has only parameters that the operation describes.
+
+    Raises:
+        Invalid: names each other parameter, and the nearest known one.
+    """
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        errors = tuple(FieldError(name[:100], unknown_parameter(name, known)) for name in unknown)
+        raise Invalid("; ".join(f"{error.field}: {error.message}" for error in errors), errors=errors)
 
 
 def checked(shape: type[Shape], data: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,13 +107,30 @@ def describe(
             responses[status, JSON] = shape
     for status in tables:
         responses[status, CSV] = OpenApiTypes.STR
-    # These can come from anywhere: a broken request, a token without the scope, and a database that is away.
-    always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 403, 503)
+    # These can come from anywhere: a broken request, a token without the scope, an unknown query parameter, and a
+    # database that is away.
+    always: tuple[int, ...] = (400, 503) if anonymous else (400, 401, 403, 422, 503)
     with_body: tuple[int, ...] = (411,) if 413 in problems else ()
     for status in sorted({*problems, *always, *with_body} - set(answers)):
         responses[status, CONTENT_TYPE] = Problem
     if anonymous:
         options["auth"] = []
-    return cast(
-        "Callable[[Any], Any]", extend_schema(operation_id=operation, tags=[tag], responses=responses, **options)
-    )
+    document = extend_schema(operation_id=operation, tags=[tag], responses=responses, **options)
+
+    def describe_handler(handler: Any) -> Any:
+        # Probes of load balancers may add parameters of their own to the health endpoints.
+        if not anonymous:
+            handler.query_parameters = _query_parameters(options.get("parameters", ()))
+        return document(handler)
+
+    return describe_handler
+
+
+def _query_parameters(parameters: Iterable[type[Shape] | OpenApiParameter]) -> frozenset[str]:
+    names: set[str] = set()
+    for parameter in parameters:
+        if not isinstance(parameter, OpenApiParameter):
+            names |= set(parameter().fields)
+        elif parameter.location == OpenApiParameter.QUERY:
+            names.add(parameter.name)
+    return frozenset(names)

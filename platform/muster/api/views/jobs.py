@@ -11,18 +11,32 @@ from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from muster.accounts.models import User
+from muster.accounts.scopes import Scope
 from muster.api import limits
 from muster.api.bodies import BatchParser, JsonParser, TextYamlParser, YamlParser
 from muster.api.pages import decode_cursor, encode_cursor
 from muster.api.problems import problem_of
 from muster.api.render.jobs import for_list, job_document, job_list
-from muster.api.shapes.jobs import SPEC, Batch, BatchAnswer, Job, JobEdit, JobFilter, JobPage
-from muster.api.views.base import ApiView, caller, checked, describe, job_to_change, known_of
+from muster.api.scopes import token_of
+from muster.api.shapes.jobs import (
+    SPEC,
+    Batch,
+    BatchAnswer,
+    CancelAnswer,
+    CancelSelector,
+    CloneChanges,
+    Job,
+    JobCount,
+    JobEdit,
+    JobFilter,
+    JobPage,
+    JobSelector,
+)
+from muster.api.views.base import ApiView, body_of, caller, checked, describe, job_to_change
 from muster.common.errors import Invalid, unknown_key
 from muster.jobs import services
 from muster.jobs.models import Job as JobRow
-from muster.jobs.selectors import get_job, visible_jobs
+from muster.jobs.selectors import cancellable_jobs, count_jobs, get_job, matching_jobs, search_rank
 
 SPEC_BODY = {
     "application/json": SPEC,
@@ -36,7 +50,6 @@ KEY = OpenApiParameter(
     description="Sending the same body with the same key again answers the same and stores nothing. Kept for 7 days.",
 )
 BODY_PROBLEMS = (404, 409, 413, 415, 422, 429)
-_LARGEST_ID_DIGITS = 18
 
 
 class Jobs(ApiView):
@@ -47,14 +60,10 @@ class Jobs(ApiView):
     @describe("list_jobs", tag="jobs", answers={200: JobPage}, problems=(422,), parameters=[JobFilter])
     def get(self, request: Request) -> Response:
         """A page of jobs, newest first."""
-        user, query = caller(request), _read_filter(request)
-        jobs = _filtered(visible_jobs(user), user, query)
-        limit = query["limit"]
-        # One row more than asked for tells whether there is a next page.
-        rows = list(for_list(jobs).order_by("-id")[: limit + 1])
-        more = len(rows) > limit
-        page = rows[:limit]
-        return Response({"results": job_list(page), "next": encode_cursor(page[-1].pk) if more else None})
+        query = _selection_of(request, JobFilter)
+        page = {name: query.pop(name) for name in ("limit", "cursor") if name in query}
+        rows, following = _page_of(matching_jobs(caller(request), **query), query | page)
+        return Response({"results": job_list(rows), "next": following})
 
     @describe(
         "submit_job",
@@ -70,6 +79,39 @@ class Jobs(ApiView):
         limits.take(limits.SUBMIT, user.pk)
         job, created = services.submit_job(user=user, data=request.data, idempotency_key=_key(request))
         return Response(job_document(job), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
+
+
+class JobCounts(ApiView):
+    """How many of the jobs of the caller's tenants match."""
+
+    @describe("count_jobs", tag="jobs", answers={200: JobCount}, parameters=[JobSelector])
+    def get(self, request: Request) -> Response:
+        """The number of jobs that match, by state, with the GPUs that they ask for."""
+        user = caller(request)
+        return Response(
+            count_jobs(user, matching_jobs(user, **_selection_of(request, JobSelector)), others=_may_manage(request))
+        )
+
+
+class CancelJobs(ApiView):
+    """Cancelling many jobs."""
+
+    @describe("cancel_jobs", tag="jobs", answers={202: CancelAnswer}, problems=(413, 415, 422), request=CancelSelector)
+    def post(self, request: Request) -> Response:
+        """Cancel the jobs that match and that the caller may cancel, up to 1,000 in a request.
+
+        Each job is cancelled in a transaction of its own, queued jobs first, so that none of them starts on the GPUs of
+        the others. A job that cannot be cancelled stops no other. Sending the request again is harmless.
+        """
+        user, selection = caller(request), body_of(request, CancelSelector)
+        if not selection:
+            raise Invalid("name which jobs: send at least one of " + ", ".join(CancelSelector().fields))
+        result = services.cancel_jobs(
+            user=user, jobs=cancellable_jobs(user, matching_jobs(user, **selection), others=_may_manage(request))
+        )
+        refused = [{"id": job_id, "problem": problem_of(error)} for job_id, error in result.refused]
+        answer = {"cancelled": result.cancelled, "refused": refused, "remaining": result.remaining}
+        return Response(answer, status=status.HTTP_202_ACCEPTED)
 
 
 class JobBatch(ApiView):
@@ -152,16 +194,16 @@ class RequeueJob(_JobAct):
         return Response(job_document(job), status=status.HTTP_202_ACCEPTED)
 
 
-class CloneJob(_JobAct):
+class CloneJob(ApiView):
     """Running a job's spec once more."""
 
-    @describe("clone_job", tag="jobs", answers={201: Job}, problems=(403, 404, 409, 422, 429), request=None)
+    @describe("clone_job", tag="jobs", answers={201: Job}, problems=(403, *BODY_PROBLEMS), request=CloneChanges)
     def post(self, request: Request, job_id: int) -> Response:
-        """Submit a new job of the caller's with the same spec."""
+        """Submit a new job of the caller's with the same spec, but for the keys that the body changes."""
         user = caller(request)
-        source = get_job(user, job_id)
+        source, body = get_job(user, job_id), body_of(request, CloneChanges)
         limits.take(limits.SUBMIT, user.pk)
-        job = services.clone_job(user=user, job=source)
+        job = services.clone_job(user=user, job=source, changes=body["spec"])
         return Response(job_document(job), status=status.HTTP_201_CREATED)
 
 
@@ -169,32 +211,38 @@ def _key(request: Request) -> str | None:
     return request.headers.get("Idempotency-Key")
 
 
-def _read_filter(request: Request) -> dict[str, Any]:
+def _may_manage(request: Request) -> bool:
+    """Whether the caller's token, if there is one, may act on other members' jobs."""
+    token = token_of(request)
+    return token is None or Scope.MANAGE in token.scopes
+
+
+def _selection_of(request: Request, shape: type[JobSelector]) -> dict[str, Any]:
+    """The query's parameters, in which `state` and `tag` may be repeated."""
     params = request.query_params
     data: dict[str, Any] = params.dict()
     if "state" in params:
         data["state"] = [word for part in params.getlist("state") for word in part.split(",") if word]
     if "tag" in params:
         data["tag"] = params.getlist("tag")
-    return checked(JobFilter, known_of(JobFilter, data))
+    return checked(shape, data)
 
 
-def _filtered(jobs: QuerySet[JobRow], user: User, query: dict[str, Any]) -> QuerySet[JobRow]:
-    exact = {"vc": "vc__name", "owner": "owner__username", "tenant": "tenant__name"}
-    jobs = jobs.filter(**{column: query[name] for name, column in exact.items() if name in query})
-    if query.get("state"):
-        jobs = jobs.filter(state__in=query["state"])
-    for tag in query.get("tag", ()):
-        key, _, value = tag.partition(":")
-        jobs = jobs.filter(tags__contains={key: value})
+def _page_of(jobs: QuerySet[JobRow], query: dict[str, Any]) -> tuple[list[JobRow], str | None]:
+    """A page of the jobs, the newest first but exact matches of a search before the others; and the next cursor."""
+    limit, cursor = query["limit"], query.get("cursor")
     if "search" in query:
-        text = query["search"]
-        found = Q(name__icontains=text)
-        if text.isascii() and text.isdigit() and len(text) <= _LARGEST_ID_DIGITS:
-            found |= Q(pk=int(text))
-        jobs = jobs.filter(found)
-    if query.get("mine"):
-        jobs = jobs.filter(owner=user)
-    if "cursor" in query:
-        jobs = jobs.filter(pk__lt=decode_cursor(query["cursor"])[0])
-    return jobs
+        jobs = jobs.annotate(rank=search_rank(query["search"])).order_by("-rank", "-pk")
+        if cursor is not None:
+            rank, pk = decode_cursor(cursor, parts=2)
+            jobs = jobs.filter(Q(rank__lt=rank) | Q(rank=rank, pk__lt=pk))
+    else:
+        jobs = jobs.order_by("-pk")
+        if cursor is not None:
+            jobs = jobs.filter(pk__lt=decode_cursor(cursor)[0])
+    # One row more than asked for tells whether there is a next page.
+    rows = list(for_list(jobs)[: limit + 1])
+    if len(rows) <= limit:
+        return rows, None
+    last = rows[limit - 1]
+    return rows[:limit], encode_cursor(*([last.rank] if "search" in query else []), last.pk)

@@ -1,0 +1,30 @@
+"""Which jobs a list, a count or a cancellation is about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster_client.shapes import JsonObject
+
+
+def selection(
+    *,
+    state: Sequence[str] = (),
+    vc: str | None = None,
+    owner: str | None = None,
+    tenant: str | None = None,
+    tag: Sequence[str] = (),
+    search: str | None = None,
+    mine: bool = False,
+) -> JsonObject:
+    """Return the given conditions as fields of a query or a body: any of the states, all of the tags (key:value)."""
+    given = {
+        "state": list(state),
+        "vc": vc,
+        "owner": owner,
+        "tenant": tenant,
+        "tag": list(tag),
+        "search": search,
+        "mine": mine or None,
+    }
+    return {name: value for name, value in given.items() if value is not None and value != []}
