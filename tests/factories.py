@@ -132,7 +132,7 @@ def job_fields(vc: VirtualCluster, owner: User, **fields: Any) -> dict[str, Any]
         "pool_id": vc.pool_id,
         "owner": owner,
         "name": name,
-        "spec": spec | {"retry": {"max": 3, "on": ["infrastructure", "preempted", "node_lost"]}},
+        "spec": spec | {"retry": {"max": 3, "on": ["infrastructure", "node_lost"]}},
         "cpus": max(1, gpus),
         "memory_mib": 1024,
         **fields,

@@ -74,6 +74,7 @@ NAMED: list[tuple[str, Any, str]] = [
     ("a variable with a strange name", {"command": "x", "env": {"A B": "0"}}, "env"),
     ("a grace beyond the pool's", {"command": "x", "checkpoint": {"grace": "9999s"}}, "checkpoint.grace"),
     ("an unknown key inside", {"command": "x", "retry": {"maxx": 1}}, "retry.maxx"),
+    ("a retry after a preemption", {"command": "x", "retry": {"on": ["preempted"]}}, "retry.on"),
     ("an archive that was not uploaded", {"command": "x", "code": {"upload": "0" * 64}}, "code.upload"),
     ("a screening that is a mapping", {"command": "x", "screening": {}}, "screening"),
     ("a feature that is not there yet", {"command": "x", "elastic": {"min": 1}}, "elastic"),

@@ -31,7 +31,6 @@ _CATEGORIES = {
     Reason.GPU_CHECK_FAILED: RetryOn.INFRASTRUCTURE,
     Reason.NODE_LOST: RetryOn.NODE_LOST,
     Reason.NODE_REBOOTED: RetryOn.NODE_LOST,
-    Reason.PREEMPTED: RetryOn.PREEMPTED,
     Reason.EXIT_NONZERO: RetryOn.FAILED,
     Reason.KILLED_BY_SIGNAL: RetryOn.FAILED,
     Reason.OUT_OF_MEMORY: RetryOn.FAILED,
@@ -42,7 +41,6 @@ _CATEGORIES = {
 _BLAMED = {
     RetryOn.INFRASTRUCTURE: "infrastructure",
     RetryOn.NODE_LOST: "infrastructure",
-    RetryOn.PREEMPTED: "platform",
     RetryOn.FAILED: "user",
     None: "user",
 }
@@ -81,7 +79,7 @@ def category_of(reason: Reason) -> RetryOn | None:
 
 def blamed_for(reason: Reason) -> str:
     """The category of failures under which an end falls of which nothing but its reason is known."""
-    return _BLAMED[category_of(reason)]
+    return "platform" if reason is Reason.PREEMPTED else _BLAMED[category_of(reason)]
 
 
 def derive_job_state(

@@ -49,10 +49,18 @@ class RetryOn(StrEnum):
     """After which kinds of end a job is queued again."""
 
     INFRASTRUCTURE = "infrastructure"
-    PREEMPTED = "preempted"
     NODE_LOST = "node_lost"
     FAILED = "failed"
     ANYTHING = "anything"
+
+
+def _without_preemptions(on: object) -> object:
+    if isinstance(on, list) and "preempted" in on:
+        raise ValueError(
+            "leave preempted out: a preempted job is always queued again, and that uses up no retry; "
+            "preemptible: false prevents preemptions"
+        )
+    return on
 
 
 def _printable(text: str) -> str:
@@ -194,8 +202,8 @@ class Retry(_Strict):
     """How often, and after what, the job is queued again by itself."""
 
     max: int = Field(default=3, ge=0, le=100)
-    on: list[Annotated[RetryOn, Field(strict=False)]] = Field(
-        default=[RetryOn.INFRASTRUCTURE, RetryOn.PREEMPTED, RetryOn.NODE_LOST], max_length=10
+    on: Annotated[list[Annotated[RetryOn, Field(strict=False)]], BeforeValidator(_without_preemptions)] = Field(
+        default=[RetryOn.INFRASTRUCTURE, RetryOn.NODE_LOST], max_length=10
     )
 
 

@@ -74,8 +74,8 @@ def test_it_refuses_a_file_that_is_too_large(tmp_path: Path) -> None:
 
 
 def test_keys_are_kept_as_they_are_written() -> None:
-    assert load_spec("retry: {on: [preempted]}\nenv: {1: a, true: b}\n") == {
-        "retry": {"on": ["preempted"]},
+    assert load_spec("retry: {on: [failed]}\nenv: {1: a, true: b}\n") == {
+        "retry": {"on": ["failed"]},
         "env": {"1": "a", "true": "b"},
     }
 
