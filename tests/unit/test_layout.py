@@ -106,3 +106,25 @@ def test_the_makefile_describes_every_target_that_it_declares() -> None:
     declared = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     assert declared is not None
     assert set(declared[1].split()) == set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+
+
+def contract(name: str) -> dict[str, list[str]]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    return next(one for one in contracts if one["name"] == name)
+
+
+def test_the_architecture_page_tells_the_order_of_the_apps_that_is_checked() -> None:
+    layers = contract("The platform's apps import downwards")["layers"]
+    order = " over ".join(f"`{layer.replace('muster.', '')}`" for layer in layers)
+    page = " ".join((ROOT / "docs/architecture.md").read_text().split())
+    assert order in page
+
+
+def test_every_module_of_the_agent_is_shared_or_closed_to_the_platform() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    told = re.search(r"of `nodeagent` what both sides speak: (.*?);", page)
+    assert told is not None
+    shared = set(re.findall(r"`(\w+)`", told[1]))
+    closed = contract("The platform uses no inner part of the agent")["forbidden_modules"]
+    modules = {path.stem for path in (ROOT / "nodeagent").iterdir() if not path.stem.startswith("__")}
+    assert {name.removeprefix("nodeagent.") for name in closed} == modules - shared
