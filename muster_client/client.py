@@ -17,6 +17,7 @@ from muster_client.batch import BatchAnswer
 from muster_client.config import normalise_url
 from muster_client.errors import MusterError
 from muster_client.logs import LogEvent, follow
+from muster_client.machines import Gpu, Node
 from muster_client.pack import Archive
 from muster_client.selection import selection
 from muster_client.shapes import (
@@ -25,7 +26,6 @@ from muster_client.shapes import (
     Cancelled,
     DryRun,
     Framework,
-    Gpu,
     Job,
     JobCount,
     JobEvent,
@@ -36,7 +36,6 @@ from muster_client.shapes import (
     Maintenance,
     Me,
     NewWebhook,
-    Node,
     Offer,
     OpenedShell,
     OutputFile,
@@ -172,12 +171,12 @@ class Client:
         node: str | None = None,
         pool: str | None = None,
         begins_at: str | None = None,
-        clearing: str = "wait",
+        running_jobs: str = "wait",
     ) -> Maintenance:
         """Return a new time in which a node, or every node of a pool, is to be free of jobs. For operators."""
         given = {"node": node, "pool": pool, "begins_at": begins_at}
         body = {name: value for name, value in given.items() if value is not None}
-        body |= {"ends_at": ends_at, "clearing": clearing, "reason": reason}
+        body |= {"ends_at": ends_at, "running_jobs": running_jobs, "reason": reason}
         return cast(Maintenance, self._http.document("POST", "/maintenance", json_body=body))
 
     def call_off_maintenance(self, maintenance_id: int, *, reason: str | None = None) -> None:
@@ -469,6 +468,11 @@ class Client:
     def check_node(self, name: str) -> Node:
         """Have the node's GPUs checked that no job has, and return the node; for operators."""
         return cast(Node, self._http.document("POST", f"/nodes/{quote(name, safe='')}:check", repeatable=True))
+
+    def change_node(self, name: str, action: str, *, reason: str | None = None) -> Node:
+        """Cordon, drain, move-off or resume the node, and return it; for operators. Only resume needs no reason."""
+        body = {"action": action} if reason is None else {"action": action, "reason": reason}
+        return cast(Node, self._http.document("PATCH", f"/nodes/{quote(name, safe='')}", json_body=body))
 
     def declare_node_gone(self, name: str, *, reason: str) -> Node:
         """Take a silent node for gone, so that what it has is let go, and return the node; for operators."""

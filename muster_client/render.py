@@ -14,16 +14,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from muster_client.machines import Gpu, Node
 from muster_client.marks import Efficiency, Idle, Kept, RunTimeEstimate
 from muster_client.shapes import (
     Attempt,
     DryRun,
-    Gpu,
     Hold,
     Job,
     Maintenance,
     Me,
-    Node,
     OutputFile,
     OutputsSummary,
     Problem,
@@ -289,6 +288,19 @@ def disk_part(node: Node) -> list[RenderableType]:
     return ["", Text(f"Disk: {free / 1024:.1f} of {size / 1024:.1f} GiB are free.")]
 
 
+def moved_jobs_part(node: Node) -> list[RenderableType]:
+    """Return the jobs that moving jobs off the node stops, and those that it waits for."""
+    jobs = node.get("running_jobs") or []
+    if not jobs:
+        return [Text(f"No job runs on {clean(node['name'])}.")]
+    table = make_table("JOB", "NAME", "OWNER", "TENANT", "GPUS", "NODES", "HAPPENS")
+    for job in jobs:
+        happens = "stops and is queued again" if job["preemptible"] else "is waited for: not preemptible"
+        names = (_text(name) for name in (job["name"], job["owner"], job["tenant"]))
+        table.add_row(str(job["id"]), *names, str(job["gpus"]), str(job["nodes"]), happens)
+    return [table]
+
+
 def checks_part(node: Node) -> list[RenderableType]:
     """Return a table of the newest check of each GPU; nothing where none was checked."""
     checks = node.get("gpu_checks") or []
@@ -427,7 +439,7 @@ def maintenance_table(rows: Sequence[Maintenance]) -> RenderableType:
             moment_text(one["begins_at"]),
             moment_text(one["ends_at"]),
             "under way" if one["begun_at"] else "planned",
-            {"wait": "are waited for", "move": "go elsewhere"}.get(one["clearing"], _text(one["clearing"])),
+            {"wait": "are waited for", "move": "go elsewhere"}.get(one["running_jobs"], _text(one["running_jobs"])),
             _text(one["reason"], _NAME_CHARS),
         )
     return table

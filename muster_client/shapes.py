@@ -259,74 +259,6 @@ class Upload(TypedDict):
     size: int
 
 
-class JobBrief(TypedDict):
-    """The job that holds a GPU, as far as the caller may see it."""
-
-    id: int
-    name: str
-    owner: str
-    tenant: str
-
-
-class Gpu(TypedDict):
-    """A GPU and its latest sample."""
-
-    uuid: str
-    index: int
-    node: str
-    type: str
-    memory_mib: int
-    healthy: bool
-    health: NotRequired[str]
-    health_why: NotRequired[str | None]
-    utilization: float | None
-    memory_used_mib: int | None
-    temperature_c: float | None
-    power_w: float | None
-    jobs: list[JobBrief]
-    busy: bool
-
-
-class GpuCheck(TypedDict):
-    """The newest check of a GPU between jobs."""
-
-    gpu: int
-    wanted: bool
-    at: str | None
-    result: str | None
-    how: str
-    detail: str | None
-    duration_s: float
-    tflops: float | None
-    gb_s: float | None
-    streak: int
-
-
-class Node(TypedDict):
-    """A node with its GPUs."""
-
-    name: str
-    pool: str
-    admin: str
-    health: str
-    reason: str | None
-    address: str
-    cpus: int
-    cpus_used: int
-    memory_mib: int
-    memory_used_mib: int
-    rack: str
-    labels: dict[str, str]
-    last_seen_at: str | None
-    gpus: list[Gpu]
-    gpu_checks: NotRequired[list[GpuCheck]]
-    """Of one node that is shown alone."""
-    disk_mib: NotRequired[int | None]
-    """The same."""
-    disk_free_mib: NotRequired[int | None]
-    """The same."""
-
-
 class Quota(TypedDict):
     """How many GPUs of one type a virtual cluster may hold, and how many it holds."""
 
@@ -397,7 +329,7 @@ class Maintenance(TypedDict):
     node: str | None
     begins_at: str
     ends_at: str
-    clearing: str
+    running_jobs: str
     reason: str
     begun_at: str | None
     created_by: str

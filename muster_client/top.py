@@ -14,7 +14,8 @@ from typing import Any
 from rich.cells import cell_len
 from rich.text import Text
 
-from muster_client.shapes import Gpu, Job, Node, Quota, Vc
+from muster_client.machines import Gpu, Node
+from muster_client.shapes import Job, Quota, Vc
 from muster_client.terminal import clean
 from muster_client.times import ago, took
 

@@ -5,7 +5,7 @@ node that is to be free from some moment on takes until then only what has ended
 
 - a job with a time limit, if that and its grace are over by then; they are counted from now, and not from when the job
   really starts, so a start that takes long can reach into the maintenance by as much;
-- a job without a limit, only if the node is cleared then, and the job is one that goes on elsewhere where it was.
+- a job without a limit, only if preemptible jobs are moved off the node then, and the job goes on from a checkpoint.
 
 A single-user node runs all jobs as one account, where a job can read and signal every other one. It takes jobs of one
 tenant only.

@@ -58,7 +58,7 @@ def plan_command(
             pool=pool,
             begins_at=begins_at.isoformat() if begins_at else None,
             ends_at=ends_at.isoformat(),
-            clearing="move" if move else "wait",
+            running_jobs="move" if move else "wait",
             reason=reason,
         )
     what = f"node {planned['node']}" if planned["node"] else f"pool {planned['pool']}"

@@ -161,7 +161,7 @@ def test_what_is_held_beyond_any_quota_stays_visible(world: World, api: Api) -> 
 
 @pytest.mark.parametrize(
     ("action", "start", "end"),
-    [("cordon", "active", "cordoned"), ("drain", "active", "draining"), ("resume", "draining", "active")],
+    [("cordon", "active", "cordoned"), ("drain", "active", "draining"), ("move-off", "cordoned", "draining")],
 )
 def test_an_operator_changes_a_node_with_a_reason(action: str, start: str, end: str, world: World, api: Api) -> None:
     Node.objects.filter(pk=world.node.pk).update(admin=start)
@@ -169,6 +169,13 @@ def test_an_operator_changes_a_node_with_a_reason(action: str, start: str, end: 
     require_described("PATCH", NODE, answer)
     assert (answer.json()["admin"], answer.json()["reason"]) == (end, "new fans")
     assert AuditEntry.objects.filter(actor="oscar", object_type="node", object_id="gpu01").exists()
+
+
+def test_resuming_needs_no_reason_and_leaves_none_on_the_node(world: World, api: Api) -> None:
+    Node.objects.filter(pk=world.node.pk).update(admin=NodeAdmin.DRAINING, reason="new fans")
+    answer = send(api(world.operator), "PATCH", NODE, {"action": "resume"})
+    require_described("PATCH", NODE, answer)
+    assert (answer.json()["admin"], answer.json()["reason"]) == ("active", None)
 
 
 def test_a_change_that_the_state_does_not_allow_is_a_conflict(world: World, api: Api) -> None:

@@ -21,7 +21,7 @@ PATH = "/api/v1/maintenance"
 
 def body(**changes: Any) -> dict[str, Any]:
     begins_at = timezone.now() + timedelta(hours=1)
-    values = {"node": "gpu01", "begins_at": begins_at.isoformat(), "reason": "new driver", "clearing": "move"}
+    values = {"node": "gpu01", "begins_at": begins_at.isoformat(), "reason": "new driver", "running_jobs": "move"}
     return {**values, "ends_at": (begins_at + timedelta(hours=1)).isoformat(), **changes}
 
 
@@ -31,7 +31,7 @@ def test_an_operator_plans_it_everybody_sees_it_and_it_is_called_off(world: Worl
     require_described("POST", PATH, answer)
     assert answer.status_code == 201
     planned = answer.json()
-    assert (planned["node"], planned["pool"], planned["clearing"]) == ("gpu01", "main", "move")
+    assert (planned["node"], planned["pool"], planned["running_jobs"]) == ("gpu01", "main", "move")
     listed = member.get(PATH)
     require_described("GET", PATH, listed)
     assert listed.json()["results"] == [planned]
@@ -59,16 +59,30 @@ def test_what_is_wrong_is_named(world: World, api: Api) -> None:
     past = (timezone.now() - timedelta(hours=2)).isoformat()
     assert fields_of(send(operator, "POST", PATH, body(ends_at=past))) == ["ends_at"]
     assert fields_of(send(operator, "POST", PATH, body(begins_at="soon"))) == ["begins_at"]
-    assert fields_of(send(operator, "POST", PATH, body(clearing="kill"))) == ["clearing"]
+    assert fields_of(send(operator, "POST", PATH, body(running_jobs="kill"))) == ["running_jobs"]
     assert fields_of(send(operator, "POST", PATH, body(pool="main"))) == ["node"]
     assert problem_of(send(operator, "POST", PATH, body(node="none")))["status"] == 404
     assert send(operator, "POST", PATH, body()).status_code == 201
-    assert problem_of(send(operator, "POST", PATH, body(clearing="wait")))["status"] == 409
+    assert problem_of(send(operator, "POST", PATH, body(running_jobs="wait")))["status"] == 409
 
 
-def test_an_operator_clears_a_node(world: World, api: Api) -> None:
+def test_an_operator_moves_jobs_off_a_node_having_read_which(world: World, api: Api) -> None:
     path = "/api/v1/nodes/gpu01"
-    answer = send(api(world.operator), "PATCH", path, {"action": "move", "reason": "fan"})
+    named = api(world.operator).get(path)
+    require_described("GET", path, named)
+    assert named.json()["running_jobs"] == [
+        {
+            "id": world.running.pk,
+            "name": "running",
+            "owner": "olivia",
+            "tenant": "vision",
+            "gpus": 2,
+            "nodes": 1,
+            "preemptible": True,
+        }
+    ]
+    assert api(world.stranger).get(path).json()["running_jobs"] == []
+    answer = send(api(world.operator), "PATCH", path, {"action": "move-off", "reason": "fan"})
     require_described("PATCH", path, answer)
     assert answer.json()["admin"] == "draining"
-    assert Node.objects.get(name="gpu01").clears
+    assert Node.objects.get(name="gpu01").moves_jobs_off

@@ -257,12 +257,14 @@ def test_gpus_are_reached_with_the_keyboard_and_tell_whose_they_are(ada: Page, d
 def test_an_operator_drains_a_node_and_takes_it_back(page: Page, demo: Demo) -> None:
     page.goto(f"{demo.url}/cluster?node=gpu02")
     sign_in(page, demo, "otto")
-    drawer = page.get_by_role("dialog")
-    for reason, action, state in (("new fan", "Cordon", "Cordoned"), ("fan is in", "Resume", "Ready")):
-        drawer.get_by_label("Reason").fill(reason)
-        drawer.get_by_role("button", name=action).click()
-        expect(drawer.get_by_text(state, exact=True)).to_be_visible()
-    expect(drawer.get_by_text("Cordoned", exact=True)).to_have_count(0)
+    drawer = page.get_by_role("dialog", name="gpu02", exact=True)
+    drawer.get_by_role("button", name="Drain…").click()
+    page.keyboard.type("new fan")
+    page.get_by_role("dialog", name="Drain gpu02?").get_by_role("button", name="Drain").click()
+    expect(drawer.get_by_text("new fan", exact=True)).to_be_visible()
+    drawer.get_by_role("button", name="Resume").click()
+    expect(drawer.get_by_text("Ready", exact=True)).to_be_visible()
+    expect(drawer.get_by_text("new fan", exact=True)).to_have_count(0)
 
 
 def test_the_theme_is_kept(ada: Page, demo: Demo) -> None:

@@ -201,7 +201,7 @@ export const getNode = (name: string): Promise<NodeDetail> =>
 export const getNodeMetrics = (name: string, from: string): Promise<NodeMetrics> =>
   read(http.GET("/api/v1/nodes/{name}/metrics", { params: { path: { name }, query: { from } } }));
 
-export function changeNode(name: string, action: NodeAction, reason: string): Promise<NodeDetail> {
+export function changeNode(name: string, action: NodeAction, reason?: string): Promise<NodeDetail> {
   return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { action, reason } }));
 }
 

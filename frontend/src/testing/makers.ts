@@ -110,6 +110,7 @@ export function makeNodeDetail(changes: Partial<NodeDetail> = {}): NodeDetail {
     disk_mib: null,
     disk_free_mib: null,
     links: [],
+    running_jobs: [],
     last_strikes: [],
     health_reports: [],
     gpu_checks: [],

@@ -35,7 +35,7 @@ def reap(pool: Pool) -> None:
     2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go. What lies on
        a node that an operator has declared gone is let go at once.
     3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
-    4. Maintenance begins and ends, and nodes that are cleared have those stopped who may go elsewhere.
+    4. Maintenance begins and ends, and preemptible jobs are moved off the nodes for which an operator asked so.
     5. Warnings of GPUs that nobody repeats are over.
     6. Trials that have passed are ended, and who waits for one in vain goes on without.
     7. Checks of GPUs are asked for when they are due.
@@ -49,7 +49,7 @@ def reap(pool: Pool) -> None:
     _stop_unclaimed(pool, since)
     _stop_overdue(pool)
     keep_maintenance(pool)
-    _clear_nodes(pool)
+    _move_jobs_off(pool)
     let_warnings_end(pool)
     keep_trials(pool)
     ask_due_checks(pool)
@@ -195,13 +195,13 @@ def _stop_unclaimed(pool: Pool, since: datetime) -> None:
         )
 
 
-def _clear_nodes(pool: Pool) -> None:
-    """Stop who may be stopped for others on nodes that are cleared: they are queued again with what they have had."""
-    on_cleared = (
+def _move_jobs_off(pool: Pool) -> None:
+    """Stop preemptible jobs on nodes that jobs are moved off; each is queued again with its account."""
+    held = (
         Allocation.objects.filter(
             node__pool=pool,
             node__admin=NodeAdmin.DRAINING,
-            node__clears=True,
+            node__moves_jobs_off=True,
             attempt__state__in=ATTEMPT_LIVE,
             attempt__job__preemptible=True,
         )
@@ -209,12 +209,12 @@ def _clear_nodes(pool: Pool) -> None:
         .exclude(state=AllocationState.RELEASED)
         .order_by("attempt_id", "pk")
     )
-    for attempt_id, node, reason in on_cleared.values_list("attempt_id", "node__name", "node__reason"):
+    for attempt_id, node, reason in held.values_list("attempt_id", "node__name", "node__reason"):
         stop_attempt(
             attempt_id=attempt_id,
             outcome=AttemptState.PREEMPTED,
             reason=Reason.PREEMPTED,
-            detail=f"node {node} is cleared: {reason}",
+            detail=f"jobs are moved off node {node}: {reason}",
             actor="platform",
         )
 

@@ -266,7 +266,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
 def _closing(node: Node, closing: ClosingTime | None) -> dict[str, Any]:
     if closing is None:
         return {}
-    found: dict[str, Any] = {"clears": closing.clears, "closing": closing.reason}
+    found: dict[str, Any] = {"clears": closing.moves_jobs_off, "closing": closing.reason}
     if closing.at is not None:
         found["closes_at"] = closing.at.timestamp()
     # A node that is switched off while it is worked on comes back; one that is out of service for its own reasons,

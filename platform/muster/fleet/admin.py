@@ -20,13 +20,13 @@ from muster.events.admin_base import AuditedMixin, ModelAdmin, OperatorsMixin, R
 from muster.events.services import wake_pool
 from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned_of
-from muster.fleet.models import Clearing, Gpu, HealthReport, Maintenance, Node, Pool, Strike
+from muster.fleet.models import Gpu, HealthReport, Maintenance, Node, Pool, RunningJobs, Strike
 from muster.fleet.package import install_commands, unreachable_url_hint
 from muster.fleet.services import (
-    clear_node,
     cordon_node,
     create_node,
     drain_node,
+    move_jobs_off,
     renew_join_token,
     repair_gpus,
     resume_node,
@@ -80,7 +80,17 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
     search_fields = ["name", "address", "rack"]
     ordering = ["name"]
     inlines = [GpuInline]
-    actions = ["cordon", "drain", "clear", "resume", "declare_gone", "retire", "forgive", "repair", "renew_join_token"]
+    actions = [
+        "cordon",
+        "drain",
+        "move_jobs_off",
+        "resume",
+        "declare_gone",
+        "retire",
+        "forgive",
+        "repair",
+        "renew_join_token",
+    ]
     fieldsets = [
         (None, {"fields": ["name", "pool", "address", "rack", "labels"]}),
         ("Tenants", {"fields": ["single_user", "single_user_tenant", "single_user_shared"]}),
@@ -90,7 +100,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
                 "fields": [
                     "admin",
                     "reason",
-                    "clears",
+                    "moves_jobs_off",
                     "planned",
                     "health",
                     "barred",
@@ -112,7 +122,7 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         "single_user",
         "admin",
         "reason",
-        "clears",
+        "moves_jobs_off",
         "planned",
         "health",
         "barred",
@@ -217,21 +227,21 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
             "Nothing new will start; the nodes are empty when what runs has ended.",
         )
 
-    @admin.action(description="Clear: drain, and move who may be stopped for others")
-    def clear(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+    @admin.action(description="Move jobs off: drain, and queue preemptible jobs again")
+    def move_jobs_off(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
         """Let nothing new start and have jobs go elsewhere."""
         return self._with_reason(
             request,
             queryset,
-            clear_node,
-            "clear",
-            "Nothing new will start; jobs that may be stopped for others save their work and are queued again.",
+            move_jobs_off,
+            "move_jobs_off",
+            "Nothing new will start; preemptible jobs save their work, stop and are queued again.",
         )
 
     @admin.action(description="Resume: give back to the scheduler")
-    def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
+    def resume(self, request: HttpRequest, queryset: QuerySet[Node]) -> None:
         """Give the nodes back to the scheduler."""
-        return self._with_reason(request, queryset, resume_node, "resume", "Jobs will start there again.")
+        self._act_on_each(request, queryset, resume_node, "resume")
 
     @admin.action(description="Declare gone: let go of what a silent node has")
     def declare_gone(self, request: HttpRequest, queryset: QuerySet[Node]) -> HttpResponse | None:
@@ -302,14 +312,19 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
                 "checkbox_name": ACTION_CHECKBOX_NAME,
             }
             return TemplateResponse(request, "admin/fleet/node/give_reason.html", context)
+        self._act_on_each(request, nodes, act, action, reason=form.cleaned_data["reason"])
+        return None
+
+    def _act_on_each(
+        self, request: HttpRequest, nodes: QuerySet[Node], act: Callable[..., None], action: str, **given: str
+    ) -> None:
         for node in nodes:
             try:
-                act(node=node, reason=form.cleaned_data["reason"], actor=actor(request))
+                act(node=node, actor=actor(request), **given)
             except MusterError as error:
                 self.message_user(request, f"{node.name}: {error.detail}", messages.ERROR)
             else:
                 self.message_user(request, f"{node.name}: {action.replace('_', ' ')} is done.")
-        return None
 
     def _show_join_token(self, request: HttpRequest, node: Node, secret: str) -> None:
         text = format_html(
@@ -378,7 +393,7 @@ class MaintenanceForm(MaintenanceFields):
 
     class Meta:
         model = Maintenance
-        fields = ["begins_at", "ends_at", "clearing", "reason"]
+        fields = ["begins_at", "ends_at", "running_jobs", "reason"]
 
     def clean(self) -> dict[str, Any]:
         """What the form itself can say at the right field."""
@@ -396,13 +411,13 @@ class MaintenanceAdmin(OperatorsMixin, ModelAdmin[Maintenance]):
     """When nodes are to be free of jobs. What is planned is not edited: it is called off and planned anew."""
 
     form = MaintenanceForm
-    list_display = ["what", "begins_at", "ends_at", "clearing", "reason", "begun_at", "over_at", "created_by"]
+    list_display = ["what", "begins_at", "ends_at", "running_jobs", "reason", "begun_at", "over_at", "created_by"]
     list_filter = ["pool", ("over_at", admin.EmptyFieldListFilter)]
     list_select_related = ["pool", "node"]
     search_fields = ["node__name", "pool__name", "reason"]
     ordering = ["-begins_at"]
     actions = ["call_off"]
-    add_fields = ["node", "pool", "begins_at", "ends_at", "clearing", "reason"]
+    add_fields = ["node", "pool", "begins_at", "ends_at", "running_jobs", "reason"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """What is entered; later also how it went."""
@@ -424,7 +439,7 @@ class MaintenanceAdmin(OperatorsMixin, ModelAdmin[Maintenance]):
             node=given["node"].name if given["node"] else None,
             begins_at=given["begins_at"],
             ends_at=given["ends_at"],
-            clearing=Clearing(given["clearing"]),
+            running_jobs=RunningJobs(given["running_jobs"]),
             reason=given["reason"],
             actor=actor(request),
         )

@@ -2,7 +2,8 @@
 
 1. Once it is planned, snapshots tell of each node when it closes (`closing_of`): nothing is placed there that might not
    have ended by then, see `scheduler.closing`.
-2. When it begins, its nodes are drained, and cleared if so asked. One that an operator has cordoned already stays so.
+2. When it begins, its nodes are drained, and their preemptible jobs moved off if so asked. One that an operator has
+   cordoned already stays so.
 3. When it is over, or called off, the nodes that were drained for it take jobs again, unless somebody has given another
    reason for their state since.
 """
@@ -19,7 +20,7 @@ from django.db.models import Q, QuerySet
 from muster.common.clock import database_now
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.events.services import audit, record, wake_pool
-from muster.fleet.models import Clearing, Maintenance, Node, Pool
+from muster.fleet.models import Maintenance, Node, Pool, RunningJobs
 from muster.fleet.services import drain_node, require_reason, resume_node
 from scheduler.lifecycle import NodeAdmin
 
@@ -34,10 +35,10 @@ _UNSAID: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class ClosingTime:
-    """When a node closes, None if it has; whether it is cleared then, why, and when it takes jobs again, if known."""
+    """When a node closes, None if it has; whether jobs are moved off it, why, and when it opens again, if known."""
 
     at: datetime | None
-    clears: bool
+    moves_jobs_off: bool
     reason: str
     until: datetime | None
 
@@ -50,7 +51,7 @@ def plan_maintenance(
     ends_at: datetime,
     reason: str,
     actor: str,
-    clearing: Clearing = Clearing.WAIT,
+    running_jobs: RunningJobs = RunningJobs.WAIT,
 ) -> Maintenance:
     """Have the node, or every node of the pool, free of jobs between the two moments; None begins at once.
 
@@ -81,7 +82,7 @@ def plan_maintenance(
             node=found,
             begins_at=begins_at,
             ends_at=ends_at,
-            clearing=clearing,
+            running_jobs=running_jobs,
             reason=reason,
             created_by=actor,
         )
@@ -145,19 +146,19 @@ def closing_of(nodes: Iterable[Node]) -> dict[int, ClosingTime]:
     rows = list(nodes)
     found: dict[int, ClosingTime] = {}
     for one in Maintenance.objects.filter(pool__in={node.pool_id for node in rows}, over_at=None).order_by("begins_at"):
-        clears = one.clearing == Clearing.MOVE
+        moves = one.running_jobs == RunningJobs.MOVE
         for node in rows:
             if one.node_id != node.pk and (one.node_id or one.pool_id != node.pool_id):
                 continue
             before = found.get(node.pk)
             if node.pk not in one.drained:
                 found[node.pk] = (
-                    ClosingTime(one.begins_at, clears, one.reason, one.ends_at)
+                    ClosingTime(one.begins_at, moves, one.reason, one.ends_at)
                     if before is None
                     else replace(before, at=before.at or one.begins_at, until=None)
                 )
             elif _is_ours(node, one):
-                found[node.pk] = ClosingTime(None, clears, one.reason, one.ends_at)
+                found[node.pk] = ClosingTime(None, moves, one.reason, one.ends_at)
     return found
 
 
@@ -168,7 +169,7 @@ def _begin(row: Maintenance, now: datetime) -> None:
         _tell("maintenance.began", row, ACTOR)
     drained = list(row.drained)
     for node in _nodes_of(row).filter(admin=NodeAdmin.ACTIVE).exclude(pk__in=drained):
-        drain_node(node=node, reason=_reason(row), actor=ACTOR, move=row.clearing == Clearing.MOVE)
+        drain_node(node=node, reason=_reason(row), actor=ACTOR, move=row.running_jobs == RunningJobs.MOVE)
         drained.append(node.pk)
     if drained != row.drained:
         Maintenance.objects.filter(pk=row.pk).update(drained=drained)
@@ -236,7 +237,7 @@ def _shown(row: Maintenance) -> dict[str, object]:
         "node": row.node.name if row.node else None,
         "begins_at": row.begins_at.isoformat(),
         "ends_at": row.ends_at.isoformat(),
-        "clearing": row.clearing,
+        "running_jobs": row.running_jobs,
         "reason": row.reason,
     }
 

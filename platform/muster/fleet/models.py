@@ -218,8 +218,8 @@ class Node(models.Model):
         max_length=500, blank=True, default="", db_default="", editable=False, help_text="By whom, and why."
     )
     reason = models.CharField(max_length=500, blank=True, default="", help_text="Why it is cordoned or draining.")
-    clears = models.BooleanField(
-        default=False, help_text="Whether jobs that may be stopped for others go elsewhere while it is draining."
+    moves_jobs_off = models.BooleanField(
+        default=False, help_text="Whether its preemptible jobs are stopped and queued again while it is draining."
     )
     barred = models.CharField(
         max_length=300, blank=True, default="", help_text="Why nothing new may start there, whatever operators want."
@@ -301,13 +301,13 @@ class Node(models.Model):
         return self.name
 
 
-class Clearing(StrEnum):
-    """What becomes of the jobs that run on a node when its maintenance begins."""
+class RunningJobs(StrEnum):
+    """What happens to the jobs that run on a node when its maintenance begins."""
 
     WAIT = "wait"
     """They end by themselves."""
     MOVE = "move"
-    """Those that may be stopped for others save their work and go elsewhere; the others end by themselves."""
+    """Preemptible jobs save their work, stop and are queued again; the others end by themselves."""
 
 
 class Maintenance(models.Model):
@@ -328,7 +328,7 @@ class Maintenance(models.Model):
     )
     begins_at = models.DateTimeField()
     ends_at = models.DateTimeField()
-    clearing = models.CharField(max_length=4, choices=choices(Clearing), default=Clearing.WAIT)
+    running_jobs = models.CharField(max_length=4, choices=choices(RunningJobs), default=RunningJobs.WAIT)
     reason = models.CharField(max_length=300)
     drained = models.JSONField(default=list, editable=False)
     begun_at = models.DateTimeField(null=True, editable=False)
@@ -339,7 +339,7 @@ class Maintenance(models.Model):
     class Meta:
         verbose_name_plural = "maintenance"
         constraints = [
-            one_of("clearing", Clearing, name="maintenance_clearing_known"),
+            one_of("running_jobs", RunningJobs, name="maintenance_running_jobs_known"),
             models.CheckConstraint(condition=Q(ends_at__gt=F("begins_at")), name="maintenance_ends_after_it_begins"),
         ]
         indexes = [models.Index(fields=["pool"], condition=Q(over_at=None), name="maintenance_not_over")]

@@ -74,30 +74,31 @@ def cordon_node(*, node: Node, reason: str, actor: str) -> None:
 def drain_node(*, node: Node, reason: str, actor: str, move: bool = False) -> None:
     """Let nothing new start, and wait until what runs there has ended.
 
-    With `move`, what may be stopped for others is asked to save its work and go: the reaper sees to it.
+    With `move`, the reaper stops the preemptible jobs, with their grace, and queues them again.
     """
     with transaction.atomic():
         if Node.objects.filter(pk=node.pk, admin=NodeAdmin.ACTIVE).exists():
             _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
-        _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, clears=move)
+        _set_admin(node=node, target=NodeAdmin.DRAINING, reason=reason, actor=actor, moves_jobs_off=move)
 
 
-def clear_node(*, node: Node, reason: str, actor: str) -> None:
-    """Drain the node and have what may be stopped for others go elsewhere; one that drains already is cleared now."""
+def move_jobs_off(*, node: Node, reason: str, actor: str) -> None:
+    """Drain the node, stop its preemptible jobs and queue them again; also for a node that drains already."""
     reason = require_reason(reason)
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         if row.admin != NodeAdmin.DRAINING:
             drain_node(node=row, reason=reason, actor=actor, move=True)
             return
-        Node.objects.filter(pk=row.pk).update(clears=True, reason=reason, drained_for_gpu_at=None)
-        before, after = ({"clears": row.clears, "reason": row.reason}, {"clears": True, "reason": reason})
-        record("node.clearing", actor=actor, node_id=row.pk, data={"node": row.name, "reason": reason})
-        audit("clear", actor=actor, object_type="node", object_id=row.name, before=before, after=after)
+        Node.objects.filter(pk=row.pk).update(moves_jobs_off=True, reason=reason, drained_for_gpu_at=None)
+        before = {"moves_jobs_off": row.moves_jobs_off, "reason": row.reason}
+        after = {"moves_jobs_off": True, "reason": reason}
+        record("node.jobs_moved_off", actor=actor, node_id=row.pk, data={"node": row.name, "reason": reason})
+        audit("move_jobs_off", actor=actor, object_type="node", object_id=row.name, before=before, after=after)
 
 
-def resume_node(*, node: Node, reason: str, actor: str) -> None:
-    """Give a cordoned or draining node back to the scheduler.
+def resume_node(*, node: Node, actor: str, reason: str = "") -> None:
+    """Give a cordoned or draining node back to the scheduler; the reason is for the audit log and the event.
 
     `Conflict` while what lay on one that was declared gone is not let go: it would be kept, whatever the audit says.
     """
@@ -105,11 +106,18 @@ def resume_node(*, node: Node, reason: str, actor: str) -> None:
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         if row.gone_at is not None and holds_anything(row):
             raise Conflict(f"node {row.name} was declared gone, and what lay there is not let go yet: try again soon")
-        if Node.objects.filter(pk=node.pk, admin=NodeAdmin.DRAINING).exists():
-            _set_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
-        _set_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
+        if reason:
+            reason = require_reason(reason)
+        if row.admin == NodeAdmin.DRAINING:
+            _change_admin(node=node, target=NodeAdmin.CORDONED, reason=reason, actor=actor)
+        _change_admin(node=node, target=NodeAdmin.ACTIVE, reason=reason, actor=actor)
         Node.objects.filter(pk=node.pk).update(
-            resumed_at=DatabaseNow(), black_hole_at=None, given_back_at=None, gone_at=None, gone_why=""
+            reason="",
+            resumed_at=DatabaseNow(),
+            black_hole_at=None,
+            given_back_at=None,
+            gone_at=None,
+            gone_why="",
         )
 
 
@@ -168,8 +176,12 @@ def holds_anything(node: Node) -> bool:
     return holding(Node.objects.filter(pk=node.pk)).exists()
 
 
-def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, clears: bool = False) -> None:
+def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, moves_jobs_off: bool = False) -> None:
     reason = require_reason(reason)
+    _change_admin(node=node, target=target, reason=reason, actor=actor, moves_jobs_off=moves_jobs_off)
+
+
+def _change_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, moves_jobs_off: bool = False) -> None:
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         source = NodeAdmin(row.admin)
@@ -178,10 +190,14 @@ def _set_admin(*, node: Node, target: NodeAdmin, reason: str, actor: str, clears
         except TransitionError as error:
             raise Conflict(f"node {row.name} is {source}: it cannot become {target} from there") from error
         Node.objects.filter(pk=row.pk, admin=source).update(
-            admin=target, reason=reason, clears=clears, drained_for_gpu_at=None, version=F("version") + 1
+            admin=target,
+            reason=reason,
+            moves_jobs_off=moves_jobs_off,
+            drained_for_gpu_at=None,
+            version=F("version") + 1,
         )
         data = {"node": row.name, "from": source, "to": target, "reason": reason}
-        if clears:
+        if moves_jobs_off:
             data["jobs"] = "move"
         record(f"node.{target}", actor=actor, node_id=row.pk, data=data)
         audit(

@@ -146,7 +146,7 @@ def test_the_node_is_cordoned_whatever_it_was(world: World, admin: str) -> None:
     declare_gone(node=node, **WORD)
     row = now_of(node)
     assert (row.admin, row.health, row.reason) == ("cordoned", "down", "declared gone: it burnt")
-    assert (row.clears, NodeLease.objects.get(pk=node.pk).state) == (False, "expired")
+    assert (row.moves_jobs_off, NodeLease.objects.get(pk=node.pk).state) == (False, "expired")
 
 
 def test_a_node_that_is_heard_is_not_gone(world: World) -> None:

@@ -13,7 +13,7 @@ from muster.dispatch.reaper import reap
 from muster.events.models import AuditEntry, Event
 from muster.fleet.checks import ask_for_checks, begin_checks
 from muster.fleet.models import Gpu, GpuCheck, Node, NodeLease, Pool
-from muster.fleet.services import clear_node, cordon_node, drain_node, repair_gpus, resume_node
+from muster.fleet.services import cordon_node, drain_node, move_jobs_off, repair_gpus, resume_node
 from muster.jobs.blackholes import _cordon
 from nodeagent.protocol import CheckOutcome, CheckResult, HealthEvent
 from scheduler.blackholes import Judgement, Opinion
@@ -287,6 +287,12 @@ def test_a_job_that_comes_first_leaves_nothing_known(world: World, gpu: Gpu) -> 
     assert (row.result, row.streak, row.asked_at) == ("passed", 1, None)
 
 
+def resumed_because(node: Node) -> str:
+    """The reason that the platform gave when it last resumed the node."""
+    event = Event.objects.filter(kind="node.active", node_id=node.pk).latest("pk")
+    return str(event.data["reason"])
+
+
 def hole(node: Node) -> None:
     """The node is cordoned because it failed whatever came to it."""
     Node.objects.filter(pk=node.pk).update(admin="active")
@@ -302,7 +308,8 @@ def test_a_node_that_failed_everything_is_resumed_when_all_its_gpus_passed_and_o
         assert now_of(node).admin == "cordoned"
     check(second)
     assert (now_of(node).admin, now_of(node).black_hole_at) == ("active", None)
-    assert now_of(node).reason == "each of its 2 GPUs has passed 2 checks in a row"
+    assert resumed_because(node) == "each of its 2 GPUs has passed 2 checks in a row"
+    assert now_of(node).reason == ""
     hole(node)
     for gpu in (first, second, first, second):
         check(gpu)
@@ -351,9 +358,10 @@ def test_a_node_that_was_drained_for_a_gpu_is_opened_with_the_last_that_is_given
     give_back_after_restart(other)
     node = now_of(node)
     assert (node.admin, node.drained_for_gpu_at) == ("active", None)
-    assert node.reason == "GPU 1, the last that had failed, works again: it has passed 2 checks in a row (matmul)"
+    why = "GPU 1, the last that had failed, works again: it has passed 2 checks in a row (matmul)"
+    assert (resumed_because(node), node.reason) == (why, "")
     act = AuditEntry.objects.filter(object_type="node", object_id=node.name).latest("pk")
-    assert (act.action, act.actor, act.after["reason"]) == ("active", "platform", node.reason)
+    assert (act.action, act.actor, act.after["reason"]) == ("active", "platform", why)
     assert Event.objects.filter(kind="node.active", node_id=node.pk, actor="platform").count() == 1
 
 
@@ -373,7 +381,7 @@ def test_a_node_that_a_person_had_to_do_with_stays_drained(world: World, gpu: Gp
         drain_node(node=node, reason="a fan", actor="olga")
     drained(gpu)
     if when == "cleared since":
-        clear_node(node=node, reason="a fan", actor="olga")
+        move_jobs_off(node=node, reason="a fan", actor="olga")
     elif when == "drained again since":
         resume_node(node=node, reason="a look", actor="olga")
         drain_node(node=node, reason="a fan", actor="olga")

@@ -16,8 +16,8 @@ from muster.dispatch.reaper import reap
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.models import AuditEntry, Event
 from muster.fleet.maintenance import call_off, plan_maintenance
-from muster.fleet.models import Clearing, Maintenance, Node, Pool
-from muster.fleet.services import clear_node, cordon_node, drain_node, resume_node
+from muster.fleet.models import Maintenance, Node, Pool, RunningJobs
+from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
 from muster.jobs.attempts import End, end_allocation
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
@@ -62,7 +62,7 @@ def let_end(row: Maintenance) -> None:
 
 def admin_of(name: str = "gpu1") -> tuple[str, bool, str]:
     row = Node.objects.get(name=name)
-    return row.admin, row.clears, row.reason
+    return row.admin, row.moves_jobs_off, row.reason
 
 
 def submitted(pool: Pool, **spec: Any) -> Job:
@@ -97,7 +97,7 @@ def test_a_job_goes_to_the_node_that_stays_open(pool: Pool, node: Node) -> None:
 
 
 def test_a_job_that_saves_its_work_may_run_until_it_is_moved(pool: Pool, node: Node) -> None:
-    plan(clearing=Clearing.MOVE)
+    plan(running_jobs=RunningJobs.MOVE)
     assert not is_placed(submitted(pool))
     assert is_placed(submitted(pool, checkpoint={"grace": "30s"}))
 
@@ -183,7 +183,7 @@ def test_when_it_begins_its_nodes_are_drained_and_when_it_ends_they_are_given_ba
     let_end(row)
     row.refresh_from_db()
     assert row.over_at is not None
-    assert admin_of() == admin_of("gpu2") == (NodeAdmin.ACTIVE, False, "the maintenance is over: new driver")
+    assert admin_of() == admin_of("gpu2") == (NodeAdmin.ACTIVE, False, "")
     kinds = Event.objects.filter(kind__startswith="maintenance.").order_by("id").values_list("kind", flat=True)
     assert list(kinds) == ["maintenance.planned", "maintenance.began", "maintenance.over"]
 
@@ -213,12 +213,12 @@ def test_who_may_be_stopped_is_moved_and_keeps_what_it_had(pool: Pool, node: Nod
     attempts = [make_attempt(moved, [node])]
     other = make_node(pool, "gpu2")
     attempts.append(make_attempt(stays, [other]))
-    row = plan(pool="main", clearing=Clearing.MOVE)
+    row = plan(pool="main", running_jobs=RunningJobs.MOVE)
     let_begin(row)
     assert [Attempt.objects.get(pk=one.pk).state for one in attempts] == [AttemptState.STOPPING, AttemptState.RUNNING]
     attempt = Attempt.objects.get(pk=attempts[0].pk)
     assert attempt.reason == Reason.PREEMPTED
-    assert attempt.reason_detail.startswith(f"node gpu1 is cleared: maintenance {row.pk} until ")
+    assert attempt.reason_detail.startswith(f"jobs are moved off node gpu1: maintenance {row.pk} until ")
     allocation = attempt.allocations.get()
     Allocation.objects.filter(pk=allocation.pk).update(boot_id=BOOT)
     end_allocation(
@@ -348,18 +348,18 @@ def test_without_a_beginning_it_begins_at_once(pool: Pool, node: Node) -> None:
     assert admin_of()[0] == NodeAdmin.DRAINING
 
 
-def test_an_operator_clears_a_node_without_a_time(pool: Pool, node: Node) -> None:
+def test_an_operator_moves_jobs_off_a_node_without_a_time(pool: Pool, node: Node) -> None:
     attempt = make_attempt(make_job(make_vc(pool=pool)), [node])
     drain_node(node=node, reason="fan", actor="olga")
     reap(pool)
     assert Attempt.objects.get().state == AttemptState.RUNNING
-    clear_node(node=node, reason="fan, soon", actor="olga")
+    move_jobs_off(node=node, reason="fan, soon", actor="olga")
     assert admin_of() == (NodeAdmin.DRAINING, True, "fan, soon")
     reap(pool)
     attempt.refresh_from_db()
     assert (attempt.state, attempt.reason) == (AttemptState.STOPPING, Reason.PREEMPTED)
     resume_node(node=node, reason="done", actor="olga")
-    assert admin_of() == (NodeAdmin.ACTIVE, False, "done")
+    assert admin_of() == (NodeAdmin.ACTIVE, False, "")
 
 
 def test_in_the_admin_it_is_planned_shown_and_called_off(pool: Pool, node: Node, client: Client) -> None:
@@ -370,14 +370,14 @@ def test_in_the_admin_it_is_planned_shown_and_called_off(pool: Pool, node: Node,
         moments = {"begins_at": begins, "ends_at": ends}
         parts = {f"{name}_0": f"{at:%Y-%m-%d}" for name, at in moments.items()}
         parts |= {f"{name}_1": f"{at:%H:%M:%S}" for name, at in moments.items()}
-        return {"node": node.pk, "pool": "", "clearing": "move", "reason": "new driver", **parts}
+        return {"node": node.pk, "pool": "", "running_jobs": "move", "reason": "new driver", **parts}
 
     add = reverse("admin:fleet_maintenance_add")
     refused = client.post(add, form(begins, begins - HOUR), follow=True)
     assert "it must come after begins_at" in refused.content.decode()
     assert client.post(add, form(begins, begins + HOUR)).status_code == 302
     row = Maintenance.objects.get()
-    assert (row.clearing, row.created_by, row.node_id) == (Clearing.MOVE, "olga", node.pk)
+    assert (row.running_jobs, row.created_by, row.node_id) == (RunningJobs.MOVE, "olga", node.pk)
     page = client.get(reverse("admin:fleet_node_change", args=[node.pk])).content.decode()
     assert "UTC: new driver" in page
     data = {"action": "call_off", "_selected_action": [row.pk]}

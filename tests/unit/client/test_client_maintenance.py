@@ -16,7 +16,7 @@ ROW = {
     "node": "gpu07",
     "begins_at": "2026-12-01T08:00:00Z",
     "ends_at": "2026-12-01T12:00:00Z",
-    "clearing": "move",
+    "running_jobs": "move",
     "reason": "new driver",
     "begun_at": None,
     "created_by": "oscar",
@@ -39,7 +39,7 @@ def test_a_time_is_planned_and_told_in_utc(server: FakeServer, run: Run, end: tu
     body = sent(server)
     assert datetime.fromisoformat(body.pop("begins_at")) == datetime(2026, 12, 1, 8, tzinfo=UTC)
     assert datetime.fromisoformat(body.pop("ends_at")) == datetime(2026, 12, 1, 12, tzinfo=UTC)
-    assert body == {"node": "gpu07", "clearing": "move", "reason": "new driver"}
+    assert body == {"node": "gpu07", "running_jobs": "move", "reason": "new driver"}
 
 
 def test_spans_count_from_now_and_a_beginning_need_not_be_named(server: FakeServer, run: Run) -> None:
@@ -49,7 +49,7 @@ def test_spans_count_from_now_and_a_beginning_need_not_be_named(server: FakeServ
     assert "of pool main" in result.stdout
     body = sent(server)
     assert timedelta(0) <= datetime.fromisoformat(body.pop("ends_at")) - before - timedelta(days=2) < timedelta(hours=1)
-    assert body == {"pool": "main", "clearing": "wait", "reason": "move the rack"}
+    assert body == {"pool": "main", "running_jobs": "wait", "reason": "move the rack"}
     run("maintenance", "plan", "--pool", "main", "--begins", "12h", "--for", "30m", "-m", "x")
     body = sent(server)
     lasts = datetime.fromisoformat(body["ends_at"]) - datetime.fromisoformat(body["begins_at"])
@@ -78,7 +78,7 @@ def test_what_makes_no_sense_is_said_and_not_sent(
 
 
 def test_what_is_planned_is_listed(server: FakeServer, run: Run) -> None:
-    rows = [ROW, {**ROW, "id": 8, "node": None, "clearing": "wait", "begun_at": "2026-12-01T08:00:01Z"}]
+    rows = [ROW, {**ROW, "id": 8, "node": None, "running_jobs": "wait", "begun_at": "2026-12-01T08:00:01Z"}]
     server.on("GET /maintenance", httpx.Response(200, json={"results": rows, "next": None}))
     table = run("maintenance", "ls").stdout
     assert all(word in table for word in ("gpu07", "pool main", "planned", "under way", "go elsewhere", "new driver"))

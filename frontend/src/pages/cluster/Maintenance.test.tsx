@@ -10,7 +10,7 @@ const PLANNED = {
   node: null,
   begins_at: "2030-01-02T08:00:00Z",
   ends_at: "2030-01-02T10:00:00Z",
-  clearing: "move" as const,
+  running_jobs: "move" as const,
   reason: "new driver",
   begun_at: null,
   created_by: "olga",
@@ -22,7 +22,7 @@ it("tells when and why a node is to be free of jobs", () => {
   expect(screen.getByText("new driver")).toBeTruthy();
   expect(screen.getByText("planned")).toBeTruthy();
   expect(screen.getByText(/every node of main/)).toBeTruthy();
-  expect(screen.getByText(/is moved/)).toBeTruthy();
+  expect(screen.getByText(/are stopped and queued again/)).toBeTruthy();
 });
 
 it("says so once it has begun", () => {

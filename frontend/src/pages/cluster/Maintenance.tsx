@@ -28,9 +28,9 @@ export function Maintenance({ node }: { node: NodeDetail }) {
       </ul>
       <p className={classes.note}>
         Nothing starts here that might not have ended by then.{" "}
-        {node.maintenance.some((one) => one.clearing === "move")
-          ? "What still runs then and may be stopped for others is moved."
-          : "What still runs then is waited for."}
+        {node.maintenance.some((one) => one.running_jobs === "move")
+          ? "Preemptible jobs that still run then are stopped and queued again."
+          : "Jobs that still run then are waited for."}
       </p>
     </section>
   );

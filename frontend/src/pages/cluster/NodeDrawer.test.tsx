@@ -94,21 +94,54 @@ test("where nobody knows the links, no table is shown", async () => {
 test("a silent node can be declared gone, with a reason and when asked again", async () => {
   const user = userEvent.setup();
   open(makeNodeDetail({ name: "n1", health: "suspect" }), { operator: true });
-  const button = screen.getByRole("button", { name: "Declare gone" });
-  expect(button).toHaveProperty("disabled", true);
-  await user.type(screen.getByLabelText("Reason"), " power supply burnt ");
-  await user.click(button);
+  await user.click(screen.getByRole("button", { name: "Declare gone…" }));
   const question = await screen.findByRole("dialog", { name: "Declare n1 gone?" });
-  expect(question.textContent).toContain("Be sure that the machine runs nothing any more");
+  expect(await within(question).findByText(/Be sure that the machine runs nothing any more/)).toBeDefined();
+  const yes = within(question).getByRole("button", { name: "Declare gone" });
+  await user.click(yes);
+  expect(within(question).getByText("Write a reason.")).toBeDefined();
   expect(api.declareNodeGone).not.toHaveBeenCalled();
-  await user.click(within(question).getByRole("button", { name: "Declare gone" }));
+  await user.type(within(question).getByLabelText("Reason"), " power supply burnt ");
+  await user.click(yes);
   expect(api.declareNodeGone).toHaveBeenCalledWith("n1", "power supply burnt");
+});
+
+const RUNNING = {
+  id: 7,
+  name: "train",
+  owner: "ada",
+  tenant: "vision",
+  gpus: 8,
+  nodes: 2,
+  preemptible: true,
+};
+
+test("jobs are moved off only after the dialog has named those that it would stop", async () => {
+  const user = userEvent.setup();
+  const waited = { ...RUNNING, id: 8, name: "serve", owner: "bob", gpus: 1, nodes: 1, preemptible: false };
+  open(makeNodeDetail({ name: "n1", running_jobs: [RUNNING, waited] }), { operator: true });
+  await user.click(screen.getByRole("button", { name: "Move jobs off…" }));
+  const question = await screen.findByRole("dialog", { name: "Move jobs off n1?" });
+  const stopped = await within(question).findByRole("list", { name: /save their work, stop/ });
+  expect(stopped.textContent).toBe("#7 trainada of vision · 8 GPUs on 2 nodes");
+  expect(within(question).getByRole("list", { name: /not preemptible/ }).textContent).toContain("#8 serve");
+  expect(api.changeNode).not.toHaveBeenCalled();
+  await user.type(within(question).getByLabelText("Reason"), "fan{Enter}");
+  expect(api.changeNode).toHaveBeenCalledWith("n1", "move-off", "fan");
+});
+
+test("a drained node is resumed at once", async () => {
+  const user = userEvent.setup();
+  open(makeNodeDetail({ name: "n1", admin: "draining" }), { operator: true });
+  await user.click(screen.getByRole("button", { name: "Resume" }));
+  expect(api.changeNode).toHaveBeenCalledWith("n1", "resume", "");
+  expect(screen.queryByRole("button", { name: "Drain…" })).toBeNull();
 });
 
 test("a node that is heard cannot be declared gone, and nobody but an operator is asked to", () => {
   open(makeNodeDetail({ health: "ready" }), { operator: true });
-  expect(screen.getByRole("button", { name: "Cordon" })).toBeDefined();
-  expect(screen.queryByRole("button", { name: "Declare gone" })).toBeNull();
+  expect(screen.getByRole("button", { name: "Cordon…" })).toBeDefined();
+  expect(screen.queryByRole("button", { name: "Declare gone…" })).toBeNull();
 });
 
 test("a link over SSH is told, and why it fails to whom that is shown", async () => {

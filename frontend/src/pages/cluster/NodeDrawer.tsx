@@ -51,6 +51,7 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
                 </Label>
               ))}
           </div>
+          {isOperator ? <NodeActions key={shown.name} node={shown} /> : null}
           {shown.reason === null || shown.reason === "" ? null : (
             <p className={classes.reason}>{shown.reason}</p>
           )}
@@ -108,7 +109,6 @@ export function NodeDrawer({ node, onClose }: { node: Node | undefined; onClose:
             ))}
           </ul>
           <MoreOfNode key={`more of ${shown.name}`} name={shown.name} isOperator={isOperator} />
-          {isOperator ? <NodeActions key={shown.name} node={shown} /> : null}
           <Suspense fallback={<MetricsLoading charts={3} narrow />}>
             <NodeMetrics key={`metrics of ${shown.name}`} name={shown.name} />
           </Suspense>

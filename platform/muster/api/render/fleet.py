@@ -19,7 +19,7 @@ from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import tenants_of
-from scheduler.lifecycle import AllocationState, JobState, NodeAdmin, NodeHealth, Stage
+from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, JobState, NodeAdmin, NodeHealth, Stage
 
 _STRIKES_SHOWN, _REPORTS_SHOWN = 20, 20
 _GPU_COLUMNS = (
@@ -122,6 +122,7 @@ def node_document(user: User, node: Node) -> Json:
     versions = {name: node.inventory.get(name) or None for name in ("driver_version", "toolkit_version")}
     coming = [maintenance(row) for row in planned_of(node)]
     told = {
+        "running_jobs": _running_jobs(user, node),
         "last_strikes": _last_strikes(user, node),
         "health_reports": _health_reports(user, node),
         "gpu_checks": _gpu_checks(user, node),
@@ -139,11 +140,35 @@ def maintenance(row: Maintenance) -> Json:
         "node": row.node.name if row.node else None,
         "begins_at": moment(row.begins_at),
         "ends_at": moment(row.ends_at),
-        "clearing": row.clearing,
+        "running_jobs": row.running_jobs,
         "reason": row.reason,
         "begun_at": moment(row.begun_at),
         "created_by": row.created_by,
     }
+
+
+def _running_jobs(user: User, node: Node) -> list[Json]:
+    """The jobs with a live attempt on the node that is not being stopped yet, as far as the user may see them."""
+    held = (
+        Allocation.objects.filter(node=node, attempt__state__in=ATTEMPT_LIVE)
+        .exclude(attempt__state=AttemptState.STOPPING)
+        .exclude(state=AllocationState.RELEASED)
+    )
+    jobs = Job.objects.filter(pk__in=held.values("attempt__job_id")).select_related("owner", "tenant").order_by("pk")
+    if not user.is_operator:
+        jobs = jobs.filter(tenant__in=tenants_of(user))
+    return [
+        {
+            "id": job.pk,
+            "name": job.name,
+            "owner": job.owner.username,
+            "tenant": job.tenant.name,
+            "gpus": job.gpus * job.nodes,
+            "nodes": job.nodes,
+            "preemptible": job.preemptible,
+        }
+        for job in jobs
+    ]
 
 
 def _last_strikes(user: User, node: Node) -> list[Json]:

@@ -6,12 +6,12 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shape, Text, values
 from muster.fleet.maintenance import LONGEST_REASON
-from muster.fleet.models import CheckResult, Clearing, StrikeReason
+from muster.fleet.models import CheckResult, RunningJobs, StrikeReason
 from muster.links.models import LinkState
 from scheduler.health import Action, Level
 from scheduler.lifecycle import NodeAdmin, NodeHealth
 
-NODE_ACTIONS = ("cordon", "drain", "move", "resume")
+NODE_ACTIONS = ("cordon", "drain", "move-off", "resume")
 
 
 class GpuJob(Shape):
@@ -100,7 +100,9 @@ class Maintenance(Shape):
     node = Text(allow_null=True, help_text="Null: every node of the pool.")
     begins_at = Moment()
     ends_at = Moment()
-    clearing = Choice(choices=values(Clearing), help_text="What becomes of those who run there when it begins.")
+    running_jobs = Choice(
+        choices=values(RunningJobs), help_text="What happens to the jobs that run there when it begins."
+    )
     reason = Text()
     begun_at = Moment(allow_null=True)
     created_by = Text()
@@ -120,11 +122,11 @@ class NewMaintenance(Shape):
     pool = Text(required=False, max_length=63)
     begins_at = Moment(required=False, help_text="Default: now.")
     ends_at = Moment()
-    clearing = Choice(
-        choices=values(Clearing),
+    running_jobs = Choice(
+        choices=values(RunningJobs),
         required=False,
-        default=Clearing.WAIT,
-        help_text="`wait` for those who run there, or `move` those that may be stopped for others.",
+        default=RunningJobs.WAIT,
+        help_text="`wait` for the jobs that run there to end, or `move` the preemptible ones to other nodes.",
     )
     reason = Text(max_length=LONGEST_REASON)
 
@@ -177,9 +179,22 @@ class GpuCheck(Shape):
     streak = Integer(help_text="How many were passed in a row; below 0, how many failed.")
 
 
-class NodeDetail(Node):
-    """A server with its drivers, how its GPUs are linked and what it was last blamed for."""
+class NodeJob(Shape):
+    """A job that runs on a node and that the caller may see."""
 
+    id = Integer()
+    name = Text()
+    owner = Text()
+    tenant = Text()
+    gpus = Integer(help_text="GPUs of the whole job, on all of its nodes.")
+    nodes = Integer(help_text="Nodes of the whole job.")
+    preemptible = Flag(help_text="Whether moving jobs off the node stops it and queues it again.")
+
+
+class NodeDetail(Node):
+    """A server with its drivers, its jobs, how its GPUs are linked and what it was last blamed for."""
+
+    running_jobs = NodeJob(many=True, help_text="By number; without the jobs that are being stopped already.")
     driver_version = Text(allow_null=True, help_text="Of its GPUs; null without one.")
     toolkit_version = Text(allow_null=True, help_text="Of the NVIDIA Container Toolkit; null without one.")
     disk_mib = Integer(allow_null=True, help_text="Of the disk that its jobs fill; null where its agent does not say.")
@@ -219,7 +234,11 @@ class NodeAction(Shape):
     """What an operator does with a node."""
 
     action = Choice(choices=[(name, name) for name in NODE_ACTIONS])
-    reason = Text(max_length=500)
+    reason = Text(
+        required=False,
+        max_length=500,
+        help_text="Shown to everybody who looks at the node. Every action but `resume` needs one.",
+    )
 
 
 class NodeGone(Shape):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,14 +17,19 @@ from muster.common.errors import Forbidden, NotFound
 from muster.fleet.checks import ask_for_checks
 from muster.fleet.gone import declare_gone
 from muster.fleet.maintenance import call_off, plan_maintenance, planned
-from muster.fleet.models import Clearing, Gpu, Node, Pool
+from muster.fleet.models import Gpu, Node, Pool, RunningJobs
 from muster.fleet.selectors import with_worst_gpu
-from muster.fleet.services import clear_node, cordon_node, drain_node, resume_node
+from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
 from muster.tenants.selectors import virtual_clusters_of
 from scheduler.health import Level
 from scheduler.lifecycle import NodeAdmin
 
-_ACTIONS = {"cordon": cordon_node, "drain": drain_node, "move": clear_node, "resume": resume_node}
+_ACTIONS: dict[str, Callable[..., None]] = {
+    "cordon": cordon_node,
+    "drain": drain_node,
+    "move-off": move_jobs_off,
+    "resume": resume_node,
+}
 
 
 class VirtualClusters(ApiView):
@@ -80,13 +87,16 @@ class OneNode(ApiView):
         request=shapes.NodeAction,
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Cordon, drain or resume the node, or drain it and `move` whoever may be stopped for others. For operators."""
+        """Cordon, drain or resume the node, or drain it and move its preemptible jobs off. For operators.
+
+        `running_jobs` of the node lists the jobs that `move-off` would stop and queue again. `resume` needs no reason.
+        """
         user = caller(request)
         node = _node(name)
         if not user.is_operator:
             raise Forbidden("only operators may change nodes")
         body = body_of(request, shapes.NodeAction)
-        _ACTIONS[body["action"]](node=node, reason=body["reason"], actor=user.username)
+        _ACTIONS[body["action"]](node=node, reason=body.get("reason", ""), actor=user.username)
         return self._answer(request, name)
 
     def _answer(self, request: Request, name: str) -> Response:
@@ -154,7 +164,7 @@ class MaintenanceTimes(ApiView):
             node=body.get("node"),
             begins_at=body.get("begins_at"),
             ends_at=body["ends_at"],
-            clearing=Clearing(body["clearing"]),
+            running_jobs=RunningJobs(body["running_jobs"]),
             reason=body["reason"],
             actor=user.username,
         )

@@ -145,7 +145,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('begins_at', models.DateTimeField()),
                 ('ends_at', models.DateTimeField()),
-                ('clearing', models.CharField(choices=[('wait', 'wait'), ('move', 'move')], default=muster.fleet.models.Clearing['WAIT'], max_length=4)),
+                ('clearing', models.CharField(choices=[('wait', 'wait'), ('move', 'move')], default='wait', max_length=4)),
                 ('reason', models.CharField(max_length=300)),
                 ('drained', models.JSONField(default=list, editable=False)),
                 ('begun_at', models.DateTimeField(editable=False, null=True)),
