@@ -330,8 +330,8 @@ class TestRetry:
             (["failed"], Reason.EXIT_NONZERO, "queued"),
             (["failed"], Reason.KILLED_BY_SIGNAL, "queued"),
             (["failed"], Reason.LAUNCH_FAILED, "failed"),
-            (["failed", "infrastructure", "node_lost", "preempted"], Reason.COMMAND_NOT_FOUND, "failed"),
-            (["failed", "infrastructure", "node_lost", "preempted"], Reason.TIME_LIMIT, "failed"),
+            (["failed", "infrastructure", "node_lost"], Reason.COMMAND_NOT_FOUND, "failed"),
+            (["failed", "infrastructure", "node_lost"], Reason.TIME_LIMIT, "failed"),
             ([], Reason.UNKNOWN, "failed"),
         ],
     )
