@@ -26,6 +26,7 @@ import muster.urls  # noqa: E402, F401  (Django would read it with the first req
 from muster.accounts.scopes import Scope  # noqa: E402
 from muster.agents.endpoint import ROUTES as AGENT_ROUTES  # noqa: E402
 from muster.agents.shells import SHELL_ROUTES  # noqa: E402
+from muster.api.checks import check_public_url, check_trusted_proxies  # noqa: E402
 from muster.api.headers import SecurityHeaders  # noqa: E402
 from muster.api.streams.access import Authorised, access_watch  # noqa: E402
 from muster.api.streams.events import feed, stream  # noqa: E402
@@ -51,6 +52,8 @@ TICK_EVERY_S = 2.0
 @contextlib.asynccontextmanager
 async def lifespan(_app: Starlette) -> AsyncIterator[None]:
     """The hub, the feed, the watches and the tick run for as long as the process serves."""
+    for message in (*check_trusted_proxies(None), *check_public_url(None)):
+        log.warning("%s %s (%s)", message.msg, message.hint, message.id)
     tasks = [asyncio.create_task(job) for job in (hub.listen(), feed.run(), access_watch.run(), _tick(), watch())]
     allow_open_files()
     try:

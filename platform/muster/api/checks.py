@@ -1,13 +1,16 @@
-"""System checks of settings that decide which address counts as the client's."""
+"""System checks of settings that decide which address counts as the client's, and which one as the platform's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004
+
+from muster.settings.env import is_loopback
 
 
 @register(Tags.security)
@@ -32,3 +35,18 @@ def check_trusted_proxies(app_configs: Sequence[Any] | None, **kwargs: Any) -> l
             )
         )
     return messages
+
+
+@register()
+def check_public_url(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Explain a MUSTER_URL with which browsers that reach the published port would be refused."""
+    if not settings.BIND or is_loopback(settings.BIND) or not is_loopback(urlsplit(settings.PUBLIC_URL).hostname or ""):
+        return []
+    return [
+        Warning(
+            f"MUSTER_BIND is {settings.BIND}, but MUSTER_URL is {settings.PUBLIC_URL}: "
+            "browsers on other machines are answered 400.",
+            hint="Set MUSTER_URL to the address that they use, such as http://muster.example.org:8000.",
+            id="muster.W002",
+        )
+    ]

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.conf import settings
+from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from rest_framework import exceptions, status
@@ -110,8 +111,13 @@ def _explain(error: Exception) -> tuple[dict[str, Any], dict[str, str]]:
         return problem_of(gone), {"Retry-After": str(RETRY_AFTER_S)}
     if isinstance(error, RequestDataTooBig):
         return problem_of(TooLarge("the body is larger than this path accepts")), {}
+    if isinstance(error, DisallowedHost):
+        detail = (
+            f"this platform answers at {settings.PUBLIC_URL}, not at this host; operators set its address by MUSTER_URL"
+        )
+        return problem(400, detail), {}
     if isinstance(error, SuspiciousOperation):
-        return problem(400, "the request is malformed or was sent to a host that this server does not answer for"), {}
+        return problem(400, "the request is malformed"), {}
     if isinstance(error, Http404):
         return problem(404, "there is nothing here"), {}
     if isinstance(error, PermissionDenied):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from muster.settings.env import is_loopback
 from nodeagent.build import build
 
 DOWNLOAD_NAME = "muster-agent.pyz"
@@ -59,7 +60,6 @@ def install_commands() -> str:
 
 def unreachable_url_hint() -> str:
     """What to do where MUSTER_URL names no address that other machines reach; empty where it does."""
-    host = urlsplit(settings.PUBLIC_URL).hostname or ""
-    if host != "localhost" and not host.startswith("127.") and host != "::1":
+    if not is_loopback(urlsplit(settings.PUBLIC_URL).hostname or ""):
         return ""
     return f"Other machines cannot reach {settings.PUBLIC_URL}: set MUSTER_URL to the platform's address and restart."

@@ -49,12 +49,12 @@ def rotate_keys(*, home: Path, actor: str) -> Rotation:
     files, variables = [], []
     if os.environ.get("MUSTER_ENCRYPTION_KEYS"):
         variables.append("MUSTER_ENCRYPTION_KEYS")
-        _reseal()
+        reencrypt()
     else:
         key = new_encryption_key()
         settings.ENCRYPTION_KEYS = [key, *settings.ENCRYPTION_KEYS]
         _replace(home / "encryption_key", ",".join(settings.ENCRYPTION_KEYS))
-        _reseal()
+        reencrypt()
         settings.ENCRYPTION_KEYS = [key]
         _replace(home / "encryption_key", key)
         files.append("encryption_key")
@@ -76,9 +76,13 @@ def rotate_keys(*, home: Path, actor: str) -> Rotation:
     return Rotation(files, variables, join_tokens, [server.node.name for server in servers])
 
 
-def _reseal() -> None:
-    for reseal in RESEALERS:
-        reseal()
+def reencrypt() -> int:
+    """Encrypt all stored secrets by the first key; return their number.
+
+    Raises:
+        Unreadable: none of the keys decrypts a stored secret.
+    """
+    return sum(reseal() for reseal in RESEALERS)
 
 
 def _replace(path: Path, secret: str) -> None:

@@ -127,7 +127,7 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = ENV.mail_from
 
 STATE_FOLDER: Path = ENV.home
-PUBLIC_URL = ENV.public_url
+PUBLIC_URL, BIND = ENV.public_url, ENV.bind
 WEB_URL = ENV.web_url
 FRONTEND_DIST = REPOSITORY / "frontend" / "dist"
 STATIC_URL = "/static/"

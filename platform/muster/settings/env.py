@@ -7,9 +7,10 @@ import binascii
 import contextlib
 import os
 import secrets
+import sys
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -29,6 +30,7 @@ class Environment:
     migrate_database_url: str
     redis_url: str
     public_url: str
+    bind: str
     web_url: str
     secret_key: str
     encryption_keys: list[str]
@@ -61,6 +63,7 @@ def read_environment() -> Environment:
     public_url = (os.environ.get("MUSTER_URL") or f"http://127.0.0.1:{port}").rstrip("/")
     if urlsplit(public_url).scheme not in {"http", "https"} or not urlsplit(public_url).hostname:
         raise BadSetting(f"MUSTER_URL is {public_url!r}: it must read like https://muster.example.org")
+    bind = os.environ.get("MUSTER_BIND") or ""
     web_url = (os.environ.get("MUSTER_WEB_URL") or f"http://127.0.0.1:{port}").rstrip("/")
     if urlsplit(web_url).scheme not in {"http", "https"} or not urlsplit(web_url).hostname:
         raise BadSetting(f"MUSTER_WEB_URL is {web_url!r}: it must read like http://127.0.0.1:8000")
@@ -70,6 +73,7 @@ def read_environment() -> Environment:
         migrate_database_url=os.environ.get("MUSTER_MIGRATE_DATABASE_URL") or "",
         redis_url=os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0",
         public_url=public_url,
+        bind=bind,
         web_url=web_url,
         secret_key=os.environ.get("MUSTER_SECRET_KEY") or _stored(home / "secret_key", secrets.token_urlsafe(48)),
         encryption_keys=_encryption_keys(home),
@@ -94,7 +98,7 @@ def read_environment() -> Environment:
         mails_per_hour=_count("MUSTER_MAILS_PER_HOUR", "10"),
         webhook_networks=_networks("MUSTER_WEBHOOK_NETWORKS"),
         webhook_ports=_ports("MUSTER_WEBHOOK_PORTS", "80,443,1024-65535"),
-        trusted_proxies=[part.strip() for part in _networks("MUSTER_TRUSTED_PROXIES").split(",") if part.strip()],
+        trusted_proxies=_trusted_proxies(bind),
         session_idle=_hours_to_seconds("MUSTER_SESSION_IDLE", "12h"),
         uid_range=_uid_range("MUSTER_UID_RANGE", "70000-99999"),
     )
@@ -180,6 +184,39 @@ def _networks(name: str) -> str:
     except ValueError as error:
         raise BadSetting(f"{name} is {value!r}: it must be networks with commas, like 10.1.0.0/16 ({error})") from error
     return value
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host of a URL, or an address to bind to, can be reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _trusted_proxies(bind: str) -> list[str]:
+    """The networks whose forwarded headers are believed.
+
+    By default none. In a container whose port is published on the host's loopback only (Docker Compose says so in
+    MUSTER_BIND), only a proxy on the host can come from the gateway of the container's network.
+    """
+    named = [part.strip() for part in _networks("MUSTER_TRUSTED_PROXIES").split(",") if part.strip()]
+    if named or not bind or not is_loopback(bind):
+        return named
+    with contextlib.suppress(FileNotFoundError):
+        gateway = default_gateway(Path("/proc/net/route").read_text())
+        return [gateway] if gateway else []
+    return []
+
+
+def default_gateway(routes: str) -> str | None:
+    """The gateway of the default route in the text of `/proc/net/route`; None where there is none."""
+    for line in routes.splitlines()[1:]:
+        fields = line.split()
+        destination, gateway = fields[1:3]
+        if int(destination, 16) == 0 and int(gateway, 16) != 0:
+            return str(IPv4Address(int(gateway, 16).to_bytes(4, sys.byteorder)))
+    return None
 
 
 def _ports(name: str, default: str) -> str:

@@ -137,8 +137,8 @@ def test_credentials_are_encrypted_anew(settings: pytest.FixtureRequest, capsys:
     old = settings.ENCRYPTION_KEYS  # type: ignore[attr-defined]
     new = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
     settings.ENCRYPTION_KEYS = [new, *old]  # type: ignore[attr-defined]
-    call_command("reseal_registries")
-    assert capsys.readouterr().out == "1 credentials for registries are encrypted by the first key.\n"
+    call_command("reencrypt")
+    assert capsys.readouterr().out.startswith("1 secrets are encrypted by the first key.")
     settings.ENCRYPTION_KEYS = [new]  # type: ignore[attr-defined]
     row.refresh_from_db()
     assert unseal(row.sealed_password) == PASSWORD

@@ -425,7 +425,7 @@ def test_the_command_adds_a_server(tmp_path: object) -> None:
         *("--key-file", str(path), "--host-key", HOST_KEY),
     )
     assert Server.objects.get().host == "10.0.0.7"
-    call_command("reseal_servers")
+    call_command("reencrypt")
 
 
 def test_a_retired_node_is_not_linked() -> None:

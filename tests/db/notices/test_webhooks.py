@@ -100,7 +100,7 @@ class TestCalls:
         new = base64.urlsafe_b64encode(b"n" * 32).decode()
         old = settings.ENCRYPTION_KEYS
         settings.ENCRYPTION_KEYS = [new, *old]
-        call_command("reseal_webhooks")
+        call_command("reencrypt")
         settings.ENCRYPTION_KEYS = [new]
         assert unseal(now_of(webhook).sealed_secret) == secret
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from django.test import Client
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
@@ -90,3 +91,11 @@ def test_an_unexpected_failure_has_the_headers_too() -> None:
     answer = ask("https://muster.test/api/v1/failure")
     assert answer.status_code == 500
     assert answer.headers["content-security-policy"].startswith(SANDBOXED)
+
+
+def test_an_answer_to_another_host_names_the_address_and_the_setting(client: Client, settings: Any) -> None:
+    settings.ALLOWED_HOSTS, settings.PUBLIC_URL = ["muster.test"], "http://muster.test"
+    answer = client.get("/", headers={"Host": "gpu.example.org"})
+    assert answer.status_code == 400
+    assert "http://muster.test" in answer.json()["detail"]
+    assert "MUSTER_URL" in answer.json()["detail"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muster.api.checks import check_trusted_proxies
+from muster.api.checks import check_public_url, check_trusted_proxies
 from muster.asgi import behind_proxies
 from muster.common.client_address import parse_address
-from muster.settings.env import BadSetting, read_environment
+from muster.settings.env import BadSetting, default_gateway, read_environment
 
 
 def seen(proxies: list[str], peer: str, **headers: str) -> tuple[str, str]:
@@ -69,6 +70,53 @@ def test_a_value_that_names_no_network_is_refused(value: str, monkeypatch: pytes
 def test_the_system_check_explains_the_value(url: str, proxies: list[str], ids: list[str], settings: Any) -> None:
     settings.PUBLIC_URL, settings.TRUSTED_PROXIES = url, proxies
     assert [message.id for message in check_trusted_proxies(None)] == ids
+
+
+ROUTES = """Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth1	000012AC	00000000	0001	0	0	0	0000FFFF	0	0	0
+eth0	00000000	010013AC	0003	0	0	0	00000000	0	0	0
+"""
+
+
+def test_the_gateway_is_that_of_the_default_route() -> None:
+    assert default_gateway(ROUTES) == "172.19.0.1"
+    assert default_gateway(ROUTES.rpartition("eth0")[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("bind", "named", "trusted"),
+    [
+        ("127.0.0.1", "", ["172.19.0.1"]),
+        ("127.0.0.1", "10.0.0.5", ["10.0.0.5"]),
+        ("0.0.0.0", "", []),
+        ("192.0.2.7", "", []),
+        ("", "", []),
+    ],
+)
+def test_the_gateway_is_trusted_only_where_no_other_machine_comes_from_it(
+    bind: str, named: str, trusted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_BIND", bind)
+    monkeypatch.setenv("MUSTER_TRUSTED_PROXIES", named)
+    monkeypatch.setattr(Path, "read_text", lambda path: ROUTES if str(path) == "/proc/net/route" else "x" * 43 + "=")
+    assert read_environment().trusted_proxies == trusted
+
+
+@pytest.mark.parametrize(
+    ("bind", "url", "ids"),
+    [
+        ("", "http://127.0.0.1:8000", []),
+        ("127.0.0.1", "http://127.0.0.1:8000", []),
+        ("0.0.0.0", "http://127.0.0.1:8000", ["muster.W002"]),
+        ("::", "http://localhost:8000", ["muster.W002"]),
+        ("0.0.0.0", "http://gpu.example.org:8000", []),
+    ],
+)
+def test_a_published_port_without_a_public_address_is_explained(
+    bind: str, url: str, ids: list[str], settings: Any
+) -> None:
+    settings.BIND, settings.PUBLIC_URL = bind, url
+    assert [message.id for message in check_public_url(None)] == ids
 
 
 @pytest.mark.parametrize(
