@@ -6,6 +6,7 @@ import io
 import re
 import tarfile
 from itertools import product
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -46,6 +47,29 @@ def archive(name: str, text: str) -> bytes:
         info.size = len(text.encode())
         tar.addfile(info, io.BytesIO(text.encode()))
     return packed.getvalue()
+
+
+def code_folder(folder: Path) -> Path:
+    """A training of two files, with what does not belong into a job."""
+    train = folder / "train"
+    (train / "lib").mkdir(parents=True)
+    (train / ".git").mkdir()
+    (train / "train.py").write_text("from lib.words import WORDS\nprint('from', *WORDS, flush=True)\n")
+    (train / "lib/words.py").write_text("WORDS = ('the', 'folder')\n")
+    (train / ".git/config").write_text("")
+    (train / "leak").symlink_to("/etc/passwd")
+    return train
+
+
+def drop(page: Page, path: Path) -> None:
+    """Drop a file or folder of this machine where the code goes, as a file manager does."""
+    box = page.get_by_test_id("code-drop").bounding_box()
+    assert box is not None
+    session = page.context.new_cdp_session(page)
+    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for event in ("dragEnter", "dragOver", "drop"):
+        at = {"x": box["x"] + 20, "y": box["y"] + 10}
+        session.send("Input.dispatchDragEvent", {"type": event, "data": data, **at})
 
 
 def test_the_form_and_the_yaml_show_one_spec(ada: Page, demo: Demo) -> None:
@@ -95,11 +119,11 @@ def test_a_dry_run_says_why_a_job_would_wait_or_is_refused(ada: Page, demo: Demo
         client.cancel(whole_quota["id"])
 
 
-def test_a_dropped_archive_is_unpacked_where_the_job_runs(ada: Page, demo: Demo) -> None:
+def test_an_archive_is_unpacked_where_the_job_runs(ada: Page, demo: Demo) -> None:
     open_submit(ada, demo)
     code = archive("main.py", "print('from', 'the archive')\n")
     files = FilePayload(name="code.tar.gz", mimeType="application/gzip", buffer=code)
-    ada.get_by_label("Code archive file").set_input_files(files)
+    ada.get_by_label("Code file").set_input_files(files)
     expect(ada.get_by_text("code.tar.gz")).to_be_visible()
     ada.get_by_label("Name", exact=True).fill("archive")
     ada.get_by_label("Command", exact=True).fill("python3 main.py")
@@ -110,11 +134,41 @@ def test_a_dropped_archive_is_unpacked_where_the_job_runs(ada: Page, demo: Demo)
     expect(ada.get_by_text("from the archive", exact=True)).to_be_visible()
 
 
-def test_what_is_no_archive_is_refused_before_it_is_sent(ada: Page, demo: Demo) -> None:
+def test_a_folder_runs_on_two_gpus_after_three_clicks(ada: Page, demo: Demo, tmp_path: Path) -> None:
     open_submit(ada, demo)
-    files = FilePayload(name="code.zip", mimeType="application/zip", buffer=b"PK\x03\x04")
-    ada.get_by_label("Code archive file").set_input_files(files)
-    expect(ada.get_by_role("alert").get_by_text("is not a gzip archive")).to_be_visible()
+    ada.evaluate("addEventListener('click', e => { window.clicks = (window.clicks ?? 0) + e.isTrusted }, true)")
+    with ada.expect_file_chooser() as chooser:
+        ada.get_by_role("button", name="Choose a folder").click()
+    chooser.value.set_files(code_folder(tmp_path))
+    gpus = ada.get_by_label("GPUs", exact=True)
+    gpus.click()
+    ada.keyboard.press("Control+A")
+    ada.keyboard.type("2")
+    # The script at the top of the folder is proposed as the command.
+    expect(ada.get_by_text("The spec is valid: 2 GPUs in total")).to_be_visible()
+    ada.get_by_role("button", name="Submit job").click()
+    expect(ada.get_by_text("from the folder", exact=True)).to_be_visible()
+    assert ada.evaluate("window.clicks") <= 3
+
+
+def test_a_dropped_folder_is_packed_by_its_contents(ada: Page, demo: Demo, tmp_path: Path) -> None:
+    editor = open_submit(ada, demo)
+    drop(ada, code_folder(tmp_path))
+    files = ada.get_by_role("list", name="Files of the code").get_by_role("listitem")
+    expect(files).to_have_text([re.compile("^lib/words.py"), re.compile("^train.py")])
+    expect(editor).to_contain_text("command: python3 train.py")
+    # A browser does not show links to a page, so that no file outside of the folder can come along.
+    expect(ada.get_by_text("Links and empty folders are left out")).to_be_visible()
+
+
+def test_what_is_no_code_is_refused_before_it_is_sent(ada: Page, demo: Demo) -> None:
+    open_submit(ada, demo)
+    for name, content, reason in (
+        ("notes.txt", b"hello", "tar czf code.tar.gz -C FOLDER ."),
+        ("code.zip", b"PK\x03\x04", "It is no zip that can be read"),
+    ):
+        ada.get_by_label("Code file").set_input_files(FilePayload(name=name, mimeType="", buffer=content))
+        expect(ada.get_by_role("alert").get_by_text(reason)).to_be_visible()
 
 
 def test_a_clone_starts_from_what_somebody_wrote(ada: Page, demo: Demo) -> None:

@@ -296,9 +296,12 @@ export function upload(
   sha256: string,
   csrf: string,
   onProgress: (share: number) => void,
+  signal: AbortSignal,
 ): Promise<Upload> {
   return new Promise((resolve, reject) => {
+    signal.throwIfAborted();
     const request = new XMLHttpRequest();
+    signal.addEventListener("abort", () => request.abort(), { once: true });
     request.open("POST", "/api/v1/uploads");
     request.responseType = "json";
     request.setRequestHeader("Content-Type", "application/gzip");
@@ -308,6 +311,7 @@ export function upload(
       if (event.lengthComputable) onProgress(event.loaded / event.total);
     };
     request.onerror = () => reject(new Unreachable("upload"));
+    request.onabort = () => reject(signal.reason as Error);
     request.onload = () => {
       if (request.status < 300) resolve(request.response as Upload);
       else reject(problemFrom(request.status, request.statusText, request.response));

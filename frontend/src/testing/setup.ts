@@ -6,7 +6,7 @@ afterEach(cleanup);
 configure({ asyncUtilTimeout: 5000 });
 
 // jsdom knows neither of these, and Mantine asks for both when it mounts.
-window.matchMedia = (query: string) =>
+globalThis.matchMedia = (query: string) =>
   ({
     matches: false,
     media: query,
@@ -27,7 +27,7 @@ class NoResizeObserver implements ResizeObserver {
     /* see observe */
   }
 }
-window.ResizeObserver = NoResizeObserver;
+globalThis.ResizeObserver = NoResizeObserver;
 
 // A text area that grows with its text measures it again when a font arrives.
-Object.defineProperty(document, "fonts", { value: new EventTarget() });
+if ("document" in globalThis) Object.defineProperty(document, "fonts", { value: new EventTarget() });

@@ -6,6 +6,7 @@ import hashlib
 import io
 import tarfile
 import tracemalloc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Semaphore
@@ -26,6 +27,7 @@ from tests.db.stories import (
     World,
     submit,
 )
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]
 
@@ -117,6 +119,27 @@ class TestUploads:
         assert send(http, archive_of(*GOOD), sha256="none").status_code == 422
         assert not CodeArchive.objects.exists()
         assert stored_files() == []
+
+    def test_an_upload_that_breaks_off_leaves_nothing_and_can_be_repeated(self, http: httpx.Client) -> None:
+        body = archive_of(*GOOD)
+
+        def half() -> Iterator[bytes]:
+            yield body[:40]
+            eventually(stored_files, "part of the body on the disk")
+            raise ConnectionError("the browser is closed")
+
+        with pytest.raises(ConnectionError):
+            http.post(
+                "/api/v1/uploads",
+                content=half(),
+                headers={
+                    "X-Content-SHA256": hashlib.sha256(body).hexdigest(),
+                    "Content-Length": str(len(body)),
+                },
+            )
+        eventually(lambda: not stored_files(), "the part deleted")
+        assert not CodeArchive.objects.exists()
+        assert send(http, body).status_code == 201
 
     def test_a_body_that_is_too_large_is_refused_and_not_stored(
         self, http: httpx.Client, monkeypatch: pytest.MonkeyPatch

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import os
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from muster.jobs.uploads import MOST_FILES
+from muster.jobs.uploads import LARGEST_UNPACKED, MOST_FILES
 from muster_client.errors import PackError
-from muster_client.pack import MAX_DEPTH, MAX_ENTRIES, Archive, list_entries, pack_folder
-from nodeagent.protocol.archives import DEEPEST, members
+from muster_client.pack import (
+    DEFAULT_IGNORES,
+    IGNORE_FILE,
+    MAX_ARCHIVE_BYTES,
+    MAX_DEPTH,
+    MAX_ENTRIES,
+    Archive,
+    list_entries,
+    pack_folder,
+)
+from nodeagent.protocol.archives import DEEPEST, LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, members
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def folder(root: Path, **files: str) -> Path:
@@ -186,3 +200,24 @@ def test_it_refuses_a_folder_that_is_not_there_or_is_a_file(tmp_path: Path) -> N
 def test_it_packs_an_empty_folder(tmp_path: Path) -> None:
     with pack_folder(tmp_path) as archive:
         assert names(archive) == []
+
+
+def test_the_submit_page_has_the_same_limits_and_default_ignores() -> None:
+    source = (ROOT / "frontend/src/pages/submit/code/limits.ts").read_text()
+    page = dict(re.findall(r"^export const (\w+) = (.+);$", source, re.MULTILINE))
+    assert json.loads(page["DEFAULT_IGNORES"]) == list(DEFAULT_IGNORES)
+    assert json.loads(page["IGNORE_FILE"]) == IGNORE_FILE
+    # A limit is a number or a product of numbers.
+    limits = {
+        name: math.prod(int(factor) for factor in value.split("*"))
+        for name, value in page.items()
+        if name.startswith("MAX_")
+    }
+    assert limits == {
+        "MAX_ARCHIVE_BYTES": MAX_ARCHIVE_BYTES,
+        "MAX_UNPACKED_BYTES": LARGEST_UNPACKED,
+        "MAX_ENTRIES": MOST_FILES,
+        "MAX_DEPTH": DEEPEST,
+        "MAX_PATH_BYTES": LONGEST_PATH_BYTES,
+        "MAX_NAME_BYTES": LONGEST_NAME_BYTES,
+    }

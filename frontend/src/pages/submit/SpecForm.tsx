@@ -5,12 +5,14 @@ import { useState, type ReactNode } from "react";
 import { poolsQuery, vcsQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";
 import { useMe } from "../../app/me";
+import type { Code } from "./code/useCode";
 import { CodeDrop } from "./CodeDrop";
 import { numberOf, readGpus, readLines, recordOf, textOf, writeGpus, writeLines } from "./fields";
 import classes from "./SpecForm.module.css";
 
 interface Props {
   spec: Spec;
+  code: Code;
   /** While the YAML cannot be read the form waits. */
   disabled: boolean;
   /** What the server has against a field, by its name. */
@@ -31,14 +33,13 @@ function useVirtualClusters(current: string) {
 }
 
 /** The fields that most jobs need; the YAML beside it has all of them. */
-export function SpecForm({ spec: values, disabled, errorOf, onChange }: Props) {
+export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Props) {
   const off = disabled;
   const gpus = readGpus(values.gpus);
   const vc = textOf(values.vc);
   const clusters = useVirtualClusters(vc);
   const types = [...new Set([...clusters.types, ...(gpus.type === "" ? [] : [gpus.type])])];
   const retry = recordOf(values.retry);
-  const code = recordOf(values.code);
   const text = (field: string) => ({
     value: textOf(values[field]),
     error: errorOf(field),
@@ -86,10 +87,11 @@ export function SpecForm({ spec: values, disabled, errorOf, onChange }: Props) {
           {...text("command")}
         />
         <CodeDrop
-          digest={code.upload ?? ""}
+          digest={recordOf(values.code).upload ?? ""}
+          code={code}
           disabled={off}
           error={errorOf("code")}
-          onChange={(digest) => onChange(["code"], digest === undefined ? undefined : { upload: digest })}
+          onRemove={() => onChange(["code"], undefined)}
         />
       </Group>
       <Group title="Resources" hint="Per node. With several nodes, all start together or none does.">

@@ -8,6 +8,7 @@ import { jobQuery, specSchemaQuery } from "../../api/queries";
 import { useMe } from "../../app/me";
 import { Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
+import { EXAMPLE_COMMAND } from "./fields";
 import classes from "./SubmitPage.module.css";
 import { specToText, withoutDefaults } from "./specText";
 import { Workbench } from "./Workbench";
@@ -19,7 +20,7 @@ function firstText(vc: string | null): string {
     name: "hello",
     ...(vc !== null && { vc }),
     gpus: 1,
-    command: 'echo "Hello from $(hostname)"\necho "GPUs: $CUDA_VISIBLE_DEVICES"\n',
+    command: EXAMPLE_COMMAND,
   });
 }
 

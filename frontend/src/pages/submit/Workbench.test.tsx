@@ -1,11 +1,13 @@
 import { MantineProvider } from "@mantine/core";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, expect, test, vi } from "vitest";
 
 import * as api from "../../api/client";
 import { problemFrom } from "../../api/problem";
 import { meQuery } from "../../api/queries";
+import * as preparing from "./code/prepare";
+import { EXAMPLE_COMMAND } from "./fields";
 import { Workbench } from "./Workbench";
 
 const navigate = vi.fn();
@@ -22,6 +24,9 @@ vi.mock("./SpecEditor", () => ({
     />
   ),
 }));
+
+// Packing needs streams, which jsdom has not; it has tests of its own.
+vi.mock("./code/prepare", () => ({ openGiven: vi.fn(), prepare: vi.fn() }));
 
 const FITS = {
   valid: true,
@@ -53,7 +58,7 @@ async function open(initial: string) {
     vcs: ["vision"],
     default_vc: "vision",
   });
-  render(
+  const { unmount: leave } = render(
     <MantineProvider env="test">
       <QueryClientProvider client={client}>
         <Workbench initial={initial} schema={{}} side="both" />
@@ -61,7 +66,7 @@ async function open(initial: string) {
     </MantineProvider>,
   );
   const yaml = await screen.findByRole<HTMLTextAreaElement>("textbox", { name: "Job spec in YAML" });
-  return { yaml, name: screen.getByRole<HTMLInputElement>("textbox", { name: "Name" }) };
+  return { yaml, name: screen.getByRole<HTMLInputElement>("textbox", { name: "Name" }), leave };
 }
 
 const type = (element: HTMLElement, value: string) => fireEvent.change(element, { target: { value } });
@@ -135,4 +140,123 @@ test("of a job that is tried first it says whether the trial could start, and el
   type(name, "b");
   expect(await screen.findByText(/for that it would wait/)).toBeDefined();
   expect(screen.getByText("its trials hold 2 GPUs")).toBeDefined();
+});
+
+const DIGEST = "ab".repeat(32);
+
+/** What the page finds in a folder or an archive, without the packing itself. */
+function prepared(...paths: string[]): preparing.Prepared {
+  const entries = paths.map((path) => ({ path, size: 2048, isFolder: false }));
+  const source = {
+    name: "code",
+    note: "",
+    entries,
+    open: () => [],
+    readText: () => Promise.resolve(null),
+    ready: null,
+  };
+  vi.mocked(preparing.openGiven).mockResolvedValue(source);
+  const result = { archive: new Blob(["packed"]), sha256: DIGEST, entries, ignored: 2 };
+  vi.mocked(preparing.prepare).mockReset().mockResolvedValue(result);
+  vi.mocked(api.isUploaded).mockReset().mockResolvedValue(false);
+  vi.mocked(api.upload).mockReset().mockResolvedValue({ sha256: DIGEST, size: 6 });
+  return result;
+}
+
+function choose(): File {
+  const file = new File(["x"], "train.py");
+  fireEvent.change(screen.getByLabelText("Code file"), { target: { files: [file] } });
+  return file;
+}
+
+test("chosen code is uploaded, listed and named in the spec, and its command is proposed", async () => {
+  prepared("train.py", ...Array.from({ length: 9 }, (_, index) => `lib/${index}.py`));
+  const { yaml } = await open(`gpus: 1\ncommand: |\n  ${EXAMPLE_COMMAND.trimEnd().replace("\n", "\n  ")}\n`);
+  const file = choose();
+  await waitFor(() => expect(yaml.value).toContain(`code:\n  upload: ${DIGEST}`));
+  expect(preparing.openGiven).toHaveBeenCalledWith(
+    { kind: "file", file },
+    expect.anything(),
+    expect.anything(),
+  );
+  expect(yaml.value).toContain("command: python3 train.py");
+  const listed = within(screen.getByRole("list", { name: "Files of the code" })).getAllByRole("listitem");
+  expect(listed.map((item) => item.textContent).slice(0, 2)).toEqual(["train.py2 KiB", "lib/0.py2 KiB"]);
+  expect(listed.at(-1)?.textContent).toBe("and 2 more");
+  expect(screen.getByText("10 files, 20 KiB; 6 B packed; 2 left out by the ignore rules")).toBeDefined();
+});
+
+test("a command that somebody wrote is kept", async () => {
+  prepared("train.py");
+  const { yaml } = await open("command: torchrun train.py\n");
+  choose();
+  await waitFor(() => expect(yaml.value).toContain(DIGEST));
+  expect(yaml.value).toContain("command: torchrun train.py");
+});
+
+test("code that the server has is not sent again", async () => {
+  prepared("train.py");
+  vi.mocked(api.isUploaded).mockResolvedValue(true);
+  const { yaml } = await open("command: run\n");
+  choose();
+  await waitFor(() => expect(yaml.value).toContain(DIGEST));
+  expect(api.upload).not.toHaveBeenCalled();
+});
+
+test("where all lies in one folder the page says so, and a click uses that folder's contents", async () => {
+  prepared("train/train.py");
+  await open("command: run\n");
+  choose();
+  const remedy = await screen.findByRole("button", { name: "Use the contents of train/" });
+  const { mock } = vi.mocked(preparing.prepare);
+  prepared("train.py");
+  fireEvent.click(remedy);
+  await waitFor(() => expect(screen.queryByText(/Everything lies in/)).toBeNull());
+  expect(mock.calls.at(-1)?.[1]).toBe("train/");
+});
+
+test("while code is packed nothing can be submitted, the browser asks before it leaves, and a cancel ends it", async () => {
+  prepared("train.py");
+  let signal: AbortSignal | undefined;
+  vi.mocked(preparing.prepare).mockImplementation((_source, _base, given) => {
+    signal = given;
+    return new Promise((_, reject) => given.addEventListener("abort", () => reject(given.reason as Error)));
+  });
+  const { yaml } = await open("command: run\n");
+  choose();
+  const waiting = await screen.findByRole("button", { name: "Waiting for the code" });
+  expect(waiting.hasAttribute("disabled")).toBe(true);
+  expect(window.dispatchEvent(new Event("beforeunload", { cancelable: true }))).toBe(false);
+  fireEvent.click(screen.getByRole("button", { name: "Cancel" }));
+  expect(await screen.findByRole("button", { name: "Submit job" })).toBeDefined();
+  expect(signal?.aborted).toBe(true);
+  expect(window.dispatchEvent(new Event("beforeunload", { cancelable: true }))).toBe(true);
+  expect(api.upload).not.toHaveBeenCalled();
+  expect(yaml.value).toBe("command: run\n");
+  prepared("train.py");
+  choose();
+  await waitFor(() => expect(yaml.value).toContain(DIGEST));
+});
+
+test("a page that is left ends the packing and the upload", async () => {
+  prepared("train.py");
+  let signal: AbortSignal | undefined;
+  vi.mocked(api.upload).mockImplementation((_file, _sha256, _csrf, _onProgress, given) => {
+    signal = given;
+    return new Promise(() => undefined);
+  });
+  const { leave } = await open("command: run\n");
+  choose();
+  await waitFor(() => expect(signal?.aborted).toBe(false));
+  leave();
+  expect(signal?.aborted).toBe(true);
+});
+
+test("refused code is told with its reason, and the spec stays as it was", async () => {
+  prepared("train.py");
+  vi.mocked(preparing.openGiven).mockRejectedValue(new Error("code.zip holds no file to run."));
+  const { yaml } = await open("command: run\n");
+  choose();
+  expect((await screen.findByRole("alert")).textContent).toBe("code.zip holds no file to run.");
+  expect(yaml.value).toBe("command: run\n");
 });

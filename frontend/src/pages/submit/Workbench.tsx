@@ -12,14 +12,22 @@ import { jobQuery } from "../../api/queries";
 import type { Spec } from "../../api/types";
 import { CopyButton } from "../../components/CopyButton";
 import { toast } from "../../components/toast";
+import { useCode } from "./code/useCode";
 import { DryRunCard } from "./DryRunCard";
 import type { Mark } from "./SpecEditor";
+import { EXAMPLE_COMMAND, textOf } from "./fields";
 import { SpecForm } from "./SpecForm";
 import { parseSpec, rangeOf, setField } from "./specText";
 import classes from "./SubmitPage.module.css";
 import { useDryRun } from "./useDryRun";
 
 const SpecEditor = lazy(() => loadPart(() => import("./SpecEditor")));
+
+/** Whether the command is still missing, or the example that the page begins with. */
+function isUnwritten(text: string): boolean {
+  const command = textOf(parseSpec(text).spec?.command);
+  return command.trim() === "" || command === EXAMPLE_COMMAND;
+}
 
 const NONE: readonly FieldError[] = [];
 
@@ -38,6 +46,13 @@ export function Workbench({ initial, schema, side }: Props) {
   const [refused, setRefused] = useState<{ text: string; fields: readonly FieldError[] } | null>(null);
   // One key for one spec: a second click, or a retry after a lost answer, cannot make a second job.
   const key = useRef({ spec: "", value: "" });
+
+  const code = useCode((sha256, command) =>
+    setText((old) => {
+      const changed = setField(old, ["code"], { upload: sha256 });
+      return command !== null && isUnwritten(old) ? setField(changed, ["command"], command) : changed;
+    }),
+  );
 
   const parsed = useMemo(() => parseSpec(text), [text]);
   // While the YAML cannot be read the form keeps showing what it last said, instead of flashing empty.
@@ -86,6 +101,7 @@ export function Workbench({ initial, schema, side }: Props) {
       {side === "yaml" ? null : (
         <SpecForm
           spec={readable}
+          code={code}
           disabled={parsed.spec === null}
           errorOf={errorOf}
           onChange={(path, value) => setText((old) => setField(old, path, value))}
@@ -109,10 +125,10 @@ export function Workbench({ initial, schema, side }: Props) {
             fullWidth
             leftSection={<IconSend size={16} />}
             loading={sending}
-            disabled={errors.length > 0}
+            disabled={errors.length > 0 || code.busy !== null}
             onClick={() => void submit()}
           >
-            Submit job
+            {code.busy === null ? "Submit job" : "Waiting for the code"}
           </Button>
         </DryRunCard>
       </div>

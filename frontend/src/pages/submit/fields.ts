@@ -1,6 +1,9 @@
 /** How single fields of a spec read in the form, and how what was typed there is written. */
 import type { Spec } from "../../api/types";
 
+/** The command with which the page begins, so that a first job can be tried without any code. */
+export const EXAMPLE_COMMAND = 'echo "Hello from $(hostname)"\necho "GPUs: $CUDA_VISIBLE_DEVICES"\n';
+
 export interface GpuChoice {
   count: number;
   type: string;

@@ -67,7 +67,7 @@ export function sha256Plain(data: Uint8Array): string {
 
 /** The SHA-256 of the data in hexadecimal. */
 export async function sha256(data: Uint8Array<ArrayBuffer>): Promise<string> {
-  if (!window.isSecureContext) return sha256Plain(data);
+  if (!globalThis.isSecureContext) return sha256Plain(data);
   const digest = await crypto.subtle.digest("SHA-256", data);
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
