@@ -35,7 +35,7 @@ from muster_client.shapes import (
     Why,
 )
 from muster_client.terminal import clean
-from muster_client.times import ago, duration, moment_text, parse_moment, took, utc_now
+from muster_client.times import ago, duration, moment_text, parse_moment, run_time, took, utc_now
 
 _STYLES = {
     "succeeded": "green",
@@ -74,7 +74,7 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
     """Return a table with one line per job."""
     if not jobs:
         return Text("No jobs.")
-    table = make_table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "TOOK", "WHY")
+    table = make_table("ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "RUN TIME", "WHY")
     for job in jobs:
         table.add_row(
             str(job["id"]),
@@ -85,10 +85,14 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
             str(job["gpus_total"]),
             _text(job["priority"]),
             ago(job["submitted_at"], now),
-            took(job["started_at"], job["ended_at"], now),
+            run_time(job, now),
             _text(_short_reason(job)),
         )
     return table
+
+
+def _moment(at: str, now: datetime) -> str:
+    return f"{moment_text(at)} ({ago(at, now)})"
 
 
 def job_sheet(job: Job, now: datetime) -> RenderableType:
@@ -101,13 +105,14 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         ("Owner", _text(f"{job['owner']} ({job['tenant']})")),
         ("Virtual cluster", _text(job["vc"])),
         ("GPUs", _text(f"{job['gpus_total']} in all, priority {job['priority']}")),
-        ("Submitted", _text(f"{job['submitted_at']} ({ago(job['submitted_at'], now)})")),
+        ("Submitted", Text(_moment(job["submitted_at"], now))),
     ]
     if job["started_at"]:
-        rows.append(("Started", _text(f"{job['started_at']} ({ago(job['started_at'], now)})")))
+        rows.append(("Started", Text(_moment(job["started_at"], now))))
     if job["ended_at"]:
-        lasted = f", took {took(job['started_at'], job['ended_at'], now)}" if job["started_at"] else ""
-        rows.append(("Ended", _text(job["ended_at"] + lasted)))
+        rows.append(("Ended", Text(_moment(job["ended_at"], now))))
+    if job["started_at"]:
+        rows.append(("Run time", Text(run_time(job, now))))
     rows += _estimate_rows(job.get("estimate"))
     if job["exit_code"] is not None:
         rows.append(("Exit code", Text(str(job["exit_code"]))))
@@ -406,7 +411,7 @@ def tokens_table(tokens: Sequence[Token], now: datetime) -> RenderableType:
             _text(" ".join(token["scopes"])),
             ago(token["created_at"], now),
             ago(token["last_used_at"], now),
-            _text(token["expires_at"] or "never"),
+            Text(moment_text(token["expires_at"]) if token["expires_at"] else "never"),
         )
     return table
 
@@ -519,16 +524,17 @@ def _kept_rows(kept: Kept | None, job_id: int, now: datetime) -> list[tuple[str,
         return []
     left_s = (moment - now).total_seconds() if (moment := parse_moment(kept["until"])) else 0.0
     how = kept["reason"] + ("" if kept["exit_code"] is None else f", exit code {kept['exit_code']}")
-    text = f"{how}; kept until {kept['until']} ({duration(left_s)} more). Look at it with: muster shell {job_id}"
+    until = f"{moment_text(kept['until'])} ({duration(left_s)} more)"
+    text = f"{how}; kept until {until}. Look at it with: muster shell {job_id}"
     return [("Has failed", Text(clean(text), style="yellow"))]
 
 
 def _idle_rows(idle: Idle | None, now: datetime) -> list[tuple[str, RenderableType]]:
     if idle is None:
         return []
-    text = f"its GPUs do nothing since {idle['since']} ({ago(idle['since'], now)})"
+    text = f"its GPUs do nothing since {_moment(idle['since'], now)}"
     if idle["stop_at"]:
-        text += f"; it is stopped at {idle['stop_at']} if that goes on"
+        text += f"; it is stopped at {moment_text(idle['stop_at'])} if that goes on"
     return [("Idle", Text(clean(text), style="yellow"))]
 
 

@@ -99,6 +99,8 @@ class Job(TypedDict):
     submitted_at: str
     started_at: str | None
     ended_at: str | None
+    run_time_s: float
+    running_since: str | None
     exit_code: int | None
     failure: Failure | None
     reason: str | None

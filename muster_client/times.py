@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from muster_client.shapes import Job
 from muster_client.terminal import clean
 
 
 def moment_text(at: str) -> str:
-    """Return a moment as people read it, in UTC."""
+    """Return a moment as people read it, in the time zone of this machine."""
     moment = parse_moment(at)
-    return clean(at) if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return clean(at) if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
 
 
 def ago(at: str | None, now: datetime) -> str:
@@ -25,6 +26,14 @@ def took(start: str | None, end: str | None, now: datetime) -> str:
     if began is None:
         return "-"
     return duration(((parse_moment(end) or now) - began).total_seconds())
+
+
+def run_time(job: Job, now: datetime) -> str:
+    """Return how long a job's attempts have run together, without the pauses between them."""
+    since = parse_moment(job["running_since"])
+    if since is None and not job["run_time_s"]:
+        return "-"
+    return duration(job["run_time_s"] + ((now - since).total_seconds() if since else 0.0))
 
 
 def duration(seconds: float, *, units: int = 2) -> str:

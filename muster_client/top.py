@@ -17,7 +17,7 @@ from rich.text import Text
 from muster_client.machines import Gpu, Node
 from muster_client.shapes import Job, Quota, Vc
 from muster_client.terminal import clean
-from muster_client.times import ago, took
+from muster_client.times import ago, run_time, took
 
 _GAP = 2
 _NARROWEST = 8
@@ -150,7 +150,7 @@ def _summary(view: View, width: int) -> list[Text]:
         *([f"{failed} failed"] if failed else []),
         *([f"{away} of {len(view.nodes)} nodes not ready"] if away else []),
     ]
-    first = Text(f"{clean(view.url)}  {view.at:%H:%M:%S} UTC", style="bold")
+    first = Text(f"{clean(view.url)}  {view.at.astimezone():%H:%M:%S %Z}", style="bold")
     return [_cut(first, width), _cut(Text(", ".join(parts)), width)]
 
 
@@ -228,7 +228,7 @@ def _job_row(job: Job, held: _Held, now: datetime) -> list[Text]:
         ),
         Text(_share(held.gpus)),
         Text(_memory(held.gpus)),
-        Text(took(job["started_at"], None, now)),
+        Text(run_time(job, now)),
         Text(", ".join(_notes(job, held, now)), style="yellow"),
         _text(", ".join(sorted(held.nodes))),
     ]

@@ -10,6 +10,7 @@ from rich.text import Text
 from muster_client.render import make_table
 from muster_client.shapes import Amount, Usage, Waste
 from muster_client.terminal import clean
+from muster_client.times import moment_text
 
 OUTCOMES = {
     "running": "still running",
@@ -99,7 +100,7 @@ def _share(part: float, whole: float) -> str:
 
 
 def _when(begin: str, end: str) -> str:
-    return f"from {begin[:16].replace('T', ' ')} to {end[:16].replace('T', ' ')} UTC"
+    return f"from {moment_text(begin)} to {moment_text(end)}"
 
 
 def _word(name: str, value: str | bool | None) -> Text:

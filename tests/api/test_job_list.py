@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from muster.accounts.models import User
 from muster.idle.models import IdleWatch
 from muster.jobs.models import Attempt, Job
-from scheduler.lifecycle import HoldReason, JobState, Reason
+from scheduler.lifecycle import AttemptState, HoldReason, JobState, Reason
 from tests.api.asking import fields_of, problem_of, require_described
 from tests.api.conftest import World
 from tests.factories import job_fields, make_attempt, make_job, make_node
@@ -180,6 +180,23 @@ def test_a_job_reads_as_the_contract_says(world: World, api: Api) -> None:
     more = {"spec", "cloned_from", "efficiency", "estimate", "trials"}
     assert in_list == {key: value for key, value in job.items() if key not in more}
     assert job["trials"] == []
+
+
+def test_the_run_time_leaves_out_the_pauses_between_attempts(world: World, api: Api) -> None:
+    began = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+    job = make_job(world.vc, world.owner)
+    for number, hours in enumerate((0, 5)):
+        attempt = make_attempt(job, [world.node], state=AttemptState.FAILED)
+        start = began + timedelta(hours=hours)
+        Attempt.objects.filter(pk=attempt.pk).update(running_at=start, ended_at=start + timedelta(minutes=10 + number))
+        job.attempt_count = number + 1
+        job.save(update_fields=["attempt_count"])
+    listed = {one["id"]: one for one in api(world.owner).get("/api/v1/jobs").json()["results"]}
+    assert (listed[job.pk]["run_time_s"], listed[job.pk]["running_since"]) == (21 * 60, None)
+    assert (listed[world.waiting.pk]["run_time_s"], listed[world.waiting.pk]["running_since"]) == (0, None)
+    running = Attempt.objects.get(job=world.running).running_at
+    assert running is not None
+    assert datetime.fromisoformat(listed[world.running.pk]["running_since"]) == running
 
 
 @pytest.mark.parametrize(

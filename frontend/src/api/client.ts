@@ -6,8 +6,10 @@ import { problemFrom, Unreachable } from "./problem";
 import type { paths } from "./schema";
 import type {
   Attempt,
+  CancelAnswer,
   DryRun,
   Job,
+  JobCount,
   JobEvent,
   JobMetrics,
   JobTraining,
@@ -54,25 +56,49 @@ async function read<T>(answer: Promise<Answer<T>>): Promise<T> {
   return data as T;
 }
 
+/** Which jobs; each condition narrows the selection further. */
 export interface JobFilter {
-  state?: JobState | undefined;
+  state?: readonly JobState[] | undefined;
   vc?: string | undefined;
   tenant?: string | undefined;
   owner?: string | undefined;
+  /** Of the form `key:value`; a job must have all of them. */
+  tag?: readonly string[] | undefined;
   search?: string | undefined;
   mine?: boolean | undefined;
-  limit?: number | undefined;
+  ended_after?: string | undefined;
 }
 
-export function listJobs(filter: JobFilter, cursor?: string, signal?: AbortSignal): Promise<Page<Job>> {
-  const { mine, state, ...rest } = filter;
-  const query = {
+/** The fields of a filter that say something, as the server reads them. */
+function selection({ mine, state, tag, ...rest }: JobFilter) {
+  return {
     ...rest,
-    cursor,
     ...(mine === true && { mine }),
-    ...(state !== undefined && { state: [state] }),
+    ...(state !== undefined && { state: [...state] }),
+    ...(tag !== undefined && { tag: [...tag] }),
   };
+}
+
+export function listJobs(
+  filter: JobFilter,
+  limit: number,
+  cursor?: string,
+  signal?: AbortSignal,
+): Promise<Page<Job>> {
+  const query = { ...selection(filter), limit, cursor };
   return read(http.GET("/api/v1/jobs", { params: { query }, signal: signal ?? null }));
+}
+
+export function countJobs(filter: JobFilter, signal?: AbortSignal): Promise<JobCount> {
+  return read(
+    http.GET("/api/v1/jobs:count", { params: { query: selection(filter) }, signal: signal ?? null }),
+  );
+}
+
+/** Cancels those of the jobs that the caller may cancel, some of them if they are very many: see `remaining`. */
+export function cancelJobs(which: JobFilter | { ids: readonly number[] }): Promise<CancelAnswer> {
+  const body = "ids" in which ? { ids: [...which.ids] } : selection(which);
+  return read(http.POST("/api/v1/jobs:cancel", { body }));
 }
 
 const ofJob = (id: number) => ({ params: { path: { job_id: String(id) } } });

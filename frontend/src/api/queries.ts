@@ -47,15 +47,21 @@ export const JOBS_PAGE = 100;
 export const jobsQuery = (filter: api.JobFilter) =>
   infiniteQueryOptions({
     queryKey: ["jobs", "list", filter],
-    queryFn: ({ pageParam, signal }) => api.listJobs({ limit: JOBS_PAGE, ...filter }, pageParam, signal),
+    queryFn: ({ pageParam, signal }) => api.listJobs(filter, JOBS_PAGE, pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next ?? undefined,
   });
 
-export const someJobsQuery = (filter: api.JobFilter) =>
+export const someJobsQuery = (filter: api.JobFilter, limit: number) =>
   queryOptions({
-    queryKey: ["jobs", "some", filter],
-    queryFn: ({ signal }) => api.listJobs(filter, undefined, signal),
+    queryKey: ["jobs", "some", filter, limit],
+    queryFn: ({ signal }) => api.listJobs(filter, limit, undefined, signal),
+  });
+
+export const jobCountQuery = (filter: api.JobFilter) =>
+  queryOptions({
+    queryKey: ["jobs", "count", filter],
+    queryFn: ({ signal }) => api.countJobs(filter, signal),
   });
 
 export const jobQuery = (id: number) =>

@@ -5,6 +5,8 @@ type Schemas = components["schemas"];
 
 export type JobState = Schemas["JobState"];
 export type Job = Schemas["JobInList"];
+export type JobCount = Schemas["JobCount"];
+export type CancelAnswer = Schemas["CancelAnswer"];
 export type Efficiency = Schemas["Efficiency"];
 export type RunTimeEstimate = Schemas["RunTimeEstimate"];
 export type Usage = Schemas["Usage"];

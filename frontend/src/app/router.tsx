@@ -70,7 +70,7 @@ const overview = createRoute({
 const jobs = createRoute({
   getParentRoute: () => app,
   path: "/jobs",
-  validateSearch: (search) => pick(search, "state", "vc", "tenant", "owner", "mine", "search"),
+  validateSearch: (search) => pick(search, "state", "vc", "tenant", "owner", "mine", "search", "tag"),
   component: lazyRouteComponent(() => loadPart(() => import("../pages/jobs/JobsPage")), "JobsPage"),
 });
 

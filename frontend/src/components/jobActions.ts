@@ -1,13 +1,11 @@
 import { useQueryClient } from "@tanstack/react-query";
 
-import { cancelJob, requeueJob } from "../api/client";
+import { cancelJob, cancelJobs, requeueJob, type JobFilter } from "../api/client";
 import { messageOf } from "../api/problem";
 import { jobQuery } from "../api/queries";
+import type { CancelAnswer } from "../api/types";
 import { plural } from "../format/amount";
 import { toast } from "./toast";
-
-/** So many cancellations of a bulk are on their way at a time. */
-const AT_ONCE = 4;
 
 /** What a person can do to jobs from any page; each says how it went. */
 export function useJobActions() {
@@ -20,28 +18,40 @@ export function useJobActions() {
     ]);
   };
 
-  const cancel = async (ids: readonly number[]) => {
-    const left = [...ids];
+  const cancel = async (id: number) => {
+    try {
+      const job = await cancelJob(id);
+      client.setQueryData(jobQuery(id).queryKey, (old) => old && { ...old, ...job, spec: old.spec });
+      toast("done", `Job #${id} is being cancelled`);
+    } catch (error) {
+      toast("failed", messageOf(error));
+    }
+    await settle([id]);
+  };
+
+  /** Cancels jobs by their numbers, or all that match a filter and that the caller may cancel. */
+  const cancelAll = async (which: JobFilter | { ids: readonly number[] }) => {
+    const done: number[] = [];
     const refused: string[] = [];
-    const work = async () => {
-      for (let id = left.shift(); id !== undefined; id = left.shift()) {
-        try {
-          const job = await cancelJob(id);
-          client.setQueryData(jobQuery(id).queryKey, (old) => old && { ...old, ...job, spec: old.spec });
-        } catch (error) {
-          refused.push(`#${id}: ${messageOf(error)}`);
-        }
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
-    await settle(ids);
+    try {
+      let answer: CancelAnswer;
+      do {
+        answer = await cancelJobs(which);
+        done.push(...answer.cancelled);
+        refused.push(...answer.refused.map(({ id, problem }) => `#${id}: ${problem.detail}`));
+      } while (answer.remaining > 0 && answer.cancelled.length > 0);
+    } catch (error) {
+      refused.push(messageOf(error));
+    }
     if (refused.length > 0) toast("failed", `Not cancelled: ${refused.slice(0, 3).join("; ")}`);
-    const done = ids.length - refused.length;
-    if (done > 0)
-      toast(
-        "done",
-        done === 1 ? `Job #${ids[0] ?? ""} is being cancelled` : `${plural(done, "job")} are being cancelled`,
-      );
+    const left = "ids" in which && refused.length === 0 ? which.ids.length - done.length : 0;
+    if (left > 0) {
+      toast("failed", `${plural(left, "job")} not cancelled: ended already, or not yours to cancel`);
+    }
+    if (done.length > 0) {
+      toast("done", `${plural(done.length, "job")} ${done.length === 1 ? "is" : "are"} being cancelled`);
+    }
+    await settle(done);
   };
 
   const requeue = async (id: number) => {
@@ -54,5 +64,5 @@ export function useJobActions() {
     await settle([id]);
   };
 
-  return { cancel, requeue };
+  return { cancel, cancelAll, requeue };
 }

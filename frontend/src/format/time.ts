@@ -52,6 +52,9 @@ const clock = new Intl.DateTimeFormat(undefined, {
 });
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
+/** `2026-01-01 12:00:00 UTC`. */
+export const utcTime = (at: string): string =>
+  `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 export const fullTime = (at: string): string => absolute.format(new Date(at));
 export const clockTime = (at: string): string => clock.format(new Date(at));
 export const dateOnly = (at: string): string => day.format(new Date(at));

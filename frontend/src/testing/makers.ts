@@ -24,6 +24,8 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     submitted_at: AT(0),
     started_at: null,
     ended_at: null,
+    run_time_s: 0,
+    running_since: null,
     exit_code: null,
     failure: null,
     reason: null,

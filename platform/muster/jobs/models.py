@@ -162,7 +162,8 @@ class Job(models.Model):
             models.Index(fields=["owner", "-id"], name="job_of_owner"),
             models.Index(fields=["owner", "name", "gpu_type", "gpus", "nodes", "ended_at"], name="job_alike"),
             models.Index(fields=["state", "-id"], name="job_by_state"),
-            # Jobs that have not ended are not in it, so that their changes cost nothing more.
+            # Jobs that have not ended are in neither of these, so that their changes cost nothing more.
+            models.Index(fields=["ended_at"], name="job_ended", condition=Q(ended_at__isnull=False)),
             models.Index(
                 fields=["id"], name="job_to_be_counted", condition=Q(state__in=sorted(JOB_TERMINAL), counted=False)
             ),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Sum, When
+from django.db.models import Case, Count, F, IntegerField, Max, Q, QuerySet, Sum, When
 
 from muster.accounts.models import User
 from muster.common.errors import NotFound
 from muster.common.rows import first_of
-from muster.jobs.models import Job
+from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.tenants.selectors import tenants_of
@@ -127,6 +128,29 @@ def get_job(user: User, job_id: int) -> Job:
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """How long the attempts of a job have run, without the pauses between them: those that have ended for `ended_s`
+    seconds together, and the live one since `since`."""
+
+    ended_s: float = 0.0
+    since: datetime | None = None
+
+
+def run_times(jobs: Iterable[Job]) -> dict[int, RunTime]:
+    """The run time of each job that has been started; one query for all of them, none if there are none."""
+    started = [job.pk for job in jobs if job.attempt_count]
+    if not started:
+        return {}
+    ran = Sum(F("ended_at") - F("running_at"), filter=Q(ended_at__isnull=False), default=timedelta())
+    since = Max("running_at", filter=Q(ended_at__isnull=True))
+    rows = Attempt.objects.filter(job__in=started, running_at__isnull=False).values("job").order_by("job")
+    return {
+        job_id: RunTime(ended.total_seconds(), running_at)
+        for job_id, ended, running_at in rows.annotate(ran=ran, since=since).values_list("job", "ran", "since")
+    }
 
 
 def positions(jobs: Iterable[Job]) -> dict[int, int]:

@@ -46,6 +46,8 @@ def job(**changes: Any) -> Any:
         "submitted_at": "2026-11-21T00:00:00Z",
         "started_at": None,
         "ended_at": None,
+        "run_time_s": 0.0,
+        "running_since": None,
         "exit_code": None,
         "failure": None,
         "reason": None,

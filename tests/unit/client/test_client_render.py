@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_names_of_others_cannot_steer_the_terminal_or_the_markup() -> None:
 def test_jobs_show_their_reason_for_waiting() -> None:
     held = job(hold={"reason": "quota", "detail": "6 of 8", "helps": ["Wait."]})
     lines = shown(render.jobs_table([held], NOW)).splitlines()
-    assert lines[0].split() == ["ID", "NAME", "STATE", "VC", "OWNER", "GPUS", "PRIORITY", "SUBMITTED", "TOOK", "WHY"]
+    assert " ".join(lines[0].split()) == "ID NAME STATE VC OWNER GPUS PRIORITY SUBMITTED RUN TIME WHY"
     assert lines[1].split() == ["7", "train", "queued", "vision", "ada", "2", "normal", "1", "h", "ago", "-", "quota"]
 
 
@@ -110,6 +111,7 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
         exit_code=3,
         started_at="2026-11-21T00:10:00Z",
         ended_at="2026-11-21T00:12:30Z",
+        run_time_s=150.0,
         reason="exit_nonzero",
         reason_detail="rank 0 exited with 3",
         failure={
@@ -143,8 +145,8 @@ def test_last_words_are_not_passed_off_as_the_cause() -> None:
 def test_an_idle_job_is_marked_and_says_when_it_is_stopped() -> None:
     idle = {"since": "2026-11-21T00:30:00Z", "stop_at": "2026-11-21T01:30:00Z"}
     text = shown(render.job_sheet(job(state="active", idle=idle), NOW))
-    assert "do nothing since 2026-11-21T00:30:00Z (30 min ago)" in text
-    assert "it is stopped at 2026-11-21T01:30:00Z" in text
+    assert "do nothing since 2026-11-21 00:30 UTC (30 min ago)" in text
+    assert "it is stopped at 2026-11-21 01:30 UTC" in text
     warned = {**idle, "stop_at": None}
     assert "it is stopped" not in shown(render.job_sheet(job(state="active", idle=warned), NOW))
     assert "idle" in shown(render.jobs_table([job(state="active", idle=warned)], NOW))
@@ -153,7 +155,7 @@ def test_an_idle_job_is_marked_and_says_when_it_is_stopped() -> None:
 def test_a_failed_job_that_is_kept_says_until_when_and_how_to_get_in() -> None:
     kept = {"until": "2026-11-21T01:20:00Z", "reason": "exit_nonzero", "exit_code": 3}
     text = shown(render.job_sheet(job(id=7, state="active", kept=kept), NOW))
-    assert "exit_nonzero, exit code 3; kept until 2026-11-21T01:20:00Z (20 min more)" in text
+    assert "exit_nonzero, exit code 3; kept until 2026-11-21 01:20 UTC (20 min more)" in text
     assert "muster shell 7" in text
     assert "failed, kept" in shown(render.jobs_table([job(state="active", kept=kept)], NOW))
 
@@ -218,3 +220,19 @@ def test_times_that_cannot_be_read_become_a_dash() -> None:
     assert times.ago(None, NOW) == "-"
     assert times.ago("yesterday", NOW) == "-"
     assert times.ago("2026-11-21T00:57:00", NOW) == "3 min ago"
+
+
+def test_moments_are_shown_in_the_time_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    text = shown(render.job_sheet(job(started_at="2026-07-21T00:00:00Z"), NOW))
+    assert "2026-11-21 01:00 CET (1 h ago)" in text
+    assert "2026-07-21 02:00 CEST" in text
+
+
+def test_run_time_leaves_out_the_pauses_between_attempts() -> None:
+    ended = job(started_at="2026-11-20T00:00:00Z", ended_at="2026-11-20T23:00:00Z", run_time_s=600.0)
+    again = job(state="active", run_time_s=600.0, running_since="2026-11-21T00:55:00Z")
+    assert times.run_time(ended, NOW) == "10 min"
+    assert times.run_time(again, NOW) == "15 min"
+    assert times.run_time(job(), NOW) == "-"

@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 FREE: Any = {**GPU, "index": 1, "busy": False, "jobs": [], "utilization": 0.0, "memory_used_mib": 0}
 HIDDEN: Any = {**GPU, "index": 2, "jobs": [], "utilization": 12.6}
 FAILED: Any = {**FREE, "index": 3, "healthy": False}
-RUNNING = job(state="active", started_at="2026-11-21T00:10:00Z", gpus_total=1)
+RUNNING = job(state="active", started_at="2026-11-21T00:10:00Z", running_since="2026-11-21T00:10:00Z", gpus_total=1)
 VC: Any = {
     "name": "vision",
     "tenant": "acme",
@@ -172,7 +172,7 @@ def test_into_a_pipe_it_is_printed_once(server: FakeServer, run: Run) -> None:
     assert dict(server.sent("GET /jobs")[0].url.params) == {
         "state": "active",
         "vc": "vision",
-        "mine": "1",
+        "mine": "true",
         "limit": "200",
     }
     assert len(server.requests) == 3

@@ -85,14 +85,14 @@ def test_the_words_for_by_may_come_one_by_one(server: FakeServer, run: Run) -> N
 
 def test_who_used_nothing_is_told_so(server: FakeServer, run: Run) -> None:
     server.on("GET /usage", usage(["vc"]))
-    assert run("usage").stdout == "No GPU was used from 2026-11-15 00:00 to 2026-11-22 00:00 UTC.\n"
+    assert run("usage").stdout == "No GPU was used from 2026-11-15 00:00 UTC to 2026-11-22 00:00 UTC.\n"
 
 
 def test_waste_tells_what_came_to_nothing_and_of_what(server: FakeServer, run: Run) -> None:
     server.on("GET /usage/waste", httpx.Response(200, json=WASTE))
     shown = run("usage", "--waste", "--since", "7d").stdout
     assert asked(server) == {"since": "7d"}
-    assert shown.startswith("200 GPU-hours from 2026-11-15 00:00 to 2026-11-22 00:00 UTC; 100 (50 %) came to nothing.")
+    assert shown.startswith("200 GPU-hours from 2026-11-15 00:00 UTC to 2026-11-22 00:00 UTC; 100 (50 %) came to")
     assert "gpu_out_of_memory  user      80.00      40 %   6" in shown
     assert "Retries took 50.00 GPU-hours (25 %), of which 40.00 came to nothing again." in shown
     assert "Screening: 9 trials took 1.50 GPU-hours; 4 jobs failed there, which saved 12.00." in shown

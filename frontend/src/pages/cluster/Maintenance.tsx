@@ -1,7 +1,7 @@
 import { useId } from "react";
 
 import type { NodeDetail } from "../../api/types";
-import { fullTime } from "../../format/time";
+import { Time } from "../../components/Time";
 import classes from "./Strikes.module.css";
 
 /** When a node is to be free of jobs, and why; nothing for one of which nothing is planned. */
@@ -19,8 +19,7 @@ export function Maintenance({ node }: { node: NodeDetail }) {
             <span className={classes.what}>{one.reason}</span>
             <span className={classes.when}>{one.begun_at === null ? "planned" : "under way"}</span>
             <span className={classes.detail}>
-              <time dateTime={one.begins_at}>{fullTime(one.begins_at)}</time> to{" "}
-              <time dateTime={one.ends_at}>{fullTime(one.ends_at)}</time>
+              <Time at={one.begins_at} /> to <Time at={one.ends_at} />
               {one.node === null ? `, every node of ${one.pool}` : ""}
             </span>
           </li>

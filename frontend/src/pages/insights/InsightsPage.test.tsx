@@ -197,6 +197,12 @@ test("outcomes, retries and screening are told with their GPU-hours", async () =
   ]);
 });
 
+test("one try after a failure is one try", async () => {
+  vi.mocked(api.getWaste).mockResolvedValue({ ...WASTE, retries: { ...WASTE.retries, attempts: 1 } });
+  open();
+  expect(await screen.findByText("Taken by 1 try after a failure")).toBeTruthy();
+});
+
 test("a job that left much idle is a link to its page, with what would have been enough", async () => {
   open();
   const link = await card("Least efficient jobs").findByRole("link");

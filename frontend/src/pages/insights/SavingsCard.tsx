@@ -60,7 +60,7 @@ function Rows({ waste }: { waste: Waste }) {
         <p className={classes.faint}>Nothing was tried again after it had failed.</p>
       ) : (
         <dl className={classes.rows}>
-          <Row name={`Taken by ${count(retries.attempts)} tries after a failure`}>
+          <Row name={`Taken by ${plural(retries.attempts, "try", "tries")} after a failure`}>
             <strong>{gpuHours(retries.gpu_hours)}</strong> · {percent(retries.gpu_hours, all)} %
           </Row>
           <Row name="Of these, came to nothing again">

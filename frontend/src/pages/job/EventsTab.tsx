@@ -4,7 +4,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { jobEventsQuery, useFallbackInterval } from "../../api/queries";
 import { Failed } from "../../components/Notice";
 import { toneOf, toneStyle } from "../../components/StateChip";
-import { fullTime } from "../../format/time";
+import { Time } from "../../components/Time";
 import { eventFacts, eventWords } from "./events";
 import classes from "./EventsTab.module.css";
 
@@ -33,9 +33,7 @@ export function EventsTab({ jobId }: { jobId: number }) {
               ))}
             </span>
             <span className={classes.actor}>{event.actor}</span>
-            <time className={classes.at} dateTime={event.at}>
-              {fullTime(event.at)}
-            </time>
+            <Time at={event.at} className={classes.at} />
           </li>
         ))}
       </ol>

@@ -6,8 +6,8 @@ import { fileUrl } from "../../api/client";
 import { filesQuery, useFallbackInterval } from "../../api/queries";
 import type { JobWithSpec, OutputFile, OutputsSummary } from "../../api/types";
 import { Empty, Failed } from "../../components/Notice";
+import { Time } from "../../components/Time";
 import { bytes, plural } from "../../format/amount";
-import { fullTime } from "../../format/time";
 import classes from "./FilesTab.module.css";
 
 /** Why a file is not there, in words; what is kept needs none. */
@@ -50,7 +50,11 @@ export function FilesTab({ job }: { job: JobWithSpec }) {
     <section className={`card ${classes.card}`} aria-label="Files">
       <p className={classes.head}>
         {plural(summary.kept_files, "file")}, {bytes(summary.kept_bytes)} of {bytes(summary.most_bytes)}
-        {summary.kept_until === null ? "" : `, kept until ${fullTime(summary.kept_until)}`}
+        {summary.kept_until === null ? null : (
+          <>
+            , kept until <Time at={summary.kept_until} />
+          </>
+        )}
         {notes.map((note) => (
           <span key={note} className={classes.note}>
             {note}

@@ -1,8 +1,7 @@
 import { IconZzz } from "@tabler/icons-react";
 
 import type { Job } from "../../api/types";
-import { Ago } from "../../components/Time";
-import { fullTime } from "../../format/time";
+import { Ago, Time } from "../../components/Time";
 import { MarkCard } from "./MarkCard";
 
 /** Says that a running job does not use its GPUs, and what becomes of it if that goes on. */
@@ -14,8 +13,8 @@ export function IdleCard({ idle }: { idle: NonNullable<Job["idle"]> }) {
         "If the job is done, or hangs, cancel it: others wait for its GPUs."
       ) : (
         <>
-          If that goes on, the job is stopped <Ago at={idle.stop_at} /> ({fullTime(idle.stop_at)}), with its
-          grace period to save its work, and is not tried again.
+          If that goes on, the job is stopped <Ago at={idle.stop_at} /> (<Time at={idle.stop_at} />
+          ), with its grace period to save its work, and is not tried again.
         </>
       )}
     </MarkCard>

@@ -9,7 +9,7 @@ import { causeOf, isOpen } from "../../components/cause";
 import { Fact, Facts } from "../../components/Fact";
 import { useJobActions } from "../../components/jobActions";
 import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
-import { Ago, Elapsed } from "../../components/Time";
+import { Ago, RunTime } from "../../components/Time";
 import { humanize } from "../../format/words";
 import { estimateWords } from "./estimate";
 import classes from "./JobPage.module.css";
@@ -86,11 +86,7 @@ export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt
             <Ago at={job.submitted_at} />
           </Fact>
           <Fact name="Run time">
-            {job.started_at === null || job.state === "queued" ? (
-              "–"
-            ) : (
-              <Elapsed from={job.started_at} to={job.ended_at} />
-            )}
+            <RunTime job={job} />
           </Fact>
           {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
           {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
@@ -104,7 +100,9 @@ export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt
           )}
           {Object.entries(job.tags).map(([key, value]) => (
             <Fact key={key} name={key}>
-              {value}
+              <Link to="/jobs" search={{ tag: `${key}:${value}` }} className="link">
+                {value}
+              </Link>
             </Fact>
           ))}
         </Facts>
@@ -114,7 +112,7 @@ export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt
         title={`Cancel ${job.name}?`}
         yes="Cancel job"
         onClose={() => setAsking(null)}
-        onYes={() => cancel([job.id])}
+        onYes={() => cancel(job.id)}
       >
         {job.state === "active"
           ? "It is told to stop, gets its grace period to save a checkpoint, and is ended then."

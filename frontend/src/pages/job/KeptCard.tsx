@@ -2,8 +2,7 @@ import { IconBug } from "@tabler/icons-react";
 
 import type { Attempt, Job } from "../../api/types";
 import { CopyButton } from "../../components/CopyButton";
-import { Ago } from "../../components/Time";
-import { fullTime } from "../../format/time";
+import { Ago, Time } from "../../components/Time";
 import { reasonWords } from "../../format/words";
 import { shellCommand } from "./commands";
 import classes from "./KeptCard.module.css";
@@ -24,8 +23,8 @@ export function KeptCard({ jobId, kept, attempts }: Props) {
     <MarkCard icon={<IconBug size={18} stroke={1.8} />} title="It failed, and is kept for you to look at">
       {reasonWords(kept.reason)}
       {kept.exit_code === null ? "" : `, exit code ${kept.exit_code}`}. Its files, GPUs and limits stay as
-      they were; that is over <Ago at={kept.until} /> ({fullTime(kept.until)}), when its time limit is
-      reached, or when it is cancelled. Then it ends as it failed.
+      they were; that is over <Ago at={kept.until} /> (<Time at={kept.until} />
+      ), when its time limit is reached, or when it is cancelled. Then it ends as it failed.
       <span className={classes.command}>
         <code>{command}</code>
         <CopyButton text={command} label="Copy the command" />

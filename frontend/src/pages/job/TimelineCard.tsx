@@ -1,6 +1,7 @@
 import type { Attempt, Job } from "../../api/types";
 import { useNow } from "../../components/now";
-import { clockTime, fineDuration, fullTime, secondsBetween } from "../../format/time";
+import { Time } from "../../components/Time";
+import { fineDuration, secondsBetween } from "../../format/time";
 import { timelineOf, type Phase } from "./timeline";
 import classes from "./TimelineCard.module.css";
 
@@ -39,9 +40,7 @@ export function TimelineCard({ job, attempts }: { job: Job; attempts: readonly A
                 {moment.at === null ? (
                   <span className={classes.none}>–</span>
                 ) : (
-                  <time className={classes.at} dateTime={moment.at} title={fullTime(moment.at)}>
-                    {clockTime(moment.at)}
-                  </time>
+                  <Time at={moment.at} form="clock" className={classes.at} />
                 )}
               </div>
               {phase === undefined ? null : (

@@ -1,5 +1,5 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { IconSearch, IconUser, IconX } from "@tabler/icons-react";
+import { IconSearch, IconTag, IconUser, IconX } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
@@ -55,6 +55,19 @@ export function Filters() {
         ))}
       </nav>
       <div className={classes.right}>
+        {search.tag === undefined ? null : (
+          <Link
+            to="/jobs"
+            search={(old) => ({ ...old, tag: undefined })}
+            className={classes.toggle}
+            data-on
+            aria-label={`Remove the filter by tag ${search.tag}`}
+          >
+            <IconTag size={15} stroke={1.8} />
+            <span className="truncate">{search.tag.replace(":", ": ")}</span>
+            <IconX size={14} />
+          </Link>
+        )}
         <Link
           to="/jobs"
           search={(old) => ({ ...old, mine: search.mine === "1" ? undefined : "1" })}
@@ -119,7 +132,7 @@ function SearchBox() {
     <TextInput
       ref={input}
       aria-label="Search jobs"
-      placeholder="Search name or id"
+      placeholder="Search name or #7"
       className={classes.search}
       leftSection={<IconSearch size={15} />}
       rightSection={

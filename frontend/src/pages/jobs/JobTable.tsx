@@ -7,7 +7,7 @@ import { useEffect, useRef, useState, type MouseEvent } from "react";
 import type { Job } from "../../api/types";
 import { causeOf, isOpen } from "../../components/cause";
 import { JobStateChip } from "../../components/StateChip";
-import { Ago, Elapsed } from "../../components/Time";
+import { Ago, RunTime } from "../../components/Time";
 import { plural } from "../../format/amount";
 import classes from "./JobTable.module.css";
 
@@ -22,6 +22,9 @@ const COLUMNS = [
   "Run time",
 ] as const;
 const NUMERIC = new Set<string>(["GPUs", "Place", "Submitted", "Run time"]);
+
+/** Of a job's tags in its row; its page has all of them. */
+const TAGS_SHOWN = 2;
 
 interface Props {
   jobs: readonly Job[];
@@ -81,6 +84,9 @@ export function JobTable({ jobs, selected, onSelect, hasMore, loadingMore, onMor
                   onSelect(chosen === open.length ? new Set() : new Set(open.map((job) => job.id)))
                 }
               />
+              <span className={classes.pickAll} aria-hidden="true">
+                Select all
+              </span>
             </span>
             {COLUMNS.map((name) => (
               <span key={name} role="columnheader" className={NUMERIC.has(name) ? classes.number : undefined}>
@@ -168,6 +174,19 @@ function JobRow({ job, height, offset, selected, onToggle }: RowProps) {
               {cause}
             </span>
           )}
+          {Object.entries(job.tags)
+            .slice(0, TAGS_SHOWN)
+            .map(([key, value]) => (
+              <Link
+                key={key}
+                to="/jobs"
+                search={(old) => ({ ...old, tag: `${key}:${value}` })}
+                className={`${classes.tag} truncate`}
+                title={`Jobs with ${key}: ${value}`}
+              >
+                {key}: {value}
+              </Link>
+            ))}
         </span>
       </span>
       <span role="cell" className={`${classes.vc} truncate`}>
@@ -188,11 +207,7 @@ function JobRow({ job, height, offset, selected, onToggle }: RowProps) {
         <Ago at={job.submitted_at} />
       </span>
       <span role="cell" className={`${classes.number} ${classes.time}`}>
-        {job.started_at === null || job.state === "queued" ? (
-          <span className={classes.faint}>–</span>
-        ) : (
-          <Elapsed from={job.started_at} to={job.ended_at} />
-        )}
+        <RunTime job={job} />
       </span>
     </div>
   );

@@ -1,31 +1,38 @@
 import { Button } from "@mantine/core";
 import { IconListDetails, IconPlus } from "@tabler/icons-react";
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 
-import { jobsQuery, useFallbackInterval } from "../../api/queries";
+import { jobCountQuery, jobsQuery, useFallbackInterval } from "../../api/queries";
 import { Confirm } from "../../components/Confirm";
 import { isOpen } from "../../components/cause";
 import { useJobActions } from "../../components/jobActions";
 import { Empty, Failed } from "../../components/Notice";
 import { Page, PageHeader } from "../../components/Page";
-import { plural } from "../../format/amount";
+import { count, plural } from "../../format/amount";
 import { Filters } from "./Filters";
 import classes from "./JobsPage.module.css";
 import { JobTable, JobTableSkeleton } from "./JobTable";
 
 const route = getRouteApi("/app/jobs");
 
+type Which = Parameters<ReturnType<typeof useJobActions>["cancelAll"]>[0];
+
+/** What can be cancelled at all. */
+const OPEN = ["queued", "active"] as const;
+
 const STATES = ["queued", "active", "succeeded", "failed", "cancelled"] as const;
 
 export function JobsPage() {
   const search = route.useSearch();
+  const state = STATES.find((each) => each === search.state);
   const filter = {
-    state: STATES.find((state) => state === search.state),
+    state: state && [state],
     vc: search.vc,
     tenant: search.tenant,
     owner: search.owner,
+    tag: search.tag === undefined ? undefined : [search.tag],
     search: search.search,
     mine: search.mine === "1",
   };
@@ -34,9 +41,24 @@ export function JobsPage() {
   const jobs = useMemo(() => query.data?.pages.flatMap((page) => page.results) ?? [], [query.data]);
 
   const [selected, setSelected] = useState<ReadonlySet<number>>(new Set());
+  // All that match, whether the page has loaded them or not; for the filter under which that was chosen.
+  const filterText = JSON.stringify(filter);
+  const [allOf, setAllOf] = useState<string | null>(null);
+  const all = allOf === filterText;
+  const open = jobs.filter(isOpen).map((job) => job.id);
+  const chosen = all ? open : open.filter((id) => selected.has(id));
+  const matching = useQuery({ ...jobCountQuery(filter), enabled: all || chosen.length > 0 }).data
+    ?.cancellable;
+  const many = all ? matching : chosen.length;
+  const select = (ids: ReadonlySet<number>) => {
+    setAllOf(null);
+    setSelected(ids);
+  };
+
+  const { cancelAll } = useJobActions();
   const [asking, setAsking] = useState(false);
-  const { cancel } = useJobActions();
-  const chosen = jobs.filter((job) => selected.has(job.id) && isOpen(job)).map((job) => job.id);
+  // What was asked about stays as it was while the dialog closes.
+  const [question, setQuestion] = useState({ jobs: "", which: { ids: [] } as Which });
 
   return (
     <Page title="Jobs">
@@ -87,8 +109,8 @@ export function JobsPage() {
       ) : (
         <JobTable
           jobs={jobs}
-          selected={selected}
-          onSelect={setSelected}
+          selected={all ? new Set(open) : selected}
+          onSelect={select}
           hasMore={query.hasNextPage}
           loadingMore={query.isFetchingNextPage}
           onMore={() => {
@@ -96,25 +118,40 @@ export function JobsPage() {
           }}
         />
       )}
-      {chosen.length > 0 ? (
+      {many !== undefined && many > 0 ? (
         <div className={classes.bulk} role="region" aria-label="Selected jobs">
-          <span>{plural(chosen.length, "job")} selected</span>
-          <Button size="xs" variant="default" onClick={() => setSelected(new Set())}>
+          <span>{all ? `All ${plural(many, "job")} that match` : `${plural(many, "job")} selected`}</span>
+          {!all && matching !== undefined && matching > many ? (
+            <Button size="xs" variant="default" onClick={() => setAllOf(filterText)}>
+              Select all {count(matching)} that match
+            </Button>
+          ) : null}
+          <Button size="xs" variant="default" onClick={() => select(new Set())}>
             Clear
           </Button>
-          <Button size="xs" color="danger" onClick={() => setAsking(true)}>
-            Cancel {chosen.length === 1 ? "job" : "jobs"}
+          <Button
+            size="xs"
+            color="danger"
+            onClick={() => {
+              setQuestion({
+                jobs: plural(many, "job"),
+                which: all ? { ...filter, state: filter.state ?? OPEN } : { ids: chosen },
+              });
+              setAsking(true);
+            }}
+          >
+            Cancel {many === 1 ? "job" : "jobs"}
           </Button>
         </div>
       ) : null}
       <Confirm
         opened={asking}
-        title={`Cancel ${plural(chosen.length, "job")}?`}
-        yes={`Cancel ${plural(chosen.length, "job")}`}
+        title={`Cancel ${question.jobs}?`}
+        yes={`Cancel ${question.jobs}`}
         onClose={() => setAsking(false)}
         onYes={async () => {
-          await cancel(chosen);
-          setSelected(new Set());
+          await cancelAll(question.which);
+          select(new Set());
         }}
       >
         Running ones are stopped, with time to save a checkpoint; queued ones leave the queue.

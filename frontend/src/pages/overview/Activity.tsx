@@ -16,7 +16,7 @@ const SHOWN = 12;
 /** What happened last to the caller's jobs, or to all that may be seen. */
 export function ActivityCard({ mine }: { mine: boolean }) {
   const query = useQuery({
-    ...someJobsQuery({ mine, limit: 50 }),
+    ...someJobsQuery({ mine }, 50),
     refetchInterval: useFallbackInterval(),
   });
   const items = query.data === undefined ? [] : happenings(query.data.results, SHOWN, !mine);

@@ -13,9 +13,8 @@ import { Empty, Failed } from "../../components/Notice";
 import { useNow } from "../../components/now";
 import { OnceOpened } from "../../components/OnceOpened";
 import { SectionHead } from "../../components/Page";
-import { Ago } from "../../components/Time";
+import { Ago, Time } from "../../components/Time";
 import { toast } from "../../components/toast";
-import { dateOnly } from "../../format/time";
 import classes from "./SettingsPage.module.css";
 
 const SecretDialog = lazy(() => loadPart(() => import("./SecretDialog")));
@@ -132,7 +131,7 @@ function TokenRow({ token, onSurvives, onRevoke }: RowProps) {
           <span className="mono">{token.prefix}…</span>
           <span>{token.scopes.join(", ")}</span>
           <span className={expired ? classes.expired : undefined}>
-            {expired ? "expired" : "expires"} {dateOnly(token.expires_at)}
+            {expired ? "expired" : "expires"} <Time at={token.expires_at} form="date" />
           </span>
           <span>
             {token.last_used_at === null ? "never used" : <>used {<Ago at={token.last_used_at} />}</>}

@@ -15,7 +15,7 @@ from muster.fleet.networks import host_network_reason
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.outcome import blamed_for
-from muster.jobs.selectors import positions
+from muster.jobs.selectors import RunTime, positions, run_times
 from muster.jobs.spec import PRIORITIES
 from muster.logs.models import LogFile
 from muster.screening.models import Trial
@@ -43,15 +43,15 @@ def for_list(jobs: QuerySet[Job]) -> QuerySet[Job]:
 
 
 def job_list(jobs: Iterable[Job]) -> list[Json]:
-    """The jobs as lists show them; a further query for all places in the queue, and one for what is idle or kept."""
+    """The jobs as lists show them; one more query each for all places in the queue, all run times and all marks."""
     jobs = list(jobs)
-    places, marks = positions(jobs), marks_of(jobs)
-    return [_job(job, places.get(job.pk), marks.get(job.pk, NO_MARKS)) for job in jobs]
+    places, marks, ran = positions(jobs), marks_of(jobs), run_times(jobs)
+    return [_job(job, places.get(job.pk), ran.get(job.pk, RunTime()), marks.get(job.pk, NO_MARKS)) for job in jobs]
 
 
 def job_document(job: Job) -> Json:
     """The job with its spec, and with what its trials said; of one GPU there are none."""
-    document = _job(job, positions([job]).get(job.pk), marks_of([job]).get(job.pk, NO_MARKS))
+    (document,) = job_list([job])
     document["trials"] = [_trial(row) for row in trials_of(job)] if job.gpus_total > 1 else []
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
@@ -78,7 +78,7 @@ def efficiency(row: Efficiency) -> Json:
     }
 
 
-def _job(job: Job, position: int | None, marks: Marks) -> Json:
+def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
     path = f"/api/v1/jobs/{job.pk}"
     return {
         "id": job.pk,
@@ -100,6 +100,8 @@ def _job(job: Job, position: int | None, marks: Marks) -> Json:
         "submitted_at": moment(job.submitted_at),
         "started_at": moment(job.started_at),
         "ended_at": moment(job.ended_at),
+        "run_time_s": round(ran.ended_s, 1),
+        "running_since": moment(ran.since),
         "exit_code": job.exit_code,
         "failure": _failure(job),
         "reason": job.reason or None,

@@ -122,6 +122,8 @@ class JobInList(Shape):
     submitted_at = Moment()
     started_at = Moment(allow_null=True)
     ended_at = Moment(allow_null=True)
+    run_time_s = Number(help_text="Seconds that its ended attempts ran, from their start to their end.")
+    running_since = Moment(allow_null=True, help_text="Since when its live attempt runs; null: none does.")
     exit_code = Integer(allow_null=True)
     failure = Failure(allow_null=True)
     reason = Choice(choices=values(Reason), allow_null=True)
