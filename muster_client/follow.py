@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 
 from muster_client.client import Client
@@ -40,13 +41,22 @@ def follow_to_the_end(client: Client, output: Output, job_id: int) -> Job:
 
 
 def tell_end(output: Output, job: Job) -> None:
-    """Say how a job ended."""
-    parts = [f"Job {job['id']} {job['state']}"]
-    if job["state"] == "failed" and job["exit_code"] is not None:
-        parts.append(f"with exit code {job['exit_code']}")
-    if job["state"] != "succeeded" and job["reason_detail"]:
-        parts.append(f"({job['reason_detail']})")
-    output.note(" ".join(parts) + ".")
+    """Say how a job ended; of one that failed the class, the line of its log that tells it, and a hint."""
+    failure = job["failure"]
+    if failure is None:
+        detail = f" ({job['reason_detail']})" if job["state"] != "succeeded" and job["reason_detail"] else ""
+        output.note(f"Job {job['id']} {job['state']}{detail}.")
+        return
+    line = failure["line"] or failure.get("last_words") or ""
+    output.note(f"Job {job['id']} failed ({failure['title']})" + (f": {line}" if line else "."))
+    if failure["hint"] and not _repeats_exit(failure["hint"]):
+        output.note(f"  {failure['hint']}")
+    output.note(f"  More: muster why {job['id']}")
+
+
+def _repeats_exit(hint: str) -> bool:
+    """Whether the hint says no more than the exit code, which the title names."""
+    return re.fullmatch(r"exit (?:status|code) \d+", hint) is not None
 
 
 def exit_status_of(job: Job) -> int:

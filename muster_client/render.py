@@ -19,6 +19,7 @@ from muster_client.marks import Efficiency, Idle, Kept, RunTimeEstimate
 from muster_client.shapes import (
     Attempt,
     DryRun,
+    Failure,
     Hold,
     Job,
     Maintenance,
@@ -35,7 +36,16 @@ from muster_client.shapes import (
     Why,
 )
 from muster_client.terminal import clean
-from muster_client.times import ago, duration, moment_text, parse_moment, run_time, took, utc_now
+from muster_client.times import (
+    ago,
+    duration,
+    moment_text,
+    parse_moment,
+    run_time,
+    took,
+    utc_now,
+    with_times_in_words,
+)
 
 _STYLES = {
     "succeeded": "green",
@@ -121,25 +131,32 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
     rows += _hold_rows(job["hold"])
     rows += _kept_rows(job.get("kept"), job["id"], now)
     rows += _idle_rows(job.get("idle"), now)
+    rows += _failure_rows(failure)
     if job["reason"]:
         detail = f": {job['reason_detail']}" if job["reason_detail"] else ""
         rows.append(("Reason", _text(f"{job['reason']}{detail}")))
-    if failure:
-        if failure["class"] != job["reason"]:
-            rows.append(("Failure", _text(failure["class"])))
-        rows.append(("Fault of", _text(failure["category"])))
-        if failure["line"]:
-            rows.append(("Line", _text(failure["line"])))
-        if failure["hint"] and failure["hint"] != job["reason_detail"]:
-            rows.append(("Hint", _text(failure["hint"])))
-        if failure.get("last_words"):
-            rows.append(("Printed last", _text(f"{failure['last_words']}  (nothing says that this is why it failed)")))
     rows += _efficiency_rows(job.get("efficiency"))
     line = (failure["line"] or "") if failure else ""
     rows += [("Trial", _text(_trial_words(trial, told=line))) for trial in job.get("trials", ())]
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
     return _sheet(rows)
+
+
+def _failure_rows(failure: Failure | None) -> list[tuple[str, RenderableType]]:
+    """Return why a job failed: the class in words, the line of its log that tells it, the hint, and the retries."""
+    if not failure:
+        return []
+    last_words = failure.get("last_words")
+    told = [
+        ("Failure", failure["title"]),
+        ("Line", failure["line"]),
+        ("Hint", failure["hint"]),
+        ("Printed last", f"{last_words}  (nothing says that this is why it failed)" if last_words else None),
+        ("Caused by", failure["category"].replace("_", " ")),
+        ("Tried again", failure.get("retried")),
+    ]
+    return [(name, _text(value)) for name, value in told if value]
 
 
 def _job_state(job: Job) -> Text:
@@ -232,14 +249,16 @@ def size(count: int) -> str:
 def why_sheet(why: Why) -> RenderableType:
     """Return why a job is where it is, with the numbers and what would help."""
     rows: list[tuple[str, RenderableType]] = [("State", _state(why["state"]))]
-    if why["reason"]:
+    failure = why.get("failure")
+    rows += _failure_rows(failure)
+    if why["reason"] and not failure:
         rows.append(("Reason", _text(why["reason"])))
-    if why["detail"]:
-        rows.append(("", _text(why["detail"])))
+    if why["detail"] and not (failure and failure["hint"] == why["detail"]):
+        rows.append(("", _text(with_times_in_words(why["detail"], utc_now()))))
     if why["position"] is not None:
         rows.append(("Position", Text(str(why["position"]))))
     rows += _estimate_rows(why.get("estimate"))
-    rows += [(_words(key), _text(_plain(value))) for key, value in why["evidence"].items()]
+    rows += [(_words(key), _text(_plain(value, utc_now()))) for key, value in why["evidence"].items()]
     rows += _helps_rows(why["helps"])
     return _sheet(rows)
 
@@ -283,50 +302,6 @@ def nodes_table(nodes: Sequence[Node], now: datetime) -> RenderableType:
             _text(node["reason"] or node.get("barred") or ""),
         )
     return table
-
-
-def disk_part(node: Node) -> list[RenderableType]:
-    """Return how much of the node's disk is left; nothing where nobody says."""
-    size, free = node.get("disk_mib"), node.get("disk_free_mib")
-    if size is None or free is None:
-        return []
-    return ["", Text(f"Disk: {free / 1024:.1f} of {size / 1024:.1f} GiB are free.")]
-
-
-def moved_jobs_part(node: Node) -> list[RenderableType]:
-    """Return the jobs that moving jobs off the node stops, and those that it waits for."""
-    jobs = node.get("running_jobs") or []
-    if not jobs:
-        return [Text(f"No job runs on {clean(node['name'])}.")]
-    table = make_table("JOB", "NAME", "OWNER", "TENANT", "GPUS", "NODES", "HAPPENS")
-    for job in jobs:
-        happens = "stops and is queued again" if job["preemptible"] else "is waited for: not preemptible"
-        names = (_text(name) for name in (job["name"], job["owner"], job["tenant"]))
-        table.add_row(str(job["id"]), *names, str(job["gpus"]), str(job["nodes"]), happens)
-    return [table]
-
-
-def checks_part(node: Node) -> list[RenderableType]:
-    """Return a table of the newest check of each GPU; nothing where none was checked."""
-    checks = node.get("gpu_checks") or []
-    if not checks:
-        return []
-    table = make_table("GPU", "CHECK", "WHEN", "TFLOP/S", "GB/S", "IN A ROW", "DETAIL")
-    for one in checks:
-        table.add_row(
-            str(one["gpu"]),
-            _text("under way" if one["wanted"] else one["result"] or "-"),
-            ago(one["at"], utc_now()),
-            _figure(one["tflops"]),
-            _figure(one["gb_s"]),
-            str(abs(one["streak"])),
-            _text(one["detail"] or ""),
-        )
-    return ["", table]
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
 
 
 def _gpus_in_use(gpus: Sequence[Gpu]) -> Text:
@@ -480,13 +455,15 @@ def _short_reason(job: Job) -> str:
         return "failed, kept"
     if job.get("idle"):
         return "idle"
+    if job["failure"]:
+        return job["failure"]["title"]
     return job["reason"] or "" if job["state"] in {"failed", "cancelled"} else ""
 
 
 def _hold_rows(hold: Hold | None) -> list[tuple[str, RenderableType]]:
     if hold is None:
         return []
-    detail = f": {hold['detail']}" if hold["detail"] else ""
+    detail = f": {with_times_in_words(hold['detail'], utc_now())}" if hold["detail"] else ""
     return [("Waits for", _text(f"{hold['reason']}{detail}")), *_helps_rows(hold["helps"])]
 
 
@@ -580,9 +557,9 @@ def _words(key: str) -> str:
     return clean(key).replace("_", " ").capitalize()
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any, now: datetime) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {_plain(item, now)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(_plain(item) for item in value)
-    return str(value)
+        return ", ".join(_plain(item, now) for item in value)
+    return with_times_in_words(str(value), now)

@@ -49,7 +49,8 @@ Failure = TypedDict(
         "retry": str | None,
         "line": str | None,
         "hint": str | None,
-        "reaction": str | None,
+        "title": str,
+        "retried": NotRequired[str | None],
         "last_words": NotRequired[str | None],
     },
 )
@@ -234,6 +235,7 @@ class Why(TypedDict):
     detail: str
     evidence: JsonObject
     helps: list[str]
+    failure: NotRequired[Failure | None]
     position: int | None
     estimate: NotRequired[RunTimeEstimate | None]
     cycle: int | None

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from muster_client.shapes import Job
 from muster_client.terminal import clean
+
+DAY_S = 86_400
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)")
 
 
 def moment_text(at: str) -> str:
     """Return a moment as people read it, in the time zone of this machine."""
     moment = parse_moment(at)
     return clean(at) if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
+
+
+def with_times_in_words(text: str, now: datetime) -> str:
+    """Return the text with each moment in the local zone, and how far off it is: "11:40:12, in 4 s"."""
+
+    def words(found: re.Match[str]) -> str:
+        moment = parse_moment(found[0])
+        if moment is None:
+            return found[0]
+        local, away_s = moment.astimezone(), (moment - now).total_seconds()
+        clock = f"{local:%H:%M:%S}" if abs(away_s) < DAY_S / 2 else f"{local:%Y-%m-%d %H:%M}"
+        return f"{clock}, in {duration(away_s, units=1)}" if away_s > 0 else f"{clock}, {ago(found[0], now)}"
+
+    return _MOMENT.sub(words, text)
 
 
 def ago(at: str | None, now: datetime) -> str:

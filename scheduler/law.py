@@ -145,7 +145,9 @@ def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation
 def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
     """What the place does that this job did not ask for."""
     if job.eligible_at > view.now:
-        yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, f"not eligible before {job.eligible_at}, now is {view.now}")
+        yield Violation(
+            Code.JOB_NOT_ELIGIBLE, job.id, f"it does not start for another {job.eligible_at - view.now:.3g} s"
+        )
     if job.still_stopping:
         yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "its last attempt is still stopping")
 

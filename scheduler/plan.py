@@ -20,6 +20,9 @@ from scheduler.sharing import may_share
 
 Evidence = Mapping[str, int | float | str]
 
+# These of the evidence are moments, in seconds since 1970.
+MOMENTS = frozenset({"again_at", "eligible_at", "starts_by"})
+
 # Waiting does not help against these, so nobody waits behind a job that is held for them.
 FOR_EVER = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
 

@@ -479,8 +479,8 @@ def not_yet(job: Job, now: float) -> Denial | None:
         moment = datetime.fromtimestamp(job.eligible_at, UTC).isoformat(timespec="seconds")
         return Denial(
             HoldReason.BACK_OFF,
-            f"this job does not start before {moment}",
+            f"it tries again at {moment}",
             {"eligible_at": job.eligible_at},
-            ("that moment passes",),
+            ("nothing to do: it retries by itself",),
         )
     return None

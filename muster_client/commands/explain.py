@@ -118,7 +118,9 @@ def _document(name: str, verdict: Verdict) -> dict[str, Any]:
 
 
 def _lines(name: str, verdict: Verdict, *, first: bool) -> list[Text]:
-    words = verdict.failure.replace("_", " ")
+    from scheduler.failures import title_of  # noqa: PLC0415 - as in explain_command
+
+    words = title_of(verdict.failure, line=verdict.line)
     title = Text(f"{clean(name)}: {words}" if name else words, style="bold")
     title.append(f"  ({verdict.category.value.replace('_', ' ')})", style="not bold")
     lines = [title] if first else [Text(), title]

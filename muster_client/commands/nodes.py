@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
 from muster_client.client import Client
 from muster_client.commands.options import JsonFlag
 from muster_client.errors import UsageError
 from muster_client.machines import Node
-from muster_client.render import checks_part, disk_part, gpus_table, moved_jobs_part, nodes_table
+from muster_client.render import gpus_table, make_table, nodes_table
 from muster_client.session import Session, begin
 from muster_client.terminal import clean
-from muster_client.times import utc_now
+from muster_client.times import ago, utc_now
 
 _REASONED: dict[str, str] = {
     "cordon": "takes no new jobs; the jobs that run there go on",
@@ -85,7 +87,7 @@ def _show(session: Session, name: str | None, health: str | None) -> None:
             session.output.answer({"results": nodes}, nodes_table(nodes, utc_now()))
             return
         node = client.node(name)
-    told = (nodes_table([node], utc_now()), *disk_part(node), "", gpus_table(node["gpus"]), *checks_part(node))
+    told = (nodes_table([node], utc_now()), *_disk_part(node), "", gpus_table(node["gpus"]), *_checks_part(node))
     session.output.answer(node, *told)
 
 
@@ -101,7 +103,7 @@ _ACTS: dict[str, Callable[[Client, str, str | None], Node]] = {
 
 def _confirm_move(session: Session, client: Client, name: str) -> None:
     """Name the jobs that the move stops, and ask; the question is on standard error, beside the answer."""
-    for part in moved_jobs_part(client.node(name)):
+    for part in _moved_jobs_part(client.node(name)):
         session.output.errors.print(part)
     try:
         agreed = typer.confirm(f"Move jobs off {clean(name)}?", err=True)
@@ -119,6 +121,54 @@ def _done(action: str, node: Node) -> str:
     if action == "resume":
         return f"{name} takes jobs again."
     return f"{name} {_REASONED[action]}."
+
+
+def _disk_part(node: Node) -> list[RenderableType]:
+    """Return how much of the node's disk is left; nothing where nobody says."""
+    size, free = node.get("disk_mib"), node.get("disk_free_mib")
+    if size is None or free is None:
+        return []
+    return ["", Text(f"Disk: {free / 1024:.1f} of {size / 1024:.1f} GiB are free.")]
+
+
+def _moved_jobs_part(node: Node) -> list[RenderableType]:
+    """Return the jobs that moving jobs off the node stops, and those that it waits for."""
+    jobs = node.get("running_jobs") or []
+    if not jobs:
+        return [Text(f"No job runs on {clean(node['name'])}.")]
+    table = make_table("JOB", "NAME", "OWNER", "TENANT", "GPUS", "NODES", "HAPPENS")
+    for job in jobs:
+        happens = "stops and is queued again" if job["preemptible"] else "is waited for: not preemptible"
+        names = (_named(name) for name in (job["name"], job["owner"], job["tenant"]))
+        table.add_row(str(job["id"]), *names, str(job["gpus"]), str(job["nodes"]), happens)
+    return [table]
+
+
+def _checks_part(node: Node) -> list[RenderableType]:
+    """Return a table of the newest check of each GPU; nothing where none was checked."""
+    checks = node.get("gpu_checks") or []
+    if not checks:
+        return []
+    table = make_table("GPU", "CHECK", "WHEN", "TFLOP/S", "GB/S", "IN A ROW", "DETAIL")
+    for one in checks:
+        table.add_row(
+            str(one["gpu"]),
+            _named("under way" if one["wanted"] else one["result"] or "-"),
+            ago(one["at"], utc_now()),
+            _figure(one["tflops"]),
+            _figure(one["gb_s"]),
+            str(abs(one["streak"])),
+            _named(one["detail"] or ""),
+        )
+    return ["", table]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _named(value: object) -> Text:
+    return Text(clean(value))
 
 
 def register(app: typer.Typer) -> None:

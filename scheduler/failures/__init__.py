@@ -3,6 +3,7 @@
 from scheduler.failures.classify import classify
 from scheduler.failures.evidence import Category, GpuEvent, Retry, Strength, Tail, Verdict
 from scheduler.failures.rules import FailureClass, Rule, RuleError, RuleSet, builtin, read_rules
+from scheduler.failures.titles import title_of
 
 __all__ = [
     "Category",
@@ -18,4 +19,5 @@ __all__ = [
     "builtin",
     "classify",
     "read_rules",
+    "title_of",
 ]

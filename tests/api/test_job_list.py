@@ -200,24 +200,21 @@ def test_the_run_time_leaves_out_the_pauses_between_attempts(world: World, api: 
 
 
 @pytest.mark.parametrize(
-    ("reason", "retries", "expected"),
+    ("reason", "expected"),
     [
-        (Reason.EXIT_NONZERO, 0, ("user", "none")),
-        (Reason.COMMAND_NOT_FOUND, 0, ("user", "none")),
-        (Reason.NODE_LOST, 3, ("infrastructure", "retry")),
-        (Reason.PREEMPTED, 0, ("platform", "none")),
+        (Reason.EXIT_NONZERO, ("user", "Exit code 1")),
+        (Reason.COMMAND_NOT_FOUND, ("user", "Command not found")),
+        (Reason.NODE_LOST, ("infrastructure", "Node lost")),
+        (Reason.PREEMPTED, ("platform", "Preempted")),
     ],
 )
-def test_a_failed_job_says_what_failed(
-    reason: Reason, retries: int, expected: tuple[str, str], world: World, api: Api
-) -> None:
+def test_a_failed_job_says_what_failed(reason: Reason, expected: tuple[str, str], world: World, api: Api) -> None:
     job = make_job(
         world.vc,
         world.owner,
         state=JobState.FAILED,
         reason=reason,
         reason_detail="as the agent put it",
-        retries_used=retries,
         exit_code=1,
     )
     answer = api(world.owner).get(f"/api/v1/jobs/{job.pk}")
@@ -228,7 +225,8 @@ def test_a_failed_job_says_what_failed(
         "line": None,
         "hint": "as the agent put it",
         "retry": None,
-        "reaction": expected[1],
+        "title": expected[1],
+        "retried": None,
         "last_words": None,
     }
 
@@ -266,12 +264,26 @@ def test_a_failed_job_says_what_its_log_was_found_to_say(world: World, api: Api)
         "rank": 0,
     }
     job = make_job(
-        world.vc, world.owner, state=JobState.FAILED, reason=Reason.EXIT_NONZERO, failure=verdict, exit_code=1
+        world.vc,
+        world.owner,
+        state=JobState.FAILED,
+        reason=Reason.EXIT_NONZERO,
+        failure=verdict,
+        exit_code=1,
+        retried_because="Attempt 1 was tried again, because jobs failed in a row on its node.",
     )
     answer = api(world.owner).get(f"/api/v1/jobs/{job.pk}")
     require_described("GET", f"/api/v1/jobs/{job.pk}", answer)
     told = {key: verdict[key] for key in ("class", "category", "retry", "line", "hint")}
-    assert answer.json()["failure"] == {**told, "reaction": "none", "last_words": None}
+    assert answer.json()["failure"] == {
+        **told,
+        "title": "GPU out of memory",
+        "retried": "Attempt 1 was tried again, because jobs failed in a row on its node.",
+        "last_words": None,
+    }
+    why = api(world.owner).get(f"/api/v1/jobs/{job.pk}/why")
+    require_described("GET", f"/api/v1/jobs/{job.pk}/why", why)
+    assert why.json()["failure"] == answer.json()["failure"]
 
 
 def test_every_list_takes_as_many_queries_for_many_rows_as_for_few(world: World, api: Api) -> None:

@@ -5,9 +5,8 @@ import { holdWords, reasonWords } from "../format/words";
 export function causeOf(job: Job): string | null {
   if (job.state === "queued") return job.hold === null ? null : holdWords(job.hold.reason);
   if (job.state === "failed") {
-    if (job.reason === "exit_nonzero" && job.exit_code !== null) return `Exit ${job.exit_code}`;
-    if (job.reason !== null) return reasonWords(job.reason);
-    return job.exit_code === null ? null : `Exit ${job.exit_code}`;
+    if (job.failure !== null) return job.failure.title;
+    return job.reason === null ? null : reasonWords(job.reason);
   }
   if (job.state === "active") {
     if (job.kept !== null) return "Failed, kept";

@@ -55,6 +55,17 @@ const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 /** `2026-01-01 12:00:00 UTC`. */
 export const utcTime = (at: string): string =>
   `${new Date(at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+
+const MOMENT = /\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)/g;
+
+/** The text with each moment in it in the local zone, and how far off it is: `11:40:12 (in 14s)`. */
+export function timesInWords(text: string, now: number): string {
+  return text.replaceAll(MOMENT, (at) => {
+    const isNear = Math.abs(new Date(at).getTime() - now) < (DAY / 2) * 1000;
+    return `${isNear ? clockTime(at) : fullTime(at)} (${ago(at, now)})`;
+  });
+}
+
 export const fullTime = (at: string): string => absolute.format(new Date(at));
 export const clockTime = (at: string): string => clock.format(new Date(at));
 export const dateOnly = (at: string): string => day.format(new Date(at));

@@ -61,6 +61,7 @@ const REASONS: Record<string, string> = {
   infeasible: "Fits no node",
   loss_diverged: "The loss diverged",
   log_rule: "Stopped by a rule of the operators",
+  semantic_error: "Python exception",
   no_signature: "Failed without a known cause",
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -10,7 +11,7 @@ from django.db import connection, transaction
 
 from muster.events.services import record, recorded_together
 from scheduler.lifecycle import HoldReason, JobState
-from scheduler.plan import Hold, Plan
+from scheduler.plan import MOMENTS, Hold, Plan
 
 # Each statement passes once by all who wait; and who edits or cancels one of its jobs waits for its transaction.
 BATCH = 2_000
@@ -29,9 +30,14 @@ def hold_as_data(hold: Hold) -> dict[str, Any]:
     return {
         "reason": str(hold.reason),
         "detail": hold.detail,
-        "evidence": dict(hold.evidence),
+        "evidence": {key: _moment(value) if key in MOMENTS else value for key, value in hold.evidence.items()},
         "helps": list(hold.helps),
     }
+
+
+def _moment(at: float | str) -> str:
+    """A moment as JSON has it; people read it in their zone."""
+    return datetime.fromtimestamp(float(at), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:

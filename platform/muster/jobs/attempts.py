@@ -28,7 +28,7 @@ from muster.jobs.claimants import is_left_behind
 from muster.jobs.demand import demand_of
 from muster.jobs.estimates import learn_from
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
-from muster.jobs.outcome import derive_job_state, is_told_of_node
+from muster.jobs.outcome import derive_job_state, is_told_of_node, retry_fields
 from muster.jobs.screener import TrialEnd, screener
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import move_allocation, move_attempt, move_job
@@ -434,7 +434,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     if outcome.state is JobState.QUEUED:
         fields["requeued_at"] = DatabaseNow()
         fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
-        fields["retries_used"] = job.retries_used + outcome.uses_retry
+        fields |= retry_fields(outcome, retries_used=job.retries_used, attempt=attempt.number)
         if outcome.avoid_nodes:
             excluded = ExcludedNode.objects.filter(job=job).values_list("node_id", flat=True)
             fields["avoid_nodes"] = sorted({*blamed, *excluded})

@@ -85,6 +85,9 @@ class Job(models.Model):
     ended_at = models.DateTimeField(null=True)
     attempt_count = models.PositiveIntegerField(default=0)
     retries_used = models.PositiveIntegerField(default=0)
+    retried_because = models.CharField(
+        max_length=300, default="", db_default="", blank=True, help_text="Which attempt was tried again last, and why."
+    )
     requeued_at = models.DateTimeField(null=True, help_text="When it last went back to the queue.")
     attained_gpu_s = models.FloatField(default=0, help_text="By the attempts that have ended.")
     ran_s = models.FloatField(default=0, help_text="With its GPUs, in the attempts that have ended.")

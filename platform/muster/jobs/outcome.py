@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from muster.jobs.spec import Retry, RetryOn
 from scheduler.failures import Retry as Advice
-from scheduler.failures import Verdict
+from scheduler.failures import Verdict, title_of
 from scheduler.lifecycle import AttemptState, Desired, JobState, Reason
 
 BACK_OFF_S, LONGEST_BACK_OFF_S = 5.0, 300.0
@@ -64,12 +65,16 @@ _FINAL = frozenset({Reason.LOSS_DIVERGED, Reason.LOG_RULE})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The job's next state, and for one that is queued again: after how long, and whether it used up a retry."""
+    """The job's next state, and for one that is queued again: after how long, and whether it used up a retry.
+
+    `because` says which rule granted the retry, in words that follow "because".
+    """
 
     state: JobState
     back_off_s: float = 0
     uses_retry: bool = False
     avoid_nodes: bool = False
+    because: str = ""
 
 
 def category_of(reason: Reason) -> RetryOn | None:
@@ -138,7 +143,27 @@ def derive_job_state(
         back_off_s=0 if reason in _PAST else pause_s,
         uses_retry=True,
         avoid_nodes=category not in {None, RetryOn.FAILED} and not in_place,
+        because=_because(retry, category, told, by_node=by_node),
     )
+
+
+def _because(retry: Retry, category: RetryOn | None, told: Verdict | None, *, by_node: bool) -> str:
+    """Which rule grants another try."""
+    if by_node:
+        return "jobs failed in a row on its node"
+    if category is None or category not in retry.on:
+        return "its spec retries after any failure (retry.on: anything)"
+    if told is not None and told.retry in {Advice.YES, Advice.ELSEWHERE}:
+        return f"this failure may pass: {title_of(told.failure, line=told.line)}"
+    return f"its spec retries after such a failure (retry.on: {category})"
+
+
+def retry_fields(outcome: Outcome, *, retries_used: int, attempt: int) -> dict[str, Any]:
+    """The fields of the job that a retry changes, after the attempt of this number; none if it uses no retry."""
+    if not outcome.uses_retry:
+        return {}
+    because = f"Attempt {attempt} was tried again, because {outcome.because}."
+    return {"retries_used": retries_used + 1, "retried_because": because[:300]}
 
 
 def is_told_of_node(verdict: Verdict, reason: Reason) -> bool:

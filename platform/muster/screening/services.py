@@ -20,7 +20,7 @@ from muster.jobs.attempts import stop_attempt
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.demand import demand_of, trial_demand
 from muster.jobs.models import Attempt, Job, Reservation
-from muster.jobs.outcome import BACK_OFF_S, Outcome, derive_job_state
+from muster.jobs.outcome import BACK_OFF_S, Outcome, derive_job_state, retry_fields
 from muster.jobs.screener import TrialEnd
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import forget_reservations, move_job
@@ -240,7 +240,7 @@ def _try_again(end: TrialEnd, told: dict[str, Any], outcome: Outcome) -> None:
         JobState.QUEUED,
         actor="platform",
         data=told,
-        retries_used=job.retries_used + outcome.uses_retry,
+        **retry_fields(outcome, retries_used=job.retries_used, attempt=end.attempt.number),
         **fields,
     )
 

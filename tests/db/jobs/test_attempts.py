@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -363,7 +363,10 @@ class TestRetry:
         attempt = start(world)
         end(ranks(attempt)[0], Reason.UNKNOWN)
         cycle(world)
-        assert now_of(attempt.job).hold_reason == HoldReason.BACK_OFF
+        job = now_of(attempt.job)
+        assert job.hold_reason == HoldReason.BACK_OFF
+        tries_again_at = datetime.fromisoformat(job.hold["evidence"]["eligible_at"])
+        assert abs(tries_again_at - job.eligible_at) < timedelta(seconds=1)
 
     def test_only_the_node_of_the_root_cause_is_avoided(self, world: World) -> None:
         attempt = start(world, nodes=3)

@@ -118,6 +118,7 @@ def test_a_broken_network_needs_a_pause_and_no_other_node(world: World) -> None:
     job = fail(start(world), BROKEN_NETWORK)
     assert (job.state, job.avoid_nodes) == ("queued", [])
     assert job.failure["class"] == "connection_error"
+    assert job.retried_because == ("Attempt 1 was tried again, because this failure may pass: Connection error.")
     pause_s = (job.eligible_at - job.requeued_at).total_seconds()
     assert 3.7 < pause_s < 6.3
 

@@ -81,6 +81,23 @@ def test_an_error_is_a_problem_document_with_json(server: FakeServer, run: Run) 
 # Submitting
 
 
+def test_a_followed_job_that_failed_tells_class_line_and_hint(server: FakeServer, run: Run, tmp_path: Path) -> None:
+    failure = {
+        "class": "import_error",
+        "title": "Import error",
+        "category": "user",
+        "line": "ModuleNotFoundError: No module named 'nope'",
+        "hint": "Install it.",
+    }
+    server.on("POST /jobs", httpx.Response(201, json=job()))
+    server.on(LOG, end_stream("failed", 1))
+    server.on("GET /jobs/7", ended("failed", 1, failure=failure))
+    result = run("submit", "-f", spec_file(tmp_path))
+    assert result.exit_code == 1
+    told = "Job 7 failed (Import error): ModuleNotFoundError: No module named 'nope'\n  Install it.\n"
+    assert told in result.stderr
+
+
 def test_submit_sends_the_spec_and_tells_the_job(server: FakeServer, run: Run, tmp_path: Path) -> None:
     server.on("POST /jobs", httpx.Response(201, json=job()))
     result = run("submit", spec_file(tmp_path), "--set", "gpus=2", "--set", "env.A=b", "--idempotency-key", "k1")

@@ -24,7 +24,7 @@ def test_it_tells_class_line_advice_and_hint_without_asking_the_server(run: Run,
     result = run("explain", str(log))
     assert result.exit_code == 0
     first, line, advice, hint = result.stdout.splitlines()
-    assert first == "gpu out of memory  (user)"
+    assert first == "GPU out of memory  (user)"
     assert line == f"  line 2: {OOM}"
     assert advice == "  Do not try again before something is changed."
     assert "batch size" in hint
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_explained(run: R
     assert result.exit_code == 2
     assert "missing.log cannot be read: No such file or directory" in result.stderr
     assert "folder cannot be read: Is a directory" in result.stderr
-    assert "rank0.log: gpu out of memory" in result.stdout
+    assert "rank0.log: GPU out of memory" in result.stdout
 
 
 def test_lines_of_a_long_log_are_numbered_as_in_the_whole(run: Run, tmp_path: Path) -> None:

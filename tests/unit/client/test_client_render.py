@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -115,11 +116,12 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
         reason="exit_nonzero",
         reason_detail="rank 0 exited with 3",
         failure={
-            "class": "user",
-            "category": "oom",
+            "class": "gpu_out_of_memory",
+            "title": "GPU out of memory",
+            "category": "user",
             "line": "CUDA out of memory",
             "hint": "Less batch.",
-            "reaction": None,
+            "retried": "Attempt 1 was tried again, because jobs failed in a row on its node.",
         },
         spec={"command": "python train.py"},
     )
@@ -127,15 +129,17 @@ def test_a_job_sheet_tells_what_went_wrong() -> None:
     for part in (
         "2 min 30 s",
         "exit_nonzero: rank 0 exited with 3",
+        "GPU out of memory",
         "CUDA out of memory",
         "Less batch.",
+        "jobs failed in a row on its node",
         "python train.py",
     ):
         assert part in text
 
 
 def test_last_words_are_not_passed_off_as_the_cause() -> None:
-    failure = {"class": "exit_nonzero", "category": "user", "line": None, "hint": None, "reaction": "none"}
+    failure = {"class": "exit_nonzero", "title": "Exit code 3", "category": "user", "line": None, "hint": None}
     text = shown(render.job_sheet(job(state="failed", failure={**failure, "last_words": "Segment 7 is odd"}), NOW))
     assert "Segment 7 is odd" in text
     assert "nothing says that this is why" in text
@@ -158,6 +162,28 @@ def test_a_failed_job_that_is_kept_says_until_when_and_how_to_get_in() -> None:
     assert "exit_nonzero, exit code 3; kept until 2026-11-21 01:20 UTC (20 min more)" in text
     assert "muster shell 7" in text
     assert "failed, kept" in shown(render.jobs_table([job(state="active", kept=kept)], NOW))
+
+
+def test_a_list_and_why_name_the_class_of_a_failure() -> None:
+    failure = {
+        "class": "import_error",
+        "title": "Import error",
+        "category": "user",
+        "line": "ModuleNotFoundError: No module named 'nope'",
+        "hint": "Install it.",
+    }
+    failed = job(state="failed", exit_code=1, reason="exit_nonzero", failure=failure)
+    row = shown(render.jobs_table([failed], NOW))
+    assert "Import error" in row
+    assert "exit_nonzero" not in row
+    why = {"state": "failed", "reason": "exit_nonzero", "detail": "exit status 1", "failure": failure, "evidence": {}}
+    text = shown(render.why_sheet({**why, "helps": [], "position": None, "cycle": None, "at": None}))
+    assert all(part in text for part in ("Import error", "No module named 'nope'", "Install it."))
+
+
+def test_a_moment_in_a_text_is_read_in_the_local_zone_and_how_far_off_it_is() -> None:
+    text = times.with_times_in_words("it tries again at 2026-11-21T01:00:04Z", NOW)
+    assert re.fullmatch(r"it tries again at \d\d:\d\d:04, in 4 s", text)
 
 
 def test_why_shows_the_evidence_and_what_helps() -> None:

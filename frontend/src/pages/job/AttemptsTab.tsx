@@ -88,7 +88,7 @@ function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
       )}
       {attempt.failure === null || attempt.failure.line === "" ? null : (
         <p className={classes.reason}>
-          {reasonWords(attempt.failure.class)}: <code>{attempt.failure.line}</code>
+          {attempt.failure.title}: <code>{attempt.failure.line}</code>
         </p>
       )}
       <div className={classes.scroll}>

@@ -14,7 +14,7 @@ const ADVICE: Record<string, string> = {
 /** Why a job failed, and what to do about it. */
 export function FailureCard({ job }: { job: Job }) {
   const { failure } = job;
-  const reason = failure?.class ?? job.reason;
+  const reason = failure?.title ?? (job.reason === null ? null : reasonWords(job.reason));
   const told = failure?.hint ?? job.reason_detail;
   // The title says this already.
   const hint = told !== null && /^exit (?:status|code) \d+$/.test(told) ? null : told;
@@ -24,8 +24,8 @@ export function FailureCard({ job }: { job: Job }) {
   return (
     <NoteCard icon={<IconAlertOctagon size={18} stroke={1.8} />} label="Why did it fail?" tone="failed">
       <h2 className={classes.title}>
-        {reason === null ? "Failed" : reasonWords(reason)}
-        {job.exit_code === null ? "" : `, exit code ${job.exit_code}`}
+        {reason ?? "Failed"}
+        {job.exit_code === null || failure?.class === "exit_nonzero" ? "" : `, exit code ${job.exit_code}`}
       </h2>
       {hint === null || hint === "" ? null : <p className={`${classes.text} ${classes.sentence}`}>{hint}</p>}
       {line === null || line === "" ? null : <pre className={classes.line}>{line}</pre>}
@@ -43,9 +43,9 @@ export function FailureCard({ job }: { job: Job }) {
         <p className={classes.small}>
           Caused by: {categoryWords(failure.category)}
           {failure.retry === null || ADVICE[failure.retry] === undefined ? "" : ` · ${ADVICE[failure.retry]}`}
-          {failure.reaction === "retry" ? " · it was tried again" : ""}
         </p>
       )}
+      {failure?.retried ? <p className={classes.small}>{failure.retried}</p> : null}
     </NoteCard>
   );
 }

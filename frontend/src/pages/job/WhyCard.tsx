@@ -7,7 +7,9 @@ import type { Job } from "../../api/types";
 import { Fact, Facts } from "../../components/Fact";
 import { Meter } from "../../components/Meter";
 import { Failed } from "../../components/Notice";
+import { useNow } from "../../components/now";
 import { ordinal } from "../../format/amount";
+import { timesInWords } from "../../format/time";
 import { holdWords } from "../../format/words";
 import { quotaOf, readings } from "./evidence";
 import classes from "./WhyCard.module.css";
@@ -16,6 +18,7 @@ import classes from "./WhyCard.module.css";
 export function WhyCard({ job }: { job: Job }) {
   // No event tells of numbers that move while the reason stays.
   const query = useQuery({ ...whyQuery(job.id), refetchInterval: METRICS_POLL_MS });
+  const now = useNow();
   const why = query.data;
   if (query.isPending) return <Skeleton height={132} radius={12} />;
   if (why === undefined) {
@@ -26,7 +29,7 @@ export function WhyCard({ job }: { job: Job }) {
     );
   }
   const quota = quotaOf(why.evidence);
-  const facts = readings(why.evidence);
+  const facts = readings(why.evidence, now);
   const position = why.position ?? job.position;
   const question = job.state === "active" ? "What is it doing?" : "Why is it waiting?";
   return (
@@ -41,7 +44,9 @@ export function WhyCard({ job }: { job: Job }) {
             {why.reason === null ? "It was not looked at yet" : holdWords(why.reason)}
           </h2>
           <p className={classes.detail}>
-            {why.detail === "" ? "The next scheduling cycle decides within a few seconds." : why.detail}
+            {why.detail === ""
+              ? "The next scheduling cycle decides within a few seconds."
+              : timesInWords(why.detail, now)}
           </p>
         </div>
         {position === null ? null : (

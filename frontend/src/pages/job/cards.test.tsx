@@ -15,7 +15,8 @@ const UNKNOWN = {
   retry: null,
   line: null,
   hint: "exit status 3",
-  reaction: "none",
+  title: "Exit code 3",
+  retried: null,
   last_words: "Segment 7 is not aligned",
 } as const;
 
@@ -27,6 +28,22 @@ it("shows the last words of a failure that nobody knows, and that they may not b
   );
   expect(screen.getByText("Segment 7 is not aligned")).toBeTruthy();
   expect(screen.getByText(/only the last thing that it printed/)).toBeTruthy();
+});
+
+it("names the class of a failure, and which rule had it tried again", () => {
+  const retried = "Attempt 1 was tried again, because jobs failed in a row on its node.";
+  const known = {
+    ...UNKNOWN,
+    class: "gpu_out_of_memory",
+    title: "GPU out of memory",
+    retry: "no",
+    retried,
+  } as const;
+  const job = makeJob({ state: "failed", reason: "exit_nonzero", exit_code: 1, failure: known });
+  render(<FailureCard job={job} />);
+  expect(screen.getByRole("heading", { name: /^GPU out of memory, exit code 1/ })).toBeTruthy();
+  expect(screen.getByText(retried)).toBeTruthy();
+  expect(causeOf(job)).toBe("GPU out of memory");
 });
 
 it("says nothing of last words where a line tells the cause", () => {

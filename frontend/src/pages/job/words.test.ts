@@ -19,7 +19,7 @@ test("a spec that contains the end word gets another one", () => {
 test("evidence of a quota becomes a meter, and the rest is listed", () => {
   const evidence = { vc: "vision", used: 6, quota: 8, needed: 4, memory_mib_per_node: 2048, gpu_type: "" };
   expect(quotaOf(evidence)).toEqual({ used: 6, quota: 8 });
-  expect(readings(evidence)).toEqual([
+  expect(readings(evidence, 0)).toEqual([
     { name: "Virtual cluster", value: "vision" },
     { name: "Needed", value: "4" },
     { name: "Memory per node", value: "2 GiB" },
@@ -28,7 +28,7 @@ test("evidence of a quota becomes a meter, and the rest is listed", () => {
 
 test("evidence without a quota has no meter", () => {
   expect(quotaOf({ used: 3 })).toBeNull();
-  expect(readings({ used: 3 })).toEqual([{ name: "Used", value: "3" }]);
+  expect(readings({ used: 3 }, 0)).toEqual([{ name: "Used", value: "3" }]);
 });
 
 test("events read as sentences, and say nothing twice", () => {

@@ -15,15 +15,15 @@ test("among the jobs of others each names its owner", () => {
 });
 
 test("a failure says why", () => {
-  const job = makeJob({ state: "failed", ended_at: AT(9), reason: "exit_nonzero", exit_code: 3 });
-  expect(happeningOf(job).verb).toBe("failed: exit 3");
+  const job = makeJob({ state: "failed", ended_at: AT(9), reason: "node_lost" });
+  expect(happeningOf(job).verb).toBe("failed: Node lost");
 });
 
 test("a waiting job says what for and where it stands", () => {
   const hold = { reason: "quota" as const, detail: "", helps: [] };
   expect(happeningOf(makeJob({ hold, position: 3 }))).toMatchObject({
     verb: "waits: quota in use",
-    detail: "#7 · vision · 1 GPU · place 3",
+    detail: "#7 · vision · 1 GPU · queue position 3",
   });
 });
 

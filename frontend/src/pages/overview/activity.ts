@@ -12,7 +12,7 @@ export interface Happening {
 
 function endOf(job: Job): string {
   const cause = causeOf(job);
-  if (job.state === "failed") return cause === null ? "failed" : `failed: ${cause.toLowerCase()}`;
+  if (job.state === "failed") return cause === null ? "failed" : `failed: ${cause}`;
   return job.state === "cancelled" ? "was cancelled" : "succeeded";
 }
 
@@ -30,12 +30,12 @@ export function happeningOf(job: Job, withOwner = false): Happening {
     };
   }
   const cause = causeOf(job);
-  const place = job.position === null ? "" : ` · place ${job.position}`;
+  const position = job.position === null ? "" : ` · queue position ${job.position}`;
   return {
     job,
     at: job.submitted_at,
     verb: cause === null ? "was queued" : `waits: ${cause.toLowerCase()}`,
-    detail: detail + place,
+    detail: detail + position,
   };
 }
 

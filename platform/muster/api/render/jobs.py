@@ -22,6 +22,7 @@ from muster.screening.models import Trial
 from muster.screening.selectors import trials_of
 from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
+from scheduler.failures import title_of
 from scheduler.failures.rules import NO_SIGNATURE
 from scheduler.lifecycle import JobState, Reason
 
@@ -103,7 +104,7 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
         "run_time_s": round(ran.ended_s, 1),
         "running_since": moment(ran.since),
         "exit_code": job.exit_code,
-        "failure": _failure(job),
+        "failure": failure(job),
         "reason": job.reason or None,
         "reason_detail": job.reason_detail or None,
         "attempts": job.attempt_count,
@@ -134,24 +135,26 @@ def _hold(job: Job) -> Json | None:
     return {"reason": job.hold_reason, "detail": hold.get("detail", ""), "helps": list(hold.get("helps", ()))}
 
 
-def _failure(job: Job) -> Json | None:
+def failure(job: Job) -> Json | None:
+    """Why the job failed; None for one that has not."""
     if job.state != JobState.FAILED:
         return None
     reason = Reason(job.reason or Reason.UNKNOWN)
-    reaction = "retry" if job.retries_used else "none"
     if job.failure is not None and job.failure["class"] != NO_SIGNATURE:
         return {name: job.failure[name] or None for name in ("class", "category", "line", "hint")} | {
+            "title": title_of(job.failure["class"], line=job.failure["line"]),
             "retry": job.failure["retry"],
-            "reaction": reaction,
+            "retried": job.retried_because or None,
             "last_words": None,
         }
     return {
         "class": reason.value,
+        "title": title_of(reason, exit_code=job.exit_code),
         "category": blamed_for(reason),
         "line": None,
         "hint": job.reason_detail or None,
         "retry": None,
-        "reaction": reaction,
+        "retried": job.retried_because or None,
         "last_words": (job.failure or {}).get("line") or None,
     }
 
@@ -187,10 +190,15 @@ def attempt_list(attempts: Iterable[Attempt]) -> list[Json]:
             "exit_code": attempt.exit_code,
             "reason": attempt.reason or None,
             "reason_detail": attempt.reason_detail or None,
-            "failure": attempt.failure,
+            "failure": _attempt_failure(attempt),
         }
         for attempt in attempts
     ]
+
+
+def _attempt_failure(attempt: Attempt) -> Json | None:
+    found = attempt.failure
+    return found and {**found, "title": title_of(found["class"], line=found["line"])}
 
 
 def _allocation(rank: Allocation, uuids: list[str], log: LogFile | None, *, is_gang: bool) -> Json:

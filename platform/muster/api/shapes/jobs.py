@@ -53,11 +53,12 @@ class _OfClass(Shape):
 class Failure(_OfClass):
     """What is known of why a job failed."""
 
+    title = Text(help_text="The class in words.")
     category = Choice(choices=_BLAMED)
     retry = Choice(choices=_ADVICE, allow_null=True, help_text="Whether another try can help; null: nothing tells.")
     line = Text(allow_null=True, help_text="Of the log, that says so.")
     hint = Text(allow_null=True)
-    reaction = Choice(choices=[("retry", "retry"), ("none", "none")])
+    retried = Text(allow_null=True, help_text="Which earlier attempt was tried again last, and why.")
     last_words = Text(
         allow_null=True, help_text="What it printed last, where nothing tells why it failed: perhaps not the cause."
     )
@@ -66,6 +67,7 @@ class Failure(_OfClass):
 class AttemptFailure(_OfClass):
     """What is known of why an attempt failed."""
 
+    title = Text(help_text="The class in words.")
     category = Choice(choices=_BLAMED)
     retry = Choice(choices=_ADVICE)
     confidence = serializers.FloatField(help_text="From 0 to 1: how strong the evidence is; no probability.")
@@ -281,6 +283,7 @@ class Why(Shape):
     detail = Text(allow_blank=True)
     evidence = Values()
     helps = serializers.ListField(child=Text())
+    failure = Failure(allow_null=True, help_text="Of a job that has failed.")
     position = Integer(allow_null=True)
     estimate = RunTimeEstimate(allow_null=True, help_text="How long it is expected to run; null: nothing is known.")
     cycle = Integer(allow_null=True)

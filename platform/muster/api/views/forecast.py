@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
+from muster.api.render.jobs import failure
 from muster.api.shapes.jobs import DryRun, Why
 from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
@@ -24,7 +25,8 @@ class JobWhy(ApiView):
     @describe("explain_job", tag="jobs", answers={200: Why}, problems=(404,))
     def get(self, request: Request, job_id: int) -> Response:
         """The dominant reason, its evidence, and what would help."""
-        return Response(why(get_job(caller(request), job_id)))
+        job = get_job(caller(request), job_id)
+        return Response({**why(job), "failure": failure(job)})
 
 
 class JobDryRun(ApiView):

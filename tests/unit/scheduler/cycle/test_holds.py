@@ -183,8 +183,8 @@ CASES = {
     ),
     "a back-off": Case(
         HoldReason.BACK_OFF,
-        "this job does not start before 1970-01-12T13:47:40+00:00",
-        ["that moment passes"],
+        "it tries again at 1970-01-12T13:47:40+00:00",
+        ["nothing to do: it retries by itself"],
         make_job(eligible_at=NOW + 60),
     ),
     "a last attempt that still stops": Case(

@@ -93,7 +93,7 @@ CASES = {
         nodes=(make_node(1), make_node(2, closes_at=NOW + 3600.0, closing="new driver")),
     ),
     "a job that backs off": Case(
-        {Code.JOB_NOT_ELIGIBLE}, "not eligible before 1000001", waiting=(replace(GANG, eligible_at=NOW + 1),)
+        {Code.JOB_NOT_ELIGIBLE}, "it does not start for another 1 s", waiting=(replace(GANG, eligible_at=NOW + 1),)
     ),
     "a job whose last attempt still stops": Case(
         {Code.JOB_NOT_ELIGIBLE}, "its last attempt is still stopping", waiting=(replace(GANG, still_stopping=True),)

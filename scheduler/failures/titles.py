@@ -1,0 +1,43 @@
+"""Classes of failures and reasons of ends in words, as lists and messages show them."""
+
+from __future__ import annotations
+
+import re
+
+_EXCEPTION = re.compile(r"(?:^|[\s.:])([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration))\b")
+_TITLES = {
+    "cpu_out_of_memory": "Out of host memory",
+    "disk_exceeded": "Too much disk used",
+    "exit_nonzero": "Exited with an error",
+    "gpu_ecc": "GPU memory error",
+    "gpu_ecc_error": "GPU memory error",
+    "idle": "GPUs stood idle",
+    "image_denied": "Image not allowed",
+    "image_unreachable": "Registry out of reach",
+    "infeasible": "Fits no node",
+    "launch_failed": "Could not be started",
+    "log_rule": "Stopped by a rule of the operators",
+    "loss_diverged": "The loss diverged",
+    "model_diverged": "The model diverged",
+    "no_signature": "Failed without a known cause",
+    "not_claimed": "Not picked up by the node",
+    "spec_refused": "Refused by the node",
+    "time_limit": "Time limit reached",
+}
+_ACRONYMS = {"cpu": "CPU", "cuda": "CUDA", "gpu": "GPU", "io": "I/O", "nccl": "NCCL", "nvlink": "NVLink"}
+
+
+def title_of(failure: str, *, line: str = "", exit_code: int | None = None) -> str:
+    """The class or reason in words: "GPU out of memory", "Python exception: IndexError", "Exit code 3".
+
+    `line` is the line of the log that tells the cause.
+    """
+    if failure == "exit_nonzero" and exit_code is not None:
+        return f"Exit code {exit_code}"
+    if failure == "semantic_error":
+        found = _EXCEPTION.search(line)
+        return f"Python exception: {found[1]}" if found else "Exception in the program"
+    if failure in _TITLES:
+        return _TITLES[failure]
+    words = " ".join(_ACRONYMS.get(word, word) for word in failure.split("_"))
+    return words[:1].upper() + words[1:]
