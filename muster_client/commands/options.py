@@ -9,8 +9,17 @@ import typer
 from muster_client.errors import UsageError
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-JobId = Annotated[int, typer.Argument(metavar="JOB", min=1, help="The number of the job.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", min=1, help="The numbers of the jobs.")]
+
+
+def _job_number(text: str) -> int:
+    number = text.removeprefix("#")
+    if not (number.isascii() and number.isdigit() and int(number[:20]) > 0):
+        raise typer.BadParameter("JOB is a number, such as 42.")
+    return int(number)
+
+
+JobId = Annotated[int, typer.Argument(metavar="JOB", parser=_job_number, help="The number of the job.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="JOB...", parser=_job_number, help="The numbers of the jobs.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Print the output and end as the job ends.")]
 IdempotencyKey = Annotated[
     str | None, typer.Option("--idempotency-key", help="The same key never makes a second job.", show_default=False)

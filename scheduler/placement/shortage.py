@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from scheduler.closing import OPEN, can_start, moment
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Level
+from scheduler.phrases import become_free
 from scheduler.placement import words
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free, FreeNode
@@ -59,7 +60,7 @@ class Shortage:
                 HoldReason.RUNTIME,
                 f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that {words.FORMS[demand.form]}",
                 evidence,
-                (f"nodes that {words.FORMS[demand.form]} come free",),
+                (f"nodes that {words.FORMS[demand.form]} become free",),
             )
         closing = [node for node in closing if self._free.whole(node.id).closes_at is not None]
         if not closing:
@@ -96,7 +97,7 @@ class Shortage:
         needed, free, total = demand.gpus * demand.nodes, self._free.gpus(gpu_type), self._capacity.gpus[gpu_type]
         out = total - self._capacity.gpus_in_service[gpu_type]
         out_of_service = f" and {words.are(out)} out of service" if out else ""
-        helps = [f"{needed - free} more {gpu_type} come free"]
+        helps = [become_free(needed - free, f"more {gpu_type}")]
         if out:
             helps.append(f"an operator brings {gpu_type} back into service")
         return Denial(
@@ -111,13 +112,15 @@ class Shortage:
         enough = self._free.nodes_with(gpu_type, demand.gpus)
         if demand.nodes == 1:
             detail = f"{free} {gpu_type} are free, at most {largest} on one node; this job needs {demand.gpus} on one"
-            helps = [f"{demand.gpus} {gpu_type} come free on one node"]
+            helps = [f"{become_free(demand.gpus, gpu_type)} on one node"]
         else:
             such = f"{words.count(enough, 'node')} {'has' if enough == 1 else 'have'}" if enough else "no node has"
             detail = (
                 f"{free} {gpu_type} are free, but {such} {demand.gpus} of them; this job needs {demand.nodes} that do"
             )
-            helps = [f"{demand.gpus} {gpu_type} come free on each of {words.count(demand.nodes - enough, 'more node')}"]
+            helps = [
+                f"{become_free(demand.gpus, gpu_type)} on each of {words.count(demand.nodes - enough, 'more node')}"
+            ]
         if largest < demand.gpus:
             helps.append(f"ask for fewer GPUs per node: the largest free node has {largest}")
         else:
@@ -148,7 +151,7 @@ class Shortage:
             f"{free} {gpu_type} are free, at most {most} on one node; "
             f"this job needs {needed} within one {demand.within}",
             words.evidence(demand, free=free, largest_free_node=most),
-            (f"{needed} {gpu_type} come free within one {demand.within}", "it may lie further apart"),
+            (f"{become_free(int(needed), gpu_type)} within one {demand.within}", "it may lie further apart"),
         )
 
     def _withheld(self, demand: Demand, gpu_type: str) -> Denial:

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { bytes, ordinal, percent, plural } from "./amount";
 import { ago, duration, fineDuration } from "./time";
-import { holdWords, humanize, reasonWords } from "./words";
+import { holdWords, humanize, reasonWords, sentence } from "./words";
 
 test.each([
   [0, "0s"],
@@ -59,5 +59,7 @@ test("names of the scheduler read as words, also those that are new here", () =>
   expect(holdWords("no_free_gpus")).toBe("No free GPUs");
   expect(holdWords("some_new_reason")).toBe("Some new reason");
   expect(reasonWords("node_lost")).toBe("Node lost");
+  expect(sentence("ask an operator")).toBe("Ask an operator");
+  expect(sentence("vision uses 4 of its 4 A100", ["vision"])).toBe("vision uses 4 of its 4 A100");
   expect(humanize("gpus_per_node")).toBe("GPUs per node");
 });

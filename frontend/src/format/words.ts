@@ -115,6 +115,12 @@ export function humanize(name: string): string {
   return spelt.charAt(0).toUpperCase() + spelt.slice(1);
 }
 
+/** A text as a sentence: with a capital first letter, unless it begins with one of the names, or with a number in its word. */
+export function sentence(text: string, names: readonly string[] = []): string {
+  const [first = ""] = text.split(" ");
+  return /\d/.test(first) || names.includes(first) ? text : text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 const ADVICE: Record<string, string> = {
   nan: "The loss is no number any more",
   rising: "The loss rises",

@@ -93,8 +93,8 @@ class PoolForm(PoolFields):
                 continue  # not even a value, which the field itself has said already
             try:
                 value = _value(rules, data[name])
-            except ValueError as error:
-                self.add_error(name, f"This is not JSON: {error}.")
+            except ValueError:
+                self.add_error(name, f"{parameter} takes {_kind_words(rules)}, such as {_example(rules)}.")
                 continue
             if value is not _BLANK and value != rules.get("default", _BLANK):
                 params[parameter] = value
@@ -169,6 +169,18 @@ def _value(rules: Mapping[str, Any], cleaned: Any) -> Any:
     if "enum" in rules or "boolean" in kinds or not kinds <= {"integer", "number", "string", "null"}:
         return json.loads(cleaned)
     return cleaned
+
+
+def _kind_words(rules: Mapping[str, Any]) -> str:
+    words = {"array": "a list in brackets", "object": "a mapping in braces"}
+    return " or ".join(words.get(kind, kind) for kind in sorted(_kinds(rules)))
+
+
+def _example(rules: Mapping[str, Any]) -> str:
+    """A value that the parameter takes: its default, or a small one of its kind."""
+    if rules.get("default"):
+        return json.dumps(rules["default"])
+    return "[1, 2]" if "array" in _kinds(rules) else '{"name": 1}'
 
 
 def _shown(rules: Mapping[str, Any], value: Any) -> Any:

@@ -208,7 +208,7 @@ def requeue_job(*, user: User, job: Job) -> Job:
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True).get(pk=job.pk)
         if job.state in JOB_TERMINAL:
-            raise Conflict(f"job {job.pk} has {job.state}: run it again with :clone (muster clone {job.pk})")
+            raise Conflict(f"job {job.pk} has {job.state}: run it again: `muster clone {job.pk}`")
         if job.desired == Desired.STOP:
             raise Conflict(f"job {job.pk} is being cancelled")
         if job.state == JobState.ACTIVE and not _stop_live_attempt(

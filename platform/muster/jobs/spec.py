@@ -13,6 +13,7 @@ from muster.common.errors import FieldError, Invalid, unknown_key
 from muster.common.validation import has_parent_part
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
+from muster.jobs.spec_errors import message_of
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from nodeagent.protocol import MOST_MOUNTS, workdir_problem
 from scheduler.idle import Rule
@@ -80,10 +81,10 @@ def _gpus(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int | str):
         if isinstance(value, dict):
             raise ValueError("not supported yet: choices and memory sizes of GPUs; write 4 or A100:4")
-        raise ValueError("write a number of GPUs per node, such as 4, or with their type, such as A100:4")
+        raise ValueError("write 4, or A100:4")
     match = _GPUS.fullmatch(str(value))
     if not match:
-        raise ValueError(f"{str(value)[:40]!r} is neither a number of GPUs per node, such as 4, nor one with a type")
+        raise ValueError(f"{str(value)[:40]!r} is no number of GPUs per node: write 4, or A100:4")
     if int(match[2]) > MOST_GPUS:
         raise ValueError(f"{match[2]} GPUs on one node: at most {MOST_GPUS}")
     return f"{match[1]}:{int(match[2])}" if match[1] else str(int(match[2]))
@@ -215,7 +216,7 @@ class Checkpoint(_Strict):
 
 
 class Notify(_Strict):
-    """What the owner is told of by mail and by their webhooks, in the place of their settings."""
+    """What the owner is told of by mail and by their webhooks; it overrides their settings."""
 
     mail: list[Annotated[Kind, Field(strict=False)]]
     webhook: list[Annotated[Kind, Field(strict=False)]]
@@ -451,10 +452,7 @@ def _field_error(detail: ErrorDetails) -> FieldError:
     field = ".".join(path)
     if detail["type"] == "extra_forbidden":
         return FieldError(field, _unknown_key(path))
-    message = detail["msg"].removeprefix("Value error, ")
-    if detail["type"] == "missing":
-        message = "it is required"
-    return FieldError(field, message.replace("Input should", "it should", 1))
+    return FieldError(field, message_of(detail, path))
 
 
 def _unknown_key(path: list[str]) -> str:

@@ -46,11 +46,11 @@ def can_have_mail(user: User) -> bool:
 def why_no_mail(user: User) -> str:
     """Why the user gets no mail; empty if they do."""
     if not settings.MAIL_TO_USERS:
-        return "this platform sends no mail to users: its operators have set no MUSTER_SMTP_HOST"
+        return "E-mail is not set up here. Ask an operator."
     try:
         validate_email(user.email)
     except ValidationError:
-        return "your account has no address that mail can be sent to; an operator can enter one"
+        return "Your account has no valid e-mail address. Ask an operator to enter one."
     return ""
 
 

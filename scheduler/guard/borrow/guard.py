@@ -11,6 +11,7 @@ from scheduler.guard.tally import Tally
 from scheduler.law import Violation
 from scheduler.lifecycle import HoldReason, JobClass
 from scheduler.model import Job, View
+from scheduler.phrases import become_free
 from scheduler.plan import Denial, Evidence, Plan
 
 GUARANTEE_EXCEEDED = "guarantee_exceeded"
@@ -38,7 +39,7 @@ class Borrow:
                 HoldReason.QUOTA,
                 f"guaranteed jobs of {name} use {used} of its {quota} {gpu_type}; this job needs {gpus}",
                 evidence,
-                (f"{used + gpus - quota} {gpu_type} of its guaranteed jobs come free", as_opportunistic),
+                (become_free(used + gpus - quota, f"{gpu_type} of its guaranteed jobs"), as_opportunistic),
             )
         return Denial(
             HoldReason.QUOTA_TOO_SMALL,

@@ -11,6 +11,7 @@ from scheduler.guard.tally import Tally
 from scheduler.law import Violation
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, View
+from scheduler.phrases import become_free
 from scheduler.plan import Denial, Evidence, Plan
 
 QUOTA_EXCEEDED = "quota_exceeded"
@@ -38,7 +39,7 @@ class Quota:
                 HoldReason.QUOTA,
                 f"{name} uses {used} of its {quota} {gpu_type}; this job needs {needed}",
                 evidence,
-                (f"{used + needed - quota} {gpu_type} of {name} come free", raise_it),
+                (become_free(used + needed - quota, f"{gpu_type} of {name}"), raise_it),
             )
         return Denial(
             HoldReason.QUOTA_TOO_SMALL,

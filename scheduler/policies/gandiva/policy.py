@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from scheduler.board import Key
 from scheduler.lifecycle import HoldReason
 from scheduler.model import Job, Running, View
+from scheduler.phrases import become_free
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.plan import FOR_EVER, Denial
@@ -317,5 +318,5 @@ class _Decision:
             HoldReason.NO_FREE_GPUS,
             f"this job takes turns on {where} with others of its size, and it is not its turn",
             {"nodes": len(names), "needed": job.gpus_total},
-            ("the turn of a job there is over", f"{words.count(job.gpus_total, 'GPU')} come free"),
+            ("the turn of a job there is over", become_free(job.gpus_total, "GPU" if job.gpus_total == 1 else "GPUs")),
         )

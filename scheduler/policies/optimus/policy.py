@@ -338,5 +338,5 @@ def _nothing_left(one: _Entrant, *, steady: bool) -> Denial:
         HoldReason.NO_FREE_GPUS,
         f"each {one.kind or 'GPU'} that this job may have is with a job that is ahead of it{keeps}",
         {"gpu_type": one.kind or "", "needed": 1},
-        (f"1 {one.kind or 'GPU'} comes free",),
+        (f"one {one.kind or 'GPU'} becomes free",),
     )

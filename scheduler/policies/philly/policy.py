@@ -307,5 +307,5 @@ def _backs_off(job: Job, demand: Demand) -> Denial:
         HoldReason.FRAGMENTED,
         f"{size} GPUs were free, but not close enough together, {tries} times; this job is tried again at {moment}",
         {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": again_at(job)},
-        (f"{size} GPUs come free close together", "it may lie further apart after more tries"),
+        (f"{size} GPUs become free close together", "it may lie further apart after more tries"),
     )

@@ -69,7 +69,7 @@ def test_a_pool_is_stored(browser: Client) -> None:
         ({"policy": "lottery"}, "lottery is not one of the available choices"),
         ({"policy__fifo__skip_blocked": "3"}, "3 is not one of the available choices"),
         ({"policy__fifo__patience_s": "-1"}, "greater than or equal to 0"),
-        ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[1, "}, "This is not JSON"),
+        ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[1, "}, "limits_gpu_s takes a list in brackets"),
         ({"policy": "tiresias", "policy__tiresias__limits_gpu_s": "[-1]"}, "limits_gpu_s[0] must be at least 0"),
         ({"suspect_after_s": "1"}, "cannot be shorter than beat_s"),
         ({"suspect_after_s": "9", "beat_s": "1"}, "10 s at least"),

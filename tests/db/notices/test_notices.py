@@ -284,7 +284,7 @@ class TestChoices:
         fail(start(world))
         deliver()
         assert not Outbox.objects.exists()
-        assert "MUSTER_SMTP_HOST" in mails.why_no_mail(world.user)
+        assert "E-mail is not set up here" in mails.why_no_mail(world.user)
 
 
 class TestReading:

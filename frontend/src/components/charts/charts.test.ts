@@ -87,7 +87,7 @@ describe("the charts of a job", () => {
     };
     const [group] = groupsOfJob(job([], [rank]));
     const [chart] = group?.charts ?? [];
-    expect(chart?.title).toBe("Progress per second");
+    expect(chart?.title).toBe("Steps per second");
     expect([0.000_25, 0, 1.5, 12.34].map((value) => chart?.format(value))).toEqual([
       "0.00025",
       "0",

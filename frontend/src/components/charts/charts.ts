@@ -65,7 +65,7 @@ const GPU: Record<string, Kind> = {
 };
 
 const RANK: Record<string, Kind> = {
-  progress_s: { title: "Progress per second", format: pace },
+  progress_s: { title: "Steps per second", format: pace },
   cpu_cores: { title: "CPU cores", format: short },
   memory_mib: { title: "Memory", format: mebibytes, binary: true },
   page_cache_mib: { title: "Page cache", format: mebibytes, binary: true },

@@ -21,7 +21,7 @@ export function FailuresCard({ filter }: { filter: UsageFilter }) {
   const rest = rows.slice(MOST);
   return (
     <section className={`card ${classes.card}`} aria-label="Failures">
-      <SectionHead title="What failed, and of what">
+      <SectionHead title="Why jobs failed">
         <span>Share of all GPU time</span>
       </SectionHead>
       {query.isPending ? (

@@ -160,7 +160,7 @@ test("the tiles say how it stands", async () => {
   expect(await screen.findByText("40 %")).toBeTruthy();
   expect(tile("GPU-hours")).toBe("GPU-hours2002 jobs");
   expect(tile("Wasted")).toBe("Wasted40 %80.0 GPU-hours came to nothing");
-  expect(tile("Went to failed or cancelled jobs")).toMatch(/45 %/);
+  expect(tile("Share used by failed or cancelled jobs")).toMatch(/45 %/);
   expect(tile("GPU utilisation")).toMatch(/45 %Mean of 12 jobs/);
 });
 

@@ -53,7 +53,7 @@ export function Tiles({ filter }: { filter: UsageFilter }) {
         sub={waste === undefined ? " " : `${gpuHours(waste.wasted_gpu_hours)} GPU-hours came to nothing`}
       />
       <Tile
-        name="Went to failed or cancelled jobs"
+        name="Share used by failed or cancelled jobs"
         figure={waste === undefined ? wait : hours > 0 ? `${failedOrCancelled(waste)} %` : "–"}
         sub="Of all GPU time, with all of their tries"
       />

@@ -10,7 +10,7 @@ import { Failed } from "../../components/Notice";
 import { useNow } from "../../components/now";
 import { ordinal } from "../../format/amount";
 import { timesInWords } from "../../format/time";
-import { holdWords } from "../../format/words";
+import { holdWords, sentence } from "../../format/words";
 import { quotaOf, readings } from "./evidence";
 import classes from "./WhyCard.module.css";
 
@@ -19,6 +19,7 @@ export function WhyCard({ job }: { job: Job }) {
   // No event tells of numbers that move while the reason stays.
   const query = useQuery({ ...whyQuery(job.id), refetchInterval: METRICS_POLL_MS });
   const now = useNow();
+  const names = [job.vc, job.tenant, job.name];
   const why = query.data;
   if (query.isPending) return <Skeleton height={132} radius={12} />;
   if (why === undefined) {
@@ -46,7 +47,7 @@ export function WhyCard({ job }: { job: Job }) {
           <p className={classes.detail}>
             {why.detail === ""
               ? "The next scheduling cycle decides within a few seconds."
-              : timesInWords(why.detail, now)}
+              : sentence(timesInWords(why.detail, now), names)}
           </p>
         </div>
         {position === null ? null : (
@@ -85,7 +86,7 @@ export function WhyCard({ job }: { job: Job }) {
             <h3 className={classes.helpsTitle}>What would help</h3>
             <ul>
               {why.helps.map((help) => (
-                <li key={help}>{help}</li>
+                <li key={help}>{sentence(help, names)}</li>
               ))}
             </ul>
           </div>

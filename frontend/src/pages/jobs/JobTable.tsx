@@ -17,11 +17,11 @@ const COLUMNS = [
   "Virtual cluster",
   "Owner",
   "GPUs",
-  "Place",
+  "Queue position",
   "Submitted",
   "Run time",
 ] as const;
-const NUMERIC = new Set<string>(["GPUs", "Place", "Submitted", "Run time"]);
+const NUMERIC = new Set<string>(["GPUs", "Queue position", "Submitted", "Run time"]);
 
 /** Of a job's tags in its row; its page has all of them. */
 const TAGS_SHOWN = 2;

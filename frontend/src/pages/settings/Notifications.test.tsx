@@ -42,17 +42,17 @@ it("shows what is told by which way", () => {
 });
 
 it("says why no mail comes", () => {
-  show({ ...CHOSEN, no_mail_because: "no server is set up" });
-  expect(screen.getByText(/No mail comes: no server is set up/)).toBeTruthy();
+  show({ ...CHOSEN, no_mail_because: "E-mail is not set up here. Ask an operator." });
+  expect(screen.getByText(/E-mail is not set up here/)).toBeTruthy();
 });
 
 it("sends the changed list and shows what the server answers", async () => {
   const answer: Chosen = { ...CHOSEN, mail: ["ended", "failed"] };
   const sent = vi.spyOn(api, "changeNotifications").mockResolvedValue(answer);
   show(CHOSEN);
-  await userEvent.click(box("A job has ended, however: E-mail"));
+  await userEvent.click(box("A job ended (any result): E-mail"));
   expect(sent).toHaveBeenCalledWith({ mail: ["failed", "ended"] });
-  await waitFor(() => expect(box("A job has ended, however: E-mail").checked).toBe(true));
+  await waitFor(() => expect(box("A job ended (any result): E-mail").checked).toBe(true));
 });
 
 it("leaves everything as it was if the server refuses", async () => {

@@ -13,7 +13,7 @@ import classes from "./SettingsPage.module.css";
 
 const KINDS: { kind: NoticeKind; label: string }[] = [
   { kind: "started", label: "A job has started" },
-  { kind: "ended", label: "A job has ended, however" },
+  { kind: "ended", label: "A job ended (any result)" },
   { kind: "failed", label: "A job failed" },
   { kind: "preempted", label: "A job was stopped for another" },
   { kind: "requeued", label: "A job failed and is tried again" },
@@ -67,9 +67,9 @@ function Choices({ chosen }: { chosen: Chosen }) {
         {chosen.no_mail_because === null ? (
           <>Mail goes to {chosen.address}. </>
         ) : (
-          <>No mail comes: {chosen.no_mail_because}. </>
+          <>{chosen.no_mail_because} </>
         )}
-        A job&rsquo;s <code>notify</code> takes the place of this.
+        A job&rsquo;s own <code>notify</code> setting overrides these.
       </p>
       <table className={classes.kinds}>
         <thead>

@@ -4,8 +4,9 @@ import type { ReactNode } from "react";
 
 import { Unreachable, type FieldError } from "../../api/problem";
 import type { DryRun, Hold } from "../../api/types";
+import { useMe } from "../../app/me";
 import { ordinal, plural } from "../../format/amount";
-import { holdWords } from "../../format/words";
+import { holdWords, sentence } from "../../format/words";
 import classes from "./DryRunCard.module.css";
 
 interface Props {
@@ -33,13 +34,14 @@ function Line({ mood, children }: { mood: Mood; children: ReactNode }) {
 
 /** Why it would wait, and what would help. */
 function Why({ hold }: { hold: Hold }) {
+  const { vcs: names } = useMe();
   return (
     <div className={classes.hold}>
-      <p>{hold.detail}</p>
+      <p>{sentence(hold.detail, names)}</p>
       {hold.helps.map((help) => (
         <p key={help} className={classes.help}>
           <IconBulb size={15} aria-hidden="true" />
-          <span>{help}</span>
+          <span>{sentence(help, names)}</span>
         </p>
       ))}
     </div>

@@ -124,7 +124,7 @@ test("of a job that is tried first it says whether the trial could start, and el
   const tried = { tried: true, why: "on 2 GPUs of pool small", starts_now: true, hold: null };
   const waits = {
     reason: "quota" as const,
-    detail: "its trials hold 2 GPUs",
+    detail: "Its trials hold 2 GPUs",
     helps: ["wait for them"],
   };
   vi.mocked(api.dryRun)
@@ -139,7 +139,7 @@ test("of a job that is tried first it says whether the trial could start, and el
   expect(screen.getByText("It would start after that")).toBeDefined();
   type(name, "b");
   expect(await screen.findByText(/for that it would wait/)).toBeDefined();
-  expect(screen.getByText("its trials hold 2 GPUs")).toBeDefined();
+  expect(screen.getByText("Its trials hold 2 GPUs")).toBeDefined();
 });
 
 const DIGEST = "ab".repeat(32);

@@ -34,7 +34,7 @@ class MyNotifications(ApiView):
         request=shapes.NotificationChanges,
     )
     def patch(self, request: Request) -> Response:
-        """Choose what you are told of. A job's `notify` takes the place of this for that job."""
+        """Choose what you are told of. A job's own `notify` setting overrides these."""
         user = caller(request)
         return Response(_chosen(user, choose(user=user, changes=body_of(request, shapes.NotificationChanges))))
 

@@ -34,7 +34,7 @@ CASES = {
     "a quota in use": Case(
         HoldReason.QUOTA,
         "vision uses 6 of its 8 A100; this job needs 4",
-        ["2 A100 of vision come free", "ask an operator to raise the quota of vision"],
+        ["2 A100 of vision become free", "ask an operator to raise the quota of vision"],
         make_job(gpus=4),
         running=SIX_OF_EIGHT,
         vcs=[make_vc(quotas={"A100": 8})],
@@ -56,7 +56,7 @@ CASES = {
     "any type: a quota in use rather than one that is too small": Case(
         HoldReason.QUOTA,
         "vision uses 6 of its 8 V100; this job needs 4",
-        ["2 V100 of vision come free", "ask an operator to raise the quota of vision"],
+        ["2 V100 of vision become free", "ask an operator to raise the quota of vision"],
         make_job(gpus=4, gpu_type=None),
         nodes=[make_node(1, gpu_type="V100"), make_node(2)],
         running=SIX_OF_EIGHT,
@@ -113,14 +113,14 @@ CASES = {
     "too few free GPUs": Case(
         HoldReason.NO_FREE_GPUS,
         "of 16 A100 in this pool, 2 are free; this job needs 4",
-        ["2 more A100 come free"],
+        ["2 more A100 become free"],
         make_job(gpus=4),
         running=[using(1, 8), using(2, 6)],
     ),
     "no free GPU, and some out of service": Case(
         HoldReason.NO_FREE_GPUS,
         "of 17 A100 in this pool, none is free and 9 are out of service; this job needs 1",
-        ["1 more A100 come free", "an operator brings A100 back into service"],
+        ["one more A100 becomes free", "an operator brings A100 back into service"],
         make_job(),
         nodes=[make_node(1), make_node(2, schedulable=False), make_node(3, gpus=1, unhealthy=[0])],
         running=[using(1, 8)],
@@ -128,14 +128,14 @@ CASES = {
     "free GPUs on too many nodes": Case(
         HoldReason.FRAGMENTED,
         "4 A100 are free, at most 2 on one node; this job needs 4 on one",
-        ["4 A100 come free on one node", "ask for fewer GPUs per node: the largest free node has 2"],
+        ["4 A100 become free on one node", "ask for fewer GPUs per node: the largest free node has 2"],
         make_job(gpus=4),
         running=[using(1, 6), using(2, 6)],
     ),
     "too few nodes with enough free GPUs": Case(
         HoldReason.FRAGMENTED,
         "9 A100 are free, but 1 node has 4 of them; this job needs 2 that do",
-        ["4 A100 come free on each of 1 more node", "ask for at most 1 node with 4 A100"],
+        ["4 A100 become free on each of 1 more node", "ask for at most 1 node with 4 A100"],
         make_job(gpus=4, nodes=2),
         running=[using(1, 7)],
     ),
@@ -143,7 +143,7 @@ CASES = {
         HoldReason.FRAGMENTED,
         "6 A100 are free, but no node has 3 of them; this job needs 2 that do",
         [
-            "3 A100 come free on each of 2 more nodes",
+            "3 A100 become free on each of 2 more nodes",
             "ask for fewer GPUs per node: the largest free node has 2",
         ],
         make_job(gpus=3, nodes=2),

@@ -63,7 +63,7 @@ def test_a_job_beyond_the_quota_is_told_so() -> None:
     holds = {hold.job_id: hold for hold in decide(world, config()).holds}
     assert holds[1].reason is HoldReason.QUOTA
     assert holds[1].detail == "guaranteed jobs of a use 2 of its 4 A100; this job needs 3"
-    assert "1 A100 of its guaranteed jobs come free" in holds[1].helps
+    assert "one A100 of its guaranteed jobs becomes free" in holds[1].helps
     assert holds[2].reason is HoldReason.QUOTA_TOO_SMALL
 
 

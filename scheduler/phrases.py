@@ -1,0 +1,6 @@
+"""Phrases that guards, placements and policies share in what they tell of a waiting job."""
+
+
+def become_free(number: int, noun: str) -> str:
+    """`one A100 becomes free`, `2 A100 become free`; the noun stands unchanged."""
+    return f"one {noun} becomes free" if number == 1 else f"{number} {noun} become free"
