@@ -12,8 +12,10 @@ from nodeagent.backoff import Backoff
 from nodeagent.client import Client, Refused, Unauthorized, Unreachable
 from nodeagent.inbox import Post, Quit, Synced
 from nodeagent.protocol import (
+    EXIT_REGISTER_AGAIN,
     EXIT_SUPERSEDED,
     EXIT_UNAUTHORIZED,
+    REGISTER_FIRST,
     AllocationReport,
     BeatRequest,
     HealthEvent,
@@ -69,6 +71,8 @@ class Conversation(threading.Thread):
         except Refused as error:
             if error.status == _CONFLICT:
                 self._leave(EXIT_SUPERSEDED, "another agent speaks for this node: {}".format(error.detail))
+            elif error.status == REGISTER_FIRST:
+                self._leave(EXIT_REGISTER_AGAIN, error.detail)
             else:
                 self._trouble(error)
         except Unreachable as error:

@@ -91,7 +91,7 @@ class Loop:
         self._kept: Dict[int, Kept] = {}
         self._settling: Set[int] = set()
         self._logged: Set[int] = set()
-        self._published: Tuple[Tuple[Held, Optional[ExitStatus], Optional[Kept]], ...] = ()
+        self._published: Tuple[Tuple[Held, Optional[ExitStatus], Optional[Kept], Optional[int]], ...] = ()
         self._bounded: Tuple[int, ...] = ()
 
     def recover(self) -> None:
@@ -159,8 +159,9 @@ class Loop:
                 exit_code=None if status is None else status.exit_code,
                 log_size=(self._shipper.size(held.id) or 0) if status is None else status.log_size,
                 kept=None if kept is None or status is not None else _report_of(kept, clock.boottime()),
+                job_id=job_id,
             )
-            for held, status, kept in self._published
+            for held, status, kept, job_id in self._published
         )
 
     def bounded(self) -> Tuple[int, ...]:
@@ -169,7 +170,7 @@ class Loop:
 
     def _publish(self) -> None:
         self._published = tuple(
-            (held, self._statuses.get(held.id), self._kept.get(held.id))
+            (held, self._statuses.get(held.id), self._kept.get(held.id), self._job_of(held.id))
             for held in self._held.values()
             if held.stage in _OBSERVED
         )
@@ -178,6 +179,10 @@ class Loop:
             for held in self._held.values()
             if held.stage is Stage.RUNNING and held.id in self._specs and self._specs[held.id].bounds_disk
         )
+
+    def _job_of(self, allocation_id: int) -> Optional[int]:
+        spec = self._specs.get(allocation_id)
+        return None if spec is None else spec.job_id
 
     def _take(self, message: Message) -> None:
         if isinstance(message, Synced):

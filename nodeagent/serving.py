@@ -7,13 +7,15 @@ import logging
 import os
 import pwd
 import sys
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 from nodeagent import agent
+from nodeagent.daemon import program
 from nodeagent.disk.watch import Options as DiskOptions
 from nodeagent.gpu.port import GpuUnavailable
 from nodeagent.identity import StateBusy
 from nodeagent.join import join
+from nodeagent.protocol import EXIT_REGISTER_AGAIN
 from nodeagent.protocol.unixids import groups_problem
 from nodeagent.runtime.choose import RuntimeOptions
 from nodeagent.runtime.container.options import Options as ContainerOptions
@@ -32,13 +34,37 @@ def serve(options: argparse.Namespace, words: Sequence[str]) -> int:
         if options.command == "join":
             return join(_agent_options(options, _read_token(options.token_file)), words, options.systemd)
         token = _read_token(options.join_token_file) if options.join_token_file else ""
-        return agent.run(_agent_options(options, token))
+        status = agent.run(_agent_options(options, token))
     except Rejected as error:
         _log.error("%s", error)
         return error.status
     except (StateBusy, GpuUnavailable, RuntimeUnavailable, KeyError, ValueError) as error:
         _log.error("cannot start: %s", error)
         return 1
+    if status == EXIT_REGISTER_AGAIN:
+        _start_anew()
+    return status
+
+
+def _start_anew() -> None:
+    """Become a new run of this program with the same options; return if that fails.
+
+    The process is replaced, because the platform takes the first report of the next run for complete. A thread that had
+    claimed an allocation would be unknown to that run.
+    """
+    words = words_without_token(sys.argv[1:])
+    _log.info("starting anew, to register again")
+    try:
+        os.execv(sys.executable, [*program(), *words])  # noqa: S606 (it is this very program)
+    except OSError as error:
+        _log.error("cannot start anew: %s", error)
+
+
+def words_without_token(words: Sequence[str]) -> List[str]:
+    """The command line without `--join-token-file`: its token is used up, and standard input can be read once only."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--join-token-file")
+    return parser.parse_known_args(list(words))[1]
 
 
 def _agent_options(options: argparse.Namespace, join_token: str) -> agent.Options:

@@ -107,6 +107,8 @@ class LeaseState(StrEnum):
     GRANTED = "granted"
     RENEWED = "renewed"
     EXPIRED = "expired"
+    VOID = "void"
+    """The platform was restored from a backup: the agent has to register before it may say anything else."""
 
 
 class OfferState(StrEnum):
@@ -262,10 +264,11 @@ NODE_HEALTH_MOVES: Table = _table(
 
 LEASE_MOVES: Table = _table(
     {
-        _E.GRANTED: (_E.RENEWED, _E.EXPIRED),
-        _E.RENEWED: (_E.RENEWED, _E.EXPIRED),
+        _E.GRANTED: (_E.RENEWED, _E.EXPIRED, _E.VOID),
+        _E.RENEWED: (_E.RENEWED, _E.EXPIRED, _E.VOID),
         # A beat that comes late is as good as any: the epoch is what tells agents apart.
-        _E.EXPIRED: (_E.RENEWED,),
+        _E.EXPIRED: (_E.RENEWED, _E.VOID),
+        _E.VOID: (),
     }
 )
 

@@ -13,6 +13,9 @@ What the wire format leaves open is settled here:
   voids those that were given out before; a registration with any other is answered 412, and who sent it begins anew.
   So what registers was alive after everything that had registered before it, and nothing that comes late can be taken
   for newer than it is. A platform that answers 404 to `hello` takes registrations without a nonce, as does this one.
+- 428 as the answer to a beat or a sync means that the platform was restored from a backup: the agent starts anew, so
+  that it finds all that it has started, and registers. Its first sync then names every allocation that it has, and the
+  platform gives the node nothing before. What the agent does not name there has ended.
 - `seq` counts up from 1 within one run of the agent, over all its messages. A receiver may use it to drop late ones.
 - Log offsets count every byte that the job wrote, given-up bytes too. A range is `first-last`, both inclusive.
   `X-Muster-Dropped` on a chunk states the hole just before it: its last byte is the chunk's first minus one. A hole
@@ -89,6 +92,7 @@ from nodeagent.protocol.session import (
 from nodeagent.protocol.sync import DesiredAllocation, SyncRequest, SyncResponse
 from nodeagent.protocol.terms import (
     EXIT_REFUSED,
+    EXIT_REGISTER_AGAIN,
     EXIT_SUPERSEDED,
     EXIT_UNAUTHORIZED,
     MAX_CHECKS,
@@ -101,6 +105,7 @@ from nodeagent.protocol.terms import (
     MAX_REPORTED_POINTS,
     MAX_TAIL_BYTES,
     PROTOCOL_VERSION,
+    REGISTER_FIRST,
     STALE_NONCE,
     Action,
     CheckOutcome,
@@ -123,6 +128,7 @@ from nodeagent.wire import Message, ProtocolError
 
 __all__ = [
     "EXIT_REFUSED",
+    "EXIT_REGISTER_AGAIN",
     "EXIT_SUPERSEDED",
     "EXIT_UNAUTHORIZED",
     "LONGEST_PATH",
@@ -139,6 +145,7 @@ __all__ = [
     "MOST_MOUNTS",
     "PCIE_LEVELS",
     "PROTOCOL_VERSION",
+    "REGISTER_FIRST",
     "STALE_NONCE",
     "Action",
     "AllocationReport",

@@ -24,6 +24,7 @@ class KeptReport(Message):
 class AllocationReport(Message):
     """What the agent sees of one allocation; `log_size` counts every byte that the job has written.
 
+    `job_id` tells a platform that was restored from a backup which job it does not know; null = not known.
     What is `kept` is still `running` in the eyes of whoever knows nothing of that: its end follows.
     """
 
@@ -33,6 +34,7 @@ class AllocationReport(Message):
     exit_code: Optional[int] = None
     log_size: int = 0
     kept: Optional[KeptReport] = None
+    job_id: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,17 @@ MAX_CHECKS = 64
 STALE_NONCE = 412
 """The answer to a registration whose nonce is not, or no longer, the newest: say hello again."""
 
+REGISTER_FIRST = 428
+"""The answer to an epoch from before a restore of the platform: register, then say everything anew."""
+
 EXIT_SUPERSEDED = 3
 """Exit status of an agent whose epoch is old: another agent speaks for the node. Its jobs go on."""
 EXIT_UNAUTHORIZED = 4
 """Exit status of an agent whose credential or join token was refused. Its jobs go on."""
 EXIT_REFUSED = 5
 """Exit status of an agent whose registration was answered 409, such as for a retired node. Its jobs go on."""
+EXIT_REGISTER_AGAIN = 6
+"""Exit status of an agent that was answered `REGISTER_FIRST` and could not start itself again. Its jobs go on."""
 
 
 class Observed(str, Enum):

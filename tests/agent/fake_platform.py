@@ -118,6 +118,7 @@ class FakePlatform:
         self.join_token = "join-me"
         self.credential = ""
         self.epoch = 0
+        self.restored = False
         self.registered: RegisterRequest | None = None
         self.nonce = ""
         self.hellos = 0
@@ -238,11 +239,16 @@ class FakePlatform:
         known = secret in (self.join_token, self.credential) and secret != ""
         return known and (not self.credential or credential == self.credential)
 
+    def _refuse(self, epoch: int) -> tuple[int, Any]:
+        if self.restored:
+            return protocol.REGISTER_FIRST, Problem("restored", "register again", protocol.REGISTER_FIRST)
+        return 409, Problem("superseded", f"epoch {epoch} is old", 409)
+
     def beat(self, body: bytes) -> tuple[int, Any]:
         request = BeatRequest.from_json(body)
         with self.lock:
             if request.epoch != self.epoch:
-                return 409, Problem("superseded", f"epoch {request.epoch} is old", 409)
+                return self._refuse(request.epoch)
             self.beats.append(request)
             return 200, BeatResponse(self.timers, self.checks)
 
@@ -250,7 +256,7 @@ class FakePlatform:
         request = SyncRequest.from_json(body)
         with self.changed:
             if request.epoch != self.epoch:
-                return 409, Problem("superseded", f"epoch {request.epoch} is old", 409)
+                return self._refuse(request.epoch)
             self.syncs.append(request)
             for report in request.allocations:
                 allocation = self.allocations.get(report.id)

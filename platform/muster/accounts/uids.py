@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import connection
 
 from muster.common.errors import Invalid
+from muster.events.models import Restore
 from nodeagent.protocol.unixids import gids_problem, uid_problem
 
 _LOCK = 7_185_102
@@ -27,7 +28,10 @@ def free_uid() -> int:
     users = get_user_model().objects
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-    uid = next_uid(set(users.values_list("uid", flat=True)))
+    taken = set(users.values_list("uid", flat=True))
+    # Users who were added after a backup and are lost had uids, too, and their files may be on the nodes.
+    restored = Restore.objects.order_by("-pk").values_list("last_uid", flat=True).first()
+    uid = next_uid(taken if restored is None else taken | {restored})
     if uid is None:
         first, last = settings.UID_RANGE[0], settings.UID_RANGE[-1]
         raise Invalid.field("uid", f"MUSTER_UID_RANGE {first}-{last} is exhausted: set a larger range, and restart")

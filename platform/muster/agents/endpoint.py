@@ -20,6 +20,7 @@ from starlette.routing import Route
 from muster.agents import services
 from muster.agents.desired import DesiredSet, desired_sets
 from muster.agents.refusals import Handler, audited
+from muster.agents.restored import take_report
 from muster.agents.samples import store_samples
 from muster.common.asgi import in_thread, read_body, store_in_thread
 from muster.common.errors import Invalid, MusterError
@@ -109,6 +110,8 @@ async def sync(request: Request) -> Response:
     loop = asyncio.get_running_loop()
     until = loop.time() + min(max(message.wait_s, 0.0), services.SYNC_WAIT_S)
     with hub.waiter(node_channel(node.pk)) as waiter:
+        if node.must_report:
+            await in_thread(take_report, node, message)
         desired = await _desired_sets.ask(node, None)
         if services.brings_news(message, desired):
             await in_thread(services.take_news, node, message, desired)
@@ -206,7 +209,9 @@ async def code(request: Request) -> Response:
 
 
 async def _node(request: Request) -> Node:
-    return known(await _nodes.ask(secret_of(request), None))
+    node = await _nodes.ask(secret_of(request), None)
+    # What a refusal says is read from the database.
+    return node if node is not None else await in_thread(known, None)
 
 
 async def _enrolling_secret(request: Request) -> str:

@@ -19,10 +19,11 @@ from django.db.models import F
 from psycopg2.errors import LockNotAvailable
 
 from muster.dispatch.apply import Applied, Refusal, apply_plan
-from muster.dispatch.holds import reserved_holds, write_holds
+from muster.dispatch.holds import paused_holds, reserved_holds, write_holds
 from muster.dispatch.hooks import end_cycle
 from muster.dispatch.models import Cycle
 from muster.dispatch.reservations import forget_what_is_over
+from muster.dispatch.restored import placement_pause
 from muster.dispatch.settings import config_of, fall_back, plainer
 from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 CYCLE_TIMEOUT_S = 30
 # The first half of the key of our advisory locks; the second is the pool's id.
 _LOCK_SPACE = 0x6D757374
+# Each half has 32 bits, and ids after a restore may have more. Pools with the same key take turns.
+_LOCK_KEYS = 1 << 31
 # When this process last looked at what runs in a pool where nobody waits, by the pool's id. Another process that does
 # the same looks more often than it must, and that is all.
 _looked_at: dict[int, float] = {}
@@ -71,6 +74,8 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     5. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
        them does not: whatever refuses it would refuse the next one too, and the sweep comes back to it.
 
+    While placement is paused after a restore, nothing is decided, and that is the hold of every job that waits.
+
     A pool in which nobody waits is left as it is, unless its policy changes what runs. Then other apps act on what the
     cycle left: see `dispatch.hooks`.
     """
@@ -87,6 +92,10 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
 
 def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
     """What the cycle did, and whether another one would find more to do."""
+    pause = placement_pause()
+    if pause:
+        write_holds(pool.pk, paused_holds(pool.pk, pause), {})
+        return CycleResult(None, Plan(places=(), holds=()), Applied()), False
     waits = Job.objects.filter(pool=pool, state=JobState.QUEUED).exists()
     if not waits and not _looks_at_what_runs(pool, trigger):
         return CycleResult(None, Plan(places=(), holds=()), Applied()), False
@@ -255,7 +264,7 @@ def _pool_lock(pool_id: int) -> Iterator[None]:
     The lock belongs to the database connection, so that a worker that dies lets go of it.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id])
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
         locked: bool = cursor.fetchone()[0]
         while not locked:
             holder = _holder(cursor, pool_id)
@@ -269,14 +278,14 @@ def _pool_lock(pool_id: int) -> Iterator[None]:
         # A connection that broke has lost its locks already.
         if connection.is_usable():
             with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, pool_id])
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
 
 
 def _lock(cursor: CursorWrapper, pool_id: int) -> bool:
     """Whether we got the lock within the cycle's time-out."""
     cursor.execute("SET lock_timeout = %s", [f"{CYCLE_TIMEOUT_S}s"])
     try:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id])
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             return False
@@ -291,7 +300,7 @@ def _holder(cursor: CursorWrapper, pool_id: int) -> int | None:
     cursor.execute(
         "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()"
         " WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted",
-        [_LOCK_SPACE, pool_id],
+        [_LOCK_SPACE, pool_id % _LOCK_KEYS],
     )
     row = cursor.fetchone()
     return row[0] if row else None

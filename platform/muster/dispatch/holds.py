@@ -10,6 +10,7 @@ import orjson
 from django.db import connection, transaction
 
 from muster.events.services import record, recorded_together
+from muster.jobs.models import Job
 from scheduler.lifecycle import HoldReason, JobState
 from scheduler.plan import MOMENTS, Hold, Plan
 
@@ -53,6 +54,14 @@ def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
             ("the jobs that were asked to stop have stopped",),
             position=1,
         )
+
+
+def paused_holds(pool_id: int, why: str) -> Iterator[Hold]:
+    """The holds of the pool's waiting jobs while nothing is placed."""
+    waiting = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED).order_by("pk")
+    helps = ("each node has reported, or the jobs that it may still run have stopped",)
+    for job_id in waiting.values_list("pk", flat=True):
+        yield Hold(job_id, HoldReason.MAINTENANCE, why, {}, helps, position=1)
 
 
 def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) -> int:

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from muster.common.clock import database_now
 from muster.dispatch.fence import Lowered, fence_at
+from muster.dispatch.restored import resume_placement
 from muster.fleet.checks import ask_due_checks
 from muster.fleet.health import let_warnings_end
 from muster.fleet.hold import TOGETHER, held_since
@@ -39,6 +40,7 @@ def reap(pool: Pool) -> None:
     5. Warnings of GPUs that nobody repeats are over.
     6. Trials that have passed are ended, and who waits for one in vain goes on without.
     7. Checks of GPUs are asked for when they are due.
+    8. Placement goes on after a restore once each node has reported or its fence has passed.
     """
     down = judge_nodes(pool)
     _let_go_of_gone(pool)
@@ -53,6 +55,7 @@ def reap(pool: Pool) -> None:
     let_warnings_end(pool)
     keep_trials(pool)
     ask_due_checks(pool)
+    resume_placement()
 
 
 def _let_go_of_gone(pool: Pool) -> None:

@@ -19,6 +19,7 @@ from django.db.models import Case, F, Q, QuerySet, When
 from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
+from muster.dispatch.restored import placement_pause
 from muster.dispatch.trials import on_trial, with_trials
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
@@ -229,7 +230,7 @@ def _waiting(pool: Pool, *, now: float) -> tuple[model.Job, ...]:
 
 def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> tuple[model.Node, ...]:
     rows = sorted(nodes, key=lambda node: node.pk)
-    closing, only_tenants = closing_of(rows), _only_tenants(rows)
+    closing, only_tenants, pause = closing_of(rows), _only_tenants(rows), placement_pause()
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
     query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
@@ -245,7 +246,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             version=node.version,
-            schedulable=not (why_not := _why_not(node)),
+            schedulable=not (why_not := pause or _why_not(node)),
             why_not=why_not,
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
@@ -298,6 +299,8 @@ def _said(node: Node, what: str) -> Collection[str]:
 def _why_not(node: Node) -> str:
     if node.admin != NodeAdmin.ACTIVE:
         return f"{node.admin}: {node.reason}"
+    if node.must_report:
+        return "its agent has not reported since the restore"
     return node.barred if node.health == NodeHealth.READY else str(node.health)
 
 

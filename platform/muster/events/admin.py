@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 
 from muster.events.admin_base import ModelAdmin, ReadOnlyMixin
-from muster.events.models import AuditEntry, Event, Outbox
+from muster.events.models import AuditEntry, Event, Outbox, Restore
 
 
 @admin.register(Event)
@@ -31,6 +31,14 @@ class AuditEntryAdmin(ReadOnlyMixin, ModelAdmin[AuditEntry]):
     ordering = ["-id"]
     list_per_page = 50
     show_full_result_count = False
+
+
+@admin.register(Restore)
+class RestoreAdmin(ReadOnlyMixin, ModelAdmin[Restore]):
+    """Restores from a backup, and what agents reported of jobs that began after it."""
+
+    list_display = ["backup_at", "at", "resumed_at"]
+    ordering = ["-id"]
 
 
 class _Delivered(admin.SimpleListFilter):

@@ -35,6 +35,25 @@ class Event(models.Model):
         return f"{self.kind} by {self.actor}"
 
 
+class Restore(models.Model):
+    """A restore of the database from a backup. No job is placed before `resumed_at`: see `muster.dispatch.restored`."""
+
+    at = models.DateTimeField(db_default=DatabaseNow(), help_text="When no agent's call could be answered any more.")
+    backup_at = models.DateTimeField(help_text="The moment that the backup shows.")
+    nodes_known = models.BooleanField(
+        help_text="Whether an operator said that no agent joined after the backup, so that all nodes are known."
+    )
+    last_job = models.BigIntegerField(help_text="The highest id of a job that may have been given before the restore.")
+    last_uid = models.BigIntegerField(help_text="The highest uid that may have been given before the restore.")
+    unknown = models.JSONField(
+        default=list, help_text="The allocations that agents reported and that began after the backup."
+    )
+    resumed_at = models.DateTimeField(null=True, help_text="When jobs were placed again.")
+
+    def __str__(self) -> str:
+        return f"restore of the backup of {self.backup_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
 class AuditEntry(models.Model):
     """A privileged act: who did what to which object, and how it looked before and after. Rows never change."""
 

@@ -14,11 +14,13 @@ from muster.common.errors import Conflict, MusterError
 from muster.common.models import DatabaseNow
 from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
+from muster.events.models import Restore
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.checks import begin_checks
 from muster.fleet.hold import held_back
 from muster.fleet.inventory import Reported, store_inventory
 from muster.fleet.models import Node, NodeLease, Pool, Tick
+from nodeagent.protocol import REGISTER_FIRST
 from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth, require_move
 
 # A web process or a reaper that was silent for longer than this was out, and its silence is not the nodes'.
@@ -31,6 +33,14 @@ class Unauthorized(MusterError):
     status = 401
     code = "unauthorized"
     title = "Not authorized"
+
+
+class RegisterFirst(MusterError):
+    """The database was restored from a backup, and the agent has not registered since."""
+
+    status = REGISTER_FIRST
+    code = "register-first"
+    title = "The agent has to register again"
 
 
 class StaleNonce(MusterError):
@@ -140,11 +150,16 @@ def supersede(node: Node) -> None:
 
 
 def renew(*, node: Node, epoch: int, seq: int) -> None:
-    """Renew the lease of this epoch by one narrow UPDATE; `Conflict` if another agent has superseded it."""
+    """Renew the lease of this epoch by one narrow UPDATE.
+
+    Raises:
+        Conflict: another agent has superseded the epoch.
+        RegisterFirst: the platform was restored, and no agent of the node has registered since.
+    """
     if not NodeLease.objects.filter(pk=node.pk, epoch=epoch).update(
         seen_at=DatabaseNow(), seq=seq, state=LeaseState.RENEWED
     ):
-        raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
+        raise _refusal(node, epoch)
     if node.health != NodeHealth.READY:
         with transaction.atomic():
             locked = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
@@ -169,16 +184,22 @@ def renew_free(beats: Mapping[Node, Renewal]) -> dict[Node, bool]:
 
 
 def require_epoch(*, node: Node, epoch: int) -> None:
-    """Return if the epoch was the node's when it was read, and raise `Conflict` if not."""
+    """Return if the epoch was the node's when it was read; raises what `renew` raises if not."""
     if node.lease.epoch != epoch:
-        raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
+        raise _refusal(node, epoch)
 
 
 def hold_epoch(*, node: Node, epoch: int) -> None:
-    """Keep the epoch the node's until the transaction ends; `Conflict` if another agent has superseded it."""
+    """Keep the epoch the node's until the transaction ends; raises what `renew` raises if it is not."""
     leases = NodeLease.objects.select_for_update(no_key=True).filter(pk=node.pk, epoch=epoch)
     if first_of(leases) is None:
-        raise Conflict(f"epoch {epoch} of node {node.name} is superseded")
+        raise _refusal(node, epoch)
+
+
+def _refusal(node: Node, epoch: int) -> MusterError:
+    if node.lease.state == LeaseState.VOID:
+        return RegisterFirst(f"the platform was restored from a backup: node {node.name} has to register again")
+    return Conflict(f"epoch {epoch} of node {node.name} is superseded")
 
 
 def node_of_credential(secret: str) -> Node:
@@ -190,7 +211,20 @@ def require_secret(secret: str) -> None:
     """Return if the secret is a credential or a join token of a node, and raise `Unauthorized` if not."""
     hashed = digest(secret)
     if not Node.objects.filter(Q(credential_digest=hashed) | Q(join_digest=hashed)).exists():
-        raise Unauthorized("the secret is no node's credential or join token; an operator can make a new join token")
+        raise Unauthorized(
+            "the secret is no node's credential or join token; an operator can make a new join token"
+            f"{_hint_after_restore()}"
+        )
+
+
+def _hint_after_restore() -> str:
+    restore = Restore.objects.order_by("-pk").first()
+    if restore is None:
+        return ""
+    return (
+        f". The platform was restored from a backup of {restore.backup_at:%Y-%m-%d %H:%M:%S} UTC: a node that joined"
+        " after it must be added and join again"
+    )
 
 
 def nodes_of_credentials(secrets: Iterable[str]) -> dict[str, Node | None]:
@@ -204,7 +238,7 @@ def nodes_of_credentials(secrets: Iterable[str]) -> dict[str, Node | None]:
 def known(node: Node | None) -> Node:
     """The node, or `Unauthorized` if there is none."""
     if node is None:
-        raise Unauthorized("the credential is not that of any node")
+        raise Unauthorized(f"the credential is not that of any node{_hint_after_restore()}")
     return node
 
 

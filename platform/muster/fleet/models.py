@@ -285,6 +285,12 @@ class Node(models.Model):
     checks = models.JSONField(
         default=list, editable=False, help_text="The checks that its agent is to do: fleet.checks."
     )
+    must_report = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Whether nothing may start there until its agent has said what runs, since a restore.",
+    )
     created_at = models.DateTimeField(db_default=DatabaseNow())
 
     class Meta:

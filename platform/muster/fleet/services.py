@@ -12,6 +12,7 @@ from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
 from muster.common.secrets import digest, new_secret
 from muster.common.validation import require_valid
+from muster.events.models import Restore
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Gpu, GpuCheck, HealthReport, Node, NodeLease, Pool
 from muster.fleet.selectors import holding
@@ -36,6 +37,8 @@ def create_node(
 ) -> tuple[Node, str]:
     """A new node and its join token, which works once, for a day, and is shown this once only."""
     node = Node(pool=pool, name=name, address=address, rack=rack, single_user_shared=single_user_shared)
+    # After a restore the machine may be one that joined after the backup, and that still runs jobs.
+    node.must_report = Restore.objects.exists()
     secret = new_secret("mjoin")
     node.join_digest, node.join_expires_at = digest(secret), timezone.now() + JOIN_TOKEN_LIFE
     require_valid(node)

@@ -244,12 +244,13 @@ def stop_attempt(
 
 
 def lose_allocations(
-    *, attempt_id: int, node_id: int, reason: Reason, detail: str, incident: str = "", actor: str
+    *, attempt_id: int, node_id: int, reason: Reason, detail: str, incident: str = "", blame: bool = True, actor: str
 ) -> bool:
     """Release what the attempt holds on a node whose processes are known to be gone; the attempt ends as lost.
 
     The caller has proof, a fence that has passed or a new boot of the node, or an operator's word. False if nothing was
-    held there. For what happened to the node by `incident` it is blamed once.
+    held there. For what happened to the node by `incident` it is blamed once; without `blame` the next attempt may run
+    on the same node.
     """
     with transaction.atomic(), recorded_together():
         gang = _locked(attempt_id)
@@ -268,8 +269,9 @@ def lose_allocations(
                 end_reason=reason,
                 end_detail=detail[:500],
             )
-            allocation.end_reason = reason
-        if reason in _DEPARTURES:
+            if blame:
+                allocation.end_reason = reason
+        if blame and reason in _DEPARTURES:
             blame_for_leaving(
                 node_id=node_id,
                 reason=_DEPARTURES[reason],

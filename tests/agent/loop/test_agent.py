@@ -437,6 +437,28 @@ def test_a_superseded_agent_exits_and_its_job_goes_on(platform: FakePlatform, ag
     assert end.signal == signal.SIGTERM
 
 
+def test_an_agent_of_a_restored_platform_registers_again_and_reports_its_job_first(
+    platform: FakePlatform, agent: AgentProcess
+) -> None:
+    agent.start()
+    number = platform.place("echo ready; sleep 1000")
+    logged(platform, number, "ready")
+    assert agent.process is not None
+    pid = agent.process.pid
+    with platform.changed:
+        platform.restored, platform.epoch, old = True, platform.epoch + 1000, platform.epoch
+        before = len(platform.syncs)
+    eventually(lambda: platform.epoch > old + 1000 and len(platform.syncs) > before, "it registers again")
+    first = platform.syncs[before]
+    assert [(report.id, report.job_id is not None) for report in first.allocations] == [(number, True)]
+    assert (agent.process.poll(), agent.process.pid) == (None, pid)
+    platform.stop(number)
+    end = finished(platform, number).end
+    assert end is not None
+    assert end.signal == signal.SIGTERM
+    assert agent.end() == 0
+
+
 def test_an_agent_with_a_refused_credential_joins_again_with_a_join_token_and_keeps_its_job(
     platform: FakePlatform, agent: AgentProcess
 ) -> None:

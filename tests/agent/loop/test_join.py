@@ -17,6 +17,7 @@ import pytest
 
 from nodeagent import join as joining
 from nodeagent.__main__ import main
+from nodeagent.serving import words_without_token
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_platform import FakePlatform
 from tests.waiting import eventually
@@ -167,3 +168,17 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     )
     assert joining.UNIT not in checked.stderr
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("given", [["--join-token-file", "-"], ["--join-token-file=/root/token"], []])
+def test_an_agent_that_starts_anew_reads_no_token_again(given: list[str]) -> None:
+    words = ["run", "--url", "https://muster.example.org", *given, "--state", "/state", "--hide", "/a"]
+    assert words_without_token(words) == [
+        "run",
+        "--url",
+        "https://muster.example.org",
+        "--state",
+        "/state",
+        "--hide",
+        "/a",
+    ]
