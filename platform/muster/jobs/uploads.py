@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 from django.conf import settings
 from django.db import transaction
 
 from muster.accounts.models import User
 from muster.common.errors import Invalid, NoRoom, NotFound, TooLarge
+from muster.common.stored import StoredFile
 from muster.events.room import Room
 from muster.jobs.models import CodeArchive
 from nodeagent.protocol.archives import TooMuchInArchive, UnsafeArchive, members
@@ -68,6 +70,12 @@ def open_code(sha256: str) -> Path:
 def code_path(sha256: str) -> Path:
     """The file of an archive, by its digest."""
     return Path(settings.STATE_FOLDER) / "code" / sha256[:2] / f"{sha256}.tar.gz"
+
+
+def stored_files() -> Iterator[StoredFile]:
+    """All archives of code."""
+    for sha256, size in CodeArchive.objects.order_by("pk").values_list("sha256", "size").iterator():
+        yield StoredFile(PurePosixPath(code_path(sha256).relative_to(settings.STATE_FOLDER)), size, sha256)
 
 
 def new_draft() -> Path:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from zlib import crc32
 
 from django.conf import settings
@@ -23,6 +24,7 @@ from django.db import connection, transaction
 from muster.common.errors import Conflict, Invalid
 from muster.common.models import DatabaseNow
 from muster.common.rows import part_of
+from muster.common.stored import StoredFile
 from muster.events.redis import log_channel, publish
 from muster.events.room import Room
 from muster.jobs.models import Allocation
@@ -192,6 +194,65 @@ def read_to_hole(allocation: Allocation, log: LogFile, *, offset: int, limit: in
             end = min(end, hole_start)
             break
     return offset, read(allocation, start=offset, end=end) if offset < end else b""
+
+
+def stored_files() -> Iterator[StoredFile]:
+    """The segments that the database refers to, each up to its last byte that is in no hole."""
+    for _, segments in _segments():
+        yield from (StoredFile(path, stored[-1][1] - start) for path, start, stored in segments)
+
+
+def state_missing_segments() -> int:
+    """State as holes what the database refers to and the state folder lacks, and return how many bytes that is.
+
+    A segment that was given up while a backup was made is missing in it. Nothing else may use the logs meanwhile.
+    """
+    missing_bytes = 0
+    for allocation_id, segments in _segments():
+        lost = []
+        for path, start, stored in segments:
+            file = Path(settings.STATE_FOLDER) / path
+            length = file.stat().st_size if file.is_file() else 0
+            lost += [(max(low, start + length), high) for low, high in stored if high > start + length]
+        if not lost:
+            continue
+        missing_bytes += _total(lost)
+        with transaction.atomic():
+            allocation = Allocation.objects.select_related("attempt__job__pool").get(pk=allocation_id)
+            log = LogFile.objects.get(pk=allocation_id)
+            allocation.log_file = log
+            LogFile.objects.filter(pk=allocation_id).update(holes=merged([*map(tuple, log.holes), *lost]))
+            for low, high in merged(lost):
+                _leave_out(allocation, low, high)
+    return missing_bytes
+
+
+_Segment = tuple[PurePosixPath, int, list[tuple[int, int]]]
+"""A file, the offset of its first byte, and the ranges of offsets in it that are stored."""
+
+
+def _segments() -> Iterator[tuple[int, list[_Segment]]]:
+    """The segments of each log that have anything stored, by the id of the allocation."""
+    columns = ("pk", "size", "holes", "segment_bytes", "allocation__rank", "allocation__attempt_id")
+    rows = LogFile.objects.order_by("pk").values_list(*columns, "allocation__attempt__job_id")
+    for allocation_id, size, holes, segment_bytes, rank, attempt_id, job_id in rows.iterator():
+        folder = PurePosixPath("logs", f"{job_id % 1000:03d}", str(job_id), str(attempt_id), str(rank))
+        by_segment: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        position = 0
+        for start, end in [*merged([tuple(hole) for hole in holes]), (size, size)]:
+            while position < start:
+                number = position // segment_bytes
+                stop = min(start, (number + 1) * segment_bytes)
+                by_segment[number].append((position, stop))
+                position = stop
+            position = end
+        yield (
+            allocation_id,
+            [
+                (folder / f"{number:08d}", number * segment_bytes, stored)
+                for number, stored in sorted(by_segment.items())
+            ],
+        )
 
 
 def merged(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:

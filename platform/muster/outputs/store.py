@@ -11,17 +11,18 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, Q, Sum
 
 from muster.common.errors import Conflict, Invalid, NotFound
 from muster.common.models import DatabaseNow
+from muster.common.stored import StoredFile
 from muster.events.room import Room
 from muster.events.services import record
 from muster.jobs.models import Allocation, Job
@@ -203,6 +204,26 @@ def forget(job_ids: Iterable[int]) -> int:
         rows = OutputFile.objects.filter(job_id=job_id, state__in=HELD)
         count += rows.update(state=FileState.EXPIRED)
     return count
+
+
+def stored_files() -> Iterator[StoredFile]:
+    """The files of jobs that are here, whole or in part."""
+    held = OutputFile.objects.filter(Q(state=FileState.KEPT) | Q(state=FileState.ARRIVING, stored__gt=0))
+    for row in held.order_by("pk").iterator():
+        place = PurePosixPath(place_of(row).relative_to(settings.STATE_FOLDER))
+        yield StoredFile(place, row.stored, row.sha256)
+
+
+def state_missing_files() -> int:
+    """Let no row refer to a file that the state folder lacks, and return how many did.
+
+    A file that was removed while a backup was made is missing in it. One that is still arriving comes anew.
+    """
+    rows = [row for row in OutputFile.objects.filter(state__in=HELD) if row.stored and not place_of(row).is_file()]
+    ids = [row.pk for row in rows]
+    OutputFile.objects.filter(pk__in=ids, state=FileState.ARRIVING).update(stored=0)
+    OutputFile.objects.filter(pk__in=ids, state=FileState.KEPT).update(state=FileState.EXPIRED)
+    return len(ids)
 
 
 def place_of(file: OutputFile) -> Path:

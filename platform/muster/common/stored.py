@@ -1,0 +1,19 @@
+"""What a backup has to know of a file that the database refers to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of the state folder, of which the database refers to the first `size` bytes.
+
+    More bytes may follow, written by transactions that are not visible in the snapshot. `sha256` is the digest that the
+    database has of the file, or empty.
+    """
+
+    path: PurePosixPath
+    size: int
+    sha256: str = ""

@@ -1,0 +1,46 @@
+"""Which encryption keys a backup needs: told by fingerprints, since the keys themselves are kept apart from it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from muster.local.backups.archive import BackupError
+
+_SECRETS = (
+    ("encryption_key", "MUSTER_ENCRYPTION_KEYS", "encrypts stored secrets; a restore needs it"),
+    ("secret_key", "MUSTER_SECRET_KEY", "signs sessions"),
+    ("metrics_token", "MUSTER_METRICS_TOKEN", "opens /metrics"),
+)
+
+
+def fingerprint(key: str) -> str:
+    """What tells an encryption key from others, and does not give it away: keys are 32 random bytes."""
+    return hashlib.sha256(f"muster encryption key {key}".encode()).hexdigest()[:16]
+
+
+def require_keys(needed: Iterable[str], present: Iterable[str]) -> None:
+    """Return if the present keys are those that a backup needs, of which there are the fingerprints.
+
+    Raises:
+        BackupError: at least one key is missing.
+    """
+    there = {fingerprint(key) for key in present}
+    missing = sorted(set(needed) - there)
+    if missing:
+        raise BackupError(
+            f"this installation does not have the encryption key of the backup: the key with the fingerprint "
+            f"{' and '.join(missing)} is missing, and {' and '.join(sorted(there))} is here. Put the key that was kept "
+            "with the backup's installation into MUSTER_ENCRYPTION_KEYS, or into the file encryption_key of the state "
+            "folder, and run this again"
+        )
+
+
+def where_keys_are(home: Path) -> list[str]:
+    """A line for each key of the installation that no backup has: where it is now, and what it is for."""
+    return [
+        f"{f'the variable {variable}' if os.environ.get(variable) else home / name} ({what})"
+        for name, variable, what in _SECRETS
+    ]
