@@ -138,6 +138,20 @@ def test_no_page_is_wider_than_the_screen(ada: Page, demo: Demo, width: int) -> 
         assert ada.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
+@pytest.mark.parametrize("name", ["hello", "failing"])
+def test_a_phone_shows_the_log_without_scrolling(ada: Page, demo: Demo, name: str) -> None:
+    ada.set_viewport_size({"width": 390, "height": 844})
+    ada.goto(f"{demo.url}/jobs/{job_named(demo, 'ada', name)['id']}")
+    expect(ada.get_by_test_id("log-view")).to_be_visible()
+    expect(ada.get_by_text("Virtual cluster", exact=True)).to_be_attached()
+    log = ada.get_by_test_id("log-view").bounding_box()
+    bar = ada.get_by_role("navigation").bounding_box()
+    assert log is not None
+    assert bar is not None
+    # At least six lines of it, above the bar at the bottom.
+    assert log["y"] + 120 < bar["y"]
+
+
 def test_the_operator_reaches_the_admin_and_a_member_does_not(page: Page, demo: Demo) -> None:
     page.goto(demo.url)
     sign_in(page, demo, "otto")

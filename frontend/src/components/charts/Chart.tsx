@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
 import classes from "./Chart.module.css";
-import type { ChartData } from "./charts";
+import { dashOf, spanOf, type ChartData } from "./charts";
 
 export const CHART_HEIGHT = 148;
 /** Lines that can be told apart; more of them are one crowd. */
@@ -21,6 +21,8 @@ interface Props {
   chart: ChartData;
   times: readonly number[];
   stepS: number;
+  /** When that which is shown ended, in seconds since the epoch; null while it goes on. */
+  endS: number | null;
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -42,17 +44,17 @@ const moment = new Intl.DateTimeFormat(undefined, {
 });
 
 /** A chart on a canvas. What it shows is said beside it in words: who cannot see it misses nothing. */
-export default function Chart({ chart, times, stepS }: Props) {
+export default function Chart({ chart, times, stepS, endS }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const tip = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const latest = useRef({ chart, times, stepS });
+  const latest = useRef({ chart, times, stepS, endS });
   const shape = `${chart.name} ${chart.lines.length} ${chart.lines.map((line) => line.label).join("|")}`;
 
   useEffect(() => {
-    latest.current = { chart, times, stepS };
+    latest.current = { chart, times, stepS, endS };
     plot.current?.setData(dataOf(chart, times));
-  }, [chart, times, stepS]);
+  }, [chart, times, stepS, endS]);
 
   useEffect(() => {
     const element = host.current;
@@ -96,7 +98,7 @@ function dataOf(chart: ChartData, times: readonly number[]): uPlot.AlignedData {
   return [[...times], ...lines];
 }
 
-type Latest = () => { chart: ChartData; times: readonly number[]; stepS: number };
+type Latest = () => Props;
 
 function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.Options {
   const colour = (name: string) => getComputedStyle(host).getPropertyValue(name).trim();
@@ -111,7 +113,9 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
   const line = (index: number): uPlot.Series => ({
     stroke: () => colour(crowd ? "--chart-1" : `--chart-${index + 1}`),
     alpha: crowd ? 0.4 : 1,
-    width: crowd ? 1 : 1.5,
+    width: crowd ? 1 : alone ? 1.5 : 2,
+    dash: crowd ? [] : dashOf(index),
+    cap: "butt",
     gaps,
     points: { show: true, size: 4, filter: (plot, series) => alones(plot, series, gapOf(latest)) },
   });
@@ -142,7 +146,9 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
       x: {
         time: chart.steps === undefined,
         range: () =>
-          chart.steps === undefined ? span(latest().times, latest().stepS) : spanOfSteps(latest().times),
+          chart.steps === undefined
+            ? spanOf(latest().times, latest().stepS, latest().endS)
+            : spanOfSteps(latest().times),
       },
       y: {
         range: (_plot, least, most) =>
@@ -155,8 +161,8 @@ function optionsOf(host: HTMLElement, tip: HTMLElement, latest: Latest): uPlot.O
       {
         stroke: () => colour("--text-3"),
         font,
-        size: 24,
-        gap: 4,
+        size: 28,
+        gap: 8,
         space: 62,
         ...(chart.steps === undefined && { incrs: TIME_STEPS_S }),
         grid: { show: false },
@@ -200,11 +206,6 @@ function alones(plot: uPlot, series: number, gapS: number): number[] {
 function seriesColour(plot: uPlot, index: number, colour: (name: string) => string, crowd: boolean): string {
   const lines = plot.series.length - 1;
   return colour(crowd || index > Math.min(lines, MOST_COLOURS) ? "--chart-1" : `--chart-${index}`);
-}
-
-function span(times: readonly number[], stepS: number): [number, number] {
-  const first = times[0] ?? 0;
-  return [first, Math.max((times.at(-1) ?? first) + stepS, first + 60)];
 }
 
 function spanOfSteps(steps: readonly number[]): [number, number] {

@@ -35,13 +35,16 @@ describe("the panel of charts", () => {
   it("says in words what a chart shows, and names its lines", async () => {
     show(groups);
     expect((await screen.findByTestId("drawing")).isConnected).toBe(true);
-    expect(screen.getByText("Power: 22.5 W on average over 2 lines, at most 50 W.").isConnected).toBe(true);
+    expect(
+      screen.getByText("Power: 22.5 W on average over 2 lines, at least 10 W, at most 50 W.").isConnected,
+    ).toBe(true);
     const legend = within(screen.getByRole("region", { name: "GPUs" })).getByRole("list");
     expect(
       within(legend)
         .getAllByRole("listitem")
         .map((item) => item.textContent),
     ).toEqual(["GPU 0", "GPU 1"]);
+    expect(screen.getByText("smallest 10 W, largest 50 W").isConnected).toBe(true);
   });
 
   it("is a table for who asks for one, with what is in no chart", async () => {
@@ -49,11 +52,11 @@ describe("the panel of charts", () => {
     await userEvent.click(screen.getByRole("button", { name: "Table" }));
     const rows = within(screen.getByRole("table")).getAllByRole("row");
     expect(rows.map((row) => row.textContent)).toEqual([
-      "FigureOfNewestMeanLargest",
-      "PowerGPU 020 W15 W50 W",
-      "PowerGPU 130 W30 W30 W",
-      "Corrected errorsGPU 020 W15 W50 W",
-      "Corrected errorsGPU 130 W30 W30 W",
+      "FigureOfNewestMeanSmallestLargest",
+      "PowerGPU 020 W15 W10 W50 W",
+      "PowerGPU 130 W30 W30 W30 W",
+      "Corrected errorsGPU 020 W15 W10 W50 W",
+      "Corrected errorsGPU 130 W30 W30 W30 W",
     ]);
     expect(screen.queryByTestId("drawing")).toBeNull();
   });

@@ -4,7 +4,7 @@ import { lazy, Suspense, useId, useState, type ReactNode } from "react";
 
 import { loadPart } from "../../api/parts";
 import { Empty } from "../Notice";
-import { newestOf, sentenceOf, summaryOf, type ChartData, type Group } from "./charts";
+import { dashOf, extremesOf, newestOf, sentenceOf, summaryOf, type ChartData, type Group } from "./charts";
 import classes from "./MetricsPanel.module.css";
 
 // The library that draws is only loaded by who looks at a chart.
@@ -16,6 +16,8 @@ interface Props {
   groups: readonly Group[];
   times: readonly number[];
   stepS: number;
+  /** When that which is shown ended, in seconds since the epoch; null while it goes on. */
+  endS?: number | null;
   /** What chooses the window, beside the button for the table. */
   controls?: ReactNode;
   /** True in a narrow place: one chart a row. */
@@ -24,7 +26,7 @@ interface Props {
 }
 
 /** Charts in groups, or the same as a table. */
-export function MetricsPanel({ groups, times, stepS, controls, narrow = false, empty }: Props) {
+export function MetricsPanel({ groups, times, stepS, endS = null, controls, narrow = false, empty }: Props) {
   const [asTable, setAsTable] = useState(false);
   return (
     <div className={classes.panel}>
@@ -54,6 +56,7 @@ export function MetricsPanel({ groups, times, stepS, controls, narrow = false, e
           group={group}
           times={times}
           stepS={stepS}
+          endS={endS}
           asTable={asTable}
           narrow={narrow}
         />
@@ -66,12 +69,14 @@ function GroupSection({
   group,
   times,
   stepS,
+  endS,
   asTable,
   narrow,
 }: {
   group: Group;
   times: readonly number[];
   stepS: number;
+  endS: number | null;
   asTable: boolean;
   narrow: boolean;
 }) {
@@ -96,11 +101,14 @@ function GroupSection({
                 <span className={`${classes.newest} tabular`} aria-hidden="true">
                   {newestOf(chart)}
                 </span>
+                <span className={`${classes.extremes} tabular`} aria-hidden="true">
+                  {extremesOf(chart)}
+                </span>
                 <span className="sr-only">{sentenceOf(chart)}</span>
               </figcaption>
               <div className={classes.canvas}>
                 <Suspense fallback={null}>
-                  <Chart chart={chart} times={chart.steps ?? times} stepS={stepS} />
+                  <Chart chart={chart} times={chart.steps ?? times} stepS={stepS} endS={endS} />
                 </Suspense>
               </div>
             </figure>
@@ -117,11 +125,16 @@ function Legend({ labels }: { labels: readonly string[] }) {
     <ul className={classes.legend}>
       {labels.map((label, index) => (
         <li key={label} className={classes.key}>
-          <span
-            className={classes.dot}
-            style={{ background: `var(--chart-${index + 1})` }}
-            aria-hidden="true"
-          />
+          <svg className={classes.sample} viewBox="0 0 26 8" aria-hidden="true">
+            <line
+              x2="26"
+              y1="4"
+              y2="4"
+              stroke={`var(--chart-${index + 1})`}
+              strokeWidth="2"
+              strokeDasharray={dashOf(index).join(" ")}
+            />
+          </svg>
           {label}
         </li>
       ))}
@@ -144,6 +157,9 @@ function FiguresTable({ group }: { group: Group }) {
               Mean
             </th>
             <th scope="col" className={classes.number}>
+              Smallest
+            </th>
+            <th scope="col" className={classes.number}>
               Largest
             </th>
           </tr>
@@ -164,6 +180,7 @@ function row(chart: ChartData, index: number) {
       <td>{line.label}</td>
       <td className={classes.number}>{chart.format(summary.last)}</td>
       <td className={classes.number}>{chart.format(summary.mean)}</td>
+      <td className={classes.number}>{chart.format(summary.min)}</td>
       <td className={classes.number}>{chart.format(summary.max)}</td>
     </tr>
   );
@@ -178,7 +195,7 @@ export function MetricsLoading({ charts, narrow = false }: { charts: number; nar
         <div className={classes.head} />
         <div className={classes.grid} data-narrow={narrow || undefined}>
           {Array.from({ length: charts }, (_, index) => (
-            <Skeleton key={index} height={202} radius={12} />
+            <Skeleton key={index} height={222} radius={12} />
           ))}
         </div>
       </div>

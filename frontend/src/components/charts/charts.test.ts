@@ -1,7 +1,16 @@
 import { describe, expect, it } from "vitest";
 
 import type { JobMetrics } from "../../api/types";
-import { groupsOfJob, groupsOfNode, newestOf, sentenceOf, summaryOf } from "./charts";
+import {
+  dashOf,
+  extremesOf,
+  groupsOfJob,
+  groupsOfNode,
+  newestOf,
+  sentenceOf,
+  spanOf,
+  summaryOf,
+} from "./charts";
 
 type Gpu = JobMetrics["gpus"][number];
 
@@ -141,8 +150,8 @@ describe("the charts of a node", () => {
 });
 
 describe("a line in words", () => {
-  it("has mean, largest reading and newest value", () => {
-    expect(summaryOf(line([10, null, 30], [15, null, 90]))).toEqual({ mean: 20, max: 90, last: 30 });
+  it("has smallest, mean, largest reading and newest value", () => {
+    expect(summaryOf(line([10, null, 30], [15, null, 90]))).toEqual({ min: 10, mean: 20, max: 90, last: 30 });
   });
 
   it("is nothing without a value", () => {
@@ -158,8 +167,37 @@ describe("a line in words", () => {
       format: (value: number) => `${value}%`,
       binary: false,
     };
-    expect(sentenceOf(chart)).toBe("GPU utilisation: 40% on average over 2 lines, at most 99%.");
+    expect(sentenceOf(chart)).toBe(
+      "GPU utilisation: 40% on average over 2 lines, at least 10%, at most 99%.",
+    );
     expect(newestOf(chart)).toBe("30% – 70%");
+    expect(extremesOf(chart)).toBe("smallest 10%, largest 99%");
     expect(newestOf({ ...chart, lines: [line([null])] })).toBe("–");
+  });
+});
+
+describe("the time axis", () => {
+  const times = [1000, 1010, 1020];
+
+  it("ends with what it shows, also where that was short", () => {
+    expect(spanOf(times, 10, 1024.5)).toEqual([1000, 1024.5]);
+  });
+
+  it("goes on by a step, and at least for a minute, while the job runs", () => {
+    expect(spanOf(times, 10, null)).toEqual([1000, 1060]);
+    expect(spanOf(times, 60, null)).toEqual([1000, 1080]);
+  });
+
+  it("has a length where a job ended before its first reading", () => {
+    expect(spanOf(times, 10, 999)).toEqual([1000, 1060]);
+  });
+});
+
+describe("lines of one course", () => {
+  it("are told apart, since each has wider gaps than those below it", () => {
+    const gaps = Array.from({ length: 8 }, (_, index) => dashOf(index)[1] ?? 0);
+    expect(gaps).toEqual(gaps.toSorted((one, other) => one - other));
+    expect(new Set(gaps).size).toBe(8);
+    expect(dashOf(0)).toEqual([]);
   });
 });

@@ -25,6 +25,8 @@ export interface ChartData {
 
 /** The sum of a line over its time, for who reads and does not look. */
 export interface Summary {
+  /** The smallest mean of a step; of single readings only the largest are kept. */
+  min: number;
   mean: number;
   max: number;
   last: number;
@@ -169,6 +171,7 @@ export function summaryOf(line: Line): Summary | null {
   const most = line.max.filter((value) => value !== null);
   return {
     mean: known.reduce((sum, value) => sum + value, 0) / known.length,
+    min: Math.min(...known),
     max: Math.max(...most, ...known),
     last,
   };
@@ -179,9 +182,45 @@ export function sentenceOf(chart: ChartData): string {
   const summaries = chart.lines.map(summaryOf).filter((summary) => summary !== null);
   if (summaries.length === 0) return `${chart.title}: nothing was measured.`;
   const mean = summaries.reduce((sum, summary) => sum + summary.mean, 0) / summaries.length;
-  const max = Math.max(...summaries.map((summary) => summary.max));
   const of = chart.lines.length === 1 ? "" : ` over ${chart.lines.length} lines`;
-  return `${chart.title}: ${chart.format(mean)} on average${of}, at most ${chart.format(max)}.`;
+  const { min, max } = extentOf(summaries);
+  return (
+    `${chart.title}: ${chart.format(mean)} on average${of}, ` +
+    `at least ${chart.format(min)}, at most ${chart.format(max)}.`
+  );
+}
+
+/** The smallest and the largest value of a chart, for the line below its title; "" if it has none. */
+export function extremesOf(chart: ChartData): string {
+  const summaries = chart.lines.map(summaryOf).filter((summary) => summary !== null);
+  if (summaries.length === 0) return "";
+  const { min, max } = extentOf(summaries);
+  return `smallest ${chart.format(min)}, largest ${chart.format(max)}`;
+}
+
+const extentOf = (summaries: readonly Summary[]) => ({
+  min: Math.min(...summaries.map((summary) => summary.min)),
+  max: Math.max(...summaries.map((summary) => summary.max)),
+});
+
+/**
+ * The dash pattern of the line at an index, in pixels. Each line that is drawn over others has wider gaps than these, so
+ * that lines of one course are all seen.
+ */
+export const dashOf = (index: number): number[] => (index === 0 ? [] : [9, 6 * index + 3]);
+
+/** The least time that a chart of something that still runs shows, in seconds. */
+const MIN_SPAN_S = 60;
+
+/**
+ * The first and the last moment of a time axis, in seconds since the epoch.
+ *
+ * @param endS when that which is shown ended, or null while it goes on
+ */
+export function spanOf(times: readonly number[], stepS: number, endS: number | null): [number, number] {
+  const first = times[0] ?? 0;
+  if (endS !== null && endS > first) return [first, endS];
+  return [first, Math.max((times.at(-1) ?? first) + stepS, first + MIN_SPAN_S)];
 }
 
 /** What is shown beside the title: the newest value, or the span of the newest values. */

@@ -24,8 +24,8 @@ function gpuWords(job: JobWithSpec): string {
   return nodes > 1 ? `${total}${kind} (${nodes} nodes of ${gpus})` : `${total}${kind}`;
 }
 
-/** What the job is and what can be done with it. */
-export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt | undefined }) {
+/** The name of the job, its state and what can be done with it. */
+export function JobHeader({ job }: { job: JobWithSpec }) {
   const { cancel, requeue } = useJobActions();
   const [asking, setAsking] = useState<"cancel" | "requeue" | null>(null);
   const cause = causeOf(job);
@@ -69,44 +69,6 @@ export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt
           ) : null}
         </div>
       </div>
-      <div className={classes.facts}>
-        <Facts>
-          <Fact name="Job">
-            <span className="mono">#{job.id}</span>
-          </Fact>
-          <Fact name="Virtual cluster">
-            <Link to="/jobs" search={{ vc: job.vc, tenant: job.tenant }} className="link">
-              {job.tenant} / {job.vc}
-            </Link>
-          </Fact>
-          <Fact name="Owner">{job.owner}</Fact>
-          <Fact name="GPUs">{gpuWords(job)}</Fact>
-          <Fact name="Priority">{humanize(job.priority)}</Fact>
-          <Fact name="Submitted">
-            <Ago at={job.submitted_at} />
-          </Fact>
-          <Fact name="Run time">
-            <RunTime job={job} />
-          </Fact>
-          {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
-          {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
-          {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
-          {job.cloned_from === null ? null : (
-            <Fact name="Clone of">
-              <Link to="/jobs/$jobId" params={{ jobId: String(job.cloned_from) }} className="link mono">
-                #{job.cloned_from}
-              </Link>
-            </Fact>
-          )}
-          {Object.entries(job.tags).map(([key, value]) => (
-            <Fact key={key} name={key}>
-              <Link to="/jobs" search={{ tag: `${key}:${value}` }} className="link">
-                {value}
-              </Link>
-            </Fact>
-          ))}
-        </Facts>
-      </div>
       <Confirm
         opened={asking === "cancel"}
         title={`Cancel ${job.name}?`}
@@ -128,5 +90,49 @@ export function JobHeader({ job, attempt }: { job: JobWithSpec; attempt: Attempt
         It is stopped here, after its grace period, and waits for a place again.
       </Confirm>
     </header>
+  );
+}
+
+/** What was asked for, by whom, and what it came to. */
+export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt | undefined }) {
+  return (
+    <div className={classes.facts}>
+      <Facts>
+        <Fact name="Job">
+          <span className="mono">#{job.id}</span>
+        </Fact>
+        <Fact name="Virtual cluster">
+          <Link to="/jobs" search={{ vc: job.vc, tenant: job.tenant }} className="link">
+            {job.tenant} / {job.vc}
+          </Link>
+        </Fact>
+        <Fact name="Owner">{job.owner}</Fact>
+        <Fact name="GPUs">{gpuWords(job)}</Fact>
+        <Fact name="Priority">{humanize(job.priority)}</Fact>
+        <Fact name="Submitted">
+          <Ago at={job.submitted_at} />
+        </Fact>
+        <Fact name="Run time">
+          <RunTime job={job} />
+        </Fact>
+        {job.estimate === null ? null : <Fact name="Expected run time">{estimateWords(job.estimate)}</Fact>}
+        {attempt === undefined ? null : <NodeFacts attempt={attempt} />}
+        {job.exit_code === null ? null : <Fact name="Exit code">{job.exit_code}</Fact>}
+        {job.cloned_from === null ? null : (
+          <Fact name="Clone of">
+            <Link to="/jobs/$jobId" params={{ jobId: String(job.cloned_from) }} className="link mono">
+              #{job.cloned_from}
+            </Link>
+          </Fact>
+        )}
+        {Object.entries(job.tags).map(([key, value]) => (
+          <Fact key={key} name={key}>
+            <Link to="/jobs" search={{ tag: `${key}:${value}` }} className="link">
+              {value}
+            </Link>
+          </Fact>
+        ))}
+      </Facts>
+    </div>
   );
 }

@@ -1,5 +1,6 @@
 import { Button, Skeleton, Tabs } from "@mantine/core";
 import { IconChartLine, IconChevronLeft, IconFileText } from "@tabler/icons-react";
+import { useMediaQuery } from "@mantine/hooks";
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
@@ -16,7 +17,7 @@ import { EventsTab } from "./EventsTab";
 import { FailureCard } from "./FailureCard";
 import { FilesTab } from "./FilesTab";
 import { IdleCard } from "./IdleCard";
-import { JobHeader } from "./JobHeader";
+import { JobFacts, JobHeader } from "./JobHeader";
 import classes from "./JobPage.module.css";
 import { KeptCard } from "./KeptCard";
 import { LogView } from "./logs/LogView";
@@ -83,24 +84,25 @@ function JobBody({ job }: { job: JobWithSpec }) {
   const attempts = useQuery({ ...attemptsQuery(job.id), refetchInterval: useFallbackInterval() });
   const tab = search.tab ?? "logs";
   const tries = attempts.data?.results ?? [];
+  // On a phone the log stands right below the name; what describes the job comes after it.
+  const phone = useMediaQuery("(max-width: 760px)", undefined, { getInitialValueInEffect: false });
 
   const openTab = (value: string | null) =>
     void navigate({ search: value === null || value === "logs" ? {} : { tab: value }, replace: true });
 
   return (
     <>
-      <JobHeader job={job} attempt={tries.at(-1)} />
+      <JobHeader job={job} />
+      {phone ? null : <JobFacts job={job} attempt={tries.at(-1)} />}
       <div className={classes.cards}>
-        <TimelineCard job={job} attempts={tries} />
+        {phone ? null : <TimelineCard job={job} attempts={tries} />}
         {job.kept === null ? null : <KeptCard jobId={job.id} kept={job.kept} attempts={tries} />}
         {job.idle === null ? null : <IdleCard idle={job.idle} />}
         {job.state === "queued" || (job.state === "active" && job.stage === "screening") ? (
           <WhyCard job={job} />
         ) : null}
         {job.state === "failed" ? <FailureCard job={job} /> : null}
-        {job.attempts === 0 ? null : <TrainingCard job={job} />}
-        <TrialCard job={job} />
-        {job.efficiency === null ? null : <EfficiencyCard efficiency={job.efficiency} />}
+        {phone ? null : <Results job={job} />}
       </div>
       <Tabs value={tab} onChange={openTab} keepMounted={false}>
         <Tabs.List className={classes.tabs}>
@@ -127,7 +129,11 @@ function JobBody({ job }: { job: JobWithSpec }) {
             </div>
           ) : (
             <Suspense fallback={<MetricsLoading charts={4} />}>
-              <MetricsTab job={job} attempt={attemptAsked(search.attempt, job)} />
+              <MetricsTab
+                job={job}
+                number={attemptAsked(search.attempt, job)}
+                attempt={tries.find((each) => each.number === attemptAsked(search.attempt, job))}
+              />
             </Suspense>
           )}
         </Tabs.Panel>
@@ -146,6 +152,23 @@ function JobBody({ job }: { job: JobWithSpec }) {
           </Suspense>
         </Tabs.Panel>
       </Tabs>
+      {phone ? (
+        <div className={classes.cards}>
+          <JobFacts job={job} attempt={tries.at(-1)} />
+          <TimelineCard job={job} attempts={tries} />
+          <Results job={job} />
+        </div>
+      ) : null}
+    </>
+  );
+}
+
+function Results({ job }: { job: JobWithSpec }) {
+  return (
+    <>
+      {job.attempts === 0 ? null : <TrainingCard job={job} />}
+      <TrialCard job={job} />
+      {job.efficiency === null ? null : <EfficiencyCard efficiency={job.efficiency} />}
     </>
   );
 }

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 
 import { jobMetricsQuery, METRICS_POLL_MS } from "../../api/queries";
-import type { JobWithSpec } from "../../api/types";
+import type { Attempt, JobWithSpec } from "../../api/types";
 import { groupsOfJob } from "../../components/charts/charts";
 import { MetricsLoading, MetricsPanel } from "../../components/charts/MetricsPanel";
 import { Failed } from "../../components/Notice";
@@ -14,13 +14,21 @@ const WINDOWS = [
   { value: "0", label: "All" },
 ];
 
+interface Props {
+  job: JobWithSpec;
+  /** Of the attempt, from 1. */
+  number: number;
+  /** The attempt itself, once it is read. */
+  attempt: Attempt | undefined;
+}
+
 /** What an attempt's GPUs and hosts did, live while it runs. */
-export default function MetricsTab({ job, attempt }: { job: JobWithSpec; attempt: number }) {
-  const live = job.state === "active" && attempt === job.attempts;
+export default function MetricsTab({ job, number, attempt }: Props) {
+  const live = job.state === "active" && number === job.attempts;
   const [lastS, setLastS] = useState("0");
   // The last minutes are those before now: of an attempt that has ended there is only the whole.
   const query = useQuery({
-    ...jobMetricsQuery(job.id, attempt, live ? Number(lastS) : 0),
+    ...jobMetricsQuery(job.id, number, live ? Number(lastS) : 0),
     refetchInterval: live ? METRICS_POLL_MS : false,
   });
   const metrics = query.data;
@@ -40,6 +48,7 @@ export default function MetricsTab({ job, attempt }: { job: JobWithSpec; attempt
       groups={groups}
       times={metrics.times}
       stepS={metrics.step_s}
+      endS={attempt?.ended_at == null ? null : Date.parse(attempt.ended_at) / 1000}
       controls={
         live ? (
           <SegmentedControl
