@@ -27,6 +27,7 @@ from muster_client.shapes import (
     OutputFile,
     OutputsSummary,
     Problem,
+    QuotaHolder,
     Registry,
     Token,
     Trial,
@@ -259,8 +260,19 @@ def why_sheet(why: Why) -> RenderableType:
         rows.append(("Position", Text(str(why["position"]))))
     rows += _estimate_rows(why.get("estimate"))
     rows += [(_words(key), _text(_plain(value, utc_now()))) for key, value in why["evidence"].items()]
+    rows += _holder_rows(why.get("holders", []))
     rows += _helps_rows(why["helps"])
     return _sheet(rows)
+
+
+def _holder_rows(holders: Sequence[QuotaHolder]) -> list[tuple[str, RenderableType]]:
+    rows: list[tuple[str, RenderableType]] = []
+    for index, holder in enumerate(holders):
+        jobs = ", ".join(f"{job['id']} {job['name']} ({job['gpus']})" for job in holder["jobs"])
+        more = holder["jobs_total"] - len(holder["jobs"])
+        text = f"{holder['owner']}: {holder['gpus']}, by {jobs}{f' and {more} more' if more else ''}"
+        rows.append(("" if index else "GPUs held by", _text(text)))
+    return rows
 
 
 def dry_run_sheet(result: DryRun) -> RenderableType:

@@ -227,6 +227,15 @@ class Training(TypedDict):
     rules: list[RuleMatched]
 
 
+class QuotaHolder(TypedDict):
+    """A user who has GPUs of a quota, and the largest of the user's jobs there."""
+
+    owner: str
+    gpus: int
+    jobs_total: int
+    jobs: list[JsonObject]
+
+
 class Why(TypedDict):
     """The dominant reason for a job's state, and what would help."""
 
@@ -237,6 +246,8 @@ class Why(TypedDict):
     helps: list[str]
     failure: NotRequired[Failure | None]
     position: int | None
+    ahead: NotRequired[int | None]
+    holders: NotRequired[list[QuotaHolder]]
     estimate: NotRequired[RunTimeEstimate | None]
     cycle: int | None
     at: str | None

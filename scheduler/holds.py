@@ -21,12 +21,35 @@ def holds(scratch: Scratch, left: Iterable[Job]) -> tuple[Hold, ...]:
     """One hold for each job that was left, in the order given; nothing may be taken any more."""
     shortage = Shortage(scratch.board.free, scratch.board.capacity, scratch.now)
     positions: Counter[int] = Counter()
+    queue = _Queue()
     found = []
     for job in left:
         positions[job.vc_id] += 1
         why = _why(scratch, job, shortage)
-        found.append(Hold(job.id, why.reason, why.detail, why.evidence, why.helps, positions[job.vc_id]))
+        helps = (queue.join(job, why), *why.helps) if why.once_free else why.helps
+        found.append(Hold(job.id, why.reason, why.detail, why.evidence, helps, positions[job.vc_id]))
     return tuple(found)
+
+
+class _Queue:
+    """The jobs that wait for GPUs to become free, in the order of the policy: whom GPUs would help that become free."""
+
+    def __init__(self) -> None:
+        # The smallest number of GPUs that a job so far wants, by their type, and of jobs that only their quota keeps
+        # from starting by virtual cluster too.
+        self._wanted: dict[tuple[str, int | None], int] = {}
+
+    def join(self, job: Job, why: Denial) -> str:
+        """What must happen before the job starts: GPUs become free, or first the jobs go that would take them."""
+        gpu_type = str(why.evidence.get("gpu_type", ""))
+        of_quota = job.vc_id if why.reason is HoldReason.QUOTA else None
+        rivals = (
+            {(gpu_type, None), (gpu_type, job.vc_id)} if of_quota else {k for k in self._wanted if k[0] == gpu_type}
+        )
+        is_next = all(self._wanted.get(key, why.wanted + 1) > why.wanted for key in rivals)
+        key = gpu_type, of_quota
+        self._wanted[key] = min(why.wanted, self._wanted.get(key, why.wanted))
+        return why.once_free if is_next else "the jobs ahead of it in the queue start or leave"
 
 
 def _why(scratch: Scratch, job: Job, shortage: Shortage) -> Denial:

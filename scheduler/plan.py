@@ -61,12 +61,18 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a job cannot start now: one dominant reason, a sentence with numbers, the numbers, and what would help."""
+    """Why a job cannot start now: one dominant reason, a sentence with numbers, the numbers, and what would help.
+
+    `wanted` GPUs of a type must become free for the job, as the sentence `once_free` says. That helps a job only if no
+    job ahead of it takes these GPUs, so it is apart from `helps`, which hold in any case.
+    """
 
     reason: HoldReason
     detail: str
     evidence: Evidence
     helps: tuple[str, ...]
+    wanted: int = 0
+    once_free: str = ""
 
 
 @dataclass(frozen=True, slots=True)

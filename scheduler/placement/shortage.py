@@ -60,7 +60,9 @@ class Shortage:
                 HoldReason.RUNTIME,
                 f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that {words.FORMS[demand.form]}",
                 evidence,
-                (f"nodes that {words.FORMS[demand.form]} become free",),
+                (),
+                wanted=demand.gpus * demand.nodes,
+                once_free=f"nodes that {words.FORMS[demand.form]} become free",
             )
         closing = [node for node in closing if self._free.whole(node.id).closes_at is not None]
         if not closing:
@@ -97,14 +99,14 @@ class Shortage:
         needed, free, total = demand.gpus * demand.nodes, self._free.gpus(gpu_type), self._capacity.gpus[gpu_type]
         out = total - self._capacity.gpus_in_service[gpu_type]
         out_of_service = f" and {words.are(out)} out of service" if out else ""
-        helps = [become_free(needed - free, f"more {gpu_type}")]
-        if out:
-            helps.append(f"an operator brings {gpu_type} back into service")
+        helps = (f"an operator brings {gpu_type} back into service",) if out else ()
         return Denial(
             HoldReason.NO_FREE_GPUS,
             f"of {total} {gpu_type} in this pool, {words.are(free)} free{out_of_service}; this job needs {needed}",
             words.evidence(demand, needed=needed, free=free, total=total, out_of_service=out),
-            tuple(helps),
+            helps,
+            wanted=needed - free,
+            once_free=become_free(needed - free, f"more {gpu_type}"),
         )
 
     def _fragmented(self, demand: Demand, gpu_type: str) -> Denial:
@@ -112,24 +114,26 @@ class Shortage:
         enough = self._free.nodes_with(gpu_type, demand.gpus)
         if demand.nodes == 1:
             detail = f"{free} {gpu_type} are free, at most {largest} on one node; this job needs {demand.gpus} on one"
-            helps = [f"{become_free(demand.gpus, gpu_type)} on one node"]
+            once_free = become_free(demand.gpus, gpu_type) + " on one node"
         else:
             such = f"{words.count(enough, 'node')} {'has' if enough == 1 else 'have'}" if enough else "no node has"
             detail = (
                 f"{free} {gpu_type} are free, but {such} {demand.gpus} of them; this job needs {demand.nodes} that do"
             )
-            helps = [
-                f"{become_free(demand.gpus, gpu_type)} on each of {words.count(demand.nodes - enough, 'more node')}"
-            ]
+            more = demand.nodes - enough
+            where = " on one more node" if more == 1 else f" on each of {more} more nodes"
+            once_free = become_free(demand.gpus, gpu_type) + where
         if largest < demand.gpus:
-            helps.append(f"ask for fewer GPUs per node: the largest free node has {largest}")
+            help_now = f"ask for fewer GPUs per node: the largest free node has {largest}"
         else:
-            helps.append(f"ask for at most {words.count(enough, 'node')}{words.with_gpus(demand)}")
+            help_now = f"ask for at most {words.count(enough, 'node')}{words.with_gpus(demand)}"
         return Denial(
             HoldReason.FRAGMENTED,
             detail,
             words.evidence(demand, free=free, nodes_with_gpus=enough, largest_free_node=largest),
-            tuple(helps),
+            (help_now,),
+            wanted=demand.gpus,
+            once_free=once_free,
         )
 
     def _too_far_apart(self, demand: Demand, gpu_type: str) -> Denial:
@@ -151,7 +155,9 @@ class Shortage:
             f"{free} {gpu_type} are free, at most {most} on one node; "
             f"this job needs {needed} within one {demand.within}",
             words.evidence(demand, free=free, largest_free_node=most),
-            (f"{become_free(int(needed), gpu_type)} within one {demand.within}", "it may lie further apart"),
+            ("it may lie further apart",),
+            wanted=demand.gpus * demand.nodes,
+            once_free=f"{needed} {gpu_type} become free within one {demand.within}",
         )
 
     def _withheld(self, demand: Demand, gpu_type: str) -> Denial:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
+
+from django.db.models import Count
 
 from muster.common.clock import database_now
 from muster.dispatch.models import Cycle
 from muster.jobs.demand import trial_demand
 from muster.jobs.estimates import current_estimate
-from muster.jobs.models import Attempt, Job
+from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.selectors import positions
-from scheduler.lifecycle import JobState, Stage
+from scheduler.lifecycle import HoldReason, JobState, Stage
+
+MAX_HOLDERS = 3
+"""Of the users who are named to a job that waits for its quota, and of the jobs of each."""
 
 
 def why(job: Job) -> dict[str, Any]:
@@ -24,6 +30,8 @@ def why(job: Job) -> dict[str, Any]:
         "evidence": {},
         "helps": [],
         "position": None,
+        "ahead": None,
+        "holders": [],
         "estimate": current_estimate(job),
         "cycle": cycle["pk"] if cycle else None,
         "at": cycle["started_at"] if cycle else None,
@@ -31,12 +39,39 @@ def why(job: Job) -> dict[str, Any]:
     if job.trial is not None and job.state in {JobState.QUEUED, JobState.ACTIVE}:
         return _why_on_trial(job, job.trial, answer)
     if job.state == JobState.QUEUED:
-        answer["position"] = positions([job]).get(job.pk)
+        position = positions([job]).get(job.pk)
+        answer["position"] = position
         if job.hold:
             answer |= {key: job.hold[key] for key in ("reason", "detail", "evidence", "helps")}
         else:
             answer |= {"reason": None, "detail": "no cycle has looked at it yet"}
+        if position is not None:
+            answer["ahead"] = position - 1
+            if position > 1:
+                jobs = "one job is" if position == 2 else f"{position - 1} jobs are"
+                answer["detail"] += f"; {jobs} ahead of it in the queue of {job.vc.name}"
+        if answer["reason"] == HoldReason.QUOTA:
+            answer["holders"] = quota_holders(job.vc_id, answer["evidence"]["gpu_type"])
     return answer
+
+
+def quota_holders(vc_id: int, gpu_type: str) -> list[dict[str, Any]]:
+    """The users who have most GPUs of a type in a virtual cluster, with their largest jobs there; one query."""
+    claims = GpuClaim.objects.filter(
+        released_at__isnull=True, gpu__type=gpu_type, allocation__attempt__job__vc_id=vc_id
+    )
+    job = "allocation__attempt__job__"
+    rows = claims.values_list(f"{job}owner__username", f"{job}id", f"{job}name").annotate(
+        gpus=Count("gpu", distinct=True)
+    )
+    of_owner: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for owner, job_id, name, gpus in rows.order_by("-gpus", f"{job}id"):
+        of_owner[owner].append({"id": job_id, "name": name, "gpus": gpus})
+    holders = [
+        {"owner": owner, "gpus": sum(one["gpus"] for one in jobs), "jobs_total": len(jobs), "jobs": jobs[:MAX_HOLDERS]}
+        for owner, jobs in of_owner.items()
+    ]
+    return sorted(holders, key=lambda holder: (-holder["gpus"], holder["owner"]))[:MAX_HOLDERS]
 
 
 def _why_on_trial(job: Job, trial: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:

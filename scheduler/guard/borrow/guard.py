@@ -39,7 +39,9 @@ class Borrow:
                 HoldReason.QUOTA,
                 f"guaranteed jobs of {name} use {used} of its {quota} {gpu_type}; this job needs {gpus}",
                 evidence,
-                (become_free(used + gpus - quota, f"{gpu_type} of its guaranteed jobs"), as_opportunistic),
+                (as_opportunistic,),
+                wanted=used + gpus - quota,
+                once_free=become_free(used + gpus - quota, f"{gpu_type} of its guaranteed jobs"),
             )
         return Denial(
             HoldReason.QUOTA_TOO_SMALL,

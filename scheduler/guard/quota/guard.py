@@ -39,7 +39,9 @@ class Quota:
                 HoldReason.QUOTA,
                 f"{name} uses {used} of its {quota} {gpu_type}; this job needs {needed}",
                 evidence,
-                (become_free(used + needed - quota, f"{gpu_type} of {name}"), raise_it),
+                (raise_it,),
+                wanted=used + needed - quota,
+                once_free=become_free(used + needed - quota, f"{gpu_type} of {name}"),
             )
         return Denial(
             HoldReason.QUOTA_TOO_SMALL,

@@ -318,5 +318,7 @@ class _Decision:
             HoldReason.NO_FREE_GPUS,
             f"this job takes turns on {where} with others of its size, and it is not its turn",
             {"nodes": len(names), "needed": job.gpus_total},
-            ("the turn of a job there is over", become_free(job.gpus_total, "GPU" if job.gpus_total == 1 else "GPUs")),
+            ("the turn of a job there is over",),
+            wanted=job.gpus_total,
+            once_free=become_free(job.gpus_total, "GPU" if job.gpus_total == 1 else "GPUs"),
         )

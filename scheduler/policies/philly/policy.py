@@ -307,5 +307,7 @@ def _backs_off(job: Job, demand: Demand) -> Denial:
         HoldReason.FRAGMENTED,
         f"{size} GPUs were free, but not close enough together, {tries} times; this job is tried again at {moment}",
         {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": again_at(job)},
-        (f"{size} GPUs become free close together", "it may lie further apart after more tries"),
+        ("it may lie further apart after more tries",),
+        wanted=size,
+        once_free=f"{size} GPUs become free close together",
     )

@@ -262,3 +262,10 @@ def test_run_time_leaves_out_the_pauses_between_attempts() -> None:
     assert times.run_time(ended, NOW) == "10 min"
     assert times.run_time(again, NOW) == "15 min"
     assert times.run_time(job(), NOW) == "-"
+
+
+def test_a_job_that_waits_for_its_quota_is_told_who_has_the_gpus() -> None:
+    holder = {"owner": "pete", "gpus": 3, "jobs_total": 2, "jobs": [{"id": 12, "name": "large", "gpus": 2}]}
+    why: Any = {"state": "queued", "reason": "quota", "detail": "4 of 4", "evidence": {}, "helps": [], "position": 297}
+    text = shown(render.why_sheet({**why, "holders": [holder]}))
+    assert "pete: 3, by 12 large (2) and 1 more" in text

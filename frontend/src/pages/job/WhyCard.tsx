@@ -1,18 +1,50 @@
 import { Skeleton } from "@mantine/core";
 import { IconBulb, IconHourglassHigh } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Fragment } from "react";
 
 import { METRICS_POLL_MS, whyQuery } from "../../api/queries";
-import type { Job } from "../../api/types";
+import type { Job, Why } from "../../api/types";
 import { Fact, Facts } from "../../components/Fact";
 import { Meter } from "../../components/Meter";
 import { Failed } from "../../components/Notice";
 import { useNow } from "../../components/now";
-import { ordinal } from "../../format/amount";
+import { ordinal, plural } from "../../format/amount";
 import { timesInWords } from "../../format/time";
 import { holdWords, sentence } from "../../format/words";
 import { quotaOf, readings } from "./evidence";
 import classes from "./WhyCard.module.css";
+
+function Holder({ holder, job }: { holder: Why["holders"][number]; job: Job }) {
+  const more = holder.jobs_total - holder.jobs.length;
+  const theirs = { owner: holder.owner, tenant: job.tenant, vc: job.vc, state: "active" };
+  return (
+    <li>
+      <Link to="/jobs" search={theirs} className="link">
+        {holder.owner}
+      </Link>{" "}
+      has {plural(holder.gpus, "GPU")}:{" "}
+      {holder.jobs.map((each, index) => (
+        <Fragment key={each.id}>
+          {index === 0 ? "" : ", "}
+          <Link to="/jobs/$jobId" params={{ jobId: String(each.id) }} className="link">
+            {each.name}
+          </Link>{" "}
+          ({each.gpus})
+        </Fragment>
+      ))}
+      {more > 0 ? (
+        <>
+          {" and "}
+          <Link to="/jobs" search={theirs} className="link">
+            {plural(more, "more job", "more jobs")}
+          </Link>
+        </>
+      ) : null}
+    </li>
+  );
+}
 
 /** Why a queued job waits, or one that is tried is not at its work yet: one reason, what it was seen by, and what would help. */
 export function WhyCard({ job }: { job: Job }) {
@@ -77,6 +109,16 @@ export function WhyCard({ job }: { job: Job }) {
               </Fact>
             ))}
           </Facts>
+        </div>
+      )}
+      {why.holders.length === 0 ? null : (
+        <div className={classes.holders}>
+          <h3 className={classes.helpsTitle}>Who has the GPUs of {job.vc}</h3>
+          <ul>
+            {why.holders.map((holder) => (
+              <Holder key={holder.owner} holder={holder} job={job} />
+            ))}
+          </ul>
         </div>
       )}
       {why.helps.length === 0 ? null : (

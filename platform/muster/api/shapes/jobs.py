@@ -275,6 +275,23 @@ class DryRun(Shape):
     screening = Outlook()
 
 
+class HeldJob(Shape):
+    """A running job and its GPUs."""
+
+    id = Integer()
+    name = Text()
+    gpus = Integer()
+
+
+class QuotaHolder(Shape):
+    """A user who has GPUs of a quota."""
+
+    owner = Text()
+    gpus = Integer(help_text="Of the type that the job waits for.")
+    jobs_total = Integer(help_text="How many jobs have these GPUs.")
+    jobs = HeldJob(many=True, help_text="The largest of these jobs.")
+
+
 class Why(Shape):
     """Why a job is in the state it is in."""
 
@@ -285,6 +302,8 @@ class Why(Shape):
     helps = serializers.ListField(child=Text())
     failure = Failure(allow_null=True, help_text="Of a job that has failed.")
     position = Integer(allow_null=True)
+    ahead = Integer(allow_null=True, help_text="Jobs before it in the queue of its virtual cluster.")
+    holders = QuotaHolder(many=True, help_text="The users with most GPUs of the quota that the job waits for.")
     estimate = RunTimeEstimate(allow_null=True, help_text="How long it is expected to run; null: nothing is known.")
     cycle = Integer(allow_null=True)
     at = Moment(allow_null=True)

@@ -135,7 +135,7 @@ CASES = {
     "too few nodes with enough free GPUs": Case(
         HoldReason.FRAGMENTED,
         "9 A100 are free, but 1 node has 4 of them; this job needs 2 that do",
-        ["4 A100 become free on each of 1 more node", "ask for at most 1 node with 4 A100"],
+        ["4 A100 become free on one more node", "ask for at most 1 node with 4 A100"],
         make_job(gpus=4, nodes=2),
         running=[using(1, 7)],
     ),
@@ -259,3 +259,37 @@ def test_a_job_after_the_limit_of_a_cycle_is_told_so_unless_the_limit_is_not_wha
     told = holds(make_job(1), make_job(2), max_places=1)
     assert told[2].reason is HoldReason.CYCLE_LIMIT
     assert told[2].detail == "this cycle started 1 job, its limit, before the turn of this one"
+
+
+def helps_of(vcs: Sequence[VirtualCluster], running: Sequence[Running], *jobs: Job) -> dict[int, str]:
+    """The first thing that would help each job that waits."""
+    world = make_snapshot(nodes=[make_node(1), make_node(2)], waiting=jobs, running=running, vcs=vcs)
+    return {hold.job_id: hold.helps[0] for hold in decide(world, CycleConfig()).holds}
+
+
+AHEAD = "the jobs ahead of it in the queue start or leave"
+
+
+def test_only_the_next_job_of_a_quota_is_told_that_free_gpus_help() -> None:
+    vcs = [make_vc(quotas={"A100": 4})]
+    told = helps_of(vcs, [using(1, 4)], *(make_job(number) for number in (1, 2, 3)))
+    assert told == {1: "one A100 of vision becomes free", 2: AHEAD, 3: AHEAD}
+
+
+def test_a_small_job_behind_a_large_one_is_helped_by_gpus_that_the_large_one_cannot_use_yet() -> None:
+    vcs = [make_vc(quotas={"A100": 8})]
+    told = helps_of(vcs, [using(1, 8)], make_job(1, gpus=4), make_job(2, gpus=1), make_job(3, gpus=4))
+    assert told == {1: "4 A100 of vision become free", 2: "one A100 of vision becomes free", 3: AHEAD}
+
+
+def test_jobs_of_another_virtual_cluster_do_not_take_the_gpus_of_a_quota() -> None:
+    vcs = [make_vc(quotas={"A100": 1}), make_vc(2, "speech", quotas={"A100": 1})]
+    running = [using(1, 1), make_running(make_share(2, [0]), attempt_id=2, job=make_job(99, vc_id=2))]
+    told = helps_of(vcs, running, make_job(1), make_job(2, vc_id=2))
+    assert told == {1: "one A100 of vision becomes free", 2: "one A100 of speech becomes free"}
+
+
+def test_the_next_job_of_a_full_pool_is_told_that_free_gpus_help_whatever_its_virtual_cluster() -> None:
+    vcs = [make_vc(), make_vc(2, "speech")]
+    told = helps_of(vcs, [using(1, 8), using(2, 8)], make_job(1), make_job(2, vc_id=2))
+    assert told == {1: "one more A100 becomes free", 2: AHEAD}
