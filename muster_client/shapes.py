@@ -93,6 +93,7 @@ class Job(TypedDict):
     hold: Hold | None
     priority: str
     spec: NotRequired[JobSpec]
+    warnings: NotRequired[list[str]]
     efficiency: NotRequired[Efficiency | None]
     estimate: NotRequired[RunTimeEstimate | None]
     trials: NotRequired[list[Trial]]

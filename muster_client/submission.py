@@ -35,6 +35,7 @@ def read_spec_argument(argument: str, sets: list[str] | None) -> tuple[JobSpec, 
 def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: str | None, follow: bool) -> int:
     """Send the code and the job; return the exit status."""
     job = send(client, output, with_uploaded_code(client, output, spec, base), key=key)
+    warn_of(output, job)
     if not follow:
         output.answer(job, f"Submitted job {job['id']} ({clean(job['name'])}), {job['state']} in {clean(job['vc'])}.")
         return 0
@@ -52,6 +53,12 @@ def submit(client: Client, output: Output, spec: JobSpec, base: Path, *, key: st
     if output.as_json:
         output.line({"event": "finished", "job": job})
     return exit_status_of(job)
+
+
+def warn_of(output: Output, job: Job) -> None:
+    """Tell on standard error what keeps an accepted job from starting."""
+    for warning in job.get("warnings", []):
+        output.warn(f"{warning}.")
 
 
 def send(client: Client, output: Output, spec: JobSpec, *, key: str | None) -> Job:

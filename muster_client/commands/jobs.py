@@ -28,6 +28,7 @@ from muster_client.render import attempts_table, job_sheet, jobs_table, why_shee
 from muster_client.session import begin
 from muster_client.shapes import Job, JsonObject
 from muster_client.spec import apply_sets, spec_text
+from muster_client.submission import warn_of
 from muster_client.terminal import clean
 from muster_client.times import utc_now
 from muster_client.trainingsheet import training_lines
@@ -264,6 +265,7 @@ def _change(ctx: typer.Context, action: Callable[[Client], Job], sentence: str, 
     session = begin(ctx, as_json=as_json)
     with session.client() as client:
         job = action(client)
+    warn_of(session.output, job)
     session.output.answer(job, sentence.format(id=job["id"], name=clean(job["name"])))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from muster_client.commands.options import Follow, IdempotencyKey, JsonFlag, Sets, SpecFile
-from muster_client.errors import EXIT_USAGE, ApiError
+from muster_client.errors import EXIT_ERROR, ApiError
 from muster_client.render import dry_run_sheet
 from muster_client.session import begin
 from muster_client.shapes import FieldError, JobSpec, Problem
@@ -114,14 +114,16 @@ def _by_option(problem: Problem, mounts: list[str]) -> Problem:
 
 
 def dry_run_command(ctx: typer.Context, file: SpecFile, sets: Sets = None, as_json: JsonFlag = False) -> None:
-    """Check a spec and tell whether it could run and would start now; stores nothing."""
+    """Check a spec and tell whether it could run and would start now; stores nothing. Fails if it could never run."""
     session = begin(ctx, as_json=as_json)
     spec, base = read_spec_argument(file, sets)
     with session.client() as client:
         result = client.dry_run(for_dry_run(client, session.output, spec, base))
     session.output.answer(result, dry_run_sheet(result))
-    if not result["valid"]:
-        raise typer.Exit(EXIT_USAGE)
+    if not result["feasible"] or not result["fits_quota"]:
+        why = result["hold"]["detail"] if result["hold"] else "it needs more than the pool or the quota has"
+        session.output.warn(f"this job could never run as the pool and its quota are: {why}.")
+        raise typer.Exit(EXIT_ERROR)
 
 
 def register(app: typer.Typer) -> None:

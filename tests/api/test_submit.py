@@ -305,6 +305,16 @@ def test_a_job_that_never_fits_is_refused_with_the_nearest_request(path: str, wo
     assert Job.objects.count() == before
 
 
+def test_a_job_that_waits_for_hardware_is_accepted_with_a_warning(world: World, api: Api) -> None:
+    client = api(world.owner)
+    answer = submit(client, {"command": "x", "gpus": "A100:9"})
+    require_described("POST", JOBS, answer)
+    (warning,) = answer.json()["warnings"]
+    assert "pool main could never run this job: " in warning
+    assert "until the pool or the quota grows" in warning
+    assert submit(client, {"command": "x", "gpus": 1}).json()["warnings"] == []
+
+
 def test_a_dry_run_stores_nothing(world: World, api: Api) -> None:
     before = Job.objects.count()
     answer = send(api(world.owner), "POST", f"{JOBS}:dry-run", {"command": "x", "gpus": "A100:1"})

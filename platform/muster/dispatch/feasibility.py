@@ -42,16 +42,14 @@ class _Known:
 _known: dict[int, _Known] = {}
 
 
-def require_feasible(job: Job) -> None:
-    """Return if the pool of a draft could ever run it; raises `Invalid` with the nearest request that it could run."""
+def why_infeasible(job: Job) -> Invalid | None:
+    """Why the pool of a draft could never run it, with the nearest request that it could run; None if it could."""
     try:
-        found = _judge(job)
+        return _judge(job)
     # A plug-in may fail in any way. The next cycle falls back and tells the operators; submitting goes on.
     except Exception:
         log.exception("feasibility_failed pool=%s", job.pool.name)
-        return
-    if found is not None:
-        raise found
+        return None
 
 
 def _judge(job: Job) -> Invalid | None:
@@ -110,8 +108,4 @@ def _refusal(job: Job, view: model.Job, denial: Denial, nearest: model.Job | Non
         ask = f"ask for gpus: {kind}{nearest.gpus}, nodes: {nearest.nodes}"
     elif "fitting_nodes" in denial.evidence and "nodes_with_gpus" in denial.evidence:
         field = "cpus"
-    return Invalid.field(
-        field,
-        f"pool {job.pool.name} could never run this job: {denial.detail}; {ask}. An operator can let tenant "
-        f"{job.tenant.name} submit it all the same (wait_for_hardware)",
-    )
+    return Invalid.field(field, f"pool {job.pool.name} could never run this job: {denial.detail}; {ask}")

@@ -17,7 +17,7 @@ from muster.common.rows import first_of
 from muster.events.services import record, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.estimates import estimate_jobs
-from muster.jobs.feasibility import require_feasible
+from muster.jobs.feasibility import require_feasible, why_infeasible
 from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
 from muster.jobs.screener import screener
@@ -116,6 +116,12 @@ def submit_batch(*, user: User, items: list[object], idempotency_key: str | None
             raise
         return _batch_of(known)
     return BatchResult(drafts, errors)
+
+
+def warnings_of(job: Job) -> list[str]:
+    """What the submitter should know of a job that was accepted: that it waits for GPUs or quota that do not exist."""
+    found = why_infeasible(job)
+    return [] if found is None else [f"{found.errors[0].message}. It waits until the pool or the quota grows"]
 
 
 def draft_job(*, user: User, data: object) -> Job:

@@ -293,7 +293,7 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
         "valid": True,
         "spec": {},
         "feasible": True,
-        "fits_quota": False,
+        "fits_quota": True,
         "starts_now": False,
         "hold": hold,
         "position": 3,

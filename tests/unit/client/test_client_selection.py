@@ -1,8 +1,9 @@
-"""Cancelling what matches, cloning with changes, and the spec of a job as text."""
+"""Cancelling what matches, cloning with changes, specs as text, and jobs that could never run."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import httpx
 import pytest
@@ -81,3 +82,25 @@ def test_spec_writes_characters_that_steer_a_terminal_as_escapes(server: FakeSer
     text = run("spec", "7").stdout
     assert text.isascii()
     assert load_spec(text) == spec
+
+
+@pytest.mark.parametrize(("feasible", "fits_quota"), [(False, True), (True, False)])
+def test_a_dry_run_of_a_job_that_could_never_run_fails_with_the_reason(
+    server: FakeServer, run: Run, tmp_path: Path, feasible: bool, fits_quota: bool
+) -> None:
+    hold = {"reason": "infeasible", "detail": "the largest node of this pool has 8", "helps": []}
+    told = {"valid": True, "spec": {}, "starts_now": False, "hold": hold, "position": 1, "gpus_total": 9}
+    answer = {**told, "feasible": feasible, "fits_quota": fits_quota}
+    server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
+    (tmp_path / "job.yaml").write_text("command: x\ngpus: 9\n")
+    result = run("dry-run", "job.yaml")
+    assert (result.exit_code, "could never run" in result.stderr, hold["detail"] in result.stderr) == (1, True, True)
+    assert run("dry-run", "job.yaml", "--json").exit_code == 1
+
+
+def test_a_job_that_waits_for_hardware_is_submitted_with_a_warning(server: FakeServer, run: Run) -> None:
+    warning = "pool main could never run this job: the largest node of this pool has 8"
+    server.on("POST /jobs", httpx.Response(201, json=job(warnings=[warning])))
+    result = run("run", "--gpus", "9", "true")
+    assert (result.exit_code, result.stderr) == (0, f"warning: {warning}.\n")
+    assert "Submitted job 7" in result.stdout

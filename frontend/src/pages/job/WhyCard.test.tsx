@@ -22,6 +22,7 @@ it("says how many jobs are ahead and who has the GPUs, with links to their jobs"
     detail: "vision uses 4 of its 4 A100; this job needs 1; 296 jobs are ahead of it in the queue of vision",
     evidence: {},
     helps: ["one A100 of vision becomes free"],
+    failure: null,
     position: 297,
     ahead: 296,
     holders: [{ owner: "pete", gpus: 3, jobs_total: 3, jobs: [{ id: 12, name: "large", gpus: 2 }] }],

@@ -60,7 +60,7 @@ function Verdict({ result }: { result: DryRun }) {
           {result.feasible ? "The cluster can run it" : "No node of the cluster can run it"}
         </Line>
         <Line mood={result.fits_quota ? "yes" : "no"}>
-          {result.fits_quota ? "It fits the quota" : "It does not fit the quota now"}
+          {result.fits_quota ? "It fits the quota" : "It asks for more than the whole quota"}
         </Line>
         {screening.tried ? (
           <Line mood="wait">
@@ -74,8 +74,8 @@ function Verdict({ result }: { result: DryRun }) {
           <Line mood="yes">It would start now</Line>
         ) : screening.tried && hold === null ? (
           <Line mood="yes">It would start after that</Line>
-        ) : !result.feasible ? (
-          <Line mood="no">It would wait and never start</Line>
+        ) : !couldRun(result) ? (
+          <Line mood="no">It would not start before the pool or the quota grows</Line>
         ) : (
           <Line mood="wait">
             It would wait
@@ -89,6 +89,10 @@ function Verdict({ result }: { result: DryRun }) {
     </>
   );
 }
+
+/** Whether the pool and the quota, if both were empty, have room for the job; also while that is not known. */
+export const couldRun = (result: DryRun | undefined): boolean =>
+  result === undefined || (result.feasible && result.fits_quota);
 
 /** What would become of the job if it was submitted now. */
 export function DryRunCard({ result, errors, failure, busy, children }: Props) {

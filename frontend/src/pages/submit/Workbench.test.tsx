@@ -260,3 +260,26 @@ test("refused code is told with its reason, and the spec stays as it was", async
   expect((await screen.findByRole("alert")).textContent).toBe("code.zip holds no file to run.");
   expect(yaml.value).toBe("command: run\n");
 });
+
+test.each([
+  ["no node could run", { feasible: false }],
+  ["is more than the quota", { fits_quota: false }],
+])("a job that %s may be submitted anyway where the tenant waits for hardware", async (_why, verdict) => {
+  vi.mocked(api.dryRun).mockResolvedValue({ ...FITS, starts_now: false, ...verdict });
+  await open("command: run\n");
+  const button = await screen.findByRole<HTMLButtonElement>("button", { name: "Submit anyway" });
+  expect(button.disabled).toBe(false);
+});
+
+test("a job that could never run is refused with the reason where the tenant does not wait", async () => {
+  const reason = "pool main could never run this job";
+  vi.mocked(api.dryRun).mockRejectedValue(
+    problemFrom(422, "Unprocessable", {
+      title: "Some fields are wrong",
+      errors: [{ field: "gpus", message: reason }],
+    }),
+  );
+  await open("command: run\n");
+  expect((await screen.findAllByText(reason, { exact: false })).length).toBeGreaterThan(0);
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Submit job" }).disabled).toBe(true);
+});

@@ -13,7 +13,7 @@ import type { Spec } from "../../api/types";
 import { CopyButton } from "../../components/CopyButton";
 import { toast } from "../../components/toast";
 import { useCode } from "./code/useCode";
-import { DryRunCard } from "./DryRunCard";
+import { couldRun, DryRunCard } from "./DryRunCard";
 import type { Mark } from "./SpecEditor";
 import { EXAMPLE_COMMAND, textOf } from "./fields";
 import { SpecForm } from "./SpecForm";
@@ -128,7 +128,11 @@ export function Workbench({ initial, schema, side }: Props) {
             disabled={errors.length > 0 || code.busy !== null}
             onClick={() => void submit()}
           >
-            {code.busy === null ? "Submit job" : "Waiting for the code"}
+            {code.busy !== null
+              ? "Waiting for the code"
+              : couldRun(check.result)
+                ? "Submit job"
+                : "Submit anyway"}
           </Button>
         </DryRunCard>
       </div>

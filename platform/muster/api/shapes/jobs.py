@@ -203,6 +203,14 @@ class Job(JobInList):
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 
 
+class SubmittedJob(Job):
+    """A job that was accepted."""
+
+    warnings = serializers.ListField(
+        child=Text(), help_text="What keeps it from ever starting as things are, where its tenant waits for hardware."
+    )
+
+
 class JobPage(Shape):
     """A page of jobs, newest first."""
 

@@ -31,6 +31,7 @@ from muster.api.shapes.jobs import (
     JobFilter,
     JobPage,
     JobSelector,
+    SubmittedJob,
 )
 from muster.api.views.base import ApiView, body_of, caller, checked, describe, job_to_change
 from muster.common.errors import Invalid, unknown_key
@@ -68,7 +69,7 @@ class Jobs(ApiView):
     @describe(
         "submit_job",
         tag="jobs",
-        answers={200: Job, 201: Job},
+        answers={200: SubmittedJob, 201: SubmittedJob},
         problems=BODY_PROBLEMS,
         request=SPEC_BODY,
         parameters=[KEY],
@@ -78,7 +79,7 @@ class Jobs(ApiView):
         user = caller(request)
         limits.take(limits.SUBMIT, user.pk)
         job, created = services.submit_job(user=user, data=request.data, idempotency_key=_key(request))
-        return Response(job_document(job), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
+        return Response(_submitted(job), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
 
 
 class JobCounts(ApiView):
@@ -197,14 +198,20 @@ class RequeueJob(_JobAct):
 class CloneJob(ApiView):
     """Running a job's spec once more."""
 
-    @describe("clone_job", tag="jobs", answers={201: Job}, problems=(403, *BODY_PROBLEMS), request=CloneChanges)
+    @describe(
+        "clone_job", tag="jobs", answers={201: SubmittedJob}, problems=(403, *BODY_PROBLEMS), request=CloneChanges
+    )
     def post(self, request: Request, job_id: int) -> Response:
         """Submit a new job of the caller's with the same spec, but for the keys that the body changes."""
         user = caller(request)
         source, body = get_job(user, job_id), body_of(request, CloneChanges)
         limits.take(limits.SUBMIT, user.pk)
         job = services.clone_job(user=user, job=source, changes=body["spec"])
-        return Response(job_document(job), status=status.HTTP_201_CREATED)
+        return Response(_submitted(job), status=status.HTTP_201_CREATED)
+
+
+def _submitted(job: JobRow) -> dict[str, Any]:
+    return {**job_document(job), "warnings": services.warnings_of(job)}
 
 
 def _key(request: Request) -> str | None:
