@@ -42,7 +42,10 @@ function dropped(
           name: own,
           isFile: true,
           isDirectory: false,
-          file: (done: (file: File) => void) => done(new File([content], own)),
+          file: (done: (file: File) => void) => {
+            opened.push(own);
+            done(new File([content], own));
+          },
         }
       : {
           name: own,
@@ -153,7 +156,9 @@ describe("a folder", () => {
     }
     const given = dropped("t", tree);
     await expect(made(given)).rejects.toThrow("t holds more than 50,000 files");
+    // Of the folders as many as hold these, and no file.
     expect(given.opened.length).toBeLessThan(505);
+    expect(given.opened.filter((name) => name.startsWith("f"))).toEqual([]);
   });
 
   it("of 10 GiB is refused before any of it is read", async () => {
