@@ -228,7 +228,8 @@ export const getNodeMetrics = (name: string, from: string): Promise<NodeMetrics>
   read(http.GET("/api/v1/nodes/{name}/metrics", { params: { path: { name }, query: { from } } }));
 
 export function changeNode(name: string, action: NodeAction, reason?: string): Promise<NodeDetail> {
-  return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body: { action, reason } }));
+  const body = reason === undefined ? { action } : { action, reason };
+  return read(http.PATCH("/api/v1/nodes/{name}", { params: { path: { name } }, body }));
 }
 
 export function declareNodeGone(name: string, reason: string): Promise<NodeDetail> {

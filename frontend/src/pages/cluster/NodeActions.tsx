@@ -34,9 +34,9 @@ export function NodeActions({ node }: { node: Node }) {
   const [opened, setOpened] = useState(false);
   const [resuming, setResuming] = useState(false);
 
-  const act = async (action: Action, reason = "") => {
+  const act = async (action: Action, reason?: string) => {
     try {
-      if (action === "declare-gone") await declareNodeGone(node.name, reason);
+      if (action === "declare-gone") await declareNodeGone(node.name, reason ?? "");
       else await changeNode(node.name, action, reason);
       toast("done", `${node.name} ${DONE[action]}`);
       setOpened(false);

@@ -134,7 +134,7 @@ test("a drained node is resumed at once", async () => {
   const user = userEvent.setup();
   open(makeNodeDetail({ name: "n1", admin: "draining" }), { operator: true });
   await user.click(screen.getByRole("button", { name: "Resume" }));
-  expect(api.changeNode).toHaveBeenCalledWith("n1", "resume", "");
+  expect(api.changeNode).toHaveBeenCalledWith("n1", "resume", undefined);
   expect(screen.queryByRole("button", { name: "Drain…" })).toBeNull();
 });
 
