@@ -99,3 +99,11 @@ def test_an_answer_to_another_host_names_the_address_and_the_setting(client: Cli
     assert answer.status_code == 400
     assert "http://muster.test" in answer.json()["detail"]
     assert "MUSTER_URL" in answer.json()["detail"]
+
+
+def test_the_web_process_warns_at_its_start_of_a_published_port_without_an_address(
+    settings: Any, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> None:
+    settings.BIND, settings.PUBLIC_URL = "0.0.0.0", "http://127.0.0.1:8000"
+    request.getfixturevalue("server")
+    assert "browsers on other machines are answered 400. Set MUSTER_URL" in caplog.text

@@ -31,7 +31,10 @@ export function CommandLine() {
             <CopyButton text={commands} label="Copy the commands" />
           </div>
           <p className={classes.checksum}>
-            <a href={`/downloads/${wheel.name}`}>Download the wheel</a> · SHA-256 <code>{wheel.sha256}</code>
+            <a className="link" href={`/downloads/${wheel.name}`}>
+              Download the wheel
+            </a>{" "}
+            · SHA-256 <code>{wheel.sha256}</code>
           </p>
         </>
       ) : null}
