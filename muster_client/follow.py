@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 
 from muster_client.client import Client
@@ -49,14 +48,9 @@ def tell_end(output: Output, job: Job) -> None:
         return
     line = failure["line"] or failure.get("last_words") or ""
     output.note(f"Job {job['id']} failed ({failure['title']})" + (f": {line}" if line else "."))
-    if failure["hint"] and not _repeats_exit(failure["hint"]):
+    if failure["hint"]:
         output.note(f"  {failure['hint']}")
     output.note(f"  More: muster why {job['id']}")
-
-
-def _repeats_exit(hint: str) -> bool:
-    """Whether the hint says no more than the exit code, which the title names."""
-    return re.fullmatch(r"exit (?:status|code) \d+", hint) is not None
 
 
 def exit_status_of(job: Job) -> int:

@@ -254,7 +254,7 @@ def why_sheet(why: Why) -> RenderableType:
     rows += _failure_rows(failure)
     if why["reason"] and not failure:
         rows.append(("Reason", _text(why["reason"])))
-    if why["detail"] and not (failure and failure["hint"] == why["detail"]):
+    if why["detail"] and not failure:
         rows.append(("", _text(with_times_in_words(why["detail"], utc_now()))))
     if why["position"] is not None:
         rows.append(("Position", Text(str(why["position"]))))

@@ -234,10 +234,17 @@ def test_a_failed_job_says_what_failed(reason: Reason, expected: tuple[str, str]
 def test_last_words_are_told_apart_from_what_tells_why_it_failed(world: World, api: Api) -> None:
     verdict = {"class": "no_signature", "category": "user", "retry": "maybe", "line": "Segment 7 is odd", "hint": ""}
     job = make_job(
-        world.vc, world.owner, state=JobState.FAILED, reason=Reason.EXIT_NONZERO, failure=verdict, exit_code=1
+        world.vc,
+        world.owner,
+        state=JobState.FAILED,
+        reason=Reason.EXIT_NONZERO,
+        reason_detail="exit status 1",
+        failure=verdict,
+        exit_code=1,
     )
     failure = api(world.owner).get(f"/api/v1/jobs/{job.pk}").json()["failure"]
     assert (failure["class"], failure["line"], failure["last_words"]) == ("exit_nonzero", None, "Segment 7 is odd")
+    assert (failure["title"], failure["hint"]) == ("Exit code 1", None)
 
 
 def test_an_idle_job_says_since_when_and_when_it_is_stopped(world: World, api: Api) -> None:

@@ -179,6 +179,7 @@ def test_a_list_and_why_name_the_class_of_a_failure() -> None:
     why = {"state": "failed", "reason": "exit_nonzero", "detail": "exit status 1", "failure": failure, "evidence": {}}
     text = shown(render.why_sheet({**why, "helps": [], "position": None, "cycle": None, "at": None}))
     assert all(part in text for part in ("Import error", "No module named 'nope'", "Install it."))
+    assert "exit status" not in text
 
 
 def test_a_moment_in_a_text_is_read_in_the_local_zone_and_how_far_off_it_is() -> None:

@@ -15,9 +15,7 @@ const ADVICE: Record<string, string> = {
 export function FailureCard({ job }: { job: Job }) {
   const { failure } = job;
   const reason = failure?.title ?? (job.reason === null ? null : reasonWords(job.reason));
-  const told = failure?.hint ?? job.reason_detail;
-  // The title says this already.
-  const hint = told !== null && /^exit (?:status|code) \d+$/.test(told) ? null : told;
+  const hint = failure === null ? job.reason_detail : failure.hint;
   const line = failure?.line ?? null;
   const lastWords = failure?.last_words ?? null;
   if (reason === null && hint === null) return null;

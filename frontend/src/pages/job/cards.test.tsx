@@ -14,7 +14,7 @@ const UNKNOWN = {
   category: "user",
   retry: null,
   line: null,
-  hint: "exit status 3",
+  hint: null,
   title: "Exit code 3",
   retried: null,
   last_words: "Segment 7 is not aligned",

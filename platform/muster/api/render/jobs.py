@@ -152,7 +152,7 @@ def failure(job: Job) -> Json | None:
         "title": title_of(reason, exit_code=job.exit_code),
         "category": blamed_for(reason),
         "line": None,
-        "hint": job.reason_detail or None,
+        "hint": None if job.reason_detail == f"exit status {job.exit_code}" else job.reason_detail or None,
         "retry": None,
         "retried": job.retried_because or None,
         "last_words": (job.failure or {}).get("line") or None,
