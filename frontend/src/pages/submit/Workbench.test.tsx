@@ -150,6 +150,7 @@ function prepared(...paths: string[]): preparing.Prepared {
   const source = {
     name: "code",
     note: "",
+    ignored: 0,
     entries,
     open: () => [],
     readText: () => Promise.resolve(null),

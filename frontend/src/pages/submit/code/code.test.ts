@@ -161,6 +161,16 @@ describe("a folder", () => {
     expect(given.opened.filter((name) => name.startsWith("f"))).toEqual([]);
   });
 
+  it("of too many files is refused by their paths, before the browser looks up any size", async () => {
+    const files = Array.from({ length: MAX_ENTRIES + 1 }, (_, index) => {
+      const unread = { webkitRelativePath: `t/f${index}` };
+      return Object.defineProperty(unread, "size", {
+        get: () => expect.unreachable("the size was looked up"),
+      }) as unknown as File;
+    });
+    await expect(made({ kind: "folder", files })).rejects.toThrow("t holds more than 50,000 files");
+  });
+
   it("of 10 GiB is refused before any of it is read", async () => {
     const huge = Object.defineProperties(new File([], "big.bin"), {
       webkitRelativePath: { value: "t/big.bin" },

@@ -19,6 +19,8 @@ export interface Source {
   name: string;
   /** What a person should know of how it was read; "" where there is nothing. */
   note: string;
+  /** How many files were left out already, as far as that is known. */
+  ignored: number;
   /** What there is, in the order of paths. */
   entries: readonly Entry[];
   /** Opens the chosen entries one after the other; a path loses `base` from its front. */

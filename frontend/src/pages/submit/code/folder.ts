@@ -13,20 +13,22 @@ interface FoundFile extends Entry {
   file: File;
 }
 
-/** Reads what a picker of folders gave: each file names its path below the picked folder. */
-export function pickedFolder(files: readonly File[]): Promise<Source> {
+/**
+ * Reads what a picker of folders gave: each file names its path below the picked folder.
+ *
+ * Files are ignored and counted by their paths, before their sizes are asked for: a browser looks up each size on the
+ * disk, and the page waits meanwhile.
+ */
+export async function pickedFolder(files: readonly File[]): Promise<Source> {
   const [first] = files;
   const name = first?.webkitRelativePath.split("/")[0] ?? "The folder";
-  return sourceOf(
-    name,
-    NOTE,
-    files.map((file) => ({
-      path: file.webkitRelativePath.slice(name.length + 1),
-      size: file.size,
-      isFolder: false,
-      file,
-    })),
-  );
+  const found = files.map((file) => ({ path: file.webkitRelativePath.slice(name.length + 1), file }));
+  const rules = await found.find(({ path }) => path === IGNORE_FILE)?.file.text();
+  const isIgnored = ignoreFilter(rules ?? "");
+  const kept = found.filter(({ path }) => !isIgnored(path));
+  if (kept.length > MAX_ENTRIES) throw tooMany(name);
+  const sized = kept.map((each) => ({ ...each, size: each.file.size, isFolder: false }));
+  return { ...(await sourceOf(name, NOTE, sized)), ignored: found.length - kept.length };
 }
 
 /**
@@ -84,6 +86,7 @@ async function sourceOf(name: string, note: string, found: readonly FoundFile[])
   return {
     name,
     note,
+    ignored: 0,
     entries: found.map(({ path, size, isFolder }) => ({ path, size, isFolder })).toSorted(byPath),
     async *open(chosen, base): AsyncGenerator<OpenEntry> {
       for (const entry of chosen) {

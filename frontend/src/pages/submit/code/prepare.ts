@@ -77,5 +77,11 @@ export async function prepare(
           onPacked: (packed) => onPacked(packed, selection.entries.length),
         });
   signal.throwIfAborted();
-  return { ...selection, archive, sha256: await sha256(new Uint8Array(await archive.arrayBuffer())) };
+  const ignored = source.ignored + selection.ignored;
+  return {
+    ...selection,
+    ignored,
+    archive,
+    sha256: await sha256(new Uint8Array(await archive.arrayBuffer())),
+  };
 }

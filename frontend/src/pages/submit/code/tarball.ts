@@ -117,6 +117,7 @@ export async function openTarball(
   return {
     name: file.name,
     note: "",
+    ignored: 0,
     entries: [...entries.values()].sort(byPath),
     open: (chosen, base) => reopen(file, signal, new Set(chosen.map((entry) => base + entry.path)), base),
     readText: () => Promise.resolve(null),

@@ -51,6 +51,7 @@ export async function openZip(file: File, signal: AbortSignal): Promise<Source> 
   return {
     name: file.name,
     note: "",
+    ignored: 0,
     entries: [...found.values()].map((each) => each.entry).sort(byPath),
     *open(chosen, base): Generator<OpenEntry> {
       for (const entry of chosen) {
