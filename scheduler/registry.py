@@ -51,6 +51,12 @@ class Registry(Generic[P]):
         """The JSON Schema of the parameters of one plug-in."""
         return cast("Mapping[str, Any]", self._class(name).params_schema)
 
+    def summary(self, name: str) -> str:
+        """What the plug-in does, in a sentence: the first line of its package's docstring."""
+        self._class(name)
+        package = importlib.import_module(f"{self.package}.{name}")
+        return (package.__doc__ or "").strip().partition("\n")[0]
+
     def make(self, name: str, params: Mapping[str, object]) -> P:
         """The plug-in with these parameters, and its defaults for those not given."""
         schema = self.schema(name)

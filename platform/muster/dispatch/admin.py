@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from muster.dispatch.forms import PoolForm, field_names, pool_form
 from muster.dispatch.models import Cycle
@@ -78,6 +78,17 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """A name stays."""
         return [] if obj is None else ["name", "decides_by", "silent_since"]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Pool | None = None, **kwargs: Any
+    ) -> HttpResponse:
+        """The page. After a refusal it shows what is stored beside what was entered."""
+        form = context["adminform"].form
+        if obj is not None and form.errors:
+            # The form has written what was entered into the object.
+            obj.refresh_from_db()
+            form.show_stored(obj)
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: Pool, form: forms.ModelForm[Pool], change: bool) -> None:
         """Store the pool, and let the next cycle run by what is new."""

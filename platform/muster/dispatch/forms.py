@@ -84,6 +84,15 @@ class PoolForm(PoolFields):
             if stored is None or getattr(stored, f"{kind}_params") != getattr(self.instance, f"{kind}_params")
         ]
 
+    def show_stored(self, pool: Pool) -> None:
+        """Say at each field that was edited what the pool has stored, which a refusal leaves as it is."""
+        stored = type(self)(instance=pool)
+        for name, field in self.fields.items():
+            if field.has_changed(stored.get_initial_for_field(stored.fields[name], name), self[name].data):
+                value = stored[name].value()
+                shown = "nothing" if value in (None, "") else f"{value:g}" if isinstance(value, float) else value
+                field.help_text = f"{field.help_text} Stored: {shown}.".strip()
+
     def _clean_params(self, kind: str, plugin: str, data: Mapping[str, Any]) -> None:
         """Put together the parameters of the chosen plug-in; what is left at its default is not stored."""
         params: dict[str, Any] = {}
@@ -128,7 +137,7 @@ def pool_form() -> type[PoolForm]:
     """The form with the plug-ins that there are."""
     fields: dict[str, forms.Field] = {}
     for kind, registry in KINDS.items():
-        names = [(name, name) for name in registry.names]
+        names = [(name, f"{name}: {registry.summary(name)}") for name in registry.names]
         fields[kind] = forms.ChoiceField(choices=names, widget=UnfoldAdminSelectWidget)
         for plugin in registry.names:
             for parameter, rules in parameters(kind, plugin).items():

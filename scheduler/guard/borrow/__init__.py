@@ -1,4 +1,4 @@
-"""Borrow: guaranteed jobs within the quota, opportunistic ones on whatever is idle."""
+"""Guaranteed jobs stay within the quota; opportunistic jobs use any idle GPUs."""
 
 from scheduler.guard.borrow.guard import GUARANTEE_EXCEEDED, Borrow
 

@@ -1,4 +1,4 @@
-"""Open: every job is admitted."""
+"""Admit every job."""
 
 from scheduler.guard.open.guard import Open
 

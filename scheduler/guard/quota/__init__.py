@@ -1,4 +1,4 @@
-"""Quota: a virtual cluster holds at most so many GPUs of each type."""
+"""A virtual cluster holds at most its quota of GPUs of each type."""
 
 from scheduler.guard.quota.guard import QUOTA_EXCEEDED, Quota
 

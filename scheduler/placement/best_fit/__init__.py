@@ -1,4 +1,4 @@
-"""Best fit: the nodes that have the least left once the job is there."""
+"""Use the nodes with the fewest free resources left once the job runs there."""
 
 from scheduler.placement.best_fit.placement import BestFit
 

@@ -1,4 +1,4 @@
-"""Consolidation: a gang in as few racks as possible, on the nodes where it leaves the fewest GPUs idle."""
+"""Pack a gang into few racks, on the nodes where it leaves the fewest GPUs idle."""
 
 from scheduler.placement.consolidate.placement import Consolidate
 

@@ -1,4 +1,4 @@
-"""Dedicated: large and distributed jobs get nodes that they share with none of their kind, or with nobody."""
+"""Give large and distributed jobs nodes that no other job of their kind, or no other job at all, shares."""
 
 from scheduler.placement.dedicated.placement import Dedicated
 

@@ -1,4 +1,4 @@
-"""Relaxing: close together at first, and further apart the longer a job waits."""
+"""Place close together at first, and further apart the longer a job waits."""
 
 from scheduler.placement.relaxing.placement import Relaxing
 

@@ -1,4 +1,4 @@
-"""Spreading: a gang on the emptiest nodes, over as many racks as possible."""
+"""Spread a gang over the emptiest nodes of as many racks as possible."""
 
 from scheduler.placement.spread.placement import Spread
 

@@ -1,4 +1,4 @@
-"""Topology: the GPUs of a node that are linked best, and no clique broken up for less."""
+"""Use the best-linked GPUs of a node, and keep linked groups whole."""
 
 from scheduler.placement.topology.placement import Topology
 

@@ -1,4 +1,4 @@
-"""First come, first served, with GPUs promised to those who wait and lent until then."""
+"""First come, first served; GPUs promised to waiting jobs are lent to jobs that end in time."""
 
 from scheduler.policies.backfill.policy import Backfill
 

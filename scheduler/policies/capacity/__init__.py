@@ -1,4 +1,4 @@
-"""Capacity: queues with guaranteed capacities, elastic above them."""
+"""Queues with guaranteed capacities, which use idle GPUs of other queues until these need them."""
 
 from scheduler.policies.capacity.policy import CapacityQueues
 

@@ -1,4 +1,4 @@
-"""Dominant resource fairness: next is who has the smallest share of what they use most."""
+"""Dominant resource fairness: serve the user with the smallest share of their most used resource first."""
 
 from scheduler.policies.drf.policy import Drf
 

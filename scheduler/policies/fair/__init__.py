@@ -1,4 +1,4 @@
-"""Fair: queues share by weight, none below its minimum."""
+"""Queues share by weight, and none gets less than its minimum."""
 
 from scheduler.policies.fair.policy import Fair
 

@@ -1,4 +1,4 @@
-"""Gandiva: jobs of one size share nodes, take turns on them when there are too many, and are moved closer together."""
+"""Jobs of one size share nodes, take turns when there are too many, and are moved closer together (Gandiva)."""
 
 from scheduler.policies.gandiva.policy import Gandiva
 

@@ -1,4 +1,4 @@
-"""Least attained service, by GPUs and time, in quanta."""
+"""Least attained service first, counted in GPUs times time, in quanta."""
 
 from scheduler.policies.las.policy import Las
 

@@ -1,4 +1,4 @@
-"""Optimus: each next GPU to the job whose predicted end it brings closest."""
+"""Give each next GPU to the job whose predicted end it brings forward most (Optimus)."""
 
 from scheduler.policies.optimus.policy import Optimus
 

@@ -1,4 +1,4 @@
-"""Philly: a queue and a quota for each virtual cluster, and locality that is given up try by try."""
+"""A queue and a quota for each virtual cluster; a job's demand for locality is relaxed try by try (Philly)."""
 
 from scheduler.policies.philly.policy import Philly
 

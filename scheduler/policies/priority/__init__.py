@@ -1,4 +1,4 @@
-"""Higher priority first."""
+"""Highest priority first; a job can be stopped for one of higher priority."""
 
 from scheduler.policies.priority.policy import Priority
 

@@ -1,4 +1,4 @@
-"""Quasi-shortest service first (Helios)."""
+"""Shortest predicted GPU time first (Helios' quasi-shortest service first)."""
 
 from scheduler.policies.qssf.policy import Qssf
 

@@ -1,4 +1,4 @@
-"""Shortest remaining service first, with preemption."""
+"""Shortest remaining GPU time first, with preemption."""
 
 from scheduler.policies.srsf.policy import Srsf
 

@@ -1,4 +1,4 @@
-"""Tetris: what fits the free resources best and is done soonest goes first."""
+"""Prefer jobs that fit the free resources well and end soon (Tetris)."""
 
 from scheduler.policies.tetris.policy import Tetris
 

@@ -1,4 +1,4 @@
-"""Least attained service in queues, by GPUs and time (Tiresias)."""
+"""Least attained service first, in queues of GPUs times time (Tiresias)."""
 
 from scheduler.policies.tiresias.policy import Tiresias
 

@@ -141,6 +141,24 @@ class TestTheParametersOfPlugIns:
             for name in field_names(kind):
                 assert f'name="{name}"' in page
 
+    def test_each_plug_in_is_explained_by_its_own_summary(self, browser: Client) -> None:
+        form = browser.get(self.url(make_pool())).context["adminform"].form
+        for kind, registry in KINDS.items():
+            explained = {name: f"{name}: {registry.summary(name)}" for name in registry.names}
+            assert dict(form.fields[kind].choices) == explained
+
+    def test_a_refusal_shows_what_is_stored(self, browser: Client) -> None:
+        pool = make_pool("main", policy="tiresias", policy_params={"limits_gpu_s": [50]}, cpus_per_gpu=4)
+        changes = {"policy": "fifo", "policy__fifo__patience_s": "-1", "cpus_per_gpu": "5"}
+        answer = browser.post(self.url(pool), pool_form(**changes))
+        form = answer.context["adminform"].form
+        assert (form["policy"].value(), form["cpus_per_gpu"].value()) == ("fifo", "5")
+        assert form.fields["policy"].help_text == "Stored: tiresias."
+        assert form.fields["cpus_per_gpu"].help_text == "CPUs for a job that asks for none, by GPU. Stored: 4."
+        assert form.fields["policy__fifo__patience_s"].help_text.endswith("Stored: nothing.")
+        assert "Stored" not in form.fields["guard"].help_text
+        assert answer.context["original"].policy == "tiresias"
+
     def test_what_is_edited_is_stored_and_audited_and_what_is_a_default_is_not(self, browser: Client) -> None:
         pool = make_pool("main")
         changes = {

@@ -23,6 +23,13 @@ def test_a_plug_in_has_a_page_that_names_its_kind_and_its_parameters(registry: R
     assert all(f"| `{parameter}` |" in page for parameter in registry.schema(name)["properties"])
 
 
+@pytest.mark.parametrize(("registry", "name"), PLUGINS, ids=[name for _, name in PLUGINS])
+def test_a_plug_in_explains_itself_in_one_line(registry: Registry[Any], name: str) -> None:
+    summary = registry.summary(name)
+    assert summary.endswith(".")
+    assert 10 < len(summary) <= 110
+
+
 def test_every_page_is_about_a_plug_in() -> None:
     # The figures are about all of them together.
     pages = {page.stem for page in PAGES.glob("*.md")} - {"figures"}
