@@ -1,12 +1,31 @@
+import { readFileSync } from "node:fs";
+
 import react from "@vitejs/plugin-react";
+import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 // `npm run dev` works against a Muster that runs elsewhere: MUSTER_URL says where.
 const server = process.env.MUSTER_URL ?? "http://127.0.0.1:8000";
 const serverPaths = ["/api", "/admin", "/static", "/healthz", "/readyz"];
 
+/** Files that the admin uses too, beside index.html under names that stay. */
+const SHARED = {
+  "tokens.css": "src/styles/tokens.css",
+  "geist.woff2": "node_modules/@fontsource-variable/geist/files/geist-latin-wght-normal.woff2",
+  "geist-mono.woff2": "node_modules/@fontsource-variable/geist-mono/files/geist-mono-latin-wght-normal.woff2",
+};
+
+const shareWithAdmin: Plugin = {
+  name: "share-with-admin",
+  apply: "build",
+  generateBundle() {
+    for (const [fileName, path] of Object.entries(SHARED))
+      this.emitFile({ type: "asset", fileName, source: readFileSync(path) });
+  },
+};
+
 export default defineConfig({
-  plugins: [react()],
+  plugins: [react(), shareWithAdmin],
   build: {
     target: "es2023",
     assetsDir: "assets",

@@ -16,7 +16,7 @@ _ON_THE_CLUSTER = {
     f"tests/e2e/test_{name}.py"
     for name in ("history", "lifecycle", "preemption", "screening", "sharing", "shell", "strikes")
 }
-_OF_THE_PAGES = {"tests/e2e/test_page_actions.py", "tests/e2e/test_pages.py"}
+_OF_THE_PAGES = {f"tests/e2e/test_{name}.py" for name in ("admin_pages", "page_actions", "pages")}
 _LONG = {
     *_OF_THE_PAGES,
     *("tests/e2e/test_demo.py", "tests/e2e/test_torch.py"),

@@ -79,8 +79,14 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         """A name stays."""
         return [] if obj is None else ["name", "decides_by", "silent_since"]
 
-    def render_change_form(
-        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Pool | None = None, **kwargs: Any
+    def render_change_form(  # noqa: PLR0917 - the signature is Django's
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Pool | None = None,
     ) -> HttpResponse:
         """The page. After a refusal it shows what is stored beside what was entered."""
         form = context["adminform"].form
@@ -88,7 +94,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             # The form has written what was entered into the object.
             obj.refresh_from_db()
             form.show_stored(obj)
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
+        return super().render_change_form(request, context, add, change, form_url, obj)
 
     def save_model(self, request: HttpRequest, obj: Pool, form: forms.ModelForm[Pool], change: bool) -> None:
         """Store the pool, and let the next cycle run by what is new."""

@@ -18,6 +18,7 @@ from unfold.widgets import (
 )
 
 from muster.dispatch.plugins import KINDS, objections, parameters
+from muster.events.labels import words
 from muster.fleet.models import Pool
 
 # Each of these waits for the one before it.
@@ -150,8 +151,8 @@ def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
     kinds = _kinds(rules)
     common: dict[str, Any] = {
         "required": False,
-        "label": parameter,
-        "help_text": _help(rules),
+        "label": words(parameter),
+        "help_text": f"{_help(rules)} ({parameter})",
         "initial": _shown(rules, rules.get("default")),
     }
     if "enum" in rules or "boolean" in kinds:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.contrib import admin
 
 from muster.events.admin_base import ModelAdmin, ReadOnlyMixin
+from muster.events.labels import words
 from muster.events.models import AuditEntry, Event, Outbox, Restore
+
+admin.site.index_template = "admin/start.html"
 
 
 @admin.register(Event)
@@ -23,14 +27,48 @@ class EventAdmin(ReadOnlyMixin, ModelAdmin[Event]):
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyMixin, ModelAdmin[AuditEntry]):
-    """Who did what."""
+    """Who did what, why, and what it changed."""
 
-    list_display = ["id", "at", "actor", "action", "object_type", "object_id", "address"]
+    list_display = ["at", "actor", "act", "what", "reason", "was", "became", "address"]
     list_filter = ["object_type", "action"]
     search_fields = ["actor", "object_id", "=address"]
     ordering = ["-id"]
     list_per_page = 50
     show_full_result_count = False
+
+    @admin.display(description="Action", ordering="action")
+    def act(self, entry: AuditEntry) -> str:
+        """What was done."""
+        return words(entry.action)
+
+    @admin.display(description="Object", ordering="object_type")
+    def what(self, entry: AuditEntry) -> str:
+        """To which object."""
+        return f"{words(entry.object_type)} {entry.object_id}"
+
+    @admin.display(description="Reason")
+    def reason(self, entry: AuditEntry) -> str:
+        """Why, as the actor gave it; of a change of a reason, the new one."""
+        return str((entry.after or {}).get("reason") or "")
+
+    @admin.display(description="Before")
+    def was(self, entry: AuditEntry) -> str:
+        """What the change replaced."""
+        return _in_words(entry.before)
+
+    @admin.display(description="After")
+    def became(self, entry: AuditEntry) -> str:
+        """What the change stored."""
+        return _in_words(entry.after)
+
+
+def _in_words(state: dict[str, Any] | None) -> str:
+    """Columns and their values in one line; the reason has a column of its own."""
+    return ", ".join(
+        f"{words(name)}: {value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in (state or {}).items()
+        if name != "reason"
+    )
 
 
 @admin.register(Restore)

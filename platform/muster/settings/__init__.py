@@ -110,6 +110,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
+FORMAT_MODULE_PATH = "muster.settings.formats"
 
 UID_RANGE = ENV.uid_range
 METRICS_TOKEN = ENV.metrics_token

@@ -4,11 +4,71 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.http import HttpRequest
+from django.templatetags.static import static
 from django.urls import reverse_lazy
 
 
 def _item(title: str, icon: str, model: str) -> dict[str, Any]:
     return {"title": title, "icon": icon, "link": reverse_lazy(f"admin:{model}_changelist")}
+
+
+def _act(title: str, icon: str, link: Any, explanation: str) -> dict[str, Any]:
+    return {"title": title, "icon": icon, "link": link, "explanation": explanation}
+
+
+START = [
+    _act("Add a node", "dns", reverse_lazy("admin:fleet_node_add"), "Name it, and get its join token."),
+    _act(
+        "Add a tenant",
+        "groups",
+        reverse_lazy("admin:tenants_tenant_add"),
+        "With its virtual cluster, quotas and members.",
+    ),
+    _act("Add a user", "person_add", reverse_lazy("admin:accounts_user_add"), "A person or another operator."),
+    _act(
+        "Change a quota",
+        "pie_chart",
+        reverse_lazy("admin:tenants_virtualcluster_changelist"),
+        "How many GPUs a virtual cluster may hold.",
+    ),
+    _act(
+        "Drain a node",
+        "construction",
+        reverse_lazy("admin:fleet_node_changelist"),
+        "Select nodes and an action; or plan a maintenance.",
+    ),
+    _act("See failed jobs", "error", "/jobs?state=failed", "The newest first, with their causes."),
+    _act(
+        "Replace a key",
+        "key",
+        reverse_lazy("admin:accounts_apitoken_changelist"),
+        "Revoke API tokens here. The platform's own keys: manage.py rotate_keys.",
+    ),
+    _act(
+        "Read the audit log",
+        "policy",
+        reverse_lazy("admin:events_auditentry_changelist"),
+        "Who changed what, when and why.",
+    ),
+    _act(
+        "Choose a policy",
+        "workspaces",
+        reverse_lazy("admin:fleet_pool_changelist"),
+        "How pools schedule, and their timers and limits.",
+    ),
+    _act(
+        "Look at health",
+        "monitor_heart",
+        reverse_lazy("admin:fleet_healthreport_changelist"),
+        "What GPUs reported, by node.",
+    ),
+]
+
+
+def start_page(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """The context of the start page: what operators do most."""
+    return context | {"title": "Start", "start": START}
 
 
 UNFOLD: dict[str, Any] = {
@@ -17,6 +77,11 @@ UNFOLD: dict[str, Any] = {
     "SITE_SUBHEADER": "For operators",
     "SITE_URL": "/",
     "SITE_SYMBOL": "grid_view",
+    # The pages' own colours, fonts and sizes, which the build puts beside them.
+    "STYLES": ["/tokens.css", lambda request: static("muster/admin.css")],
+    "SCRIPTS": [lambda request: static("muster/admin.js")],
+    "BORDER_RADIUS": "8px",
+    "DASHBOARD_CALLBACK": "muster.settings.admin_pages.start_page",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
     "SITE_DROPDOWN": [{"icon": "arrow_back", "title": "Back to the jobs", "link": "/"}],
@@ -72,6 +137,8 @@ UNFOLD: dict[str, Any] = {
                         "icon": "question_mark",
                         "link": reverse_lazy("admin:failures_unknown"),
                     },
+                    _item("Rules for logs", "receipt_long", "logrules_logrulebook"),
+                    _item("Shells", "terminal", "shells_shell"),
                     _item("Scheduling cycles", "cycle", "dispatch_cycle"),
                     _item("Roles", "handshake", "offers_role"),
                     _item("Frameworks", "hub", "offers_framework"),
@@ -85,6 +152,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Events", "timeline", "events_event"),
                     _item("Audit log", "policy", "events_auditentry"),
                     _item("Outbox", "outbox", "events_outbox"),
+                    _item("Restores", "settings_backup_restore", "events_restore"),
                 ],
             },
         ],

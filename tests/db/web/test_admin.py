@@ -197,6 +197,29 @@ def test_the_start_page_leads_to_every_page(browser: Client) -> None:
     assert 'href="/"' in text
 
 
+def test_the_start_page_offers_what_operators_do(browser: Client) -> None:
+    text = browser.get(reverse("admin:index")).content.decode()
+    for title in (
+        *("Add a node", "Add a tenant", "Add a user", "Change a quota", "Drain a node", "See failed jobs"),
+        *("Replace a key", "Read the audit log", "Choose a policy", "Look at health"),
+    ):
+        assert f"<strong>{title}</strong>" in text
+
+
+def test_the_audit_log_shows_the_reason_what_changed_and_the_second_in_utc(browser: Client) -> None:
+    entry = AuditEntry.objects.create(
+        actor="ada",
+        action="drain",
+        object_type="node",
+        object_id="n1",
+        before={"admin": "active", "memory_mib": 7},
+        after={"admin": "draining", "reason": "new fans"},
+    )
+    text = browser.get(reverse("admin:events_auditentry_changelist")).content.decode()
+    for shown in ("new fans", "admin: active, memory (MiB): 7", "admin: draining", f"{entry.at:%Y-%m-%d %H:%M:%S} UTC"):
+        assert shown in text
+
+
 @pytest.mark.parametrize("page", our_models())
 def test_a_manager_of_a_tenant_does_not_enter(page: str, client: Client) -> None:
     client.force_login(make_user(tenant=make_tenant(), role=Role.MANAGER))
