@@ -314,7 +314,7 @@ def test_a_renewed_join_token_replaces_the_old_one(browser: Client) -> None:
 
 @pytest.mark.parametrize(
     ("action", "start", "end"),
-    [("cordon", "active", "cordoned"), ("drain", "active", "draining"), ("resume", "cordoned", "active")],
+    [("cordon", "active", "cordoned"), ("drain", "active", "draining"), ("move_jobs_off", "cordoned", "draining")],
 )
 def test_a_node_is_changed_with_a_reason(action: str, start: str, end: str, browser: Client) -> None:
     node = make_node(admin=start)
@@ -328,6 +328,14 @@ def test_a_node_is_changed_with_a_reason(action: str, start: str, end: str, brow
     assert browser.post(url, {**data, "apply": "1", "reason": "new fans"}).status_code == 302
     node.refresh_from_db()
     assert (node.admin, node.reason) == (end, "new fans")
+    assert last_audit("node").actor == "olga"
+
+
+def test_a_node_is_resumed_at_once_and_keeps_no_reason(browser: Client) -> None:
+    node = make_node(admin="cordoned", reason="new fans")
+    browser.post(reverse("admin:fleet_node_changelist"), {"action": "resume", "_selected_action": [node.pk]})
+    node.refresh_from_db()
+    assert (node.admin, node.reason) == ("active", "")
     assert last_audit("node").actor == "olga"
 
 
