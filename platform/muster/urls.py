@@ -13,7 +13,7 @@ from muster.accounts.admin_login import login_page
 from muster.api import site
 from muster.api.downloads import download
 from muster.api.problems import not_found
-from muster.api.urls import schema, v1
+from muster.api.urls import documentation, schema, v1
 from muster.api.views import service
 
 # Without the check for cross-site requests, which would answer a POST to nowhere with a page of its own.
@@ -25,6 +25,7 @@ urlpatterns = [
     path("healthz", health),
     path("readyz", readiness),
     path("metrics", service.prometheus),
+    path("api/v1/docs", documentation),
     path("api/v1/", include(v1)),
     path("api/schema", schema),
     re_path(r"^(?:api|agent)(?:/.*)?$", nowhere),

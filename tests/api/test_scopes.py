@@ -25,8 +25,8 @@ from tests.api.conftest import World
 from tests.factories import make_job, make_token
 
 JOBS, TOKENS = "/api/v1/jobs", "/api/v1/tokens"
-# They read no token: signing in, and what says whether the service runs.
-OPEN_VIEWS = {"Login", "Alive", "Ready", "SpectacularAPIView"}
+# They read no token: signing in, what says whether the service runs, and the documentation of REST.
+OPEN_VIEWS = {"Login", "Alive", "Ready", "SpectacularAPIView", "SpectacularSwaggerSplitView"}
 # They are opened by the shell's own token, which opens one shell.
 SHELL_PATHS = {"/api/v1/shells/{shell_id}/output", "/api/v1/shells/{shell_id}/input", "/api/v1/shells/{shell_id}:close"}
 

@@ -166,6 +166,22 @@ def test_the_operator_reaches_the_admin_and_a_member_does_not(page: Page, demo: 
     expect(page.get_by_text("gpu01")).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_documentation_of_rest_lists_operations_and_loads_from_this_server_alone(
+    ada: Page, demo: Demo, width: int
+) -> None:
+    loaded: list[str] = []
+    ada.on("request", lambda request: loaded.append(request.url))
+    ada.set_viewport_size({"width": width, "height": 844})
+    ada.goto(f"{demo.url}/settings")
+    ada.get_by_role("link", name="REST API documentation").click()
+    expect(ada.get_by_role("heading", name="Muster").first).to_be_visible()
+    expect(ada.get_by_role("heading", name="Cancel a job")).to_be_visible()
+    expect(ada.locator("#operations-jobs-submit_job")).to_be_visible()
+    assert ada.evaluate("document.documentElement.scrollWidth") <= width
+    assert [url for url in loaded if not url.startswith((f"{demo.url}/", "data:"))] == []
+
+
 def test_signing_out_ends_the_session(page: Page, demo: Demo) -> None:
     page.goto(demo.url)
     sign_in(page, demo, "ada")

@@ -19,6 +19,8 @@ ADMIN = (
 # nothing of it and treats it as from no origin.
 DATA = "sandbox; default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
+# The documentation of REST is the one page among the paths of data.
+_DOCUMENTATION = "/api/v1/docs"
 _DATA_PATHS = ("/api/", "/agent/", "/healthz", "/readyz", "/metrics", "/downloads/")
 
 
@@ -65,4 +67,4 @@ def security_headers(path: str, *, https: bool) -> dict[str, str]:
 def _policy(path: str) -> str:
     if path.startswith("/admin/"):
         return ADMIN
-    return DATA if path.startswith(_DATA_PATHS) else PAGES
+    return DATA if path.startswith(_DATA_PATHS) and path != _DOCUMENTATION else PAGES

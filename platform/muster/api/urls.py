@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import URLPattern, path, register_converter
 from django.views.decorators.cache import cache_page
-from drf_spectacular.views import SpectacularAPIView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from muster.accounts.scopes import Scope
 from muster.api.views import (
@@ -123,3 +123,6 @@ v1 = [
 ]
 # Made once an hour and format: it takes half a second, and anybody may ask for it.
 schema: Any = cache_page(3600)(SpectacularAPIView.as_view(authentication_classes=[], permission_classes=[]))
+documentation: Any = SpectacularSwaggerSplitView.as_view(
+    url="/api/schema", title="Muster REST API", authentication_classes=[], permission_classes=[]
+)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from muster.settings import rest
 from muster.settings.admin_pages import UNFOLD as UNFOLD
 from muster.settings.env import REPOSITORY, database_settings, read_environment, redis_urls
 
@@ -27,6 +28,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "muster.events",
     "muster.accounts",
     "muster.fleet",
@@ -188,9 +190,13 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Muster",
-    "DESCRIPTION": "Submit, watch and manage jobs on a multi-tenant GPU cluster.",
+    "DESCRIPTION": rest.DESCRIPTION,
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    # By default Swagger UI shows a badge that validator.swagger.io draws, and sends it the address of the document.
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},
     "COMPONENT_SPLIT_REQUEST": True,
     "OAS_VERSION": "3.1.0",
     "POSTPROCESSING_HOOKS": [

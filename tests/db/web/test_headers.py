@@ -25,6 +25,7 @@ SANDBOXED = "sandbox; default-src 'none'; frame-ancestors 'none'"
         ("GET", "/", "default-src 'self'; script-src 'self';"),
         ("GET", "/jobs/1042", "default-src 'self'; script-src 'self';"),
         ("GET", "/admin/login/", "default-src 'self'; script-src 'self' 'unsafe-inline'"),
+        ("GET", "/api/v1/docs", "default-src 'self'; script-src 'self';"),
         ("GET", "/healthz", SANDBOXED),
         ("GET", "/api/v1/me", SANDBOXED),
         ("GET", "/api/v1/offers", SANDBOXED),

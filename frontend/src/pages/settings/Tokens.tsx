@@ -75,7 +75,10 @@ export function Tokens() {
         </Button>
       </SectionHead>
       <p className={classes.sub}>
-        For the muster command and for scripts. A token can do what its scopes and your roles allow.
+        For the muster command and for scripts. A token can do what its scopes and your roles allow.{" "}
+        <a className="link" href="/api/v1/docs">
+          REST API documentation
+        </a>
       </p>
       {query.isPending ? (
         <Skeleton height={54} />
