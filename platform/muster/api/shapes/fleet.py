@@ -17,57 +17,68 @@ NODE_ACTIONS = ("cordon", "drain", "move-off", "resume")
 class GpuJob(Shape):
     """The job that holds a GPU."""
 
-    id = Integer()
-    name = Text()
-    owner = Text()
-    tenant = Text()
+    id = Integer(help_text="The id of the job.")
+    name = Text(help_text="The name of the job.")
+    owner = Text(help_text="The user name of the job's owner.")
+    tenant = Text(help_text="The name of the tenant that the job belongs to.")
 
 
 class Gpu(Shape):
     """A GPU and its newest reading; `jobs` is empty while nobody holds it, or another tenant's job does."""
 
-    uuid = Text()
-    index = Integer()
-    node = Text()
-    type = Text()
-    memory_mib = Integer()
-    numa_node = Integer(allow_null=True)
+    uuid = Text(help_text="The UUID that the driver gives the GPU.")
+    index = Integer(help_text="The number of the GPU on its node, from 0.")
+    node = Text(help_text="The name of the node.")
+    type = Text(help_text="The GPU type, as quotas and job specs name it.")
+    memory_mib = Integer(help_text="The memory of the GPU in MiB.")
+    numa_node = Integer(allow_null=True, help_text="The NUMA node that the GPU is attached to; null if unknown.")
     healthy = Flag(help_text="Whether jobs may have it: so it is unless it has failed.")
     health = Choice(
         choices=values(Level), help_text="With a warning it is a last choice, and given to nobody when it failed."
     )
     health_since = Moment(allow_null=True, help_text="Null for one that has always been well.")
-    health_why = Text(allow_null=True)
+    health_why = Text(allow_null=True, help_text="Why the GPU has a warning or failed; null if no reason is recorded.")
     utilization = Number(allow_null=True, help_text="Percent.")
-    memory_used_mib = Number(allow_null=True)
-    temperature_c = Number(allow_null=True)
-    power_w = Number(allow_null=True)
+    memory_used_mib = Number(allow_null=True, help_text="Memory in use in MiB; null if the newest reading has none.")
+    temperature_c = Number(allow_null=True, help_text="Temperature in °C; null if the newest reading has none.")
+    power_w = Number(allow_null=True, help_text="Power draw in watts; null if the newest reading has none.")
     jobs = GpuJob(many=True, help_text="Those that hold it, of the ones that you may see; two may share it.")
-    busy = Flag()
+    busy = Flag(help_text="Whether any job holds the GPU, including jobs that you may not see.")
 
 
 class GpuList(Shape):
     """Every GPU, by node and index."""
 
-    results = Gpu(many=True)
-    next = Text(allow_null=True)
+    results = Gpu(many=True, help_text="The GPUs.")
+    next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
 class NodeLink(Shape):
     """How it stands with the SSH connection to a node; `reason` is for operators."""
 
-    state = Choice(choices=values(LinkState))
-    reason = Text(allow_null=True)
-    since = Moment()
+    state = Choice(
+        choices=values(LinkState), help_text="The state of the connection: `up`, being set up, or what failed."
+    )
+    reason = Text(
+        allow_null=True, help_text="Details of the state; null if there are none, or if you are not an operator."
+    )
+    since = Moment(help_text="When the connection entered this state.")
 
 
 class Node(Shape):
     """A server and its GPUs."""
 
-    name = Text()
-    pool = Text()
-    admin = Choice(choices=values(NodeAdmin))
-    health = Choice(choices=values(NodeHealth))
+    name = Text(help_text="The name of the node.")
+    pool = Text(help_text="The name of the pool that the node is in.")
+    admin = Choice(
+        choices=values(NodeAdmin), help_text="What operators want of the node: only an `active` node gets new jobs."
+    )
+    health = Choice(
+        choices=values(NodeHealth),
+        help_text=(
+            "What the platform observes: `pending` until an agent joins, `suspect` and `down` when the agent is silent."
+        ),
+    )
     reason = Text(allow_null=True, help_text="Why it is cordoned or draining.")
     barred = Text(allow_null=True, help_text="Why nothing new may start there, whatever operators want.")
     single_user = serializers.BooleanField(
@@ -79,56 +90,62 @@ class Node(Shape):
         allow_null=True,
         help_text="Which setting gives gangs in containers the host's network; null: none does.",
     )
-    address = Text(allow_blank=True)
-    cpus = Integer()
-    cpus_used = Integer()
-    memory_mib = Integer()
-    memory_used_mib = Integer()
-    rack = Text(allow_blank=True)
-    labels = serializers.DictField(child=Text())
-    last_seen_at = Moment(allow_null=True)
+    address = Text(allow_blank=True, help_text="The address at which other nodes reach the node; empty if unknown.")
+    cpus = Integer(help_text="The CPU cores of the node that jobs can use.")
+    cpus_used = Integer(help_text="The CPU cores that jobs hold.")
+    memory_mib = Integer(help_text="The memory of the node that jobs can use, in MiB.")
+    memory_used_mib = Integer(help_text="The memory that jobs hold, in MiB.")
+    rack = Text(allow_blank=True, help_text="The rack that the node is in; empty if unknown.")
+    labels = serializers.DictField(child=Text(), help_text="The labels of the node, by key.")
+    last_seen_at = Moment(
+        allow_null=True, help_text="When the platform last heard from the node's agent; null if no agent has joined."
+    )
     link = NodeLink(allow_null=True, help_text="Null where the agent calls the platform by itself.")
     strikes = Number(help_text="Failures that it is blamed for, as they count now: half after each half-life.")
-    gpus = Gpu(many=True)
+    gpus = Gpu(many=True, help_text="The GPUs of the node, by index.")
 
 
 class Maintenance(Shape):
     """A time in which a node, or every node of a pool, is to be free of jobs."""
 
-    id = Integer()
-    pool = Text()
+    id = Integer(help_text="The id of the maintenance.")
+    pool = Text(help_text="The name of the pool.")
     node = Text(allow_null=True, help_text="Null: every node of the pool.")
-    begins_at = Moment()
-    ends_at = Moment()
+    begins_at = Moment(help_text="When the maintenance is to begin.")
+    ends_at = Moment(help_text="When the nodes take jobs again.")
     running_jobs = Choice(
         choices=values(RunningJobs), help_text="What happens to the jobs that run there when it begins."
     )
-    reason = Text()
-    begun_at = Moment(allow_null=True)
-    created_by = Text()
+    reason = Text(help_text="Why the maintenance takes place.")
+    begun_at = Moment(allow_null=True, help_text="When the maintenance began; null if it has not.")
+    created_by = Text(help_text="The user name of the operator who planned it.")
 
 
 class MaintenanceList(Shape):
     """What is planned or under way, the next one first."""
 
-    results = Maintenance(many=True)
-    next = Text(allow_null=True)
+    results = Maintenance(many=True, help_text="The maintenance that is planned or under way.")
+    next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
 class NewMaintenance(Shape):
     """Maintenance to be planned, of either a node or a pool."""
 
-    node = Text(required=False, max_length=63)
-    pool = Text(required=False, max_length=63)
+    node = Text(required=False, max_length=63, help_text="The name of the node; give either this or `pool`.")
+    pool = Text(
+        required=False,
+        max_length=63,
+        help_text="The name of the pool, for all of its nodes; give either this or `node`.",
+    )
     begins_at = Moment(required=False, help_text="Default: now.")
-    ends_at = Moment()
+    ends_at = Moment(help_text="When the nodes take jobs again.")
     running_jobs = Choice(
         choices=values(RunningJobs),
         required=False,
         default=RunningJobs.WAIT,
         help_text="`wait` for the jobs that run there to end, or `move` the preemptible ones to other nodes.",
     )
-    reason = Text(max_length=LONGEST_REASON)
+    reason = Text(max_length=LONGEST_REASON, help_text="Why the maintenance takes place.")
 
 
 class CallOff(Shape):
@@ -140,25 +157,29 @@ class CallOff(Shape):
 class NodeStrike(Shape):
     """A failure that a node is blamed for; `job` and `detail` are null for who may not see the job."""
 
-    at = Moment()
-    reason = Choice(choices=values(StrikeReason))
+    at = Moment(help_text="When the failure happened.")
+    reason = Choice(choices=values(StrikeReason), help_text="What failed.")
     gpu = Integer(allow_null=True, help_text="The index of the GPU that failed.")
-    job = Integer(allow_null=True)
-    detail = Text(allow_null=True, allow_blank=True)
-    forgiven_at = Moment(allow_null=True)
+    job = Integer(
+        allow_null=True, help_text="The id of the job that failed; null if there is none, or if you may not see it."
+    )
+    detail = Text(
+        allow_null=True, allow_blank=True, help_text="What the agent reported; null if you may not see the job."
+    )
+    forgiven_at = Moment(allow_null=True, help_text="When an operator cleared the strike; null if it still counts.")
 
 
 class HealthReport(Shape):
     """What an agent reported of a GPU, or of the node where `gpu` is null; once for as long as it goes on."""
 
-    at = Moment()
-    last_at = Moment()
+    at = Moment(help_text="When the problem was first reported.")
+    last_at = Moment(help_text="When the problem was last reported.")
     count = Integer(help_text="How often it was told.")
     gpu = Integer(allow_null=True, help_text="The index of the GPU.")
-    kind = Text()
-    xid = Integer(allow_null=True)
-    level = Choice(choices=values(Level))
-    action = Choice(choices=values(Action))
+    kind = Text(help_text="The kind of problem.")
+    xid = Integer(allow_null=True, help_text="The NVIDIA Xid error number; null for other problems.")
+    level = Choice(choices=values(Level), help_text="How serious the problem is.")
+    action = Choice(choices=values(Action), help_text="What has to be done about the problem.")
     words = Text(help_text="What it means.")
     detail = Text(allow_null=True, allow_blank=True, help_text="What the agent wrote; null for who is no operator.")
     over_at = Moment(allow_null=True, help_text="Since when it no longer counts.")
@@ -170,10 +191,17 @@ class GpuCheck(Shape):
     gpu = Integer(help_text="The index of the GPU.")
     wanted = Flag(help_text="Whether one is asked for, and no result has come.")
     at = Moment(allow_null=True, help_text="Null if no check of it is over yet.")
-    result = Choice(choices=[one for one in values(CheckResult) if one[0]], allow_null=True)
+    result = Choice(
+        choices=[one for one in values(CheckResult) if one[0]],
+        allow_null=True,
+        help_text=(
+            "The result of the last check; null if none has finished. `stopped`: a job needed "
+            "the GPU. `unanswered`: the agent did not reply."
+        ),
+    )
     how = Text(allow_blank=True, help_text="matmul: it did work whose result is known; nvml: it was looked at only.")
-    detail = Text(allow_null=True, allow_blank=True)
-    duration_s = Number()
+    detail = Text(allow_null=True, allow_blank=True, help_text="What the agent wrote; null if you are not an operator.")
+    duration_s = Number(help_text="How long the last check took, in seconds.")
     tflops = Number(allow_null=True, help_text="Of products of matrices in 32 bits, or TF32.")
     gb_s = Number(allow_null=True, help_text="Of copies in its memory, each byte read and written.")
     streak = Integer(help_text="How many were passed in a row; below 0, how many failed.")
@@ -182,10 +210,10 @@ class GpuCheck(Shape):
 class NodeJob(Shape):
     """A job that runs on a node and that the caller may see."""
 
-    id = Integer()
-    name = Text()
-    owner = Text()
-    tenant = Text()
+    id = Integer(help_text="The id of the job.")
+    name = Text(help_text="The name of the job.")
+    owner = Text(help_text="The user name of the job's owner.")
+    tenant = Text(help_text="The name of the tenant that the job belongs to.")
     gpus = Integer(help_text="GPUs of the whole job, on all of its nodes.")
     nodes = Integer(help_text="Nodes of the whole job.")
     preemptible = Flag(help_text="Whether moving jobs off the node stops it and queues it again.")
@@ -198,7 +226,9 @@ class NodeDetail(Node):
     driver_version = Text(allow_null=True, help_text="Of its GPUs; null without one.")
     toolkit_version = Text(allow_null=True, help_text="Of the NVIDIA Container Toolkit; null without one.")
     disk_mib = Integer(allow_null=True, help_text="Of the disk that its jobs fill; null where its agent does not say.")
-    disk_free_mib = Integer(allow_null=True)
+    disk_free_mib = Integer(
+        allow_null=True, help_text="The free space on that disk in MiB; null if the agent does not report it."
+    )
     links = serializers.ListField(
         child=serializers.ListField(child=Integer()),
         help_text=(
@@ -226,14 +256,20 @@ class NodeFilter(Shape):
 class NodeList(Shape):
     """Every node, by name."""
 
-    results = Node(many=True)
-    next = Text(allow_null=True)
+    results = Node(many=True, help_text="The nodes.")
+    next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
 class NodeAction(Shape):
     """What an operator does with a node."""
 
-    action = Choice(choices=[(name, name) for name in NODE_ACTIONS])
+    action = Choice(
+        choices=[(name, name) for name in NODE_ACTIONS],
+        help_text=(
+            "`cordon` and `drain` keep new jobs away, `move-off` also moves preemptible jobs "
+            "to other nodes, `resume` lets jobs start again."
+        ),
+    )
     reason = Text(
         required=False,
         max_length=500,
@@ -244,57 +280,59 @@ class NodeAction(Shape):
 class NodeGone(Shape):
     """Why an operator takes a node for gone."""
 
-    reason = Text(max_length=500)
+    reason = Text(max_length=500, help_text="Why the node is declared gone; shown as the reason of its cordon.")
 
 
 class PoolGpus(Shape):
     """GPUs of one type: `free` ones could be given to a job now."""
 
-    type = Text()
-    total = Integer()
-    used = Integer()
-    free = Integer()
+    type = Text(help_text="The GPU type.")
+    total = Integer(help_text="The GPUs of this type in the pool, except those of retired nodes.")
+    used = Integer(help_text="The GPUs that jobs hold.")
+    free = Integer(help_text="The GPUs that a job could get now: healthy, not held, and on a node that takes jobs.")
 
 
 class Pool(Shape):
     """Nodes that are scheduled together."""
 
-    name = Text()
-    policy = Text()
-    placement = Text()
-    guard = Text()
-    nodes = Integer()
-    gpus = PoolGpus(many=True)
+    name = Text(help_text="The name of the pool.")
+    policy = Text(help_text="The policy, which orders the waiting jobs.")
+    placement = Text(help_text="The placement, which picks the nodes and GPUs of a job.")
+    guard = Text(help_text="The guard, which admits jobs by quota.")
+    nodes = Integer(help_text="The number of nodes that are not retired.")
+    gpus = PoolGpus(many=True, help_text="The GPUs of the pool, by type.")
 
 
 class PoolList(Shape):
     """Every pool, by name."""
 
-    results = Pool(many=True)
-    next = Text(allow_null=True)
+    results = Pool(many=True, help_text="The pools.")
+    next = Text(allow_null=True, help_text="Always null: the list comes whole.")
 
 
 class Quota(Shape):
     """How many GPUs of one type a virtual cluster may hold, and how many it holds."""
 
-    gpu_type = Text()
-    gpus = Integer()
-    used = Integer()
+    gpu_type = Text(help_text="The GPU type.")
+    gpus = Integer(help_text="The number of GPUs in the quota.")
+    used = Integer(
+        help_text=("The number of GPUs that the jobs of the virtual cluster hold, without screening trials.")
+    )
 
 
 class VirtualCluster(Shape):
     """A tenant's share of a pool."""
 
-    name = Text()
-    tenant = Text()
-    pool = Text()
-    quotas = Quota(many=True)
-    waiting = Integer()
-    active = Integer()
+    name = Text(help_text="The name of the virtual cluster.")
+    tenant = Text(help_text="The name of the tenant.")
+    pool = Text(help_text="The name of the pool.")
+    quotas = Quota(many=True, help_text="The quotas, by GPU type.")
+    waiting = Integer(help_text="The number of queued jobs.")
+    active = Integer(help_text="The number of active jobs.")
 
 
 class VirtualClusterList(Shape):
     """The virtual clusters that the caller may see, by name."""
 
-    results = VirtualCluster(many=True)
-    next = Text(allow_null=True)
+    results = VirtualCluster(many=True, help_text="The virtual clusters.")
+    next = Text(allow_null=True, help_text="Always null: the list comes whole.")

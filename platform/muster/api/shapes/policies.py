@@ -11,27 +11,27 @@ from muster.api.shapes.jobs import Values
 class PlugIn(Shape):
     """A policy, placement or guard; `params_schema` is the JSON Schema of its parameters."""
 
-    name = Text()
-    params_schema = Values()
+    name = Text(help_text="The name of the plug-in, as the settings of a pool name it.")
+    params_schema = Values(help_text="The JSON Schema of its parameters.")
 
 
 class PlugIns(Shape):
     """What a pool can be told to decide by, each kind by name."""
 
-    policies = PlugIn(many=True)
-    placements = PlugIn(many=True)
-    guards = PlugIn(many=True)
+    policies = PlugIn(many=True, help_text="The policies, which order the waiting jobs.")
+    placements = PlugIn(many=True, help_text="The placements, which pick nodes and GPUs.")
+    guards = PlugIn(many=True, help_text="The guards, which admit jobs by quota.")
 
 
 class Fallback(Shape):
     """What a pool decides by since its own settings have failed."""
 
-    policy = Text()
-    placement = Text()
-    guard = Text()
-    since = Moment()
-    why = Text()
-    cycle = Integer()
+    policy = Text(help_text="The policy in use.")
+    placement = Text(help_text="The placement in use.")
+    guard = Text(help_text="The guard in use.")
+    since = Moment(help_text="When the pool's own settings failed.")
+    why = Text(help_text="How the pool's own settings failed.")
+    cycle = Integer(help_text="The id of the scheduling cycle that failed.")
 
 
 class PoolPolicy(Shape):
@@ -40,24 +40,30 @@ class PoolPolicy(Shape):
     `fallback` is null unless these settings have failed: then the pool decides by what it says, until they are edited.
     """
 
-    policy = Text()
-    policy_params = Values()
-    placement = Text()
-    placement_params = Values()
-    guard = Text()
-    guard_params = Values()
-    fallback = Fallback(allow_null=True)
+    policy = Text(help_text="The name of the policy.")
+    policy_params = Values(help_text="The parameters of the policy.")
+    placement = Text(help_text="The name of the placement.")
+    placement_params = Values(help_text="The parameters of the placement.")
+    guard = Text(help_text="The name of the guard.")
+    guard_params = Values(help_text="The parameters of the guard.")
+    fallback = Fallback(
+        allow_null=True, help_text="What the pool uses instead since these settings failed; null if they work."
+    )
 
 
 class PoolPolicyChange(Shape):
     """New settings; a plug-in that is not named stays, and one that is named without parameters gets its defaults."""
 
-    policy = Text(max_length=40)
-    policy_params = Values(required=False)
-    placement = Text(max_length=40, required=False)
-    placement_params = Values(required=False)
-    guard = Text(max_length=40, required=False)
-    guard_params = Values(required=False)
+    policy = Text(max_length=40, help_text="The name of the policy.")
+    policy_params = Values(required=False, help_text="The parameters of the policy; without them it gets its defaults.")
+    placement = Text(max_length=40, required=False, help_text="The name of the placement; by default it stays.")
+    placement_params = Values(
+        required=False, help_text="The parameters of the placement; if only `placement` is given, it gets its defaults."
+    )
+    guard = Text(max_length=40, required=False, help_text="The name of the guard; by default it stays.")
+    guard_params = Values(
+        required=False, help_text="The parameters of the guard; if only `guard` is given, it gets its defaults."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The new settings; a plug-in that is named replaces the parameters, too."""

@@ -11,7 +11,7 @@ class NewRegistry(Shape):
 
     tenant = Text(required=False, max_length=63, help_text="Default: the one that you manage.")
     registry = Text(max_length=255, help_text="As images name it: ghcr.io, docker.io or registry.example.org:5000.")
-    username = Text(max_length=LONGEST_USERNAME)
+    username = Text(max_length=LONGEST_USERNAME, help_text="The user name at the registry.")
     password = Text(
         max_length=LONGEST_PASSWORD,
         trim_whitespace=False,
@@ -23,16 +23,16 @@ class NewRegistry(Shape):
 class Registry(Shape):
     """Stored credentials, without the password."""
 
-    id = Integer()
-    tenant = Text()
-    registry = Text()
-    username = Text()
-    changed_at = Moment()
-    changed_by = Text()
+    id = Integer(help_text="The id of the credentials.")
+    tenant = Text(help_text="The name of the tenant whose jobs use the credentials.")
+    registry = Text(help_text="The registry, as images name it.")
+    username = Text(help_text="The user name at the registry.")
+    changed_at = Moment(help_text="When the credentials were last changed.")
+    changed_by = Text(help_text="The user name of the person who last changed them.")
 
 
 class RegistryList(Shape):
     """The credentials of the tenants that the caller manages."""
 
-    results = Registry(many=True)
-    next = Text(allow_null=True)
+    results = Registry(many=True, help_text="The credentials.")
+    next = Text(allow_null=True, help_text="Always null: the list comes whole.")
