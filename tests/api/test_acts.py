@@ -106,7 +106,7 @@ def test_requeueing_a_finished_job_names_the_clone(world: World, api: Api) -> No
     job = make_job(world.vc, world.owner, state=JobState.FAILED)
     answer = send(api(world.owner), "POST", f"{JOBS}/{job.pk}:requeue")
     assert answer.status_code == 409
-    assert ":clone" in problem_of(answer)["detail"]
+    assert "`muster clone" in problem_of(answer)["detail"]
 
 
 def test_requeueing_a_running_job_stops_its_attempt(world: World, api: Api) -> None:

@@ -51,12 +51,12 @@ def restore_backup(source: Path, *, home: Path, replace: bool, nodes_known: bool
     manifest = read_manifest(source)
     require_keys(manifest.keys, settings.ENCRYPTION_KEYS)
     with as_owner():
-        Swap(connection.settings_dict["NAME"]).require_unused()
         _require_known(manifest)
         if not replace and not _is_empty():
             raise BackupError(
                 "the database is not empty: --replace deletes it, and everything in it that is not in the backup"
             )
+        Swap(connection.settings_dict["NAME"]).require_unused()
     staged = home / "restoring"
     shutil.rmtree(staged, ignore_errors=True)
     try:
