@@ -30,7 +30,10 @@ def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
     schemas["Upload"] = {
         "type": "object",
         "required": ["sha256", "size"],
-        "properties": {"sha256": {"type": "string"}, "size": {"type": "integer", "description": "Bytes."}},
+        "properties": {
+            "sha256": {"type": "string", "description": "The SHA-256 of the archive, for `code.upload` of a job spec."},
+            "size": {"type": "integer", "description": "Bytes."},
+        },
     }
     result["paths"].update(_streams())
     result["paths"] = dict(sorted(result["paths"].items()))
@@ -238,7 +241,15 @@ def _upload_code() -> Json:
         "Store a folder of code, packed as tar.gz: 201, or 200 if it is known already.",
         answers={"200": stored, "201": stored},
         problems=(413, 415, 422, 429, 507),
-        parameters=({"name": "X-Content-SHA256", "in": "header", "required": True, "schema": digest},),
+        parameters=(
+            {
+                "name": "X-Content-SHA256",
+                "in": "header",
+                "required": True,
+                "schema": digest,
+                "description": "The SHA-256 of the body, as the platform checks it.",
+            },
+        ),
         scope=Scope.SUBMIT,
     )
     operation["requestBody"] = {

@@ -202,17 +202,21 @@ class Code(_Strict):
 class Retry(_Strict):
     """How often, and after what, the job is queued again by itself."""
 
-    max: int = Field(default=3, ge=0, le=100)
+    max: int = Field(default=3, ge=0, le=100, description="How many times the job is queued again.")
     on: Annotated[list[Annotated[RetryOn, Field(strict=False)]], BeforeValidator(_without_preemptions)] = Field(
-        default=[RetryOn.INFRASTRUCTURE, RetryOn.NODE_LOST], max_length=10
+        default=[RetryOn.INFRASTRUCTURE, RetryOn.NODE_LOST],
+        max_length=10,
+        description="Kinds of end after which it is queued again.",
     )
 
 
 class Checkpoint(_Strict):
     """How the job is asked to save its state and go."""
 
-    signal: Literal["TERM", "INT", "USR1", "USR2", "HUP"] = "TERM"
-    grace: Duration = "30s"
+    signal: Literal["TERM", "INT", "USR1", "USR2", "HUP"] = Field(
+        default="TERM", description="The signal that asks the job to save and exit."
+    )
+    grace: Duration = Field(default="30s", description="Time between the signal and SIGKILL, such as 30s or 5m.")
 
 
 class Notify(_Strict):
@@ -229,7 +233,7 @@ class Idle(_Strict):
     for_: Annotated[Duration, AfterValidator(_idle_time)] = Field(
         default="30m", alias="for", description="For so long, from 2m to 7d."
     )
-    action: Literal["warn", "stop"] = "warn"
+    action: Literal["warn", "stop"] = Field(default="warn", description="warn: tell the owner; stop: end the job.")
 
     @property
     def rule(self) -> Rule:
@@ -240,14 +244,18 @@ class Idle(_Strict):
 class Locality(_Strict):
     """How close together the ranks must lie, and for how long to wait for that."""
 
-    within: Annotated[Level, Field(strict=False)]
+    within: Annotated[Level, Field(strict=False)] = Field(
+        description="All ranks on one node, in one rack, or anywhere."
+    )
     relax_after: Duration | None = Field(default=None, description="After so long, anywhere will do.")
 
 
 class JobSpec(_Strict):
     """What a job is: unknown keys and values that cannot be carried out are errors."""
 
-    name: Annotated[Name, Field(max_length=200)] | None = None
+    name: Annotated[Name, Field(max_length=200)] | None = Field(
+        default=None, description="The job's name. Default: the first word of the command."
+    )
     vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
     gpus: Annotated[str, BeforeValidator(_gpus, json_schema_input_type=int | str)] = Field(
         default="0", description="GPUs per node: 4, or with a type A100:4."
@@ -259,15 +267,21 @@ class JobSpec(_Strict):
     image: Annotated[str, AfterValidator(_image), Field(max_length=400)] | None = Field(
         default=None, description="On nodes that run jobs in containers, such as pytorch/pytorch:2.9."
     )
-    code: Annotated[Code, BeforeValidator(_code)] | None = None
-    command: str = Field(min_length=1, max_length=LONGEST_COMMAND)
-    workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = "/workspace"
+    code: Annotated[Code, BeforeValidator(_code)] | None = Field(
+        default=None, description="The code that is unpacked into the working folder."
+    )
+    command: str = Field(min_length=1, max_length=LONGEST_COMMAND, description="The shell command that each rank runs.")
+    workdir: Annotated[str, AfterValidator(_workdir), Field(min_length=1, max_length=500)] = Field(
+        default="/workspace", description="The working folder: where the code lies and the command runs."
+    )
     outputs: list[Annotated[str, AfterValidator(_output), Field(min_length=1, max_length=LONGEST_OUTPUT)]] = Field(
         default=[],
         max_length=MOST_OUTPUTS,
         description="Files below the working folder that are kept, such as ckpt/** or *.csv.",
     )
-    env: Annotated[dict[str, str], BeforeValidator(_env)] = {}
+    env: Annotated[dict[str, str], BeforeValidator(_env)] = Field(
+        default={}, description="Environment variables by name."
+    )
     mounts: list[Annotated[str, AfterValidator(plain_mount), Field(json_schema_extra={"pattern": PATTERN})]] = Field(
         default=[],
         max_length=MOST_MOUNTS,
@@ -280,10 +294,18 @@ class JobSpec(_Strict):
         default=None,
         description="Your estimate of the run time, such as 2h: policies order jobs by it, and it ends no job.",
     )
-    priority: Literal["low", "normal", "high", "urgent"] = "normal"
-    klass: Annotated[JobClass, Field(strict=False)] = Field(default=JobClass.GUARANTEED, alias="class")
-    retry: Retry = Retry()
-    locality: Locality | None = None
+    priority: Literal["low", "normal", "high", "urgent"] = Field(
+        default="normal", description="Its priority among the jobs of its virtual cluster."
+    )
+    klass: Annotated[JobClass, Field(strict=False)] = Field(
+        default=JobClass.GUARANTEED,
+        alias="class",
+        description="guaranteed: within the quota; opportunistic: borrows idle GPUs and may be preempted.",
+    )
+    retry: Retry = Field(default=Retry(), description="How often, and after what, the job is queued again.")
+    locality: Locality | None = Field(
+        default=None, description="How close together the ranks must lie. Default: anywhere."
+    )
     preemptible: bool = Field(
         default=True,
         description="Whether it may be stopped for others and queued again. False needs a time limit.",
@@ -297,8 +319,12 @@ class JobSpec(_Strict):
     gpu_memory: Size | None = Field(
         default=None, description="Of each GPU, such as 20GiB: what a job that shares them needs."
     )
-    on_disconnect: Literal["stop", "keep"] = "stop"
-    tags: Annotated[dict[str, str], BeforeValidator(_tags)] = {}
+    on_disconnect: Literal["stop", "keep"] = Field(
+        default="stop", description="What its node does with the job when it loses contact with the platform."
+    )
+    tags: Annotated[dict[str, str], BeforeValidator(_tags)] = Field(
+        default={}, description="Tags by name, to find and filter jobs."
+    )
     notify: Annotated[
         Notify | None, BeforeValidator(_notify, json_schema_input_type=list[Kind | Channel] | dict[Channel, list[Kind]])
     ] = Field(

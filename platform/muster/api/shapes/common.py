@@ -56,8 +56,8 @@ def values(enum: Any) -> list[tuple[str, str]]:
 class FieldErrorShape(Shape):
     """One wrong field: its dotted name and what is wrong with it."""
 
-    field = Text(allow_blank=True)
-    message = Text()
+    field = Text(allow_blank=True, help_text="The dotted name of the field; empty for the body as a whole.")
+    message = Text(help_text="What is wrong with it.")
 
     class Meta:
         ref_name = "FieldError"
@@ -66,8 +66,8 @@ class FieldErrorShape(Shape):
 class Problem(Shape):
     """A problem document (RFC 9457)."""
 
-    type = Text()
-    title = Text()
-    status = Integer()
-    detail = Text(allow_blank=True)
-    errors = FieldErrorShape(many=True)  # type: ignore[assignment]
+    type = Text(help_text="A URI that identifies the kind of problem.")
+    title = Text(help_text="The kind of problem in words.")
+    status = Integer(help_text="The HTTP status of the answer.")
+    detail = Text(allow_blank=True, help_text="What happened in this case.")
+    errors = FieldErrorShape(many=True, help_text="One entry for each wrong field.")  # type: ignore[assignment]

@@ -32,9 +32,11 @@ class Values(serializers.JSONField):
 class Hold(Shape):
     """Why a waiting job was not placed: one dominant reason, and what would help."""
 
-    reason = Choice(choices=values(HoldReason))
-    detail = Text()
-    helps = serializers.ListField(child=Text())
+    reason = Choice(
+        choices=values(HoldReason), help_text="The dominant reason why the last scheduling cycle did not place the job."
+    )
+    detail = Text(help_text="The reason as a sentence with figures.")
+    helps = serializers.ListField(child=Text(), help_text="Changes that would let the job start, as sentences.")
 
 
 _BLAMED = [(name, name) for name in ("user", "ai_engine", "infrastructure", "platform")]
@@ -54,10 +56,13 @@ class Failure(_OfClass):
     """What is known of why a job failed."""
 
     title = Text(help_text="The class in words.")
-    category = Choice(choices=_BLAMED)
+    category = Choice(
+        choices=_BLAMED,
+        help_text="Where the cause lies: the user's code, the AI engine, the infrastructure or the platform.",
+    )
     retry = Choice(choices=_ADVICE, allow_null=True, help_text="Whether another try can help; null: nothing tells.")
     line = Text(allow_null=True, help_text="Of the log, that says so.")
-    hint = Text(allow_null=True)
+    hint = Text(allow_null=True, help_text="What to do about it; null if nothing is known.")
     retried = Text(allow_null=True, help_text="Which earlier attempt was tried again last, and why.")
     last_words = Text(
         allow_null=True, help_text="What it printed last, where nothing tells why it failed: perhaps not the cause."
@@ -68,93 +73,106 @@ class AttemptFailure(_OfClass):
     """What is known of why an attempt failed."""
 
     title = Text(help_text="The class in words.")
-    category = Choice(choices=_BLAMED)
-    retry = Choice(choices=_ADVICE)
+    category = Choice(
+        choices=_BLAMED,
+        help_text="Where the cause lies: the user's code, the AI engine, the infrastructure or the platform.",
+    )
+    retry = Choice(choices=_ADVICE, help_text="Whether another try can help.")
     confidence = serializers.FloatField(help_text="From 0 to 1: how strong the evidence is; no probability.")
     line = Text(help_text="Of the log, that says so; empty if none does.")
-    hint = Text()
+    hint = Text(help_text="What to do about it; empty if nothing is known.")
     rank = Integer(allow_null=True, help_text="Whose log it is.")
 
 
 class Idle(Shape):
     """A running job whose GPUs all stand idle."""
 
-    since = Moment()
+    since = Moment(help_text="When its GPUs became idle.")
     stop_at = Moment(allow_null=True, help_text="When it is stopped if that goes on; null: it is not.")
 
 
 class Kept(Shape):
     """A job that has failed, and what it ran in, which stays until then."""
 
-    until = Moment()
-    reason = Choice(choices=values(Reason))
-    exit_code = Integer(allow_null=True)
+    until = Moment(help_text="When the platform ends the job and frees its GPUs.")
+    reason = Choice(choices=values(Reason), help_text="Why its command failed.")
+    exit_code = Integer(allow_null=True, help_text="The exit code of the failed command; null if there is none.")
 
 
 class JobLinks(Shape):
     """Where the rest of a job is."""
 
-    self = Text()
-    logs = Text()
-    events = Text()
-    attempts = Text()
-    why = Text()
-    page = Text()
+    self = Text(help_text="Path of the job in the API.")
+    logs = Text(help_text="Path of its log.")
+    events = Text(help_text="Path of its events.")
+    attempts = Text(help_text="Path of its attempts.")
+    why = Text(help_text="Path of the explanation of its state.")
+    page = Text(help_text="Path of its page in the web interface.")
 
 
 class JobInList(Shape):
     """A job without its spec."""
 
-    id = Integer()
-    name = Text()
-    vc = Text()
-    tenant = Text()
-    owner = Text()
-    state = Choice(choices=values(JobState))
-    stage = Choice(choices=values(Stage))
-    desired = Choice(choices=values(Desired))
-    hold = Hold(allow_null=True)
-    priority = Choice(choices=PRIORITY_NAMES)
-    tags = serializers.DictField(child=Text())
+    id = Integer(help_text="The job's number.")
+    name = Text(help_text="The job's name; by default the first word of its command.")
+    vc = Text(help_text="The name of its virtual cluster.")
+    tenant = Text(help_text="The name of its tenant.")
+    owner = Text(help_text="The username of its owner.")
+    state = Choice(choices=values(JobState), help_text="The state of the job as the platform observes it.")
+    stage = Choice(
+        choices=values(Stage), help_text="Whether it is at its trial on a screening pool or at the full run."
+    )
+    desired = Choice(choices=values(Desired), help_text="What its owner wants: `run`, or `stop` once it is cancelled.")
+    hold = Hold(allow_null=True, help_text="Why the job waits; null if no scheduling cycle has held it.")
+    priority = Choice(choices=PRIORITY_NAMES, help_text="Its priority among the jobs of its virtual cluster.")
+    tags = serializers.DictField(child=Text(), help_text="Its tags as names and values.")
     gpu_type = Text(allow_null=True, help_text="Null: any type.")
     gpus = Integer(help_text="On each node.")
-    nodes = Integer()
-    gpus_total = Integer()
+    nodes = Integer(help_text="Number of nodes, one rank on each.")
+    gpus_total = Integer(help_text="GPUs on all nodes together.")
     array = Values(allow_null=True, help_text="Null: not part of an array.")
-    submitted_at = Moment()
-    started_at = Moment(allow_null=True)
-    ended_at = Moment(allow_null=True)
+    submitted_at = Moment(help_text="When the job was submitted.")
+    started_at = Moment(allow_null=True, help_text="When it first started; null if it has not.")
+    ended_at = Moment(allow_null=True, help_text="When it ended; null if it has not.")
     run_time_s = Number(help_text="Seconds that its ended attempts ran, from their start to their end.")
     running_since = Moment(allow_null=True, help_text="Since when its live attempt runs; null: none does.")
-    exit_code = Integer(allow_null=True)
-    failure = Failure(allow_null=True)
-    reason = Choice(choices=values(Reason), allow_null=True)
-    reason_detail = Text(allow_null=True)
-    attempts = Integer()
+    exit_code = Integer(allow_null=True, help_text="The exit code of its command; null while it has none.")
+    failure = Failure(allow_null=True, help_text="Why it failed; null unless its state is `failed`.")
+    reason = Choice(
+        choices=values(Reason), allow_null=True, help_text="Why it ended or is being stopped; null if neither is so."
+    )
+    reason_detail = Text(
+        allow_null=True, help_text="More about the reason, as a sentence; null if there is nothing more."
+    )
+    attempts = Integer(help_text="Number of attempts so far.")
     position = Integer(allow_null=True, help_text="The place in the virtual cluster's queue, from 1.")
     idle = Idle(allow_null=True, help_text="Null: its GPUs are at work, or nobody knows.")
     kept = Kept(allow_null=True, help_text="Null: it has not failed, or is not kept.")
-    links = JobLinks()
+    links = JobLinks(help_text="Paths of what belongs to the job.")
 
 
 class GpuUse(Shape):
     """What a run used of one of its GPUs; null: not measured."""
 
-    rank = Integer()
+    rank = Integer(help_text="The rank that held the GPU.")
     index = Integer(help_text="On its node.")
     utilization = Number(allow_null=True, help_text="Mean, in percent of the time.")
     memory_used_mib = Number(allow_null=True, help_text="The most.")
-    memory_mib = Integer()
+    memory_mib = Integer(help_text="The GPU's memory in MiB.")
 
 
 class Efficiency(Shape):
     """What a job used of what it had, by its longest run: a grade, or why there is none."""
 
-    attempt = Integer()
-    grade = Choice(choices=values(Grade), allow_null=True)
+    attempt = Integer(help_text="The number of the attempt that was graded: its longest run.")
+    grade = Choice(
+        choices=values(Grade),
+        allow_null=True,
+        help_text="How much of its GPUs the job used; null if `silence` says why not.",
+    )
     silence = Choice(choices=values(Silence), allow_null=True, help_text="Why there is no grade.")
     utilization = Number(allow_null=True, help_text="Mean of all GPUs, in percent; null without a grade.")
-    idle_gpus = Integer()
+    idle_gpus = Integer(help_text="Number of GPUs whose mean utilization was below 5 percent; 0 without a grade.")
     gpu_hours = Number(help_text="Of the run.")
     idle_gpu_hours = Number(help_text="Of these its GPUs did nothing; 0 without a grade.")
     gpus = GpuUse(many=True, help_text="Those used least, if there are many.")
@@ -168,19 +186,19 @@ class Efficiency(Shape):
 class Trial(Shape):
     """What a job's trial on a few GPUs said, or why there was none."""
 
-    verdict = Choice(choices=values(TrialVerdict))
-    detail = Text()
+    verdict = Choice(choices=values(TrialVerdict), help_text="What the trial said.")
+    detail = Text(help_text="The verdict as a sentence.")
     attempt = Integer(allow_null=True, help_text="Its number; null: the job was not tried.")
     failure = Text(help_text="The class of its failure; empty if it did not fail.")
     line = Text(help_text="Of the log, that says so.")
-    hint = Text()
-    gpus_asked = Integer()
+    hint = Text(help_text="What to do about the failure; empty if nothing is known.")
+    gpus_asked = Integer(help_text="GPUs that the job asks for on all nodes together.")
     gpus = Integer(help_text="Of the trial.")
-    waited_s = serializers.FloatField()
-    ran_s = serializers.FloatField()
+    waited_s = serializers.FloatField(help_text="Seconds that the job waited for its trial.")
+    ran_s = serializers.FloatField(help_text="Seconds that the trial ran.")
     spent_gpu_s = serializers.FloatField(help_text="That it held of the screening pool.")
     saved_gpu_s = serializers.FloatField(help_text="That its gang would have computed until it failed so.")
-    at = Moment()
+    at = Moment(help_text="When the trial was over.")
 
 
 class RunTimeEstimate(Shape):
@@ -196,9 +214,11 @@ class RunTimeEstimate(Shape):
 class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
-    spec = SpecField()
+    spec = SpecField(help_text="The job spec as it was submitted, with every default written out.")
     trials = Trial(many=True, help_text="Oldest first.")
-    cloned_from = Integer(allow_null=True)
+    cloned_from = Integer(
+        allow_null=True, help_text="The number of the job that this one is a clone of; null if it is none."
+    )
     estimate = RunTimeEstimate(allow_null=True, help_text="Null: nothing is known.")
     efficiency = Efficiency(allow_null=True, help_text="Of a job that has ended, some seconds after.")
 
@@ -214,18 +234,18 @@ class SubmittedJob(Job):
 class JobPage(Shape):
     """A page of jobs, newest first."""
 
-    results = JobInList(many=True)
-    next = Text(allow_null=True)
+    results = JobInList(many=True, help_text="The jobs of this page.")
+    next = Text(allow_null=True, help_text="The cursor of the next page; null on the last page.")
 
 
 class JobEdit(Shape):
     """What of a job can be changed. Priority, time and expected only while it is queued."""
 
-    name = Text(required=False, max_length=200)
-    priority = Choice(choices=PRIORITY_NAMES, required=False)
+    name = Text(required=False, max_length=200, help_text="A new name.")
+    priority = Choice(choices=PRIORITY_NAMES, required=False, help_text="A new priority; only while the job is queued.")
     time = Text(required=False, allow_null=True, help_text="Such as 90s, 30m, 24h or 7d.")
     expected = Text(required=False, allow_null=True, help_text="Likewise.")
-    tags = serializers.DictField(child=Text(), required=False)
+    tags = serializers.DictField(child=Text(), required=False, help_text="New tags, which replace all earlier ones.")
 
 
 class CloneChanges(Shape):
@@ -243,27 +263,29 @@ class CloneChanges(Shape):
 class Batch(Shape):
     """Up to 1,000 specs."""
 
-    jobs = serializers.ListField(child=SpecField(), min_length=1, max_length=1000)
+    jobs = serializers.ListField(
+        child=SpecField(), min_length=1, max_length=1000, help_text="The specs of the jobs to submit."
+    )
 
 
 class BatchError(Shape):
     """Why one of the specs was refused."""
 
-    index = Integer()
-    problem = Problem()
+    index = Integer(help_text="The place of the refused spec in the request, from 0.")
+    problem = Problem(help_text="Why it was refused.")
 
 
 class BatchAnswer(Shape):
     """The jobs that were stored and the specs that were refused."""
 
-    jobs = JobInList(many=True)
-    errors = BatchError(many=True)  # type: ignore[assignment]
+    jobs = JobInList(many=True, help_text="The jobs that were stored.")
+    errors = BatchError(many=True, help_text="The specs that were refused.")  # type: ignore[assignment]
 
 
 class Outlook(Shape):
     """Whether a job would first be tried on a few GPUs."""
 
-    tried = Flag()
+    tried = Flag(help_text="Whether the job would first run as a trial.")
     why = Text(help_text="Where, on how much and for how long, or why not.")
     starts_now = Flag(allow_null=True, help_text="Whether its trial would; null if it is not tried.")
     hold = Hold(allow_null=True, help_text="Why its trial would wait.")
@@ -272,29 +294,31 @@ class Outlook(Shape):
 class DryRun(Shape):
     """What would become of a job if it was submitted now."""
 
-    valid = Flag()
-    spec = SpecField()
-    gpus_total = Integer()
+    valid = Flag(help_text="True: the spec is valid (an invalid spec is answered with a problem).")
+    spec = SpecField(help_text="The spec with every default written out.")
+    gpus_total = Integer(help_text="GPUs on all nodes together.")
     feasible = Flag(help_text="The pool could run it if it was empty.")
-    fits_quota = Flag()
-    starts_now = Flag()
-    hold = Hold(allow_null=True)
-    position = Integer(allow_null=True)
-    screening = Outlook()
+    fits_quota = Flag(help_text="Whether the job fits the quota of its virtual cluster.")
+    starts_now = Flag(help_text="Whether the next scheduling cycle would place it.")
+    hold = Hold(allow_null=True, help_text="Why it would wait; null if it would start.")
+    position = Integer(
+        allow_null=True, help_text="Its place in the virtual cluster's queue, from 1; null if it would start."
+    )
+    screening = Outlook(help_text="Whether it would first run as a trial on a screening pool.")
 
 
 class HeldJob(Shape):
     """A running job and its GPUs."""
 
-    id = Integer()
-    name = Text()
-    gpus = Integer()
+    id = Integer(help_text="The job's number.")
+    name = Text(help_text="The job's name.")
+    gpus = Integer(help_text="GPUs that it holds of the type that the waiting job needs.")
 
 
 class QuotaHolder(Shape):
     """A user who has GPUs of a quota."""
 
-    owner = Text()
+    owner = Text(help_text="The user's name.")
     gpus = Integer(help_text="Of the type that the job waits for.")
     jobs_total = Integer(help_text="How many jobs have these GPUs.")
     jobs = HeldJob(many=True, help_text="The largest of these jobs.")
@@ -303,76 +327,86 @@ class QuotaHolder(Shape):
 class Why(Shape):
     """Why a job is in the state it is in."""
 
-    state = Choice(choices=values(JobState))
-    reason = Text(allow_null=True)
-    detail = Text(allow_blank=True)
-    evidence = Values()
-    helps = serializers.ListField(child=Text())
+    state = Choice(choices=values(JobState), help_text="The state that is explained.")
+    reason = Text(allow_null=True, help_text="The reason by its short name; null if there is none.")
+    detail = Text(allow_blank=True, help_text="The reason as a sentence, with the number of jobs ahead in the queue.")
+    evidence = Values(help_text="The figures behind the reason; the keys depend on it.")
+    helps = serializers.ListField(child=Text(), help_text="Changes that would help, as sentences.")
     failure = Failure(allow_null=True, help_text="Of a job that has failed.")
-    position = Integer(allow_null=True)
+    position = Integer(
+        allow_null=True, help_text="Its place in the virtual cluster's queue, from 1; null if it is not queued."
+    )
     ahead = Integer(allow_null=True, help_text="Jobs before it in the queue of its virtual cluster.")
     holders = QuotaHolder(many=True, help_text="The users with most GPUs of the quota that the job waits for.")
     estimate = RunTimeEstimate(allow_null=True, help_text="How long it is expected to run; null: nothing is known.")
-    cycle = Integer(allow_null=True)
-    at = Moment(allow_null=True)
+    cycle = Integer(
+        allow_null=True, help_text="The number of the pool's latest scheduling cycle; null before the first one."
+    )
+    at = Moment(allow_null=True, help_text="When that cycle began; null before the first one.")
 
 
 class Allocation(Shape):
     """The hold of one rank on one node."""
 
-    id = Integer()
-    node = Text()
-    rank = Integer()
+    id = Integer(help_text="The allocation's number.")
+    node = Text(help_text="The name of the node.")
+    rank = Integer(help_text="The rank, from 0.")
     gpus = serializers.ListField(child=Text(), help_text="UUIDs.")
     memory_limited = Flag(help_text="Whether the node enforces the memory limit of jobs.")
     host_network = Text(
         allow_null=True,
         help_text="Which setting gives this rank of a gang, in a container, the host's network; null: none does.",
     )
-    observed = Choice(choices=values(Observed))
-    exit_code = Integer(allow_null=True)
-    log_size = Integer()
-    log_complete = Flag()
+    observed = Choice(
+        choices=values(Observed), help_text="What the node's agent last reported of the rank's processes."
+    )
+    exit_code = Integer(allow_null=True, help_text="The exit code of the rank; null while it has none.")
+    log_size = Integer(help_text="Bytes of its log stored so far.")
+    log_complete = Flag(help_text="Whether all of its log is stored.")
 
 
 class Attempt(Shape):
     """One try at running a job."""
 
-    number = Integer()
-    state = Choice(choices=values(AttemptState))
-    stage = Choice(choices=values(Stage))
-    allocations = Allocation(many=True)
-    placed_at = Moment()
-    started_at = Moment(allow_null=True)
-    ended_at = Moment(allow_null=True)
-    exit_code = Integer(allow_null=True)
-    reason = Choice(choices=values(Reason), allow_null=True)
-    reason_detail = Text(allow_null=True)
-    failure = AttemptFailure(allow_null=True)
+    number = Integer(help_text="The attempt's number within the job, from 1.")
+    state = Choice(choices=values(AttemptState), help_text="The state of the attempt.")
+    stage = Choice(choices=values(Stage), help_text="Whether it is a trial on a screening pool or the full run.")
+    allocations = Allocation(many=True, help_text="One entry for each rank, by rank.")
+    placed_at = Moment(help_text="When the scheduler placed it on its nodes.")
+    started_at = Moment(allow_null=True, help_text="When it started to run; null if it has not.")
+    ended_at = Moment(allow_null=True, help_text="When it ended; null if it has not.")
+    exit_code = Integer(allow_null=True, help_text="The exit code of its command; null while it has none.")
+    reason = Choice(
+        choices=values(Reason), allow_null=True, help_text="Why it ended or is being stopped; null if neither is so."
+    )
+    reason_detail = Text(
+        allow_null=True, help_text="More about the reason, as a sentence; null if there is nothing more."
+    )
+    failure = AttemptFailure(allow_null=True, help_text="Why it failed; null if nothing was diagnosed.")
 
 
 class AttemptList(Shape):
     """The attempts of a job, oldest first."""
 
-    results = Attempt(many=True)
-    next = Text(allow_null=True)
+    results = Attempt(many=True, help_text="The attempts of this page.")
+    next = Text(allow_null=True, help_text="The cursor of the next page; null on the last page.")
 
 
 class JobEvent(Shape):
     """Something that happened to a job."""
 
-    id = Integer()
-    at = Moment()
-    kind = Text()
-    actor = Text()
-    data = Values()  # type: ignore[assignment]
+    id = Integer(help_text="The event's number; later events have larger numbers.")
+    at = Moment(help_text="When it happened.")
+    kind = Text(help_text="What happened, such as `job.submitted`.")
+    actor = Text(help_text="Who or what caused it: a username, or a part of the platform.")
+    data = Values(help_text="Details; the keys depend on the kind.")  # type: ignore[assignment]
 
 
 class JobEventPage(Shape):
     """A page of events, oldest first."""
 
-    results = JobEvent(many=True)
-    next = Text(allow_null=True)
+    results = JobEvent(many=True, help_text="The events of this page.")
+    next = Text(allow_null=True, help_text="The cursor of the next page; null on the last page.")
 
 
 class JobStateChoice(Choice):
@@ -391,9 +425,9 @@ class JobSelector(Shape):
         required=False,
         help_text="Any of these; `running` means `active`. In a query: repeated, or separated by commas.",
     )
-    vc = Text(required=False, max_length=63)
-    owner = Text(required=False, max_length=150)
-    tenant = Text(required=False, max_length=63)
+    vc = Text(required=False, max_length=63, help_text="Only jobs of this virtual cluster.")
+    owner = Text(required=False, max_length=150, help_text="Only jobs of the user with this name.")
+    tenant = Text(required=False, max_length=63, help_text="Only jobs of this tenant.")
     tag = serializers.ListField(
         child=serializers.RegexField(r"\A[^:]+:.*\Z", max_length=300, error_messages={"invalid": "write key:value"}),
         required=False,
@@ -408,22 +442,22 @@ class JobSelector(Shape):
 class JobFilter(JobSelector):
     """The filters of the list, and which piece of it."""
 
-    limit = Integer(required=False, default=50, min_value=1, max_value=200)
+    limit = Integer(required=False, default=50, min_value=1, max_value=200, help_text="Jobs on one page.")
     cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")
 
 
 class StateCount(Shape):
     """How many jobs are in a state, and how many GPUs they ask for."""
 
-    state = Choice(choices=values(JobState))
-    jobs = Integer()
-    gpus = Integer()
+    state = Choice(choices=values(JobState), help_text="The state of these jobs.")
+    jobs = Integer(help_text="Number of jobs.")
+    gpus = Integer(help_text="GPUs that these jobs ask for.")
 
 
 class JobCount(Shape):
     """How many jobs match."""
 
-    jobs = Integer()
+    jobs = Integer(help_text="Number of jobs that match.")
     gpus = Integer(help_text="That these jobs ask for.")
     states = StateCount(many=True, help_text="By state; a state without jobs is left out.")
     cancellable = Integer(help_text="Of these, jobs that have not ended and that the caller may cancel.")
@@ -440,20 +474,20 @@ class CancelSelector(JobSelector):
 class NotCancelled(Shape):
     """A job that could not be cancelled."""
 
-    id = Integer()
-    problem = Problem()
+    id = Integer(help_text="The job's number.")
+    problem = Problem(help_text="Why it could not be cancelled.")
 
 
 class CancelAnswer(Shape):
     """What became of the selected jobs."""
 
     cancelled = serializers.ListField(child=Integer(), help_text="Jobs that have left the queue or are being stopped.")
-    refused = NotCancelled(many=True)
+    refused = NotCancelled(many=True, help_text="Jobs that could not be cancelled.")
     remaining = Integer(help_text="Matching jobs beyond the limit of one request; send the request again for them.")
 
 
 class PageFilter(Shape):
     """Which piece of a list."""
 
-    limit = Integer(required=False, default=100, min_value=1, max_value=200)
+    limit = Integer(required=False, default=100, min_value=1, max_value=200, help_text="Entries on one page.")
     cursor = Text(required=False, max_length=200, help_text="`next` of the page before.")

@@ -11,7 +11,7 @@ from muster.shells.services import LARGEST_SIDE, MOST_WORDS
 class NewShell(Shape):
     """The shell that is asked for."""
 
-    rank = Integer(min_value=0, max_value=100_000, default=0)
+    rank = Integer(min_value=0, max_value=100_000, default=0, help_text="The rank to open the shell in, from 0.")
     command = serializers.ListField(
         child=Text(max_length=16 << 10, allow_blank=True, trim_whitespace=False),
         max_length=MOST_WORDS,
@@ -19,17 +19,17 @@ class NewShell(Shape):
         help_text="A program and its arguments; an interactive shell if empty.",
     )
     terminal = Flag(default=True, help_text="Whether it gets a terminal; without one its input can come to an end.")
-    term = Text(max_length=64, default="xterm")
-    rows = Integer(min_value=1, max_value=LARGEST_SIDE, default=24)
-    cols = Integer(min_value=1, max_value=LARGEST_SIDE, default=80)
+    term = Text(max_length=64, default="xterm", help_text="The type of the terminal, as in the variable TERM.")
+    rows = Integer(min_value=1, max_value=LARGEST_SIDE, default=24, help_text="Height of the terminal in characters.")
+    cols = Integer(min_value=1, max_value=LARGEST_SIDE, default=80, help_text="Width of the terminal in characters.")
 
 
 class OpenedShell(Shape):
     """A shell that the node's agent will open."""
 
-    id = Integer()
-    job = Integer()
-    attempt = Integer()
-    rank = Integer()
-    node = Text()
+    id = Integer(help_text="The shell's number.")
+    job = Integer(help_text="The job's number.")
+    attempt = Integer(help_text="The number of the job's attempt.")
+    rank = Integer(help_text="The rank that it opens in.")
+    node = Text(help_text="The name of the node that runs the rank.")
     token = Text(help_text="Opens this shell only, and is shown this once.")
