@@ -71,6 +71,25 @@ def test_nothing_in_an_answer_is_left_to_guess() -> None:
             assert set(schema.get("required", [])) == set(schema["properties"]), name
 
 
+def test_each_property_and_each_query_parameter_has_a_description() -> None:
+    document = openapi()
+    properties = [
+        (f"{name}.{key}", value)
+        for name, schema in document["components"]["schemas"].items()
+        for key, value in schema.get("properties", {}).items()
+    ]
+    parameters = [
+        (f"{operation['operationId']}?{parameter['name']}", parameter)
+        for verbs in document["paths"].values()
+        for operation in verbs.values()
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "query"
+    ]
+    assert properties
+    assert parameters
+    assert [name for name, value in (*properties, *parameters) if not value.get("description")] == []
+
+
 def test_the_schema_of_the_spec_is_a_json_schema(world: World, api: Api) -> None:
     schema = api(world.owner).get("/api/v1/spec/schema").json()
     assert schema == json_schema()
