@@ -258,7 +258,8 @@ def test_a_database_that_somebody_uses_is_not_replaced(world: World, tmp_path: P
     target, password = postgres_tools.dsn()
     with closing(psycopg2.connect(target, password=password)):
         # Threads of the tests before may be connected, too.
-        assert re.search(r"\d+ connections use the database: stop the platform", _refusal(tmp_path / "backup", tmp_path))
+        refusal = _refusal(tmp_path / "backup", tmp_path)
+        assert re.search(r"\d+ connections use the database: stop the platform", refusal)
 
 
 def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
