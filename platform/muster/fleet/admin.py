@@ -12,7 +12,9 @@ from django.db.models import F, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.formats import localize
 from django.utils.html import format_html
+from django.utils.timezone import localtime
 
 from muster.common.clock import database_now
 from muster.common.errors import MusterError
@@ -171,10 +173,10 @@ class NodeAdmin(AuditedMixin, ModelAdmin[Node]):
         self._show_join_token(request, node, secret)
 
     @admin.display(description="Last seen")
-    def last_seen(self, node: Node) -> Any:
-        """When its agent last spoke."""
+    def last_seen(self, node: Node) -> str | None:
+        """When its agent last spoke, in words: Django's form would show a moment with its microseconds."""
         lease = getattr(node, "lease", None)
-        return lease.seen_at if lease and node.credential_digest else None
+        return localize(localtime(lease.seen_at)) if lease and node.credential_digest else None
 
     @admin.display(description="Link")
     def link(self, node: Node) -> str:
