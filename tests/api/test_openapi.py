@@ -90,6 +90,11 @@ def test_each_property_and_each_query_parameter_has_a_description() -> None:
     assert [name for name, value in (*properties, *parameters) if not value.get("description")] == []
 
 
+def test_each_operation_is_summed_up_in_a_sentence() -> None:
+    operations = [one for verbs in openapi()["paths"].values() for one in verbs.values()]
+    assert [one["operationId"] for one in operations if not one["summary"] or ". " in one["summary"]] == []
+
+
 def test_the_schema_of_the_spec_is_a_json_schema(world: World, api: Api) -> None:
     schema = api(world.owner).get("/api/v1/spec/schema").json()
     assert schema == json_schema()

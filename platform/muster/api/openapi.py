@@ -36,8 +36,16 @@ def complete(result: Json, generator: Any, request: Any, public: bool) -> Json:
         },
     }
     result["paths"].update(_streams())
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            operation["summary"] = _first_sentence(operation["description"])
     result["paths"] = dict(sorted(result["paths"].items()))
     return result
+
+
+def _first_sentence(text: str) -> str:
+    """What stands beside an operation's path in a list of them."""
+    return " ".join(text.split()).partition(". ")[0].removesuffix(".")
 
 
 def _spec_schemas() -> Json:
