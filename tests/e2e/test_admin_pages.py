@@ -95,7 +95,8 @@ def test_a_new_tenant_with_a_user_who_can_submit_takes_one_form(otto: Page, demo
     otto.get_by_role("link", name="Add a tenant").click()
     forms: list[str] = []
     otto.on("request", lambda request: forms.append(request.url) if request.method == "POST" else None)
-    otto.get_by_label("Name", exact=False).first.fill(tenant)
+    otto.wait_for_url("**/admin/tenants/tenant/add/")
+    otto.locator("#id_name").fill(tenant)
     otto.locator("#id_pool").select_option(label="main")
     otto.locator("[name=quota__A100]").fill("0")
     otto.locator("#id_memberships-0-username").fill(user)
