@@ -47,7 +47,7 @@ def nodes_command(
     ] = None,
     reason: Annotated[
         str | None,
-        typer.Option("--reason", "-m", help="Why; everybody who looks at the node reads it.", show_default=False),
+        typer.Option("--reason", "-m", help="Why; all users see it at the node.", show_default=False),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Move jobs off without asking.")] = False,
     health: Annotated[
@@ -124,7 +124,7 @@ def _done(action: str, node: Node) -> str:
 
 
 def _disk_part(node: Node) -> list[RenderableType]:
-    """Return how much of the node's disk is left; nothing where nobody says."""
+    """Return how much of the node's disk is left; nothing where the agent does not say."""
     size, free = node.get("disk_mib"), node.get("disk_free_mib")
     if size is None or free is None:
         return []

@@ -77,7 +77,7 @@ function Question({ node, action, onAct, onClose }: Omit<Props, "opened">) {
       )}
       <TextInput
         label="Reason"
-        description="Shown to everybody who looks at the node."
+        description="Shown to all users on the page of the node."
         placeholder="fan replacement"
         value={reason}
         error={error}

@@ -187,7 +187,7 @@ test("chosen code is uploaded, listed and named in the spec, and its command is 
   expect(screen.getByText("10 files, 20 KiB; 6 B packed; 2 left out by the ignore rules")).toBeDefined();
 });
 
-test("a command that somebody wrote is kept", async () => {
+test("a command that the user wrote is kept", async () => {
   prepared("train.py");
   const { yaml } = await open("command: torchrun train.py\n");
   choose();

@@ -273,7 +273,7 @@ class NodeAction(Shape):
     reason = Text(
         required=False,
         max_length=500,
-        help_text="Shown to everybody who looks at the node. Every action but `resume` needs one.",
+        help_text="Shown to all users at the node. Every action but `resume` needs one.",
     )
 
 

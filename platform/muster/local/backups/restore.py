@@ -85,7 +85,7 @@ def _require_known(manifest: Manifest) -> None:
 
 
 def _is_empty() -> bool:
-    """Whether the database is new: it has no tables, or nobody has used them."""
+    """Whether the database is new: it has no tables, or they hold no users, pools and jobs."""
     tables = set(connection.introspection.table_names())
     return not any(model._meta.db_table in tables and model.objects.exists() for model in (User, Pool, Job))
 
@@ -108,7 +108,7 @@ def _database_beside() -> Iterator[Swap]:
 
 
 class Swap:
-    """Two databases of one server: the present one, and the one that is to take its name."""
+    """Two databases of one server: the present one, and the new one, which takes its name at the end."""
 
     def __init__(self, name: str) -> None:
         self._name, self.beside, self._old = name, f"{name}_restoring", f"{name}_replaced"

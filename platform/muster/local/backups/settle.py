@@ -30,7 +30,7 @@ SMALL_STEP = 1_000
 """For sequences of 32 bits, which are those of Django's own tables: only `migrate` adds rows there."""
 EPOCHS = 1_000_000_000
 UIDS = 1_000
-"""So many users may have been added since the backup."""
+"""The highest number of users that may have been added since the backup."""
 
 _ADVANCE = """
 SELECT setval(format('%%I.%%I', schemaname, sequencename)::regclass, coalesce(last_value, 0) + CASE
