@@ -9,10 +9,10 @@ from time import perf_counter, process_time
 
 from bench.figures import Series
 from bench.samples import median
-from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import AttemptState, JobClass
+from scheduler.admission.screening import FIRST_ID, beside_others
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
-from scheduler.trials import FIRST_ID, beside_others
+from scheduler.model.lifecycle import AttemptState, JobClass
 
 NODES, GPUS_PER_NODE, WAITING = 1_000, 8, 10_000
 _CPUS, _MEMORY_MIB, _GPU_MEMORY_MIB = 128, 1 << 20, 80 * 1024

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from bench.figures import Series
-from scheduler.failures import Tail, builtin, classify
+from scheduler.diagnosis.failures import Tail, builtin, classify
 
 TAIL_BYTES, HOSTILE_BYTES = 64 << 10, 1 << 20
 

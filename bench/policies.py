@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bench.cycle import GPUS_PER_NODE, make_snapshot, measure_snapshot
 from bench.figures import POLICIES, Series
-from scheduler.cycle import CycleConfig
+from scheduler.engine.cycle import CycleConfig
 from scheduler.model import AllocationView, Job, Running, Snapshot
 
 _CONSERVATIVE = CycleConfig(policy="backfill", policy_params={"mode": "conservative"})

@@ -21,8 +21,8 @@ from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
-from scheduler.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Reason
 from scheduler.model import SLOTS
+from scheduler.model.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Reason
 
 PASSWORD = "correct horse battery staple"
 

@@ -16,7 +16,7 @@ from muster.events.models import Event
 from muster.fleet.models import Node
 from muster.fleet.services import create_node, create_pool
 from muster.local import processes
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 
 _FLEET_GPUS = 4
 _MOST_SHOWN = 3

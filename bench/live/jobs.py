@@ -17,7 +17,7 @@ from muster.jobs.models import Job
 from muster_client.client import Client
 from muster_client.logs import LogEnd, LogText
 from muster_client.shapes import JobSpec
-from scheduler.lifecycle import JOB_TERMINAL, JobState
+from scheduler.model.lifecycle import JOB_TERMINAL, JobState
 
 _TIMEOUT_S = 300.0
 _BATCH_TIMEOUT_S = 60.0

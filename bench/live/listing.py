@@ -21,7 +21,7 @@ from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster
-from scheduler.lifecycle import HoldReason, JobState, Reason
+from scheduler.model.lifecycle import HoldReason, JobState, Reason
 
 _PATH = "/api/v1/jobs"
 _PAGE, _SMALL_PAGE = 100, 10

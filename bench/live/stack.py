@@ -30,7 +30,7 @@ from muster.local.supervisor import Child, Supervisor
 from muster.tenants.models import Tenant
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster, set_quota
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 
 ACTOR = NAME = "bench"
 LINKS = "links"

@@ -25,8 +25,8 @@ from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import usage
 from muster.usage.totals import BATCH, count_ended
 from muster.usage.waste import waste
-from scheduler.lifecycle import AllocationState, AttemptState, JobState
 from scheduler.model import SLOTS
+from scheduler.model.lifecycle import AllocationState, AttemptState, JobState
 
 _DAYS, _NODES, _GPUS_PER_NODE = 365, 320, 8
 _TENANTS, _USERS_PER_TENANT = 20, 20

@@ -20,7 +20,7 @@ from muster_client.session import begin
 from muster_client.terminal import clean
 
 if TYPE_CHECKING:
-    from scheduler.failures import Tail, Verdict
+    from scheduler.diagnosis.failures import Tail, Verdict
 
 _STDIN = "-"
 _BLOCK_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def explain_command(
     """Tell why a job failed from its log, without a server."""
     session = begin(ctx, as_json=as_json)
     try:
-        from scheduler.failures import Tail, classify  # noqa: PLC0415 - see above
+        from scheduler.diagnosis.failures import Tail, classify  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
         raise UsageError(f"muster explain needs {error.name}: pip install google-re2") from None
     unreadable = False
@@ -91,7 +91,7 @@ def _tail(make: type[Tail], name: str) -> Tail:
 
 def _ends(stream: BinaryIO) -> _Ends:
     """What the classifier looks at of a stream, in memory that is bounded whatever its length."""
-    from scheduler.failures.text import HEAD_BYTES, TAIL_BYTES  # noqa: PLC0415 - see above
+    from scheduler.diagnosis.failures.text import HEAD_BYTES, TAIL_BYTES  # noqa: PLC0415 - see above
 
     head, kept, cut_bytes, cut_lines = b"", b"", 0, 0
     while block := stream.read(_BLOCK_BYTES):
@@ -118,7 +118,7 @@ def _document(name: str, verdict: Verdict) -> dict[str, Any]:
 
 
 def _lines(name: str, verdict: Verdict, *, first: bool) -> list[Text]:
-    from scheduler.failures import title_of  # noqa: PLC0415 - as in explain_command
+    from scheduler.diagnosis.failures import title_of  # noqa: PLC0415 - as in explain_command
 
     words = title_of(verdict.failure, line=verdict.line)
     title = Text(f"{clean(name)}: {words}" if name else words, style="bold")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.model.sharing import may_share
 from scheduler.placement.free import Demand, Free
-from scheduler.sharing import may_share
 
 
 def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tuple[AllocationView, ...] | None:

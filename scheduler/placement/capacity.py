@@ -7,12 +7,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scheduler.closing import OPEN, can_start
-from scheduler.lifecycle import Form, HoldReason
 from scheduler.model import Level, Node, View
+from scheduler.model.eligibility import OPEN, can_start
+from scheduler.model.lifecycle import Form, HoldReason
+from scheduler.model.plan import Denial
 from scheduler.placement import words
 from scheduler.placement.free import Demand
-from scheduler.plan import Denial
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.closing import OPEN, Closings
-from scheduler.lifecycle import Form
 from scheduler.model import SLOTS, AllocationView, Gpu, Level, Node, View
-from scheduler.sharing import PartlyTaken
+from scheduler.model.eligibility import OPEN, Closings
+from scheduler.model.lifecycle import Form
+from scheduler.model.sharing import PartlyTaken
 
 
 class Demand(NamedTuple):

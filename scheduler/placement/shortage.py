@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from scheduler.closing import OPEN, can_start, moment
-from scheduler.lifecycle import HoldReason
 from scheduler.model import Level
-from scheduler.phrases import become_free
+from scheduler.model.eligibility import OPEN, can_start, moment
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.phrases import become_free
+from scheduler.model.plan import Denial
 from scheduler.placement import words
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free, FreeNode
-from scheduler.plan import Denial
 
 
 class Shortage:

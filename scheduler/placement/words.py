@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler.lifecycle import Form
+from scheduler.model.lifecycle import Form
+from scheduler.model.plan import Evidence
 from scheduler.placement.free import Demand
-from scheduler.plan import Evidence
 
 FORMS = {
     Form.ANY: "run jobs",

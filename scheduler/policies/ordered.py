@@ -6,12 +6,12 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.board import Key
-from scheduler.lifecycle import JobClass
+from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.state import Key
 from scheduler.model import Job, Running, View
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.plan import FOR_EVER
 from scheduler.placement.free import Demand
-from scheduler.plan import FOR_EVER
-from scheduler.scratch import Scratch, not_yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Ordered:
         return self.waiting_key(run.job)
 
     def standing(self, run: Running, now: float) -> Key:
-        """See `scheduler.board.Ordering`."""
+        """See `scheduler.engine.state.Ordering`."""
         return self.running_key(run, now)
 
     def pace(self, run: Running) -> float:
-        """See `scheduler.board.Ordering`."""
+        """See `scheduler.engine.state.Ordering`."""
         return 1
 
     def may_go(self, run: Running, now: float) -> bool:

@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from scheduler.board import Key
-from scheduler.holdings import Holdings, Vector
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.state import Key
+from scheduler.engine.usage import Holdings, Vector
 from scheduler.model import Job, View
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.plan import Denial
 from scheduler.policies.shared import Books, wanted
 from scheduler.registry import ConfigError
 

@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.board import Key, Walk, class_of
-from scheduler.holdings import CPUS, MEMORY_MIB, Holdings, Vector, gpus_by_type
-from scheduler.lifecycle import JobClass
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key, Walk, class_of
+from scheduler.engine.usage import CPUS, MEMORY_MIB, Holdings, Vector, gpus_by_type
 from scheduler.model import Job, Running, View
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.plan import FOR_EVER, Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.plan import FOR_EVER, Denial
-from scheduler.scratch import Scratch
 
 Grouper = Callable[[Job], int]
 # Jobs that were not placed, with the demands for which they may take from others: the first of each group and class, or
@@ -164,7 +164,7 @@ class Shared:
     """
 
     def group_of(self, job: Job) -> int:
-        """See `scheduler.board.Grouping`; jobs of one owner in one virtual cluster are in one group."""
+        """See `scheduler.engine.state.Grouping`; jobs of one owner in one virtual cluster are in one group."""
         raise NotImplementedError
 
     def books(self, view: View, capacity: Capacity, holdings: Holdings) -> Books:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from scheduler.board import Board, class_of
-from scheduler.guard import GUARDS
+from scheduler.admission import GUARDS
+from scheduler.engine.state import Board, class_of
 from scheduler.model import Job, View
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline

@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from scheduler.board import Board
-from scheduler.cycle import compose, decide_on
-from scheduler.law import check, late
-from scheduler.lifecycle import AttemptState, JobClass
+from scheduler.engine.cycle import compose, decide_on
+from scheduler.engine.policy import Introspective
+from scheduler.engine.state import Board
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
+from scheduler.model.invariants import check, late
+from scheduler.model.lifecycle import AttemptState, JobClass
+from scheduler.model.plan import RESERVATION_S, Plan
 from scheduler.placement.free import Demand, Free
-from scheduler.plan import RESERVATION_S, Plan
-from scheduler.policies import Introspective
 from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted

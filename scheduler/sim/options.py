@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.cycle import CycleConfig
+from scheduler.engine.cycle import CycleConfig
 from scheduler.sim.failures import Failures
 from scheduler.sim.readers import Peer
 from scheduler.sim.screening import Screening

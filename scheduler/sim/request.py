@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scheduler.cycle import compose
-from scheduler.guard import GUARDS
+from scheduler.admission import GUARDS
+from scheduler.engine.cycle import compose
+from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
-from scheduler.policies import POLICIES
 from scheduler.policies.drf import Drf
 from scheduler.registry import ConfigError, Registry
 from scheduler.sim.applications import ApplicationError

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.screening import Mode, Rules, is_tried, needs_gang, ranks_for, spent_gpu_s
+from scheduler.diagnosis.screening import Mode, Rules, is_tried, needs_gang, ranks_for, spent_gpu_s
 from scheduler.sim.failures import FAILED
 from scheduler.sim.trace import Trace, TraceJob
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from scheduler.lifecycle import AttemptState
 from scheduler.model import AllocationView, Gpu, Job, Node, Reservation, Running, Tenant, VirtualCluster
+from scheduler.model.lifecycle import AttemptState
 from scheduler.sim.cluster import ClusterSpec
 
 # So many that a job which says nothing of them never waits for them.

@@ -11,7 +11,7 @@ from django.test import Client
 from muster.accounts.models import User
 from muster.accounts.scopes import Scope
 from muster.jobs.models import Attempt, Job
-from scheduler.lifecycle import AttemptState, Desired, JobState
+from scheduler.model.lifecycle import AttemptState, Desired, JobState
 from tests.api.asking import JOBS, fields_of, problem_of, require_described, send, submit
 from tests.api.conftest import World
 from tests.factories import make_job, make_tenant, make_token, make_user, make_vc

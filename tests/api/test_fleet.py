@@ -16,7 +16,7 @@ from muster.events.models import AuditEntry
 from muster.fleet.models import Gpu, GpuCheck, GpuReading, HealthReport, Node, NodeLease, Strike
 from muster.links.models import LinkState, Server
 from muster.tenants.models import Volume
-from scheduler.lifecycle import NodeAdmin, NodeHealth
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node

@@ -14,7 +14,7 @@ from muster.accounts.models import User
 from muster.jobs.models import Attempt
 from muster.samples.levels import floor
 from muster.samples.models import GpuTenSeconds, HostTenSeconds, RankTenSeconds
-from scheduler.lifecycle import AttemptState
+from scheduler.model.lifecycle import AttemptState
 from tests.api.asking import fields_of, problem_of, require_described
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node

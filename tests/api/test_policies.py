@@ -11,8 +11,8 @@ from django.test import Client
 from muster.accounts.models import User
 from muster.dispatch.settings import config_of, fall_back
 from muster.events.models import AuditEntry
-from scheduler.cycle import CycleConfig
-from scheduler.policies import POLICIES
+from scheduler.engine.cycle import CycleConfig
+from scheduler.engine.policy import POLICIES
 from tests.api.asking import fields_of, problem_of, require_described, send
 from tests.api.conftest import World
 

@@ -8,7 +8,7 @@ from django.test import Client
 
 from muster.accounts.models import User
 from muster.jobs.models import Job
-from scheduler.lifecycle import HoldReason
+from scheduler.model.lifecycle import HoldReason
 from tests.api.asking import JOBS, require_described
 from tests.api.conftest import World
 from tests.factories import make_attempt, make_job, make_node

@@ -21,7 +21,7 @@ from muster.links.keeper import Keeper
 from muster.links.models import LinkState, Server, Step
 from muster.links.services import Access, add_server, change_server
 from muster.logs.selectors import attempt_of, pieces
-from scheduler.lifecycle import JobState, NodeHealth
+from scheduler.model.lifecycle import JobState, NodeHealth
 from tests.factories import make_pool, make_tenant, make_user, make_vc
 from tests.sshd import SshServer
 from tests.waiting import eventually

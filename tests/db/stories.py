@@ -26,9 +26,9 @@ from muster.jobs.attempts import End, claim_allocation, end_allocation, report_r
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
 from muster.tenants.models import Tenant, VirtualCluster
-from scheduler.cycle import decide
-from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, Reason
-from scheduler.plan import Place
+from scheduler.engine.cycle import decide
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, Reason
+from scheduler.model.plan import Place
 from tests.factories import make_node, make_pool, make_tenant, make_user, make_vc
 
 BOOT = "boot-1"

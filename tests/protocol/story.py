@@ -22,7 +22,7 @@ from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job, submit_job
 from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED, OnDisconnect
-from scheduler.lifecycle import (
+from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
     AllocationState,

@@ -16,7 +16,7 @@ from muster.jobs import attempts
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from nodeagent.protocol import EXIT_SUPERSEDED, EXIT_UNAUTHORIZED
 from nodeagent.runtime.port import Phase
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.protocol.conftest import Telling
 from tests.protocol.network import Fate
 from tests.protocol.story import REAP_EVERY_S, TIMERS, Server, Story

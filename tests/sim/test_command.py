@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scheduler.cycle import CycleConfig, compose
-from scheduler.policies import POLICIES
+from scheduler.engine.cycle import CycleConfig, compose
+from scheduler.engine.policy import POLICIES
 from scheduler.sim import command
 from scheduler.sim.__main__ import main
 from scheduler.sim.cluster import ClusterSpec, NodeGroup

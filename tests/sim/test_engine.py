@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.policies import POLICIES
+from scheduler.engine.policy import POLICIES
 from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceError
 from tests.profiles import examples

@@ -9,7 +9,7 @@ import pytest
 from bench.published import philly, screening
 from bench.published.page import Lessons, Section, page
 from bench.published.pollux import Comparison
-from scheduler.policies import POLICIES
+from scheduler.engine.policy import POLICIES
 from scheduler.sim.cluster import parse_cluster
 from scheduler.sim.metrics import Summary, summarize
 from scheduler.sim.times import caught_share

@@ -476,7 +476,7 @@ def test_every_format_says_what_it_is() -> None:
 
 
 def test_the_parameters_of_a_peers_policies_are_ones_that_these_take() -> None:
-    from scheduler.policies import POLICIES
+    from scheduler.engine.policy import POLICIES
 
     for each in formats().values():
         for policy, params in (each.peer.policies if each.peer else {}).items():

@@ -28,7 +28,7 @@ def test_what_a_half_runs_lies_in_a_file_that_it_reads(nodeid: str) -> None:
 @pytest.mark.parametrize(
     ("nodeid", "quick"),
     [
-        ("tests/unit/scheduler/cycle/test_law.py::test_one", True),
+        ("tests/unit/scheduler/model/test_invariants.py::test_one", True),
         ("tests/contract/test_messages.py::test_one", True),
         ("tests/unit/local/test_supervisor.py::test_one", False),
         ("tests/unit/test_examples.py::test_one", False),

@@ -22,7 +22,7 @@ from muster.jobs.spec import stop_signal
 from muster.shells.models import Shell
 from nodeagent.protocol import Action, DesiredAllocation
 from nodeagent.shellwire import WantedShell
-from scheduler.lifecycle import SHELL_LIVE, AllocationState
+from scheduler.model.lifecycle import SHELL_LIVE, AllocationState
 
 
 class _Row(NamedTuple):

@@ -56,7 +56,7 @@ from nodeagent.protocol import (
     RegisterRequest,
     SyncRequest,
 )
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 
 LARGEST_BODY = 4 << 20
 READ_AGAIN_AFTER_S = 5.0

@@ -15,8 +15,8 @@ from muster.fleet.strikes import blame_gpu
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import GpuClaim
 from nodeagent.protocol import MAX_CHECKS, MAX_HEALTH_EVENTS, CheckResult, HealthEvent
-from scheduler.health import Kind, Meaning, number_of
-from scheduler.lifecycle import AttemptState, Reason
+from scheduler.diagnosis.health import Kind, Meaning, number_of
+from scheduler.model.lifecycle import AttemptState, Reason
 
 _BEGINNING = (AttemptState.PLACED, AttemptState.STARTING)
 _OFF_THE_BUS = frozenset({79})

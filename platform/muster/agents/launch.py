@@ -15,7 +15,7 @@ from muster.jobs.volumes import told_to_agents
 from muster.outputs.store import MOST_FILES
 from muster.tenants.registries import Access, access_to
 from nodeagent.protocol import CodeRef, LaunchSpec, OnDisconnect, RegistryLogin
-from scheduler.lifecycle import Stage
+from scheduler.model.lifecycle import Stage
 
 
 def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:

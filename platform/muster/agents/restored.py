@@ -17,7 +17,7 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.claimants import is_left_behind
 from muster.jobs.models import Allocation
 from nodeagent.protocol import AllocationReport, Observed, SyncRequest
-from scheduler.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState, Reason
 
 
 def take_report(node: Node, request: SyncRequest) -> None:

@@ -21,7 +21,7 @@ from muster.samples.speeds import keep_speeds
 from muster.samples.store import Values, add, sound
 from muster.training.store import keep_points, told_points
 from nodeagent.protocol import GpuSample, HostSample, ReportedMetrics, SyncRequest, UsageSample
-from scheduler.lifecycle import AllocationState
+from scheduler.model.lifecycle import AllocationState
 
 _READING = ("utilization", "memory_used_mib", "power_w", "temperature_c")
 _MOST_PROCESSES = (1 << 31) - 1

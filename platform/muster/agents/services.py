@@ -60,8 +60,8 @@ from nodeagent.protocol import (
     Timers,
     WantedCheck,
 )
-from scheduler.lifecycle import AllocationState, Reason
-from scheduler.lifecycle import Observed as KnownObserved
+from scheduler.model.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import Observed as KnownObserved
 
 # Whose secret it is, and what storing logs and files needs to know: asked with every chunk.
 _ALLOCATION = """

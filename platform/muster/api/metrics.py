@@ -17,7 +17,7 @@ from muster.events.models import Outbox
 from muster.fleet.models import Gpu, Node
 from muster.jobs.models import GpuClaim, Job
 from muster.offers.models import Role
-from scheduler.lifecycle import JobState, NodeAdmin, OfferState
+from scheduler.model.lifecycle import JobState, NodeAdmin, OfferState
 
 CYCLE_WINDOW = timedelta(minutes=5)
 _QUANTILES = (0.5, 0.95, 1.0)

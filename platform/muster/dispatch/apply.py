@@ -25,10 +25,10 @@ from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from scheduler import model
-from scheduler.cycle import CycleConfig, compose
-from scheduler.law import Objector, check, late
-from scheduler.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
-from scheduler.plan import RESERVATION_S, Place, Plan, Preempt
+from scheduler.engine.cycle import CycleConfig, compose
+from scheduler.model.invariants import Objector, check, late
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
+from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
 
 log = logging.getLogger(__name__)
 

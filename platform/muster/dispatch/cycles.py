@@ -29,12 +29,12 @@ from muster.dispatch.snapshot import pool_snapshot
 from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
-from scheduler.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
-from scheduler.law import Violation, check
-from scheduler.lifecycle import JobState
+from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
+from scheduler.engine.policy import Introspective
 from scheduler.model import Snapshot, snapshot_from_dict
-from scheduler.plan import Plan, plan_from_dict
-from scheduler.policies import Introspective
+from scheduler.model.invariants import Violation, check
+from scheduler.model.lifecycle import JobState
+from scheduler.model.plan import Plan, plan_from_dict
 from scheduler.registry import ConfigError
 
 log = logging.getLogger(__name__)

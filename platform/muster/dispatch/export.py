@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.tenants.models import Quota
-from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.model.lifecycle import JOB_TERMINAL
 from scheduler.predict.estimate import Source
 from scheduler.sim.readers.muster import header
 

@@ -22,9 +22,9 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.tenants.models import Quota
 from scheduler import model
-from scheduler.cycle import config_to_dict
-from scheduler.feasible import Feasibility, Resize
-from scheduler.plan import Denial
+from scheduler.engine.cycle import config_to_dict
+from scheduler.engine.feasible import Feasibility, Resize
+from scheduler.model.plan import Denial
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from muster.jobs.models import Job
 from muster.jobs.services import draft_job
 from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
-from scheduler.cycle import CycleConfig, Forecast, forecast
-from scheduler.plan import Hold
+from scheduler.engine.cycle import CycleConfig, Forecast, forecast
+from scheduler.model.plan import Hold
 
 log = logging.getLogger(__name__)
 

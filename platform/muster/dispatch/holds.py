@@ -11,8 +11,8 @@ from django.db import connection, transaction
 
 from muster.events.services import record, recorded_together
 from muster.jobs.models import Job
-from scheduler.lifecycle import HoldReason, JobState
-from scheduler.plan import MOMENTS, Hold, Plan
+from scheduler.model.lifecycle import HoldReason, JobState
+from scheduler.model.plan import MOMENTS, Hold, Plan
 
 # Each statement passes once by all who wait; and who edits or cancels one of its jobs waits for its transaction.
 BATCH = 2_000

@@ -13,9 +13,9 @@ from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
 from muster.jobs.transitions import move_jobs
-from scheduler.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.model import SLOTS, AllocationView
-from scheduler.plan import Place
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
+from scheduler.model.plan import Place
 
 # Below the range from which kernels hand out ports by themselves.
 FIRST_PORT, LAST_PORT = 20_000, 29_999

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.guard import GUARDS
+from scheduler.admission import GUARDS
+from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
-from scheduler.policies import POLICIES
 from scheduler.registry import ConfigError, Registry, check_params
 
 KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "guard": GUARDS}

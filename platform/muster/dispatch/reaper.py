@@ -20,7 +20,7 @@ from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.claimants import LEFT_BEHIND
 from muster.jobs.models import Allocation, Attempt
 from muster.screening.services import keep_trials
-from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason, Stage
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason, Stage
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from muster.fleet.models import Pool
 from muster.jobs.models import Reservation, ReservedGpu
 from muster.jobs.transitions import forget_reservations
 from scheduler import model
-from scheduler.lifecycle import JOB_TERMINAL, Desired
+from scheduler.model.lifecycle import JOB_TERMINAL, Desired
 
 
 def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s: float) -> None:

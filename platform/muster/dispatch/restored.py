@@ -25,7 +25,7 @@ from muster.events.models import Restore
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
-from scheduler.lifecycle import LeaseState, NodeAdmin
+from scheduler.model.lifecycle import LeaseState, NodeAdmin
 
 
 def placement_pause() -> str:

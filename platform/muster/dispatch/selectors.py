@@ -13,7 +13,7 @@ from muster.jobs.demand import trial_demand
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.selectors import positions
-from scheduler.lifecycle import HoldReason, JobState, Stage
+from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
 MAX_HOLDERS = 3
 """Of the users who are named to a job that waits for its quota, and of the jobs of each."""

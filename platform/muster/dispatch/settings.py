@@ -12,7 +12,7 @@ from muster.common.errors import FieldError, Invalid
 from muster.dispatch.plugins import KINDS, objections
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
-from scheduler.cycle import CycleConfig, config_from_dict, config_to_dict
+from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
 
 MOST_PLACES = 256
 SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))

@@ -30,8 +30,8 @@ from muster.jobs.models import Job
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
-from scheduler.health import Level
-from scheduler.lifecycle import (
+from scheduler.diagnosis.health import Level
+from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
     AttemptState,

@@ -16,8 +16,8 @@ from muster.jobs.demand import trial_demand, trial_grace_s
 from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
-from scheduler.lifecycle import JobClass, Level
-from scheduler.trials import FIRST_ID, beside_others
+from scheduler.admission.screening import FIRST_ID, beside_others
+from scheduler.model.lifecycle import JobClass, Level
 
 
 def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:

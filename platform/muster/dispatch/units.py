@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler.law import Objector, late
 from scheduler.model import View
-from scheduler.plan import Place, Plan, Preempt
+from scheduler.model.invariants import Objector, late
+from scheduler.model.plan import Place, Plan, Preempt
 
 # So that a transaction stays short: what one holds locked, others wait for.
 UNITS_AT_ONCE, ALLOCATIONS_AT_ONCE = 16, 64

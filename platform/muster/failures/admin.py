@@ -19,7 +19,7 @@ from muster.failures.models import RuleBook
 from muster.failures.selectors import unknown_failures
 from muster.failures.services import checked, draft_rules, put_into_force, with_rule
 from muster.failures.versions import text_in_force
-from scheduler.failures import Retry, builtin
+from scheduler.diagnosis.failures import Retry, builtin
 
 _CLUSTERS_SHOWN = 100
 

@@ -10,7 +10,7 @@ from muster.common.errors import Invalid
 from muster.failures import versions
 from muster.failures.models import RuleBook
 from muster.failures.selectors import past_failures
-from scheduler.failures import RuleError, RuleSet, Tail, builtin, classify, read_rules
+from scheduler.diagnosis.failures import RuleError, RuleSet, Tail, builtin, classify, read_rules
 
 TRIED = 100
 _MOST_TOLD = 50

@@ -22,9 +22,9 @@ from muster.common.models import DatabaseNow
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import CheckResult, Gpu, GpuCheck, Node, Pool
 from muster.fleet.services import mend_gpus, resume_node
-from scheduler.checks import IDLE_S, UNANSWERED_AFTER_S, can_heal, gives_back, is_relapse, pause_s
-from scheduler.health import Heals, Level
-from scheduler.lifecycle import NodeAdmin, NodeHealth
+from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_heal, gives_back, is_relapse, pause_s
+from scheduler.diagnosis.health import Heals, Level
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 MOST_AT_ONCE = 200
 """So many are asked for, or given up, in one round of a pool; the others wait for the next."""

@@ -13,7 +13,7 @@ from muster.events.models import Event
 from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.bars import bars_of
 from muster.fleet.models import HealthReport, Node
-from scheduler.health import Kind
+from scheduler.diagnosis.health import Kind
 
 _MAIL_AGAIN_AFTER = timedelta(hours=1)
 """A job that fills a disk and is stopped may be tried again: that is no news for operators each time."""

@@ -18,7 +18,7 @@ from muster.fleet.leases import set_health
 from muster.fleet.models import Node, NodeLease
 from muster.fleet.selectors import holding
 from muster.fleet.services import cordon_node, require_reason
-from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
+from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
 def declare_gone(*, node: Node, reason: str, actor: str) -> None:

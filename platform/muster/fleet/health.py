@@ -1,4 +1,4 @@
-"""What agents report of GPUs, kept, and what follows for the GPU and its node. What it means: `scheduler.health`.
+"""Store what agents report of GPUs, and act on the GPU and its node by the table in `scheduler.diagnosis.health`.
 
 An agent is believed in what concerns its own node only. It can take its own GPUs out of service, and nothing else; what
 it writes is cut, and what it repeats is counted.
@@ -18,7 +18,7 @@ from muster.events.services import mail_operators, record, wake_pool
 from muster.fleet.checks import check_soon
 from muster.fleet.models import Gpu, HealthReport, Node, Pool
 from muster.fleet.services import drain_node, mend_gpus
-from scheduler.health import (
+from scheduler.diagnosis.health import (
     Action,
     Heals,
     Kind,
@@ -30,7 +30,7 @@ from scheduler.health import (
     meaning_of,
     number_of,
 )
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 log = logging.getLogger(__name__)
 

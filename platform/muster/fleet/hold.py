@@ -22,7 +22,7 @@ from muster.common.models import DatabaseNow
 from muster.events.services import mail_operators, record
 from muster.fleet.models import Node, Pool, Tick
 from muster.fleet.selectors import holding
-from scheduler.lifecycle import NodeAdmin, NodeHealth
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 # With fewer nodes than this, "more than half" says nothing about the platform.
 SMALLEST_POOL = 4

@@ -1,7 +1,7 @@
 """Times in which nodes are to be free of jobs: planned by operators, and carried out by the reaper's rounds.
 
 1. Once it is planned, snapshots tell of each node when it closes (`closing_of`): nothing is placed there that might not
-   have ended by then, see `scheduler.closing`.
+   have ended by then, see `scheduler.model.eligibility`.
 2. When it begins, its nodes are drained, and their preemptible jobs moved off if so asked. One that an operator has
    cordoned already stays so.
 3. When it is over, or called off, the nodes that were drained for it take jobs again, unless somebody has given another
@@ -22,7 +22,7 @@ from muster.common.errors import Conflict, Invalid, NotFound
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Maintenance, Node, Pool, RunningJobs
 from muster.fleet.services import drain_node, require_reason, resume_node
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 ACTOR = "maintenance"
 LONGEST_REASON = 300

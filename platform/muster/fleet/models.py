@@ -11,8 +11,8 @@ from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from nodeagent.protocol import source_problem
-from scheduler.health import Action, Heals, Level
-from scheduler.lifecycle import LeaseState, NodeAdmin, NodeHealth
+from scheduler.diagnosis.health import Action, Heals, Level
+from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
 class StrikeReason(StrEnum):

@@ -8,7 +8,7 @@ empty where the agent runs processes.
 from __future__ import annotations
 
 from muster.fleet.models import Node, Pool
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 _LABEL = "gang-network"
 _OWN_BRIDGE, _OWN_OVERLAY = "own bridge", "own overlay"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from scheduler.lifecycle import Form
+from scheduler.model.lifecycle import Form
 
 PROCESS = "process"
 # By what field of its spec, or by its lack, a job is of a form that a node may not start.

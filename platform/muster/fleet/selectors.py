@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db.models import Count, Exists, OuterRef, QuerySet
 
 from muster.fleet.models import Gpu, Node
-from scheduler.health import Level, is_worse
-from scheduler.lifecycle import NodeAdmin
+from scheduler.diagnosis.health import Level, is_worse
+from scheduler.model.lifecycle import NodeAdmin
 
 
 def gpus_by_type(pool_id: int) -> dict[str, int]:

@@ -16,8 +16,8 @@ from muster.events.models import Restore
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Gpu, GpuCheck, HealthReport, Node, NodeLease, Pool
 from muster.fleet.selectors import holding
-from scheduler.health import Level
-from scheduler.lifecycle import NodeAdmin, TransitionError, require_move
+from scheduler.diagnosis.health import Level
+from scheduler.model.lifecycle import NodeAdmin, TransitionError, require_move
 
 JOIN_TOKEN_LIFE = timedelta(hours=24)
 

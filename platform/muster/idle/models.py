@@ -11,7 +11,7 @@ from muster.jobs.models import Attempt
 class IdleWatch(models.Model):
     """What was counted of one attempt, and what its owner was told; the row goes when the attempt has ended.
 
-    `counts` has a `scheduler.idle.Count` for each rule that the job is under.
+    `counts` has a `scheduler.diagnosis.idle.Count` for each rule that the job is under.
     """
 
     attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, primary_key=True, related_name="idle_watch")

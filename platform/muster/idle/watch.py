@@ -22,8 +22,20 @@ from muster.jobs.models import Attempt
 from muster.jobs.spec import Idle
 from muster.samples.families import GPU
 from muster.samples.levels import watermarks
-from scheduler.idle import STEP_S, Action, Count, Finding, Policy, Reading, Rule, Whose, judge, read_on, rules_of
-from scheduler.lifecycle import AttemptState, Desired, Reason, Stage
+from scheduler.diagnosis.idle import (
+    STEP_S,
+    Action,
+    Count,
+    Finding,
+    Policy,
+    Reading,
+    Rule,
+    Whose,
+    judge,
+    read_on,
+    rules_of,
+)
+from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
 
 LONGEST_LOOK_BACK = timedelta(minutes=15)
 """What nobody has read for so long is taken for a gap: a worker that was away does not read hours of minutes."""

@@ -33,8 +33,8 @@ from muster.jobs.screener import TrialEnd, screener
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import move_allocation, move_attempt, move_job
 from muster.jobs.verdicts import failed_so_before, keep_tail, stored, verdict_on
-from scheduler.failures import Verdict
-from scheduler.lifecycle import (
+from scheduler.diagnosis.failures import Verdict
+from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     AllocationState,
     AttemptState,

@@ -1,4 +1,4 @@
-"""Cordoning a node that fails whatever comes to it. How one is told from bad jobs: `scheduler.blackholes`."""
+"""Cordoning a node that fails whatever comes to it. How one is told from bad jobs: `scheduler.diagnosis.blackholes`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from muster.fleet.checks import check_soon
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
 from muster.jobs.models import Allocation
-from scheduler.blackholes import Judgement, Opinion, Stay, judge
-from scheduler.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason, Stage
+from scheduler.diagnosis.blackholes import Judgement, Opinion, Stay, judge
+from scheduler.model.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason, Stage
 
 # Ends that may be the node's doing. The others are somebody's wish, or a limit or an image that the spec names.
 _FAILURES = frozenset(

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from muster.jobs.models import Attempt
-from scheduler.screening import LONGEST_GRACE_S
+from scheduler.diagnosis.screening import LONGEST_GRACE_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from muster.events.services import record, recorded_together, wake_pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.models import Attempt, Job
 from muster.jobs.transitions import forget_reservations, move_job
-from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Reason
 
 
 def end_for_good(*, job_id: int, reason: Reason, detail: str, actor: str) -> bool:

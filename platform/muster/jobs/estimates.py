@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from muster.common.clock import utc_now
 from muster.jobs.models import Attempt, Job
 from muster.jobs.units import parse_duration_s
-from scheduler.lifecycle import ATTEMPT_LIVE, JobState, Stage
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
 
 # What jobs alike have in common: owner, name, GPU type, GPUs on each node, nodes.

@@ -7,7 +7,7 @@ from muster.fleet.models import Node, Pool
 from muster.fleet.networks import lacks_gang_network
 from muster.fleet.runtimes import forms_of
 from muster.jobs.spec import JobSpec
-from scheduler.lifecycle import Form, NodeAdmin
+from scheduler.model.lifecycle import Form, NodeAdmin
 
 
 def require_runtime(spec: JobSpec, pool: Pool) -> None:

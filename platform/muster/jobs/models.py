@@ -13,7 +13,7 @@ from django.db.models.functions import Upper
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import Gpu, Node, Pool
 from muster.tenants.models import Tenant, VirtualCluster
-from scheduler.lifecycle import (
+from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.jobs.spec import Retry, RetryOn
-from scheduler.failures import Retry as Advice
-from scheduler.failures import Verdict, title_of
-from scheduler.lifecycle import AttemptState, Desired, JobState, Reason
+from scheduler.diagnosis.failures import Retry as Advice
+from scheduler.diagnosis.failures import Verdict, title_of
+from scheduler.model.lifecycle import AttemptState, Desired, JobState, Reason
 
 BACK_OFF_S, LONGEST_BACK_OFF_S = 5.0, 300.0
 JITTER = 0.25

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from muster.common.errors import Invalid
 from muster.jobs.models import Attempt, Job
-from scheduler.failures import Verdict
-from scheduler.lifecycle import AttemptState, Reason
+from scheduler.diagnosis.failures import Verdict
+from scheduler.model.lifecycle import AttemptState, Reason
 
 
 @dataclass(frozen=True, slots=True)

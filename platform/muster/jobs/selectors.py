@@ -17,7 +17,7 @@ from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Membership
 from muster.tenants.roles import Role
 from muster.tenants.selectors import tenants_of
-from scheduler.lifecycle import Desired, JobState
+from scheduler.model.lifecycle import Desired, JobState
 
 _MAX_ID_DIGITS = 18
 

@@ -26,8 +26,8 @@ from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.volumes import require_volumes
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, tenants_of, virtual_clusters_of
-from scheduler.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason, Stage
-from scheduler.screening import Mode
+from scheduler.diagnosis.screening import Mode
+from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason, Stage
 
 MOST_IN_A_BATCH = 1000
 MAX_CANCELLED = 1000

@@ -16,9 +16,9 @@ from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.spec_errors import message_of
 from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, parse_size_mib
 from nodeagent.protocol import MOST_MOUNTS, workdir_problem
-from scheduler.idle import Rule
-from scheduler.lifecycle import Form, JobClass, Level
-from scheduler.screening import Mode
+from scheduler.diagnosis.idle import Rule
+from scheduler.diagnosis.screening import Mode
+from scheduler.model.lifecycle import Form, JobClass, Level
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(

@@ -12,7 +12,7 @@ from typing import Any
 from muster.common.models import DatabaseNow
 from muster.events.services import record
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job, Reservation
-from scheduler.lifecycle import (
+from scheduler.model.lifecycle import (
     ATTEMPT_TERMINAL,
     JOB_TERMINAL,
     AllocationState,

@@ -9,10 +9,10 @@ from typing import Any
 
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, GpuClaim, RankTail
-from scheduler.failures import GpuEvent, RuleSet, Tail, Verdict, builtin, classify
-from scheduler.failures.lastwords import last_words
-from scheduler.failures.rules import NO_SIGNATURE
-from scheduler.lifecycle import AttemptState, Reason
+from scheduler.diagnosis.failures import GpuEvent, RuleSet, Tail, Verdict, builtin, classify
+from scheduler.diagnosis.failures.lastwords import last_words
+from scheduler.diagnosis.failures.rules import NO_SIGNATURE
+from scheduler.model.lifecycle import AttemptState, Reason
 
 # The first ranks that end tell most; each more costs a few milliseconds while the job is locked.
 MOST_TAILS = 8

@@ -12,7 +12,7 @@ from muster.links.forward import Forwarder
 from muster.links.link import Link
 from muster.links.models import Server, Step
 from muster.links.progress import due, forget_open_links
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from muster.fleet.models import Node
 from muster.fleet.selectors import holding
 from muster.links.models import LinkState, Server, Step
 from muster.links.services import ask_for_install, record_state
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 # Jobs stop when their agent was not answered for `stop_after`: where some run, an outage may be as long as nine tenths

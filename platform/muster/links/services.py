@@ -23,7 +23,7 @@ from muster.fleet.services import create_node, holds_anything
 from muster.links import rules
 from muster.links.keys import fingerprint_of, open_private_key, public_line, read_host_key, read_private_key
 from muster.links.models import LinkState, Server, Step
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from muster.links.services import renew_credential, reseal_servers
 from muster.notices.webhooks import reseal_webhooks
 from muster.settings.env import new_encryption_key
 from muster.tenants.registries import reseal_registries
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 
 RESEALERS = (reseal_servers, reseal_registries, reseal_webhooks)
 """Each encrypts the secrets of one app by the first key. An app that stores encrypted secrets adds its own."""

@@ -9,8 +9,8 @@ from functools import lru_cache
 from muster.failures.versions import in_force
 from muster.jobs.models import Job
 from muster.logrules.models import LogMatch, LogRuleBook
-from scheduler.failures.rules import RuleError
-from scheduler.logrules import LogRules, read_log_rules
+from scheduler.diagnosis.failures.rules import RuleError
+from scheduler.diagnosis.logrules import LogRules, read_log_rules
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from muster.fleet.models import Pool
 from muster.logrules.models import LogRuleBook
 from muster.logrules.selectors import forget_rules
 from muster.tenants.models import Tenant
-from scheduler.failures.rules import RuleError
-from scheduler.logrules import LogRules, read_log_rules
+from scheduler.diagnosis.failures.rules import RuleError
+from scheduler.diagnosis.logrules import LogRules, read_log_rules
 
 TRIED = 100
 _MOST_TOLD = 50

@@ -20,8 +20,8 @@ from muster.logrules.models import LogMatch
 from muster.logrules.selectors import rules_in_force
 from muster.logs.models import LogFile
 from muster.logs.store import read
-from scheduler.lifecycle import Reason
-from scheduler.logrules import LONGEST_LINE, Action, LogRule
+from scheduler.diagnosis.logrules import LONGEST_LINE, Action, LogRule
+from scheduler.model.lifecycle import Reason
 
 V = TypeVar("V")
 

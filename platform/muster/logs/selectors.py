@@ -12,7 +12,7 @@ from muster.common.rows import part_of
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logs.models import LogFile
 from muster.logs.store import read
-from scheduler.lifecycle import ATTEMPT_TERMINAL
+from scheduler.model.lifecycle import ATTEMPT_TERMINAL
 
 MOST_PIECES = 200
 

@@ -17,7 +17,7 @@ from muster.notices.mails import can_have_mail, store_mail
 from muster.notices.models import Preferences
 from muster.notices.preferences import monday_of
 from muster.notices.wording import NO_SIGNATURE, footer, one_line
-from scheduler.lifecycle import JOB_TERMINAL, JobState
+from scheduler.model.lifecycle import JOB_TERMINAL, JobState
 
 WEEK = timedelta(days=7)
 SENT_FROM = time(hour=6, tzinfo=UTC)

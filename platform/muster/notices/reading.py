@@ -26,8 +26,8 @@ from muster.notices.models import Reader, Webhook
 from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
 from muster.notices.webhooks import outbox_row
 from muster.notices.wording import Grade, Story, document_of, idle_words, kept_words
-from scheduler.lifecycle import JobState, Reason, Stage
-from scheduler.screening import TrialVerdict
+from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.model.lifecycle import JobState, Reason, Stage
 
 BATCH = 500
 

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from muster.jobs.notify import Kind
-from scheduler.lifecycle import Reason
-from scheduler.screening import TrialVerdict
+from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.model.lifecycle import Reason
 
 NO_SIGNATURE = "no_signature"
 """The class of what no rule knows: it says less than the platform's own reason."""

@@ -10,7 +10,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Gpu, Node
 from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
-from scheduler.lifecycle import Form, OfferState
+from scheduler.model.lifecycle import Form, OfferState
 
 
 class Role(models.Model):

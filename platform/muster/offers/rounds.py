@@ -21,11 +21,11 @@ from muster.offers.selectors import ASKS_FOR, share_of, standing_rows
 from muster.offers.transitions import end_offers, set_filter, tell_frameworks
 from muster.tenants.models import Membership
 from scheduler import model
-from scheduler import offers as two_level
-from scheduler.board import Board
-from scheduler.cycle import compose
-from scheduler.holdings import CPUS, MEMORY_MIB
-from scheduler.lifecycle import Form, NodeAdmin, NodeHealth, OfferState
+from scheduler.engine.cycle import compose
+from scheduler.engine.state import Board
+from scheduler.engine.usage import CPUS, MEMORY_MIB
+from scheduler.model.lifecycle import Form, NodeAdmin, NodeHealth, OfferState
+from scheduler.outside import offers as two_level
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ UNANSWERED_FILTER_S = 5.0
 
 
 def offer_round(pool: Pool) -> None:
-    """Take back what is over, and make the offers that `scheduler.offers` finds for what is free in the pool."""
+    """Withdraw expired offers, and offer what is free in the pool as `scheduler.outside.offers` decides."""
     frameworks = list(Framework.objects.filter(role__vc__pool=pool).select_related("role__vc", "user").order_by("pk"))
     if not frameworks:
         return

@@ -14,8 +14,8 @@ from muster.fleet.models import Pool
 from muster.offers.models import Framework, Offer
 from muster.tenants.selectors import tenants_of
 from scheduler import model
-from scheduler.lifecycle import OfferState
-from scheduler.offers import reservation_of
+from scheduler.model.lifecycle import OfferState
+from scheduler.outside.offers import reservation_of
 
 # A framework that has not asked for so long is offered nothing more.
 ASKS_FOR = timedelta(seconds=60)

@@ -24,10 +24,10 @@ from muster.offers.models import Framework, Launch, Offer, OfferFilter, Role
 from muster.offers.selectors import get_framework, get_offer
 from muster.offers.transitions import accept, end_offers, set_filter
 from muster.tenants.selectors import tenants_of
-from scheduler.closing import CANNOT
-from scheduler.lifecycle import Form, JobClass, OfferState
 from scheduler.model import AllocationView
-from scheduler.plan import Place
+from scheduler.model.eligibility import CANNOT
+from scheduler.model.lifecycle import Form, JobClass, OfferState
+from scheduler.model.plan import Place
 
 DEFAULT_FILTER_S = 5.0
 LONGEST_FILTER_S = 86_400.0

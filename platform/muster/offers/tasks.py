@@ -8,7 +8,7 @@ from celery import shared_task
 
 from muster.common.models import DatabaseNow
 from muster.offers.models import Offer
-from scheduler.lifecycle import OfferState
+from scheduler.model.lifecycle import OfferState
 
 # Every few seconds each free node is offered anew, so what nobody took is not kept for long.
 KEPT_FOR = timedelta(hours=1)

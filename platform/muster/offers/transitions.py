@@ -13,7 +13,7 @@ from muster.common.models import DatabaseNow
 from muster.events.redis import offers_channel, publish
 from muster.events.services import record
 from muster.offers.models import Offer, OfferedGpu, OfferFilter
-from scheduler.lifecycle import OfferState, require_move
+from scheduler.model.lifecycle import OfferState, require_move
 
 
 def accept(offer: Offer, *, actor: str) -> bool:

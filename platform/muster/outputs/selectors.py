@@ -12,7 +12,7 @@ from muster.common.errors import NotFound
 from muster.jobs.models import Allocation, Job
 from muster.outputs.models import HELD, Collection, FileState, OutputFile
 from muster.outputs.store import MOST_FILES
-from scheduler.lifecycle import AllocationState, Reason
+from scheduler.model.lifecycle import AllocationState, Reason
 
 # The agent of a rank that ended so has nothing to tell, or may never be heard of again.
 _NEVER_RAN = {"", Reason.NEVER_STARTED, Reason.NOT_CLAIMED}

@@ -17,7 +17,7 @@ from django.db import connection
 
 from muster.samples.families import MOST_PROGRESS
 from muster.samples.models import Speed, SpeedAlone
-from scheduler.lifecycle import AllocationState, AttemptState, Stage
+from scheduler.model.lifecycle import AllocationState, AttemptState, Stage
 
 # A number that grows in steps is told between two of them, so the first few say little.
 LEAST_S, LEAST_STEPS = 60.0, 3

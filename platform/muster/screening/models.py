@@ -11,7 +11,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Tenant
-from scheduler.screening import Rules, TrialVerdict
+from scheduler.diagnosis.screening import Rules, TrialVerdict
 
 LONGEST_MINUTES, LONGEST_WAIT_S, LONGEST_TRUST_DAYS = 120.0, 86_400.0, 365.0
 ONE, TWO = 1, 2
@@ -120,7 +120,7 @@ class Trial(models.Model):
     failure = models.CharField(max_length=60, blank=True, default="", help_text="The class of its failure.")
     line = models.CharField(max_length=400, blank=True, default="")
     hint = models.TextField(blank=True, default="")
-    digest = models.CharField(max_length=64, help_text="SHA-256 of what it runs: scheduler.screening.")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of what it runs: scheduler.diagnosis.screening.")
     gpus_asked = models.PositiveIntegerField(help_text="By the job, for its whole gang.")
     gpus = models.PositiveIntegerField(default=0, help_text="Of the trial.")
     waited_s = models.FloatField(default=0, help_text="For the trial, or in vain.")

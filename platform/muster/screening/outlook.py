@@ -12,7 +12,7 @@ from muster.jobs.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, Trial
 from muster.screening.room import room_of, trial_of
 from muster.screening.selectors import passed_of_late, screening_of
-from scheduler.screening import Mode, TrialVerdict, combined, identity_of, is_tried
+from scheduler.diagnosis.screening import Mode, TrialVerdict, combined, identity_of, is_tried
 
 
 @dataclass(frozen=True, slots=True)

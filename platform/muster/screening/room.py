@@ -11,8 +11,8 @@ from django.db.models import BooleanField, Case, Exists, OuterRef, Q, Value, Whe
 from muster.fleet.models import Gpu, Pool
 from muster.jobs.demand import Demand, stored_trial, trial_demand
 from muster.jobs.models import GpuClaim, Job, ReservedGpu
-from scheduler.lifecycle import NodeAdmin, NodeHealth
-from scheduler.screening import Shape, part_of, shape_for
+from scheduler.diagnosis.screening import Shape, part_of, shape_for
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 Counts = dict[int, int]
 

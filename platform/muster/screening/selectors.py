@@ -15,7 +15,7 @@ from muster.common.rows import first_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.screening.models import PoolScreening, Trial
-from scheduler.screening import TrialVerdict
+from scheduler.diagnosis.screening import TrialVerdict
 
 By = Literal["day", "week", "month", "tenant", "pool", "failure", "verdict"]
 

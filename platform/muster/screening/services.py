@@ -29,9 +29,9 @@ from muster.screening.models import Trial
 from muster.screening.outlook import Outlook, digest_of, outlook_of, trial_for
 from muster.screening.room import fitted, room_of, trial_of
 from muster.screening.selectors import screening_of
-from scheduler.failures import Retry as Advice
-from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Reason, Stage
-from scheduler.screening import Judgement, Shape, Then, TrialVerdict, full_gpu_s, judge, spent_gpu_s
+from scheduler.diagnosis.failures import Retry as Advice
+from scheduler.diagnosis.screening import Judgement, Shape, Then, TrialVerdict, full_gpu_s, judge, spent_gpu_s
+from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Reason, Stage
 
 log = logging.getLogger(__name__)
 

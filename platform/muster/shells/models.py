@@ -11,7 +11,7 @@ from django.db.models import Q
 from muster.accounts.models import ApiToken
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.jobs.models import Allocation, Job
-from scheduler.lifecycle import SHELL_LIVE, ShellState
+from scheduler.model.lifecycle import SHELL_LIVE, ShellState
 
 
 class ShellReason(StrEnum):

@@ -17,7 +17,7 @@ from muster.events.hub import Waiter
 from muster.shells.models import Shell
 from muster.shells.selectors import Silence
 from nodeagent.shellwire import MAX_SHELL_BYTES, SHELL_WINDOW_BYTES
-from scheduler.lifecycle import SHELL_LIVE
+from scheduler.model.lifecycle import SHELL_LIVE
 
 KEPT_AFTER_THE_END_S = 60.0
 

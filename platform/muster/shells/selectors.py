@@ -13,7 +13,7 @@ from muster.jobs.models import Job
 from muster.jobs.selectors import visible_jobs
 from muster.shells.models import Shell, ShellReason
 from muster.tenants.selectors import is_manager
-from scheduler.lifecycle import SHELL_LIVE, AllocationState, AttemptState, Desired, ShellState
+from scheduler.model.lifecycle import SHELL_LIVE, AllocationState, AttemptState, Desired, ShellState
 
 NOT_OPENED_AFTER = timedelta(seconds=30)
 CLIENT_LOST_AFTER_S = 30.0

@@ -22,7 +22,7 @@ from muster.jobs.models import Allocation, Job
 from muster.jobs.services import require_may_act
 from muster.shells.models import Shell, ShellReason
 from muster.shells.transitions import event_data, move_shell
-from scheduler.lifecycle import (
+from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     SHELL_LIVE,
     AllocationState,

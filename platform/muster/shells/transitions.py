@@ -9,7 +9,7 @@ from django.db import transaction
 from muster.common.models import DatabaseNow
 from muster.events.services import record, wake_node
 from muster.shells.models import Shell, ShellReason
-from scheduler.lifecycle import ShellState, require_move
+from scheduler.model.lifecycle import ShellState, require_move
 
 
 def move_shell(

@@ -18,7 +18,7 @@ from muster.shells.models import Shell
 from muster.shells.relay import Closed, relays
 from muster.shells.selectors import Silence, live_shells, silences_of, why_over
 from muster.shells.transitions import move_shell
-from scheduler.lifecycle import ShellState
+from scheduler.model.lifecycle import ShellState
 
 log = logging.getLogger(__name__)
 

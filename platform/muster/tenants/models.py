@@ -11,8 +11,8 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Pool
 from muster.tenants.roles import Role
 from nodeagent.protocol import LONGEST_PATH, is_below, source_problem
-from scheduler.idle import Action
-from scheduler.screening import Mode
+from scheduler.diagnosis.idle import Action
+from scheduler.diagnosis.screening import Mode
 
 
 class Tenant(models.Model):

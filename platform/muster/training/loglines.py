@@ -15,8 +15,8 @@ from muster.logs.models import LogFile
 from muster.logs.store import read
 from muster.training.models import LogPlace
 from muster.training.store import TOTAL, Point, keep_points
-from scheduler.lifecycle import AllocationState
-from scheduler.training.loglines import Place, losses_in
+from scheduler.diagnosis.training.loglines import Place, losses_in
+from scheduler.model.lifecycle import AllocationState
 
 PIECE_BYTES = 64 << 10
 MOST_AT_ONCE = 200

@@ -9,11 +9,11 @@ from django.db.models import Q
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Allocation, Attempt, Job
-from scheduler.training import Kind
+from scheduler.diagnosis.training import Kind
 
 
 class Series(models.Model):
-    """One figure of an attempt over its steps, in bounded room: `scheduler.training.curve.Curve` by its columns."""
+    """One metric of an attempt over its steps, bounded in size: a `Curve` in columns."""
 
     id = models.BigAutoField(primary_key=True)
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="series", db_index=False)

@@ -12,11 +12,11 @@ from django.db.models import F
 from muster.jobs.models import Attempt, Job
 from muster.training.models import FailureRate, JobAdvice, Series
 from muster.training.store import CHECKPOINT, TOTAL, curve_of
-from scheduler.lifecycle import AttemptState
-from scheduler.training import Interval, interval_of
-from scheduler.training.advice import LOSSES
-from scheduler.training.checkpoints import PRIOR_FAILURES, PRIOR_NODE_HOURS, failures_per_node_hour
-from scheduler.training.curve import joined
+from scheduler.diagnosis.training import Interval, interval_of
+from scheduler.diagnosis.training.advice import LOSSES
+from scheduler.diagnosis.training.checkpoints import PRIOR_FAILURES, PRIOR_NODE_HOURS, failures_per_node_hour
+from scheduler.diagnosis.training.curve import joined
+from scheduler.model.lifecycle import AttemptState
 
 _STOPS_LOOKED_AT = 5
 

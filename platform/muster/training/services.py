@@ -16,9 +16,9 @@ from muster.jobs.ending import end_for_good
 from muster.jobs.models import Attempt, Job
 from muster.training.models import FailureRate, JobAdvice, Series
 from muster.training.selectors import losses_of
-from scheduler.lifecycle import Reason
-from scheduler.training import Advice, Kind, advise
-from scheduler.training.advice import LOSSES
+from scheduler.diagnosis.training import Advice, Kind, advise
+from scheduler.diagnosis.training.advice import LOSSES
+from scheduler.model.lifecycle import Reason
 
 MOST_SERIES = 500
 COUNTED_FOR = timedelta(days=30)

@@ -10,7 +10,7 @@ from muster.jobs.models import Job
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
-from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.model.lifecycle import JOB_TERMINAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from muster.notices.wording import Grade
 from muster.samples.totals import GpuTotal, Held, RankTotal, gpu_totals, rank_totals
 from muster.usage.dimensions import SLOTS
 from muster.usage.models import Efficiency, Reader
-from scheduler.efficiency import GpuUse, HostUse, Use, judge
-from scheduler.lifecycle import JOB_TERMINAL, Stage
+from scheduler.diagnosis.efficiency import GpuUse, HostUse, Use, judge
+from scheduler.model.lifecycle import JOB_TERMINAL, Stage
 
 BATCH = 100
 MOST_GPUS_KEPT = 64

@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from muster.common.models import choices
 from muster.jobs.models import Attempt, Job
-from scheduler.efficiency import Grade, Silence
+from scheduler.diagnosis.efficiency import Grade, Silence
 
 
 class Efficiency(models.Model):

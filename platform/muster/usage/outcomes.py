@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 from muster.jobs.outcome import blamed_for
-from scheduler.failures.rules import NO_SIGNATURE
-from scheduler.lifecycle import ATTEMPT_LIVE, AttemptState, Reason, Stage
+from scheduler.diagnosis.failures.rules import NO_SIGNATURE
+from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Reason, Stage
 
 
 class Outcome(StrEnum):

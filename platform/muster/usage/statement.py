@@ -14,7 +14,7 @@ from typing import Any
 from muster.usage.dimensions import BUCKETS, NAMES, OF_CLAIMS, OF_DAYS, SLOT_US_PER_HOUR, By
 from muster.usage.periods import Period
 from muster.usage.scope import Scope
-from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.model.lifecycle import JOB_TERMINAL
 
 ENDED = ", ".join(f"'{state.value}'" for state in sorted(JOB_TERMINAL))
 _DAY = timedelta(days=1)

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from muster.jobs.models import Job
 from muster.usage.outcomes import category_sql, failure_sql, outcome_sql, retry_sql
 from muster.usage.statement import ENDED, held_sql
-from scheduler.lifecycle import JOB_TERMINAL
+from scheduler.model.lifecycle import JOB_TERMINAL
 
 BATCH = 500
 

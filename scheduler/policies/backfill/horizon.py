@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.guard import Usage, charge
-from scheduler.lifecycle import JobClass
+from scheduler.admission import Usage, charge
+from scheduler.engine.context import Scratch
 from scheduler.model import AllocationView, Job, Running
+from scheduler.model.lifecycle import JobClass
 from scheduler.placement.free import Demand, FreeNode, Guest
 from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
-from scheduler.scratch import Scratch
 
 # An end, and a number that tells it from others at the same moment.
 _Entry = tuple[float, int]

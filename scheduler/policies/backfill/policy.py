@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.board import Key
-from scheduler.lifecycle import HoldReason, JobClass
+from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.state import Key
 from scheduler.model import AllocationView, Job, Node, Running
+from scheduler.model.lifecycle import HoldReason, JobClass
+from scheduler.model.plan import FOR_EVER, RESERVATION_S, Denial
 from scheduler.placement.free import Demand
-from scheduler.plan import FOR_EVER, RESERVATION_S, Denial
 from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.ordered import Ordered
 from scheduler.policies.predicted import ends_at, rest_s
-from scheduler.scratch import Scratch, not_yet
 
 # The last moment that a date can name.
 _LAST_DATE_S = 253_402_300_799.0

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.board import Key
-from scheduler.holdings import CPUS, MEMORY_MIB, Holdings, Vector
+from scheduler.engine.state import Key
+from scheduler.engine.usage import CPUS, MEMORY_MIB, Holdings, Vector
 from scheduler.model import Job, Running, View
+from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.plan import Denial
 from scheduler.policies.queues import (
     EPSILON,
     Row,

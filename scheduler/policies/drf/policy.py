@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.holdings import Holdings
+from scheduler.engine.usage import Holdings
 from scheduler.model import Job, View
 from scheduler.placement.capacity import Capacity
 from scheduler.policies.shared import Books, DominantBooks, Shared, weights_of_vcs

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.board import Key
-from scheduler.holdings import Holdings
+from scheduler.engine.state import Key
+from scheduler.engine.usage import Holdings
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand

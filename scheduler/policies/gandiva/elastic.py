@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from scheduler.engine.context import Scratch
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand
 from scheduler.policies.gandiva.homes import MOST, forget, memo_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 _IDLE = "idle"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scheduler.engine.context import Scratch
 from scheduler.model import Job, Running
-from scheduler.scratch import Scratch
 
 Home = Mapping[int, int]  # node id -> GPUs, ascending
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from scheduler.engine.context import Scratch
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand, Free
 from scheduler.policies.gandiva.homes import LOOKED, STAYS, forget, memo_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:

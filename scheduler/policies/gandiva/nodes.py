@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from scheduler.engine.context import Scratch
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand, FreeNode
 from scheduler.policies.gandiva.homes import Home
 from scheduler.policies.gandiva.suspended import Entry, Suspended, SuspendedJobs
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 _NOBODY: Mapping[int, int] = {}
 

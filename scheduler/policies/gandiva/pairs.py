@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.board import Walk
-from scheduler.lifecycle import AttemptState
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Walk
 from scheduler.model import SLOTS, Job, Running
+from scheduler.model.lifecycle import AttemptState
 from scheduler.placement.beside import beside
 from scheduler.policies.gandiva.homes import apart_memo, are_apart, forget, kept_memo
 from scheduler.policies.gandiva.moves import held_as_demand
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 # What two jobs get done together that take turns on GPUs, in terms of one that has them alone.
 _TAKING_TURNS = 1.0

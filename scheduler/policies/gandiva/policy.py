@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.board import Key
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key
 from scheduler.model import Job, Running, View
-from scheduler.phrases import become_free
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.phrases import become_free
+from scheduler.model.plan import FOR_EVER, Denial
 from scheduler.placement import words
 from scheduler.placement.free import Demand
-from scheduler.plan import FOR_EVER, Denial
 from scheduler.policies.gandiva import elastic, moves, pairs, trials
 from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, has_home, home_memo, kept_memo, suits
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
 from scheduler.policies.gandiva.turns import Turns
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 _LOOK_EVERY_S = 15.0
 # The keys of the jobs that wait for a turn are below this, those of new jobs above.

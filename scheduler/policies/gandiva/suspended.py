@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from scheduler.board import Key
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key
 from scheduler.model import Job
 from scheduler.policies.gandiva.homes import NEXT, Home, home_of, suits
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 # The place of a job in the order of the queue: its key, then its id.
 Entry = tuple[Key, int]

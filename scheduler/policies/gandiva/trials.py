@@ -10,12 +10,12 @@ Only a job that is alone on its GPUs before and after is compared: else it is no
 
 from __future__ import annotations
 
+from scheduler.engine.context import Scratch
 from scheduler.model import Running
 from scheduler.policies.gandiva.homes import BEFORE, MOST, STAYS, Home, kept_memo, left_home, memo_of, without_trial
 from scheduler.policies.gandiva.moves import due_runs, held_as_demand, too_late
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 # What a job loses by chance from one measurement to the next.
 _CHANCE = 0.05

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from scheduler.engine.context import Scratch
 from scheduler.model import Job, Level, Running
 from scheduler.placement.free import Demand
 from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, kept_memo
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
-from scheduler.scratch import Scratch
 
 
 class Turns:

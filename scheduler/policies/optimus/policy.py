@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.board import Key
-from scheduler.guard import Usage, charge
-from scheduler.lifecycle import HoldReason
+from scheduler.admission import Usage, charge
+from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.state import Key
 from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import FOR_EVER, Denial
 from scheduler.placement.split import cut
-from scheduler.plan import FOR_EVER, Denial
-from scheduler.scratch import Scratch, not_yet
 
 # Gains are compared by the microsecond. Those of two jobs with the same work left may differ by what their sums were
 # rounded to, and then chance would say who comes first, where the order should.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.board import Key, Queues, Walk
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key, Queues, Walk
 from scheduler.model import Job
-from scheduler.scratch import Scratch
 
 # Of each virtual cluster: those that may be tried, those that back off, and those that have nothing more to give up.
 _TRIED, _BACKS_OFF, _SETTLED = range(3)
@@ -34,7 +34,7 @@ class Beds:
         return (-job.priority, job.submitted_at)
 
     def group_of(self, job: Job) -> int:
-        """See `scheduler.board.Grouping`; it changes with the memo, and then the job is taken out and put in again."""
+        """The group of a job; it changes with the memo, and then the job is taken out and put in again."""
         kind = _BACKS_OFF if again_at(job) else _SETTLED if self.settled(job) else _TRIED
         return job.vc_id * 3 + kind
 

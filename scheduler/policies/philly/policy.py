@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.board import Key, Walk
-from scheduler.holdings import Holdings
-from scheduler.lifecycle import HoldReason, JobClass
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key, Walk
+from scheduler.engine.usage import Holdings
 from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.model.lifecycle import HoldReason, JobClass
+from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand
-from scheduler.plan import Denial
 from scheduler.policies.philly.back_off import Beds, again_at, back_off, lines, tried, wake
 from scheduler.policies.philly.places import ANYWHERE, FEWEST_SERVERS, ONE_RACK, fewest_servers, find
 from scheduler.policies.queues import ratio
 from scheduler.policies.shared import Books, Shared
-from scheduler.scratch import Scratch
 
 
 def _switch(description: str) -> Mapping[str, Any]:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.board import Key, Walk
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key, Walk
 from scheduler.model import AllocationView, Job, Running, View
+from scheduler.model.plan import FOR_EVER
 from scheduler.placement.free import Demand, FreeNode
-from scheduler.plan import FOR_EVER
 from scheduler.policies.shared import DominantBooks, wanted, weights_of_vcs
-from scheduler.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)

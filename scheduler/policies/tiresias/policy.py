@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from scheduler.board import Key
+from scheduler.engine.context import Scratch
+from scheduler.engine.state import Key
 from scheduler.model import Job, Running
 from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
 from scheduler.registry import ConfigError
-from scheduler.scratch import Scratch
 
 # Within a queue with the tie `running_first`: jobs that run, and jobs that wait.
 _RUNS, _WAITS = range(2)
@@ -120,7 +120,7 @@ class Tiresias(Preemptive):
         return (rank, _RUNS, *rest)
 
     def standing(self, run: Running, now: float) -> Key:
-        """See `scheduler.board.Ordering`."""
+        """See `scheduler.engine.state.Ordering`."""
         if self.tie != "running_first":
             return Preemptive.standing(self, run, now)
         started = max(run.placed_at, self._since(run.job))

@@ -12,7 +12,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
-from scheduler.lifecycle import JobClass
+from scheduler.model.lifecycle import JobClass
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import Draft, LeftOut, Source, Unusable, moment, per_gpu

@@ -37,7 +37,7 @@ from nodeagent.protocol import (
     RegisterResponse,
     SyncResponse,
 )
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 from tests.db.agent_calls import CREDENTIAL, Agent, a100, agent_of, inventory
 from tests.db.stories import (
     BOOT,

@@ -10,7 +10,7 @@ from muster.events.models import Event, Restore
 from muster.fleet.models import Node, NodeLease, Strike
 from muster.jobs.models import Allocation
 from nodeagent.protocol import REGISTER_FIRST, Action, AllocationReport, Observed
-from scheduler.lifecycle import LeaseState
+from scheduler.model.lifecycle import LeaseState
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, now_of, ranks, start, states
 

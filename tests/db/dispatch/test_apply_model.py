@@ -21,10 +21,10 @@ from muster.fleet.services import cordon_node, resume_node
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler import model
-from scheduler.cycle import compose, decide
-from scheduler.law import check, late
-from scheduler.lifecycle import AttemptState, Form, JobClass, Reason
-from scheduler.plan import apply, requeued
+from scheduler.engine.cycle import compose, decide
+from scheduler.model.invariants import check, late
+from scheduler.model.lifecycle import AttemptState, Form, JobClass, Reason
+from scheduler.model.plan import apply, requeued
 from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
 from tests.factories import make_node, make_vc
 

@@ -18,9 +18,9 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.services import cancel_job
 from muster.tenants.models import Quota
-from scheduler.lifecycle import ATTEMPT_LIVE, Reason
 from scheduler.model import AllocationView
-from scheduler.plan import Place
+from scheduler.model.lifecycle import ATTEMPT_LIVE, Reason
+from scheduler.model.plan import Place
 from tests.db.stories import (
     Other,
     World,

@@ -27,9 +27,9 @@ from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import IdempotencyKey, Job
 from muster.jobs.services import cancel_job, submit_job
-from scheduler.lifecycle import HoldReason
 from scheduler.model import snapshot_to_dict
-from scheduler.plan import plan_to_dict
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import plan_to_dict
 from tests.db.stories import (
     WAIT_S,
     Other,

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from muster.jobs.models import Job
 from muster.jobs.services import cancel_job
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from scheduler.sim.readers import detect, read_trace
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork

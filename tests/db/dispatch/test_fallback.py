@@ -16,13 +16,13 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.settings import config_of, fallback_of
 from muster.events.models import Event, Outbox
 from muster.fleet.models import Pool
-from scheduler.cycle import CycleConfig
+from scheduler.engine.context import Scratch
+from scheduler.engine.cycle import CycleConfig
+from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Running, View
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
-from scheduler.policies import POLICIES
 from scheduler.policies.ordered import Ordered
-from scheduler.scratch import Scratch
 from tests.db.stories import World, cycle, make_world, now_of, start, states, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed", "sound")]

@@ -16,7 +16,7 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job, submit_batch
 from muster.tenants.models import Quota, Tenant
-from scheduler.lifecycle import NodeAdmin, NodeHealth
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 from tests.db.stories import World, cycle, make_world, submit
 from tests.factories import make_node, make_tenant, make_user
 

@@ -30,8 +30,8 @@ from muster.jobs.services import cancel_job, edit_job, submit_job
 from muster.tenants.models import Quota, VirtualCluster
 from muster.tenants.services import set_quota
 from nodeagent.protocol import ClaimRequest
-from scheduler.lifecycle import Reason
-from scheduler.plan import Place
+from scheduler.model.lifecycle import Reason
+from scheduler.model.plan import Place
 from tests.db.stories import (
     WAIT_S,
     Other,

@@ -24,10 +24,10 @@ from muster.fleet.services import cordon_node
 from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt, Job, Reservation, ReservedGpu
 from muster.jobs.services import cancel_job, submit_job
-from scheduler.cycle import compose, decide
-from scheduler.lifecycle import HoldReason, Reason
+from scheduler.engine.cycle import compose, decide
 from scheduler.model import AllocationView
-from scheduler.plan import Place, Preempt
+from scheduler.model.lifecycle import HoldReason, Reason
+from scheduler.model.plan import Place, Preempt
 from tests.db.stories import (
     Other,
     World,

@@ -12,7 +12,7 @@ from muster.fleet.leases import renew, tick
 from muster.fleet.models import Node, NodeLease, Pool, Strike, Tick
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
-from scheduler.lifecycle import HoldReason
+from scheduler.model.lifecycle import HoldReason
 from tests.db.stories import (
     World,
     claim,

@@ -17,7 +17,7 @@ from muster.fleet.leases import Unauthorized, node_of_credential
 from muster.fleet.models import Node, NodeLease
 from muster.fleet.services import create_node
 from muster.jobs.models import Job
-from scheduler.lifecycle import LeaseState, NodeHealth
+from scheduler.model.lifecycle import LeaseState, NodeHealth
 from tests.db.stories import World, cycle, let_answer, let_pass, make_world, now_of, planned_places, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sound")]

@@ -19,7 +19,7 @@ from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.spec import parse_spec
 from muster.tenants.models import VirtualCluster
 from scheduler.model import HALF, SLOTS, AllocationView
-from scheduler.plan import Place, Preempt
+from scheduler.model.plan import Place, Preempt
 from tests.db.stories import World, cycle, end, live_attempt, make_world, now_of, ranks, start, states, submit
 from tests.factories import make_vc
 

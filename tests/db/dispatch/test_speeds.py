@@ -19,7 +19,7 @@ from muster.samples.models import RankTenSeconds, Speed, SpeedAlone
 from muster.samples.speeds import Stretch, keep_speeds, read_on
 from nodeagent.protocol import UsageSample
 from scheduler import model
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import (
     World,

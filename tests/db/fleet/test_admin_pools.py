@@ -15,7 +15,7 @@ from muster.dispatch.plugins import KINDS
 from muster.dispatch.settings import config_of, fall_back, fallback_of
 from muster.events.models import AuditEntry
 from muster.fleet.models import Pool
-from scheduler.cycle import CycleConfig
+from scheduler.engine.cycle import CycleConfig
 from tests.factories import make_pool, make_user
 
 pytestmark = pytest.mark.django_db

@@ -16,9 +16,9 @@ from muster.fleet.models import Gpu, GpuCheck, Node, NodeLease, Pool
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, repair_gpus, resume_node
 from muster.jobs.blackholes import _cordon
 from nodeagent.protocol import CheckOutcome, CheckResult, HealthEvent
-from scheduler.blackholes import Judgement, Opinion
-from scheduler.checks import FIRST_PAUSE_S, IDLE_S, RELAPSE_S, UNANSWERED_AFTER_S
-from scheduler.lifecycle import Reason
+from scheduler.diagnosis.blackholes import Judgement, Opinion
+from scheduler.diagnosis.checks import FIRST_PAUSE_S, IDLE_S, RELAPSE_S, UNANSWERED_AFTER_S
+from scheduler.model.lifecycle import Reason
 from tests.db.stories import World, end, let_pass, make_world, now_of, place, ranks, start
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("sound")]

@@ -21,7 +21,7 @@ from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume
 from muster.jobs.attempts import End, end_allocation
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import submit_job
-from scheduler.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth, Reason
+from scheduler.model.lifecycle import AttemptState, HoldReason, JobState, NodeAdmin, NodeHealth, Reason
 from tests.db.stories import BOOT
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 

@@ -9,7 +9,7 @@ from muster.common.secrets import digest
 from muster.fleet.leases import Unauthorized, node_of_credential
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node, retire_node
-from scheduler.lifecycle import NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin
 from tests.factories import make_attempt, make_job, make_node
 
 pytestmark = pytest.mark.django_db

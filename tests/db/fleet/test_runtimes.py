@@ -16,9 +16,9 @@ from muster.fleet.models import Node, Pool
 from muster.fleet.networks import host_network_reason
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import submit_job
-from scheduler.lifecycle import Form, HoldReason
 from scheduler.model import AllocationView
-from scheduler.plan import Place
+from scheduler.model.lifecycle import Form, HoldReason
+from scheduler.model.plan import Place
 from tests.factories import make_node, make_pool, make_user, make_vc
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]

@@ -9,8 +9,8 @@ import pytest
 from muster.api.render.fleet import node_document
 from muster.dispatch.snapshot import pool_snapshot
 from muster.fleet.models import Node
-from scheduler.lifecycle import HoldReason, JobState
 from scheduler.model import Snapshot
+from scheduler.model.lifecycle import HoldReason, JobState
 from tests.db.agent_calls import Agent, a100, inventory
 from tests.db.stories import World, cycle, now_of, submit
 from tests.factories import make_tenant, make_user, make_vc

@@ -25,7 +25,7 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Attempt
 from muster.jobs.services import cancel_job
 from nodeagent.protocol import HealthEvent
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent, inventory
 from tests.db.stories import (
     World,

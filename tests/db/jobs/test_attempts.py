@@ -12,7 +12,7 @@ from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.models import Attempt, GpuClaim, Job
 from muster.jobs.outcome import JITTER
 from muster.jobs.services import cancel_job, requeue_job
-from scheduler.lifecycle import AttemptState, HoldReason, Reason
+from scheduler.model.lifecycle import AttemptState, HoldReason, Reason
 from tests.db.stories import (
     World,
     claim,

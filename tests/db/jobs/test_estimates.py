@@ -16,7 +16,7 @@ from muster.dispatch.snapshot import pool_snapshot
 from muster.jobs.estimates import current_estimate, estimate_jobs
 from muster.jobs.models import Job
 from muster.jobs.services import draft_job, edit_job, submit_batch
-from scheduler.lifecycle import JobState, Reason
+from scheduler.model.lifecycle import JobState, Reason
 from tests.db.stories import World, cycle, end, let_pass, make_world, now_of, ranks, start, submit
 from tests.factories import job_fields, make_user
 

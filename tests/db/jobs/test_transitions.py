@@ -12,7 +12,7 @@ from django.utils import timezone
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.transitions import move_allocation, move_attempt, move_job, move_jobs
-from scheduler.lifecycle import (
+from scheduler.model.lifecycle import (
     ALLOCATION_MOVES,
     ATTEMPT_MOVES,
     ATTEMPT_TERMINAL,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from muster.events.services import audit
 from muster.jobs.models import Allocation
-from scheduler.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState, Reason
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db

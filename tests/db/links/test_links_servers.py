@@ -32,7 +32,7 @@ from muster.links.models import LinkState, Server, Step
 from muster.links.progress import Failed, due, failed, linked, take_install
 from muster.links.rules import folder_of, require_options
 from muster.links.services import Access, add_server, change_server, remove_server, reseal_servers
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 from tests.db.stories import Other, let_pass
 from tests.factories import make_attempt, make_job, make_node, make_pool, make_user, make_vc
 

@@ -30,7 +30,7 @@ from muster.links.models import LinkState, Server, Step
 from muster.links.services import remove_server
 from muster.logs.models import LogFile
 from nodeagent.frames import MAGIC
-from scheduler.lifecycle import JobState
+from scheduler.model.lifecycle import JobState
 from tests.db.conftest import client as http_client
 from tests.db.jobs.test_uploads import archive_of
 from tests.db.linked_site import COUNTING, Site, sleepers, until

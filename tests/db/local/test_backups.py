@@ -38,7 +38,7 @@ from muster.logs.models import LogFile
 from muster.outputs.models import FileState, OutputFile
 from muster.outputs.store import place_of
 from muster.settings.env import new_encryption_key
-from scheduler.lifecycle import LeaseState
+from scheduler.model.lifecycle import LeaseState
 from tests.db.stories import Other, World, make_world, now_of, place, ranks, start, states, submit, until_settled
 
 pytestmark = pytest.mark.django_db(transaction=True)

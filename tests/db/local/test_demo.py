@@ -17,7 +17,7 @@ from muster.local.demo.people import prepare_people, read_people, require_python
 from muster.local.places import LocalError
 from muster.screening.models import PoolScreening
 from muster.tenants.models import Membership, Quota
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 
 URL = "http://127.0.0.1:8000"
 

@@ -16,7 +16,7 @@ from muster.logrules import selectors, watch
 from muster.logrules.models import LogMatch, LogRuleBook
 from muster.logrules.services import draft_log_rules, put_log_rules_into_force
 from muster.logs.store import Chunk, append
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, end, make_world, ranks, start
 

@@ -14,7 +14,7 @@ from muster.jobs.models import Attempt
 from muster.logrules import watch
 from muster.logrules.models import LogMatch, LogRuleBook
 from muster.logs.store import Chunk, append
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.db.stories import World, end, make_world, ranks, start
 from tests.factories import make_user
 

@@ -36,7 +36,7 @@ from nodeagent.protocol import (
 )
 from nodeagent.runtime.port import WorkFolder
 from nodeagent.transport import Dialled
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent, agent_of
 from tests.db.stories import World, claim, cycle, end, live_attempt, place, ranks, start, submit
 from tests.factories import make_node

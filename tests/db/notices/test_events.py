@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from muster.events import services
 from muster.events.models import Event
 from muster.events.services import record, recorded_together
-from scheduler.lifecycle import JobState
+from scheduler.model.lifecycle import JobState
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 

@@ -30,7 +30,7 @@ from muster.notices.wording import Story
 from muster.screening.models import PoolScreening
 from muster.training.services import look_at_losses
 from muster.training.store import keep_points
-from scheduler.lifecycle import AttemptState, JobState, Reason
+from scheduler.model.lifecycle import AttemptState, JobState, Reason
 from tests.db.receivers import Hook, MailServer, hook_server, mail_server
 from tests.db.stories import (
     Other,

@@ -21,7 +21,7 @@ from muster.offers.selectors import get_offer, note_asked, standing_offers
 from muster.offers.services import Wanted, accept_offer, decline_offer, leave, register_framework
 from muster.offers.tasks import forget_old_offers
 from muster.tenants.models import Membership, Quota, VirtualCluster
-from scheduler.lifecycle import Form, HoldReason, JobClass, JobState, OfferState, Reason
+from scheduler.model.lifecycle import Form, HoldReason, JobClass, JobState, OfferState, Reason
 from tests.db.stories import (
     Other,
     World,
@@ -215,7 +215,7 @@ class TestWhileOffersStand:
         """The cycle saw the GPU free; by the time it locks the node, it is offered."""
         from muster.dispatch.apply import apply_plan
         from muster.dispatch.settings import config_of
-        from scheduler.cycle import decide
+        from scheduler.engine.cycle import decide
 
         submit(world)
         snapshot, config = pool_snapshot(world.pool, seed=1), config_of(world.pool)

@@ -23,7 +23,7 @@ from muster.screening.models import PoolScreening, Trial
 from muster.screening.outlook import digest_of
 from muster.screening.services import go_on_untried, keep_trials
 from muster.tenants.models import Tenant, VirtualCluster, Volume
-from scheduler.lifecycle import AttemptState, Reason
+from scheduler.model.lifecycle import AttemptState, Reason
 from tests.db.jobs.test_verdicts import BROKEN_CODE, BROKEN_GPU, BROKEN_NETWORK
 from tests.db.stories import (
     claim,

@@ -19,7 +19,7 @@ from muster.usage.grading import grade_jobs, read_ends
 from muster.usage.models import Efficiency
 from muster.usage.periods import Period
 from muster.usage.scope import Asked, Scope, scope_of
-from scheduler.lifecycle import Stage
+from scheduler.model.lifecycle import Stage
 from tests.db.stories import until_settled
 from tests.factories import make_job, make_node, make_tenant, make_user, make_vc
 

@@ -20,8 +20,8 @@ from muster.training.models import FailureRate, JobAdvice, LogPlace, Series
 from muster.training.selectors import checkpoint_advice, losses_of
 from muster.training.store import curve_of, keep_points, told_points
 from nodeagent.protocol import MAX_REPORTED_NAMES, EndReason, MetricPoint, ReportedMetrics
-from scheduler.lifecycle import Reason
-from scheduler.training.curve import MOST_POINTS
+from scheduler.diagnosis.training.curve import MOST_POINTS
+from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, end, make_world, ranks, start, submit
 

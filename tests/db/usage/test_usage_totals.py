@@ -22,7 +22,7 @@ from muster.usage.scope import Asked, Scope, scope_of
 from muster.usage.selectors import Row, read
 from muster.usage.tasks import count
 from muster.usage.totals import count_ended, uncount
-from scheduler.lifecycle import AttemptState, JobClass, JobState
+from scheduler.model.lifecycle import AttemptState, JobClass, JobState
 from tests.factories import make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db

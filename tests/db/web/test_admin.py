@@ -36,7 +36,7 @@ from muster.tenants.models import (
     Volume,
 )
 from muster.tenants.roles import Role
-from scheduler.lifecycle import Desired, JobState, NodeAdmin
+from scheduler.model.lifecycle import Desired, JobState, NodeAdmin
 from tests.factories import (
     make_attempt,
     make_job,

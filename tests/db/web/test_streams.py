@@ -20,7 +20,7 @@ from muster.jobs.attempts import lose_allocations
 from muster.jobs.models import Allocation, Attempt
 from muster.jobs.services import cancel_job, requeue_job
 from muster.logs.store import Chunk, append, finish
-from scheduler.lifecycle import Reason
+from scheduler.model.lifecycle import Reason
 from tests.db.conftest import client
 from tests.db.stories import (
     WAIT_S,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bench.cycle import make_snapshot, measure_snapshot
 from bench.figures import POLICIES as MEASURED
 from bench.policies import make_mixture
-from scheduler.cycle import CycleConfig, decide
-from scheduler.policies import POLICIES
+from scheduler.engine.cycle import CycleConfig, decide
+from scheduler.engine.policy import POLICIES
 
 
 def test_the_same_arguments_make_the_same_cluster() -> None:

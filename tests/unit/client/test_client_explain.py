@@ -75,7 +75,7 @@ def test_escape_sequences_of_a_log_do_not_reach_the_terminal(run: Run, tmp_path:
 
 
 def test_without_the_engine_it_says_what_to_install(run: Run, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("scheduler.failures")]:
+    for name in [name for name in sys.modules if name.startswith("scheduler.diagnosis.failures")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "re2", None)
     result = run("explain", str(log))

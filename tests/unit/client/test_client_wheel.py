@@ -52,7 +52,7 @@ def test_the_wheel_says_that_it_is_typed_and_has_nothing_of_the_platform(wheel: 
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert "muster_client/py.typed" in names
-    assert "scheduler/failures/rules/facts.yaml" in names
+    assert "scheduler/diagnosis/failures/rules/facts.yaml" in names
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {
         "muster_client",
         "nodeagent",

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from muster.dispatch.trials import on_trial
 from muster.jobs.demand import Demand
-from scheduler.cycle import CycleConfig, decide
-from scheduler.guard import GUARDS
-from scheduler.lifecycle import JobClass
+from scheduler.admission import GUARDS
+from scheduler.admission.screening import FIRST_ID, beside_others
+from scheduler.engine.cycle import CycleConfig, decide
+from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Snapshot, Tenant
-from scheduler.plan import Plan
-from scheduler.policies import POLICIES
-from scheduler.trials import FIRST_ID, beside_others
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.plan import Plan
 from tests.profiles import examples
-from tests.unit.scheduler.cycle.test_scheduler_properties import TYPES, configs_of, snapshots
+from tests.unit.scheduler.engine.test_scheduler_properties import TYPES, configs_of, snapshots
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
 
 FIRST_NODE, FIRST_JOB, STRANGERS = 900, 500, 700

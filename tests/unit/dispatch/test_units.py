@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.dispatch.units import ALLOCATIONS_AT_ONCE, UNITS_AT_ONCE, Unit, batches_of, units_of
-from scheduler.guard.quota import Quota
+from scheduler.admission.quota import Quota
 from scheduler.model import Snapshot
-from scheduler.plan import Place, Plan, Preempt
+from scheduler.model.plan import Place, Plan, Preempt
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 

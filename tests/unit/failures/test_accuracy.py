@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.published import confusions
-from scheduler.failures import accuracy
+from scheduler.diagnosis.failures import accuracy
 from tests.sim.data import data
 
 ROWS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.failures import Category, GpuEvent, Retry, Tail, classify
+from scheduler.diagnosis.failures import Category, GpuEvent, Retry, Tail, classify
 
 OOM = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
 FRAMES = ("Traceback (most recent call last):", '  File "train.py", line 9, in main', "    model(batch)")

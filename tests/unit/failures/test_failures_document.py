@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from scheduler.failures import builtin
+from scheduler.diagnosis.failures import builtin
 
 PAGE = Path(__file__).parents[3] / "docs" / "failures.md"
 BEGIN, END = "<!-- classes -->\n", "<!-- /classes -->"

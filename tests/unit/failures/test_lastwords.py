@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.failures.lastwords import LONGEST, clusters, last_words, template_of
+from scheduler.diagnosis.failures.lastwords import LONGEST, clusters, last_words, template_of
 
 SAID = {
     "the last line that sounds like a failure": ("start\nwidget 7 failed to align\nbye\n", "widget 7 failed to align"),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bench.noise import NOISE
 from bench.published import confusions
-from scheduler.failures import Rule, Tail, builtin, classify
-from scheduler.failures.text import HEAD_BYTES, TAIL_BYTES, read
+from scheduler.diagnosis.failures import Rule, Tail, builtin, classify
+from scheduler.diagnosis.failures.text import HEAD_BYTES, TAIL_BYTES, read
 from tests.profiles import examples
 from tests.sim.data import data
 

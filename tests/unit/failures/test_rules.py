@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.failures import Category, Retry, Rule, RuleError, Strength, Tail, builtin, classify, read_rules
+from scheduler.diagnosis.failures import Category, Retry, Rule, RuleError, Strength, Tail, builtin, classify, read_rules
 
 RULES = builtin()
 

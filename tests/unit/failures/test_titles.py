@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.failures import builtin, title_of
+from scheduler.diagnosis.failures import builtin, title_of
 
 
 @pytest.mark.parametrize(

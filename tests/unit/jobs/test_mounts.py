@@ -8,7 +8,7 @@ import pytest
 
 from muster.common.errors import Invalid
 from muster.jobs.spec import json_schema, parse_spec
-from scheduler.lifecycle import Form
+from scheduler.model.lifecycle import Form
 
 
 def spec(*mounts: Any, **fields: Any) -> dict[str, Any]:

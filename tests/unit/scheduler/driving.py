@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Snapshot
-from scheduler.plan import apply, release
+from scheduler.model.invariants import check
+from scheduler.model.plan import apply, release
 
 
 def carried_out(world: Snapshot, config: CycleConfig) -> Snapshot:

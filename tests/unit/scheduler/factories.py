@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from scheduler.lifecycle import AttemptState, JobClass
 from scheduler.model import SLOTS, AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
+from scheduler.model.lifecycle import AttemptState, JobClass
 
 NOW = 1_000_000.0
 

@@ -19,7 +19,15 @@ from muster.fleet.strikes import strikes_of
 from muster.jobs.models import Allocation, GpuClaim, Job
 from muster.tenants.models import VirtualCluster
 from muster.tenants.selectors import tenants_of
-from scheduler.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, JobState, NodeAdmin, NodeHealth, Stage
+from scheduler.model.lifecycle import (
+    ATTEMPT_LIVE,
+    AllocationState,
+    AttemptState,
+    JobState,
+    NodeAdmin,
+    NodeHealth,
+    Stage,
+)
 
 _STRIKES_SHOWN, _REPORTS_SHOWN = 20, 20
 _GPU_COLUMNS = (

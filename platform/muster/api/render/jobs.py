@@ -22,9 +22,9 @@ from muster.screening.models import Trial
 from muster.screening.selectors import trials_of
 from muster.usage.efficiency import efficiency_of
 from muster.usage.models import Efficiency
-from scheduler.failures import title_of
-from scheduler.failures.rules import NO_SIGNATURE
-from scheduler.lifecycle import JobState, Reason
+from scheduler.diagnosis.failures import title_of
+from scheduler.diagnosis.failures.rules import NO_SIGNATURE
+from scheduler.model.lifecycle import JobState, Reason
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from muster.api.render.moments import moment
 from muster.jobs.models import Attempt, Job
-from scheduler.lifecycle import AttemptState, JobState
+from scheduler.model.lifecycle import AttemptState, JobState
 
 
 class Marks(TypedDict):

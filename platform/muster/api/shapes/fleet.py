@@ -8,8 +8,8 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shap
 from muster.fleet.maintenance import LONGEST_REASON
 from muster.fleet.models import CheckResult, RunningJobs, StrikeReason
 from muster.links.models import LinkState
-from scheduler.health import Action, Level
-from scheduler.lifecycle import NodeAdmin, NodeHealth
+from scheduler.diagnosis.health import Action, Level
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 NODE_ACTIONS = ("cordon", "drain", "move-off", "resume")
 

@@ -9,10 +9,10 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
 from muster.jobs.spec import PRIORITIES
-from scheduler.efficiency import Grade, Silence
-from scheduler.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
+from scheduler.diagnosis.efficiency import Grade, Silence
+from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
 from scheduler.predict.estimate import Source
-from scheduler.screening import TrialVerdict
 
 SPEC = {"$ref": "#/components/schemas/JobSpec"}
 ANY_VALUES = {"type": "object", "additionalProperties": {}}

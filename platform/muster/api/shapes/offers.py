@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
 from muster.api.shapes.jobs import JobInList, SpecField
-from scheduler.lifecycle import Form
+from scheduler.model.lifecycle import Form
 
 LONGEST_WAIT_S = 30
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from muster.api.shapes.common import Integer, Moment, Number, Shape, Text
-from scheduler.training import Kind
+from scheduler.diagnosis.training import Kind
 
 
 class NewestFigure(Shape):

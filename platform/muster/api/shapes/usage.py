@@ -7,8 +7,8 @@ from rest_framework import serializers
 from muster.api.shapes.common import Choice, Integer, Moment, Number, Shape, Text, values
 from muster.usage.dimensions import By
 from muster.usage.outcomes import Outcome
-from scheduler.efficiency import Grade
-from scheduler.lifecycle import JobClass, JobState
+from scheduler.diagnosis.efficiency import Grade
+from scheduler.model.lifecycle import JobClass, JobState
 
 CATEGORIES = [(name, name) for name in ("user", "ai_engine", "infrastructure", "platform")]
 FORMATS = [("json", "json"), ("csv", "csv")]

@@ -23,7 +23,7 @@ from muster.jobs.models import Attempt, Job
 from muster.jobs.selectors import get_job
 from muster.logs.selectors import MOST_PIECES, Piece, attempt_of, bytes_before, is_over, log_file, pieces, rank_of
 from muster.logs.store import read_to_hole
-from scheduler.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
+from scheduler.model.lifecycle import ATTEMPT_TERMINAL, JOB_TERMINAL
 
 DEFAULT_READ, LARGEST_READ = 256 << 10, 4 << 20
 PIECES_AT_ONCE = 512 << 10

@@ -21,8 +21,8 @@ from muster.fleet.models import Gpu, Node, Pool, RunningJobs
 from muster.fleet.selectors import with_worst_gpu
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
 from muster.tenants.selectors import virtual_clusters_of
-from scheduler.health import Level
-from scheduler.lifecycle import NodeAdmin
+from scheduler.diagnosis.health import Level
+from scheduler.model.lifecycle import NodeAdmin
 
 _ACTIONS: dict[str, Callable[..., None]] = {
     "cordon": cordon_node,

@@ -16,7 +16,7 @@ from muster.api.views.jobs import SPEC_BODY
 from muster.dispatch.forecast import dry_run
 from muster.dispatch.selectors import why
 from muster.jobs.selectors import get_job
-from scheduler.plan import Hold
+from scheduler.model.plan import Hold
 
 
 class JobWhy(ApiView):

@@ -17,7 +17,7 @@ from muster.events.services import wake_pool
 from muster.jobs.units import parse_duration_s
 from muster.offers import services
 from muster.offers.selectors import frameworks_of, note_asked, standing_offers
-from scheduler.lifecycle import Form
+from scheduler.model.lifecycle import Form
 
 
 class Frameworks(ApiView):

@@ -2,8 +2,8 @@ import django.core.validators
 import django.db.models.deletion
 import muster.common.models
 import muster.fleet.models
-import scheduler.health
-import scheduler.lifecycle
+import scheduler.diagnosis.health
+import scheduler.model.lifecycle
 from django.db import migrations, models
 
 
@@ -73,8 +73,8 @@ class Migration(migrations.Migration):
                 ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', "Use a-z, 0-9 and '-', at most 63 characters.")])),
                 ('address', models.CharField(blank=True, default='', help_text='Where other nodes reach it.', max_length=255)),
                 ('rack', models.CharField(blank=True, default='', max_length=63)),
-                ('admin', models.CharField(choices=[('active', 'active'), ('cordoned', 'cordoned'), ('draining', 'draining'), ('retired', 'retired')], default=scheduler.lifecycle.NodeAdmin['ACTIVE'], max_length=10)),
-                ('health', models.CharField(choices=[('pending', 'pending'), ('ready', 'ready'), ('suspect', 'suspect'), ('down', 'down')], default=scheduler.lifecycle.NodeHealth['PENDING'], max_length=10)),
+                ('admin', models.CharField(choices=[('active', 'active'), ('cordoned', 'cordoned'), ('draining', 'draining'), ('retired', 'retired')], default=scheduler.model.lifecycle.NodeAdmin['ACTIVE'], max_length=10)),
+                ('health', models.CharField(choices=[('pending', 'pending'), ('ready', 'ready'), ('suspect', 'suspect'), ('down', 'down')], default=scheduler.model.lifecycle.NodeHealth['PENDING'], max_length=10)),
                 ('reason', models.CharField(blank=True, default='', help_text='Why it is cordoned or draining.', max_length=500)),
                 ('clears', models.BooleanField(default=False, help_text='Whether jobs that may be stopped for others go elsewhere while it is draining.')),
                 ('barred', models.CharField(blank=True, default='', help_text='Why nothing new may start there, whatever operators want.', max_length=300)),
@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
                 ('model', models.CharField(blank=True, default='', max_length=120)),
                 ('memory_mib', models.PositiveIntegerField(default=0)),
                 ('numa_node', models.PositiveSmallIntegerField(null=True)),
-                ('health', models.CharField(choices=[('ok', 'ok'), ('warning', 'warning'), ('failure', 'failure')], default=scheduler.health.Level['OK'], max_length=10)),
+                ('health', models.CharField(choices=[('ok', 'ok'), ('warning', 'warning'), ('failure', 'failure')], default=scheduler.diagnosis.health.Level['OK'], max_length=10)),
                 ('health_at', models.DateTimeField(help_text='Since when it is so; null for one that always was well.', null=True)),
                 ('health_why', models.CharField(blank=True, default='', help_text='Why it is not well.', max_length=200)),
                 ('heals', models.CharField(blank=True, choices=[('at_once', 'at_once'), ('by_checks', 'by_checks'), ('by_restart', 'by_restart'), ('never', 'never')], default='', help_text='By what it can come back by itself.', max_length=10)),
@@ -211,7 +211,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('node', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='lease', serialize=False, to='fleet.node')),
                 ('epoch', models.BigIntegerField(default=0)),
-                ('state', models.CharField(choices=[('granted', 'granted'), ('renewed', 'renewed'), ('expired', 'expired')], default=scheduler.lifecycle.LeaseState['GRANTED'], max_length=10)),
+                ('state', models.CharField(choices=[('granted', 'granted'), ('renewed', 'renewed'), ('expired', 'expired')], default=scheduler.model.lifecycle.LeaseState['GRANTED'], max_length=10)),
                 ('seq', models.BigIntegerField(default=0)),
                 ('granted_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
                 ('seen_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),

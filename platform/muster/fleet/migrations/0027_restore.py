@@ -1,4 +1,4 @@
-import scheduler.lifecycle
+import scheduler.model.lifecycle
 from django.db import migrations, models
 
 
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='nodelease',
             name='state',
-            field=models.CharField(choices=[('granted', 'granted'), ('renewed', 'renewed'), ('expired', 'expired'), ('void', 'void')], default=scheduler.lifecycle.LeaseState['GRANTED'], max_length=10),
+            field=models.CharField(choices=[('granted', 'granted'), ('renewed', 'renewed'), ('expired', 'expired'), ('void', 'void')], default=scheduler.model.lifecycle.LeaseState['GRANTED'], max_length=10),
         ),
         migrations.AddConstraint(
             model_name='nodelease',

@@ -15,7 +15,7 @@ from muster.local.places import LocalError
 from muster.screening.models import PoolScreening
 from muster.tenants.models import Quota, Tenant, VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
-from scheduler.lifecycle import NodeHealth
+from scheduler.model.lifecycle import NodeHealth
 
 ACTOR = "demo"
 POOL, TRIALS = "main", "trials"

@@ -3,7 +3,7 @@
 import django.core.validators
 import django.db.models.deletion
 import muster.common.models
-import scheduler.lifecycle
+import scheduler.model.lifecycle
 from django.conf import settings
 from django.db import migrations, models
 
@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
             name='Offer',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('state', models.CharField(choices=[('standing', 'standing'), ('accepted', 'accepted'), ('declined', 'declined'), ('expired', 'expired'), ('rescinded', 'rescinded')], default=scheduler.lifecycle.OfferState['STANDING'], max_length=10)),
+                ('state', models.CharField(choices=[('standing', 'standing'), ('accepted', 'accepted'), ('declined', 'declined'), ('expired', 'expired'), ('rescinded', 'rescinded')], default=scheduler.model.lifecycle.OfferState['STANDING'], max_length=10)),
                 ('gpu_ids', models.JSONField()),
                 ('cpus', models.PositiveIntegerField()),
                 ('memory_mib', models.PositiveBigIntegerField()),
@@ -87,7 +87,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='offer',
-            index=models.Index(condition=models.Q(('state', scheduler.lifecycle.OfferState['STANDING'])), fields=['framework', 'id'], name='offer_standing'),
+            index=models.Index(condition=models.Q(('state', scheduler.model.lifecycle.OfferState['STANDING'])), fields=['framework', 'id'], name='offer_standing'),
         ),
         migrations.AddIndex(
             model_name='offer',
@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='offer',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('state', scheduler.lifecycle.OfferState['STANDING'])), models.Q(models.Q(('state', scheduler.lifecycle.OfferState['STANDING']), _negated=True), ('ended_at__isnull', False)), _connector='OR'), name='offer_ended_has_time'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('ended_at__isnull', True), ('state', scheduler.model.lifecycle.OfferState['STANDING'])), models.Q(models.Q(('state', scheduler.model.lifecycle.OfferState['STANDING']), _negated=True), ('ended_at__isnull', False)), _connector='OR'), name='offer_ended_has_time'),
         ),
         migrations.AddConstraint(
             model_name='offerfilter',

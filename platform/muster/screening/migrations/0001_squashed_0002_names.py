@@ -1,7 +1,7 @@
 import django.core.validators
 import django.db.models.deletion
 import muster.common.models
-import scheduler.screening
+import scheduler.diagnosis.screening
 from django.db import migrations, models
 
 
@@ -46,7 +46,7 @@ class Migration(migrations.Migration):
                 ('failure', models.CharField(blank=True, default='', help_text='The class of its failure.', max_length=60)),
                 ('line', models.CharField(blank=True, default='', max_length=400)),
                 ('hint', models.TextField(blank=True, default='')),
-                ('digest', models.CharField(help_text='SHA-256 of what it runs: scheduler.screening.', max_length=64)),
+                ('digest', models.CharField(help_text='SHA-256 of what it runs: scheduler.diagnosis.screening.', max_length=64)),
                 ('gpus_asked', models.PositiveIntegerField(help_text='By the job, for its whole gang.')),
                 ('gpus', models.PositiveIntegerField(default=0, help_text='Of the trial.')),
                 ('waited_s', models.FloatField(default=0, help_text='For the trial, or in vain.')),
@@ -61,8 +61,8 @@ class Migration(migrations.Migration):
                 ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='trials', to='tenants.tenant')),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('verdict', scheduler.screening.TrialVerdict['PASSED'])), fields=['tenant', 'digest', '-at'], name='trial_passed'), models.Index(fields=['at'], name='trial_at')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('verdict__in', ['failed', 'inconclusive', 'interrupted', 'passed', 'trusted', 'untried'])), name='trial_verdict_known'), models.CheckConstraint(condition=models.Q(('verdict', scheduler.screening.TrialVerdict['FAILED']), ('saved_gpu_s', 0), _connector='OR'), name='trial_saves_by_failing')],
+                'indexes': [models.Index(condition=models.Q(('verdict', scheduler.diagnosis.screening.TrialVerdict['PASSED'])), fields=['tenant', 'digest', '-at'], name='trial_passed'), models.Index(fields=['at'], name='trial_at')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('verdict__in', ['failed', 'inconclusive', 'interrupted', 'passed', 'trusted', 'untried'])), name='trial_verdict_known'), models.CheckConstraint(condition=models.Q(('verdict', scheduler.diagnosis.screening.TrialVerdict['FAILED']), ('saved_gpu_s', 0), _connector='OR'), name='trial_saves_by_failing')],
             },
         ),
     ]

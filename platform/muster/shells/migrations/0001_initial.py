@@ -3,7 +3,7 @@
 import django.db.models.deletion
 import muster.common.models
 import muster.shells.models
-import scheduler.lifecycle
+import scheduler.model.lifecycle
 from django.conf import settings
 from django.db import migrations, models
 
@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
                 ('address', models.GenericIPAddressField(help_text='Where the user asked from.', null=True)),
-                ('state', models.CharField(choices=[('requested', 'requested'), ('open', 'open'), ('closed', 'closed')], default=scheduler.lifecycle.ShellState['REQUESTED'], max_length=10)),
+                ('state', models.CharField(choices=[('requested', 'requested'), ('open', 'open'), ('closed', 'closed')], default=scheduler.model.lifecycle.ShellState['REQUESTED'], max_length=10)),
                 ('reason', models.CharField(blank=True, choices=[('exited', 'exited'), ('not_started', 'not_started'), ('not_opened', 'not_opened'), ('left', 'left'), ('client_lost', 'client_lost'), ('agent_lost', 'agent_lost'), ('job_ended', 'job_ended'), ('idle', 'idle'), ('time_limit', 'time_limit'), ('access_ended', 'access_ended'), ('switched_off', 'switched_off')], default='', max_length=20)),
                 ('detail', models.CharField(blank=True, default='', max_length=500)),
                 ('exit_code', models.IntegerField(null=True)),
@@ -44,8 +44,8 @@ class Migration(migrations.Migration):
                 ('user', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='shells', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('state__in', [scheduler.lifecycle.ShellState['OPEN'], scheduler.lifecycle.ShellState['REQUESTED']])), fields=['allocation'], name='shell_live'), models.Index(condition=models.Q(('state__in', [scheduler.lifecycle.ShellState['OPEN'], scheduler.lifecycle.ShellState['REQUESTED']])), fields=['user'], name='shell_live_of_user')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['closed', 'open', 'requested'])), name='shell_state_known'), models.CheckConstraint(condition=models.Q(models.Q(('reason', ''), ('state__in', [scheduler.lifecycle.ShellState['OPEN'], scheduler.lifecycle.ShellState['REQUESTED']])), models.Q(('reason__in', [muster.shells.models.ShellReason['ACCESS_ENDED'], muster.shells.models.ShellReason['AGENT_LOST'], muster.shells.models.ShellReason['CLIENT_LOST'], muster.shells.models.ShellReason['EXITED'], muster.shells.models.ShellReason['IDLE'], muster.shells.models.ShellReason['JOB_ENDED'], muster.shells.models.ShellReason['LEFT'], muster.shells.models.ShellReason['NOT_OPENED'], muster.shells.models.ShellReason['NOT_STARTED'], muster.shells.models.ShellReason['SWITCHED_OFF'], muster.shells.models.ShellReason['TIME_LIMIT']]), ('state', scheduler.lifecycle.ShellState['CLOSED'])), _connector='OR'), name='shell_closed_has_reason'), models.CheckConstraint(condition=models.Q(models.Q(('closed_at__isnull', False), ('state', scheduler.lifecycle.ShellState['CLOSED'])), models.Q(models.Q(('state', scheduler.lifecycle.ShellState['CLOSED']), _negated=True), ('closed_at__isnull', True)), _connector='OR'), name='shell_closed_has_time'), models.CheckConstraint(condition=models.Q(models.Q(('state', scheduler.lifecycle.ShellState['OPEN']), _negated=True), models.Q(('epoch__isnull', False), ('opened_at__isnull', False)), _connector='OR'), name='shell_open_has_agent')],
+                'indexes': [models.Index(condition=models.Q(('state__in', [scheduler.model.lifecycle.ShellState['OPEN'], scheduler.model.lifecycle.ShellState['REQUESTED']])), fields=['allocation'], name='shell_live'), models.Index(condition=models.Q(('state__in', [scheduler.model.lifecycle.ShellState['OPEN'], scheduler.model.lifecycle.ShellState['REQUESTED']])), fields=['user'], name='shell_live_of_user')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('state__in', ['closed', 'open', 'requested'])), name='shell_state_known'), models.CheckConstraint(condition=models.Q(models.Q(('reason', ''), ('state__in', [scheduler.model.lifecycle.ShellState['OPEN'], scheduler.model.lifecycle.ShellState['REQUESTED']])), models.Q(('reason__in', [muster.shells.models.ShellReason['ACCESS_ENDED'], muster.shells.models.ShellReason['AGENT_LOST'], muster.shells.models.ShellReason['CLIENT_LOST'], muster.shells.models.ShellReason['EXITED'], muster.shells.models.ShellReason['IDLE'], muster.shells.models.ShellReason['JOB_ENDED'], muster.shells.models.ShellReason['LEFT'], muster.shells.models.ShellReason['NOT_OPENED'], muster.shells.models.ShellReason['NOT_STARTED'], muster.shells.models.ShellReason['SWITCHED_OFF'], muster.shells.models.ShellReason['TIME_LIMIT']]), ('state', scheduler.model.lifecycle.ShellState['CLOSED'])), _connector='OR'), name='shell_closed_has_reason'), models.CheckConstraint(condition=models.Q(models.Q(('closed_at__isnull', False), ('state', scheduler.model.lifecycle.ShellState['CLOSED'])), models.Q(models.Q(('state', scheduler.model.lifecycle.ShellState['CLOSED']), _negated=True), ('closed_at__isnull', True)), _connector='OR'), name='shell_closed_has_time'), models.CheckConstraint(condition=models.Q(models.Q(('state', scheduler.model.lifecycle.ShellState['OPEN']), _negated=True), models.Q(('epoch__isnull', False), ('opened_at__isnull', False)), _connector='OR'), name='shell_open_has_agent')],
             },
         ),
     ]

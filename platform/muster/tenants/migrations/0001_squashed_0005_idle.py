@@ -2,8 +2,8 @@ import django.core.validators
 import django.db.models.deletion
 import muster.common.models
 import muster.tenants.roles
-import scheduler.idle
-import scheduler.screening
+import scheduler.diagnosis.idle
+import scheduler.diagnosis.screening
 from django.conf import settings
 from django.db import migrations, models
 
@@ -36,9 +36,9 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('\\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', "Use a-z, 0-9 and '-', at most 63 characters.")])),
                 ('weight', models.FloatField(default=1)),
-                ('screening', models.CharField(choices=[('auto', 'auto'), ('always', 'always'), ('never', 'never')], default=scheduler.screening.Mode['AUTO'], help_text='Whether its jobs are first tried on few GPUs, where their pool does that; auto: as each job says.', max_length=6)),
+                ('screening', models.CharField(choices=[('auto', 'auto'), ('always', 'always'), ('never', 'never')], default=scheduler.diagnosis.screening.Mode['AUTO'], help_text='Whether its jobs are first tried on few GPUs, where their pool does that; auto: as each job says.', max_length=6)),
                 ('created_at', models.DateTimeField(db_default=muster.common.models.DatabaseNow())),
-                ('idle_action', models.CharField(choices=[('off', 'off'), ('warn', 'warn'), ('stop', 'stop')], default=scheduler.idle.Action['WARN'], help_text='What becomes of a job whose GPUs all stand idle, unless its spec says so itself.', max_length=4)),
+                ('idle_action', models.CharField(choices=[('off', 'off'), ('warn', 'warn'), ('stop', 'stop')], default=scheduler.diagnosis.idle.Action['WARN'], help_text='What becomes of a job whose GPUs all stand idle, unless its spec says so itself.', max_length=4)),
                 ('idle_below', models.FloatField(default=5, help_text='Idle is what does less than so many per cent.')),
                 ('idle_for_s', models.FloatField(default=3600, help_text='After how many seconds; from 120 to a week.')),
                 ('idle_binding', models.BooleanField(default=False, help_text='Whether this holds for jobs, too, whose spec asks for less.')),

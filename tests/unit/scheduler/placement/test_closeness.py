@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Level, Node, Running
+from scheduler.model.lifecycle import HoldReason
 from tests.unit.scheduler.factories import make_job, make_node, make_snapshot
 from tests.unit.scheduler.pools import nodes, using
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Level
+from scheduler.model.lifecycle import HoldReason
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.dedicated.placement import Dedicated
 from scheduler.placement.free import Free

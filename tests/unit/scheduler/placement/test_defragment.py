@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.guard import GUARDS
-from scheduler.law import check
-from scheduler.lifecycle import AttemptState
+from scheduler.admission import GUARDS
 from scheduler.model import AllocationView, Job, Level, Node, Running, Snapshot
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import AttemptState
+from scheduler.model.plan import Place, Plan, Preempt
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.defragment import Limits, Move, defragment
 from scheduler.placement.free import Demand, Free
-from scheduler.plan import Place, Plan, Preempt
 from tests.profiles import examples
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import gang, lot, nodes

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.guard import GUARDS
-from scheduler.law import check
+from scheduler.admission import GUARDS
 from scheduler.model import Job, Level, Node, Running, Snapshot
+from scheduler.model.invariants import check
+from scheduler.model.plan import Place, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free
 from scheduler.placement.split import fewest_nodes
 from scheduler.placement.steady import Shun
-from scheduler.plan import Place, Plan
 from tests.profiles import examples
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 

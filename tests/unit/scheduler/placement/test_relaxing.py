@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Level
+from scheduler.model.lifecycle import HoldReason
 from scheduler.placement.relaxing.placement import Relaxing
 from tests.unit.scheduler.factories import NOW, make_job, make_snapshot
 from tests.unit.scheduler.pools import Case, by_rank, lot, nodes, using

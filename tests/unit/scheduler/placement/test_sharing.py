@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.board import Board
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
-from scheduler.lifecycle import JobClass
+from scheduler.engine.context import Scratch
+from scheduler.engine.cycle import CycleConfig, compose, decide
+from scheduler.engine.state import Board
 from scheduler.model import HALF, SLOTS, AllocationView, Job, Level, Reservation, Running, Snapshot
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.sharing import PartlyTaken, may_share
 from scheduler.placement.beside import beside
 from scheduler.placement.free import Free
-from scheduler.scratch import Scratch
-from scheduler.sharing import PartlyTaken, may_share
 from tests.unit.scheduler.factories import (
     NOW,
     make_job,

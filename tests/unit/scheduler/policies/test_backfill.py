@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import Form, HoldReason, JobClass
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Reservation, Running, Snapshot
-from scheduler.plan import RESERVATION_S, Hold, Plan
+from scheduler.model.lifecycle import Form, HoldReason, JobClass
+from scheduler.model.plan import RESERVATION_S, Hold, Plan
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.holdings import Holdings
-from scheduler.law import check
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, compose, decide
+from scheduler.engine.usage import Holdings
 from scheduler.model import Job, Running, Snapshot
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import Plan, apply
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.plan import Plan, apply
 from scheduler.policies.capacity.policy import CapacityQueues
 from scheduler.policies.drf.policy import Drf
 from scheduler.policies.fair.policy import Fair

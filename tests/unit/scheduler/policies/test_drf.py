@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Running, Snapshot, Tenant, VirtualCluster
-from scheduler.plan import Plan, apply
+from scheduler.model.invariants import check
+from scheduler.model.plan import Plan, apply
 from scheduler.policies.drf.policy import Drf
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc

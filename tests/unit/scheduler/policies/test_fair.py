@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Running, Tenant, VirtualCluster
+from scheduler.model.lifecycle import HoldReason
 from scheduler.policies.fair.policy import Fair
 from scheduler.registry import ConfigError
 from tests.unit.scheduler.factories import NOW, make_job, make_snapshot, make_vc

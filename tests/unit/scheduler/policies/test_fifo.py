@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import CycleConfig, decide
-from scheduler.lifecycle import HoldReason
-from scheduler.plan import Plan
+from scheduler.engine.cycle import CycleConfig, decide
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import Plan
 from scheduler.policies.fifo.policy import Fifo
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
-from scheduler.lifecycle import HoldReason, JobClass
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Level, Node, Running
-from scheduler.plan import Plan, apply
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import HoldReason, JobClass
+from scheduler.model.plan import Plan, apply
 from scheduler.policies.gandiva.homes import home_of
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc

@@ -9,15 +9,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.board import Board
-from scheduler.cycle import CycleConfig, compose, decide, decide_on
-from scheduler.law import check
-from scheduler.lifecycle import JobClass
+from scheduler.engine.context import Scratch
+from scheduler.engine.cycle import CycleConfig, compose, decide, decide_on
+from scheduler.engine.state import Board
 from scheduler.model import Snapshot
-from scheduler.plan import apply, release
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.plan import apply, release
 from scheduler.policies.gandiva import Gandiva
 from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
-from scheduler.scratch import Scratch
 from tests.profiles import examples
 from tests.unit.scheduler.driving import later, running
 from tests.unit.scheduler.factories import NOW, make_snapshot, make_vc

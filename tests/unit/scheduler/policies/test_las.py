@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import CycleConfig, decide
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Running
 from scheduler.policies.las import Las
 from tests.unit.scheduler.driving import carried_out, later, running

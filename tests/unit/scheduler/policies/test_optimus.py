@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check, late
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Level, Running, Snapshot, VirtualCluster
-from scheduler.plan import Plan, apply
+from scheduler.model.invariants import check, late
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import Plan, apply
 from scheduler.policies.optimus.policy import Optimus
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, decide
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Running, Snapshot
-from scheduler.plan import Preempt
+from scheduler.model.plan import Preempt
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, running
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot

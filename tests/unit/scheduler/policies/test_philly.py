@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Level, Running, Snapshot
-from scheduler.plan import Plan, apply, release
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import Plan, apply, release
 from scheduler.policies.philly.policy import Philly
 from tests.profiles import examples
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.guard import GUARDS
+from scheduler.admission import GUARDS
+from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
-from scheduler.policies import POLICIES
 from scheduler.registry import Registry
 
 PAGES = Path(__file__).parents[4] / "docs" / "policies"

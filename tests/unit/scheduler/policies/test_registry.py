@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.cycle import Composition, CycleConfig, compose, config_from_dict, config_to_dict
-from scheduler.guard import GUARDS
-from scheduler.guard.quota import Quota
+from scheduler.admission import GUARDS
+from scheduler.admission.quota import Quota
+from scheduler.engine.cycle import Composition, CycleConfig, compose, config_from_dict, config_to_dict
+from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
-from scheduler.policies import POLICIES
 from scheduler.policies.fifo import Fifo
 from scheduler.registry import ConfigError, Registry, check_params
 

@@ -1,6 +1,6 @@
 """Whom the shortest job first serves first."""
 
-from scheduler.cycle import CycleConfig, decide
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.policies.sjf import Sjf
 from tests.unit.scheduler.factories import make_job, make_running, make_share, make_snapshot
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.cycle import CycleConfig, decide
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Running
 from scheduler.policies.srsf import Srsf
 from tests.unit.scheduler.factories import NOW, make_job, make_running, make_share, make_snapshot

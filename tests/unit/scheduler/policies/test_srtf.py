@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, decide
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Running
 from scheduler.policies.srtf import Srtf
 from tests.unit.scheduler.driving import carried_out, later, running

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, compose, decide
-from scheduler.law import check
-from scheduler.lifecycle import HoldReason
+from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Node, Snapshot
-from scheduler.plan import Plan, apply
+from scheduler.model.invariants import check
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.plan import Plan, apply
 from scheduler.policies.tetris.policy import Tetris
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 

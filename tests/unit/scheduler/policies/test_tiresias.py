@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cycle import CycleConfig, decide
+from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Running
 from scheduler.policies.tiresias import Tiresias
 from scheduler.policies.tiresias.service import service_of

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from muster.dispatch.cycles import replay
 from muster.dispatch.models import Cycle
-from scheduler.plan import Plan
+from scheduler.model.plan import Plan
 
 
 class Command(BaseCommand):

@@ -1,0 +1,99 @@
+"""The borrowing guard; docs/policies/borrow.md says what it promises and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.admission import Usage
+from scheduler.admission.tally import Tally
+from scheduler.model import Job, View
+from scheduler.model.invariants import Violation
+from scheduler.model.lifecycle import HoldReason, JobClass
+from scheduler.model.phrases import become_free
+from scheduler.model.plan import Denial, Evidence, Plan
+
+GUARANTEE_EXCEEDED = "guarantee_exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Borrow:
+    """Admits a guaranteed job while those of its virtual cluster stay within the quota, and any other always."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    reclaims: ClassVar[bool] = True
+
+    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+        """None when the job is opportunistic, or the quota has room for it beside other guaranteed jobs."""
+        if gpu_type is None or job.klass is JobClass.OPPORTUNISTIC:
+            return None
+        name, quota = _quota_of(view, job.vc_id, gpu_type)
+        used = usage[job.vc_id, gpu_type] - usage[-job.vc_id, gpu_type]
+        if used + gpus <= quota:
+            return None
+        as_opportunistic = "submit it as an opportunistic job"
+        evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": quota, "needed": gpus}
+        if gpus <= quota:
+            return Denial(
+                HoldReason.QUOTA,
+                f"guaranteed jobs of {name} use {used} of its {quota} {gpu_type}; this job needs {gpus}",
+                evidence,
+                (as_opportunistic,),
+                wanted=used + gpus - quota,
+                once_free=become_free(used + gpus - quota, f"{gpu_type} of its guaranteed jobs"),
+            )
+        return Denial(
+            HoldReason.QUOTA_TOO_SMALL,
+            f"the quota of {name} is {quota or 'no'} {gpu_type}; this job needs {gpus}",
+            evidence,
+            (as_opportunistic, f"ask an operator to raise the quota of {name}"),
+        )
+
+    def yields(self, loser: Job, winner: Job) -> bool:
+        """An opportunistic job yields to a guaranteed one."""
+        return loser.klass is JobClass.OPPORTUNISTIC and winner.klass is JobClass.GUARANTEED
+
+    def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
+        """Each guaranteed place that takes those of its virtual cluster above its quota, with what the plan frees off.
+
+        Also each guaranteed job that is preempted for an opportunistic one.
+        """
+        given, tally = Usage(view.held_by_vc), Tally(view)
+        for run in view.running:  # those who share a GPU are of one class, so this is all that is theirs
+            if run.job.klass is JobClass.OPPORTUNISTIC:
+                given.subtract(tally.go(run))
+        before = Usage(given)
+        for preempt in plan.preempts:
+            run_of = view.running_by_job.get(preempt.job_id)
+            if run_of is None:
+                continue
+            if run_of.job.klass is JobClass.GUARANTEED:
+                given.subtract(tally.go(run_of))
+                winner = _job(view, preempt.for_job_id)
+                if winner is not None and self.yields(winner, run_of.job):
+                    message = f"a guaranteed job would make room for opportunistic job {winner.id}"
+                    yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)
+        for place in plan.places:
+            job = _job(view, place.job_id)
+            if job is None or job.klass is JobClass.OPPORTUNISTIC:
+                continue  # the law itself objects to a job that nobody knows
+            types = tally.come(job, place.allocations)
+            given.update(types)
+            for vc_id, gpu_type in sorted(types):
+                name, quota = _quota_of(view, vc_id, gpu_type)
+                held = given[vc_id, gpu_type]
+                if held > max(quota, before[vc_id, gpu_type]):  # whoever moves is no worse for a quota that was lowered
+                    message = f"guaranteed jobs of {name} would hold {held} {gpu_type}; its quota is {quota}"
+                    yield Violation(GUARANTEE_EXCEEDED, job.id, message)
+
+
+def _job(view: View, job_id: int) -> Job | None:
+    run = view.running_by_job.get(job_id)
+    return view.waiting_by_id.get(job_id) or (run.job if run else None)
+
+
+def _quota_of(view: View, vc_id: int, gpu_type: str) -> tuple[str, int]:
+    """The name of a virtual cluster and its quota of a type; one that has left the pool may have nothing."""
+    vc = view.vc_by_id.get(vc_id)
+    return (vc.name, vc.quotas.get(gpu_type, 0)) if vc else (f"virtual cluster {vc_id}", 0)

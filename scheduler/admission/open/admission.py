@@ -1,0 +1,32 @@
+"""The guard that guards nothing; docs/policies/open.md says what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.admission import Usage
+from scheduler.model import Job, View
+from scheduler.model.invariants import Violation
+from scheduler.model.plan import Denial, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Admits every job: for policies that divide the pool themselves."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    reclaims: ClassVar[bool] = False
+
+    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+        """Nothing is denied."""
+        return None
+
+    def yields(self, loser: Job, winner: Job) -> bool:
+        """Nobody holds what is another's."""
+        return False
+
+    def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
+        """Nothing is objected to."""
+        return iter(())

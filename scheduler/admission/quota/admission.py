@@ -1,0 +1,87 @@
+"""The quota guard; docs/policies/quota.md says what it promises and what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from scheduler.admission import Usage
+from scheduler.admission.tally import Tally
+from scheduler.model import Job, View
+from scheduler.model.invariants import Violation
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.phrases import become_free
+from scheduler.model.plan import Denial, Evidence, Plan
+
+QUOTA_EXCEEDED = "quota_exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Admits a job while its virtual cluster stays within its quota of the GPU type that the job gets."""
+
+    params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+    reclaims: ClassVar[bool] = False
+
+    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+        """None when the quota has room for the job, or by how much it has not."""
+        if gpu_type is None:
+            return None
+        name, quotas = _quotas_of(view, job.vc_id)
+        needed, used, quota = gpus, usage[job.vc_id, gpu_type], quotas.get(gpu_type, 0)
+        if used + needed <= quota:
+            return None
+        evidence: Evidence = {"vc": name, "gpu_type": gpu_type, "used": used, "quota": quota, "needed": needed}
+        raise_it = f"ask an operator to raise the quota of {name}"
+        if needed <= quota:
+            return Denial(
+                HoldReason.QUOTA,
+                f"{name} uses {used} of its {quota} {gpu_type}; this job needs {needed}",
+                evidence,
+                (raise_it,),
+                wanted=used + needed - quota,
+                once_free=become_free(used + needed - quota, f"{gpu_type} of {name}"),
+            )
+        return Denial(
+            HoldReason.QUOTA_TOO_SMALL,
+            f"the quota of {name} is {quota or 'no'} {gpu_type}; this job needs {needed}",
+            evidence,
+            (f"ask for at most {quota} {gpu_type}", raise_it) if quota else (raise_it,),
+        )
+
+    def yields(self, loser: Job, winner: Job) -> bool:
+        """Nobody holds what is another's."""
+        return False
+
+    def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
+        """Each place that takes its virtual cluster above its quota of a GPU type, with what the plan frees off."""
+        given, tally = Usage(), Tally(view)
+        for preempt in plan.preempts:
+            attempt = view.running_by_job.get(preempt.job_id)
+            if attempt is not None:
+                given.subtract(tally.go(attempt))
+        for place in plan.places:
+            job = _placed_job(view, place.job_id)
+            if job is None:
+                continue  # the law itself objects to that
+            types = tally.come(job, place.allocations)
+            given.update(types)
+            name, quotas = _quotas_of(view, job.vc_id)
+            for key in sorted(types):
+                before, quota = view.held_by_vc.get(key, 0), quotas.get(key[1], 0)
+                held = before + given[key]
+                if held > max(quota, before):  # whoever moves is no worse for a quota that was lowered
+                    message = f"{name} would hold {held} {key[1]}; its quota is {quota}"
+                    yield Violation(QUOTA_EXCEEDED, job.id, message)
+
+
+def _placed_job(view: View, job_id: int) -> Job | None:
+    attempt = view.running_by_job.get(job_id)
+    return view.waiting_by_id.get(job_id) or (attempt.job if attempt else None)
+
+
+def _quotas_of(view: View, vc_id: int) -> tuple[str, Mapping[str, int]]:
+    """The name and the quotas of a virtual cluster; one that has left the pool may have nothing."""
+    vc = view.vc_by_id.get(vc_id)
+    return (vc.name, vc.quotas) if vc else (f"virtual cluster {vc_id}", {})

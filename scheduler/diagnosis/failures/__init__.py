@@ -1,0 +1,23 @@
+"""Why a job failed: `classify` tells the class from logs, exit status and what the platform and the GPUs saw."""
+
+from scheduler.diagnosis.failures.classify import classify
+from scheduler.diagnosis.failures.evidence import Category, GpuEvent, Retry, Strength, Tail, Verdict
+from scheduler.diagnosis.failures.rules import FailureClass, Rule, RuleError, RuleSet, builtin, read_rules
+from scheduler.diagnosis.failures.titles import title_of
+
+__all__ = [
+    "Category",
+    "FailureClass",
+    "GpuEvent",
+    "Retry",
+    "Rule",
+    "RuleError",
+    "RuleSet",
+    "Strength",
+    "Tail",
+    "Verdict",
+    "builtin",
+    "classify",
+    "read_rules",
+    "title_of",
+]

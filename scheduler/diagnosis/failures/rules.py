@@ -1,0 +1,241 @@
+"""The rules: which line speaks for which class. They are data, in the folder `rules`, and are compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import re2
+import yaml
+
+from scheduler.diagnosis.failures.evidence import Category, Retry, Strength
+
+FOLDER = Path(__file__).parent / "rules"
+NO_SIGNATURE = "no_signature"
+LONGEST_PATTERN = 6000
+"""Bytes of a pattern; the engine's own bound is on the memory of the compiled one."""
+
+_MEMORY_BYTES = 8 << 20
+_RULE_FIELDS = frozenset({"name", "match", "unless", "line", "as", "hint", "retry"})
+_CLASS_FIELDS = frozenset({"category", "retry", "hint", "rules"})
+
+
+class RuleError(ValueError):
+    """A rule that cannot be used; the message names the rule and its field."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureClass:
+    """One class of failures, and what follows from it."""
+
+    name: str
+    category: Category
+    retry: Retry
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern that a line must match, one that it must not, and a line that shows it."""
+
+    name: str
+    failure: str
+    match: str
+    line: str
+    unless: str = ""
+    strength: Strength = Strength.CAUSE
+    hint: str = ""
+    retry: Retry | None = None
+    pattern: Any = field(default=None, compare=False, repr=False)
+    exception: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """The class that something known beside the logs speaks for; a decisive one is the answer."""
+
+    failure: str
+    decisive: bool
+    retry: Retry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Classes, rules and facts, ready for use."""
+
+    classes: Mapping[str, FailureClass]
+    rules: Sequence[Rule]
+    platform: Mapping[str, Fact]
+    gpu: Mapping[int, Fact]
+    signals: Mapping[int, str]
+    statuses: Mapping[int, str]
+    sieve: Any = field(default=None, compare=False, repr=False)
+
+    def with_rules(self, rules: Sequence[Rule]) -> RuleSet:
+        """The same with an operator's rules before its own, so that they win where both match one line."""
+        every = (*rules, *self.rules)
+        return RuleSet(
+            self.classes, every, self.platform, self.gpu, self.signals, self.statuses, sieve=_sieve_of(every)
+        )
+
+
+@cache
+def builtin() -> RuleSet:
+    """The rules that come with the library."""
+    classes: dict[str, FailureClass] = {}
+    rules: list[Rule] = []
+    for path in sorted(FOLDER.glob("*.yaml")):
+        if path.stem == "facts":
+            continue
+        for name, body in _load(path.read_text(encoding="utf-8"), path.name).items():
+            classes[name] = _class_of(name, body)
+            rules += [_rule_of(one, name) for one in body.get("rules") or ()]
+    return _with_facts(classes, rules)
+
+
+def read_rules(text: str, *, classes: Mapping[str, FailureClass] | None = None) -> list[Rule]:
+    """The rules of an operator: YAML, a mapping of classes to lists of rules. RuleError names what is wrong.
+
+    A pattern is one of RE2, which needs time in proportion to the text whatever the pattern: what only an engine
+    that backtracks can do (references back, looking around) is refused, and nothing else can be slow.
+    """
+    known = builtin().classes if classes is None else classes
+    found: list[Rule] = []
+    names: set[str] = set()
+    for failure, bodies in _load(text, "the rules").items():
+        if failure not in known:
+            raise RuleError(f"class {failure!r}: there is no such class; there are {', '.join(sorted(known))}")
+        if not isinstance(bodies, list):
+            raise RuleError(f"class {failure!r}: must be a list of rules")
+        for body in bodies:
+            rule = _rule_of(body, failure)
+            if rule.name in names:
+                raise RuleError(f"rule {rule.name!r}: name: is used twice")
+            names.add(rule.name)
+            found.append(rule)
+    return found
+
+
+def compiled(pattern: str, *, rule: str, name_of_field: str) -> Any:
+    """The pattern for bytes, without regard to case, `^` and `$` at lines."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise RuleError(f"rule {rule!r}: {name_of_field}: is longer than {LONGEST_PATTERN} characters")
+    try:
+        return re2.compile(_source(pattern), _options())
+    except re2.error as error:
+        said = error.args[0] if error.args else error
+        told = said.decode("latin-1") if isinstance(said, bytes) else str(said)
+        raise RuleError(f"rule {rule!r}: {name_of_field}: is no pattern: {told}") from None
+
+
+def _source(pattern: str) -> bytes:
+    return f"(?m){pattern}".encode()
+
+
+def _options() -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # any bytes are a text; non-ASCII letters of ours match as bytes
+    options.case_sensitive = False
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES
+    return options
+
+
+def _load(text: str, where: str) -> dict[str, Any]:
+    try:
+        # Every scalar stays a string: `no` is a word here.
+        document = yaml.load(text, yaml.CBaseLoader)  # noqa: S506 - the base loader makes nothing but strings
+    except yaml.YAMLError as error:
+        raise RuleError(f"{where}: is not YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise RuleError(f"{where}: must be a mapping of classes")
+    return document
+
+
+def _class_of(name: str, body: Any) -> FailureClass:
+    if not isinstance(body, dict) or set(body) - _CLASS_FIELDS:
+        raise RuleError(f"class {name!r}: has other fields than {', '.join(sorted(_CLASS_FIELDS))}")
+    try:
+        return FailureClass(name, Category(body["category"]), Retry(body["retry"]), body["hint"])
+    except (KeyError, ValueError) as error:
+        raise RuleError(f"class {name!r}: {error}") from None
+
+
+def _rule_of(body: Any, failure: str) -> Rule:
+    if not isinstance(body, dict):
+        raise RuleError(f"class {failure!r}: a rule must be a mapping, not {body!r}")
+    name = str(body.get("name") or "")
+    if not name:
+        raise RuleError(f"class {failure!r}: a rule has no name")
+    for key, value in body.items():
+        if key not in _RULE_FIELDS:
+            raise RuleError(
+                f"rule {name!r}: {key}: there is no such field; there are {', '.join(sorted(_RULE_FIELDS))}"
+            )
+        if not isinstance(value, str):
+            raise RuleError(f"rule {name!r}: {key}: must be a text")
+    for key in ("match", "line"):
+        if not body.get(key):
+            raise RuleError(f"rule {name!r}: {key}: is missing")
+    pattern = compiled(body["match"], rule=name, name_of_field="match")
+    unless = body.get("unless", "")
+    exception = compiled(unless, rule=name, name_of_field="unless") if unless else None
+    line = body["line"].encode()
+    if pattern.search(b""):
+        raise RuleError(f"rule {name!r}: match: matches the empty line, and so every line")
+    if not pattern.search(line):
+        raise RuleError(f"rule {name!r}: line: is not matched by the rule")
+    if exception is not None and exception.search(line):
+        raise RuleError(f"rule {name!r}: line: is ruled out by unless")
+    return Rule(
+        name=name,
+        failure=failure,
+        match=body["match"],
+        line=body["line"],
+        unless=unless,
+        strength=_word(Strength, body.get("as") or Strength.CAUSE, name, "as"),
+        hint=body.get("hint", ""),
+        retry=_word(Retry, body["retry"], name, "retry") if "retry" in body else None,
+        pattern=pattern,
+        exception=exception,
+    )
+
+
+def _word(words: Any, value: str, rule: str, name_of_field: str) -> Any:
+    try:
+        return words(value)
+    except ValueError:
+        raise RuleError(f"rule {rule!r}: {name_of_field}: must be one of {', '.join(words)}, not {value!r}") from None
+
+
+def _with_facts(classes: Mapping[str, FailureClass], rules: Sequence[Rule]) -> RuleSet:
+    facts = _load((FOLDER / "facts.yaml").read_text(encoding="utf-8"), "facts.yaml")
+
+    def fact(body: Mapping[str, str]) -> Fact:
+        if body["class"] not in classes:
+            raise RuleError(f"facts.yaml: there is no class {body['class']!r}")
+        return Fact(body["class"], body["decisive"] == "yes", Retry(body["retry"]) if "retry" in body else None)
+
+    return RuleSet(
+        classes=classes,
+        rules=tuple(rules),
+        platform={name: fact(body) for name, body in facts["platform"].items()},
+        gpu={int(xid): fact(body) for xid, body in facts["gpu"].items()},
+        signals={int(number): name for number, name in facts["signals"].items()},
+        statuses={int(number): name for number, name in facts["statuses"].items()},
+        sieve=_sieve_of(rules),
+    )
+
+
+def _sieve_of(rules: Sequence[Rule]) -> Any:
+    """All rules in one automaton over the words that they need: it tells which may match a text in one pass."""
+    sieve = re2.Filter()
+    for rule in rules:
+        sieve.Add(_source(rule.match), _options())
+    sieve.Compile()
+    # The automaton is built as texts need it; this builds what signatures need, for the first log to be no slower.
+    sieve.Match("\n".join(rule.line for rule in rules).encode(), True)
+    return sieve

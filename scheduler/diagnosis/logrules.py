@@ -1,0 +1,168 @@
+"""Operators' rules on what running jobs print: which line, of whose jobs, and what is done about it. Pure.
+
+All rules are one automaton of RE2 over a piece of a log, in time proportional to the piece; only where it finds
+something are the rules looked at one by one. It is one pattern of alternatives and not a set of RE2's: a set that runs
+out of memory says that nothing matches, while a pattern goes on more slowly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import re2
+import yaml
+
+from scheduler.diagnosis.failures.rules import RuleError, compiled
+
+MOST_RULES = 200
+LONGEST_LINE = 4096
+"""Of a longer line the newest part is looked at, with what comes next."""
+EVIDENCE_CHARS = 400
+_FIELDS = frozenset({"match", "unless", "line", "actions", "pool", "tenant"})
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+
+
+class Action(StrEnum):
+    """What is done about a job of which a line matches."""
+
+    CANCEL = "cancel"
+    """It is stopped, and not tried again."""
+    EXCLUDE_NODE = "exclude_node"
+    """Its further tries avoid the node."""
+    STRIKE = "strike"
+    """The node gets a strike."""
+    NOTIFY_OWNER = "notify_owner"
+    NOTIFY_OPERATORS = "notify_operators"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRule:
+    """One rule; without a pool or a tenant it is for all of them."""
+
+    name: str
+    match: str
+    line: str
+    actions: tuple[Action, ...]
+    unless: str = ""
+    pool: str = ""
+    tenant: str = ""
+    pattern: Any = field(default=None, compare=False, repr=False)
+    exception: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRules:
+    """Rules that are ready for use."""
+
+    rules: Sequence[LogRule]
+    sieve: Any = field(default=None, compare=False, repr=False)
+
+    def matches(self, text: bytes, *, without: Collection[str] = ()) -> list[tuple[LogRule, str]]:
+        """The rules of which a whole line of the text matches, each with the first such line."""
+        if self.sieve is None:
+            return []
+        text = text.replace(b"\r", b"\n")
+        first = self.sieve.search(text)
+        if first is None:
+            return []
+        begin = text.rfind(b"\n", 0, first.start() + 1) + 1
+        found = [(rule, _line_of(rule, text, begin)) for rule in self.rules if rule.name not in without]
+        return [(rule, line) for rule, line in found if line is not None]
+
+
+def read_log_rules(text: str) -> LogRules:
+    """The rules of an operator: YAML, a mapping of names to rules. RuleError names the rule and its field."""
+    try:
+        # Every scalar stays a string: `no` is a word here.
+        document = yaml.load(text, yaml.CBaseLoader) if text.strip() else {}  # noqa: S506 - makes nothing but strings
+    except yaml.YAMLError as error:
+        raise RuleError(f"the rules: is not YAML: {error}") from None
+    if not isinstance(document, dict):
+        raise RuleError("the rules: must be a mapping of names to rules")
+    if len(document) > MOST_RULES:
+        raise RuleError(f"the rules: are {len(document)}; at most {MOST_RULES}")
+    rules = [_rule(name, body) for name, body in document.items()]
+    if not rules:
+        return LogRules(())
+    joined = "|".join(f"(?:{rule.match})" for rule in rules)
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.case_sensitive = False
+    options.log_errors = False
+    options.max_mem = 64 << 20
+    try:
+        sieve = re2.compile(f"(?m){joined}".encode(), options)
+    except re2.error as error:
+        raise RuleError(f"the rules: are too large together: {error}") from None
+    return LogRules(tuple(rules), sieve)
+
+
+def _rule(name: str, body: Any) -> LogRule:
+    if not name or len(name) > 60 or not set(name) <= _NAME_CHARS:
+        raise RuleError(f"rule {name[:60]!r}: its name must be 1 to 60 small letters, digits and -_.")
+    if not isinstance(body, dict):
+        raise RuleError(f"rule {name!r}: must be a mapping")
+    for key, value in body.items():
+        if key not in _FIELDS:
+            raise RuleError(f"rule {name!r}: {key}: there is no such field; there are {', '.join(sorted(_FIELDS))}")
+        if key != "actions" and not isinstance(value, str):
+            raise RuleError(f"rule {name!r}: {key}: must be a text")
+    for key in ("match", "line"):
+        if not body.get(key):
+            raise RuleError(f"rule {name!r}: {key}: is missing")
+    pattern = compiled(body["match"], rule=name, name_of_field="match")
+    unless = body.get("unless", "")
+    exception = compiled(unless, rule=name, name_of_field="unless") if unless else None
+    line = body["line"].encode()
+    if pattern.search(b""):
+        raise RuleError(f"rule {name!r}: match: matches the empty line, and so every line")
+    if not pattern.search(line):
+        raise RuleError(f"rule {name!r}: line: is not matched by the rule")
+    if exception is not None and exception.search(line):
+        raise RuleError(f"rule {name!r}: line: is ruled out by unless")
+    return LogRule(
+        name=name,
+        match=body["match"],
+        line=body["line"],
+        actions=_actions(name, body.get("actions")),
+        unless=unless,
+        pool=body.get("pool", ""),
+        tenant=body.get("tenant", ""),
+        pattern=pattern,
+        exception=exception,
+    )
+
+
+def _actions(name: str, value: Any) -> tuple[Action, ...]:
+    words = [action.value for action in Action]
+    if not isinstance(value, list) or not value:
+        raise RuleError(f"rule {name!r}: actions: must be a list of some of {', '.join(words)}")
+    for word in value:
+        if word not in words:
+            raise RuleError(f"rule {name!r}: actions: must be of {', '.join(words)}, not {word!r}")
+    return tuple(action for action in Action if action.value in value)
+
+
+def _line_of(rule: LogRule, text: bytes, begin: int) -> str | None:
+    """The first line that the rule matches, as a person reads it: what lies around the match, if it is long."""
+    at = begin
+    while at < len(text):
+        hit = rule.pattern.search(text, at)
+        if hit is None:
+            return None
+        origin = hit.start() + (text[hit.start() : hit.start() + 1] == b"\n")  # \s before a word takes a line end too
+        start = text.rfind(b"\n", 0, origin) + 1
+        end = text.find(b"\n", origin)
+        end = len(text) if end < 0 else end
+        line = text[start:end]
+        # A pattern may reach over the end of its line: what counts is one line.
+        inside = rule.pattern.search(line)
+        if inside is not None and (rule.exception is None or rule.exception.search(line[-LONGEST_LINE:]) is None):
+            middle = max(0, inside.start() - EVIDENCE_CHARS // 4)
+            piece = line[middle : middle + EVIDENCE_CHARS].decode("utf-8", errors="replace")
+            return "".join(char if char.isprintable() else " " for char in piece)
+        at = end + 1
+    return None

@@ -1,0 +1,117 @@
+"""One cycle: a guard, a policy and a placement composed into `decide(snapshot, config) -> plan`.
+
+Production, dry runs, replays and tests call this same function. It reads nothing but its arguments and keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scheduler.admission import GUARDS, Guard, Usage
+from scheduler.engine.context import Scratch
+from scheduler.engine.pending import holds
+from scheduler.engine.policy import POLICIES, Policy
+from scheduler.engine.state import Board
+from scheduler.model import Job, Snapshot
+from scheduler.model.codec import from_json, to_json
+from scheduler.model.plan import Hold, Plan
+from scheduler.placement import PLACEMENTS, Placement
+from scheduler.registry import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class CycleConfig:
+    """How a pool decides: one plug-in of each kind by name, with its parameters."""
+
+    policy: str = "fifo"
+    policy_params: Mapping[str, object] = field(default_factory=dict)
+    placement: str = "consolidate"
+    placement_params: Mapping[str, object] = field(default_factory=dict)
+    guard: str = "quota"
+    guard_params: Mapping[str, object] = field(default_factory=dict)
+    max_places: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """The plug-ins that a configuration names, ready to be asked."""
+
+    policy: Policy
+    placement: Placement
+    guard: Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What would become of a job that is not submitted yet; `hold` is None when it `starts_now`.
+
+    `feasible` and `fits_quota` ask whether it could ever start, each for itself; of a pool without nodes, whose types
+    nobody knows yet, both are assumed.
+    """
+
+    feasible: bool
+    fits_quota: bool
+    starts_now: bool
+    hold: Hold | None
+
+
+def config_to_dict(config: CycleConfig) -> dict[str, Any]:
+    """The configuration as plain JSON values."""
+    return to_json(config)
+
+
+def config_from_dict(data: object) -> CycleConfig:
+    """The configuration that `config_to_dict` made `data` from."""
+    return from_json(CycleConfig, data)
+
+
+def compose(config: CycleConfig) -> Composition:
+    """The plug-ins of the configuration; raises a `ConfigError` that names what is wrong with it."""
+    if config.max_places < 1:
+        raise ConfigError(f"max_places must be at least 1, not {config.max_places}")
+    return Composition(
+        policy=POLICIES.make(config.policy, config.policy_params),
+        placement=PLACEMENTS.make(config.placement, config.placement_params),
+        guard=GUARDS.make(config.guard, config.guard_params),
+    )
+
+
+def decide(snapshot: Snapshot, config: CycleConfig) -> Plan:
+    """The plan for a snapshot: each job that waits is placed, or held with the reason."""
+    return decide_on(Board(snapshot), compose(config), max_places=config.max_places)
+
+
+def decide_on(board: Board, parts: Composition, *, max_places: int, explain: bool = True) -> Plan:
+    """The plan for what is on the board, whose indexes then show the pool as if the plan had been carried out.
+
+    Without `explain` the plan has no holds: of millions of decisions in a simulation nobody reads them.
+    """
+    scratch = Scratch(board, parts.guard, parts.placement, max_places=max_places, explain=explain)
+    parts.policy.serve(scratch)
+    plan = scratch.plan()
+    if not explain:
+        return plan
+    left = [job for job in parts.policy.order(board.view) if job.id not in scratch.places]
+    return replace(plan, holds=holds(scratch, left))
+
+
+def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
+    """What a cycle would do if `job` waited as well, or in the place of the one with its id."""
+    others = [other for other in snapshot.waiting if other.id != job.id]
+    world = replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id)))
+    hold = next((hold for hold in decide(world, config).holds if hold.job_id == job.id), None)
+    parts, board = compose(config), Board(world)
+    scratch = Scratch(board, parts.guard, parts.placement, max_places=config.max_places, explain=False)
+    demands = scratch.demands(job)
+    return Forecast(
+        feasible=any(board.capacity.infeasible(demand) is None for demand in demands),
+        fits_quota=not snapshot.nodes
+        or any(
+            parts.guard.admit(world, Usage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None
+            for demand in demands
+        ),
+        starts_now=hold is None,
+        hold=hold,
+    )

@@ -1,7 +1,0 @@
-"""Admit every job."""
-
-from scheduler.guard.open.guard import Open
-
-PLUGIN = Open
-
-__all__ = ["PLUGIN", "Open"]

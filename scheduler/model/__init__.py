@@ -1,0 +1,34 @@
+"""The records that the whole scheduler shares: a pool at one moment, and what a decision says about it.
+
+The package exports the records of a snapshot; import plans, states and invariants from their modules.
+"""
+
+from scheduler.model.jobs import AllocationView, Job, Reservation, Running
+from scheduler.model.lifecycle import Level
+from scheduler.model.nodes import HALF, SLOTS, Gpu, Node
+from scheduler.model.snapshot import (
+    Snapshot,
+    Tenant,
+    View,
+    VirtualCluster,
+    snapshot_from_dict,
+    snapshot_to_dict,
+)
+
+__all__ = [
+    "HALF",
+    "SLOTS",
+    "AllocationView",
+    "Gpu",
+    "Job",
+    "Level",
+    "Node",
+    "Reservation",
+    "Running",
+    "Snapshot",
+    "Tenant",
+    "View",
+    "VirtualCluster",
+    "snapshot_from_dict",
+    "snapshot_to_dict",
+]

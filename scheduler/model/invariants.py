@@ -1,0 +1,263 @@
+"""The law: what no plan may do, whoever made it.
+
+The same function judges plans in tests and in the applier, which gives it a small snapshot of the rows it has locked:
+the nodes of the plan with every attempt on them, and the attempts of the plan's virtual clusters. Once the snapshot's
+indexes exist, the cost is that of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
+from scheduler.model.eligibility import admits_tenant, can_start, why_closed
+from scheduler.model.plan import Place, Plan
+from scheduler.model.sharing import may_share
+
+
+class Code(StrEnum):
+    """What a plan did wrong; a guard adds codes of its own."""
+
+    JOB_NOT_WAITING = "job_not_waiting"
+    JOB_NOT_ELIGIBLE = "job_not_eligible"
+    PARTIAL_GANG = "partial_gang"
+    TWO_ALLOCATIONS_ONE_NODE = "two_allocations_one_node"
+    WRONG_GPU_COUNT = "wrong_gpu_count"
+    WRONG_GPU_TYPE = "wrong_gpu_type"
+    WRONG_CPUS_OR_MEMORY = "wrong_cpus_or_memory"
+    WRONG_SLOTS = "wrong_slots"
+    NODE_NOT_SCHEDULABLE = "node_not_schedulable"
+    WRONG_RUNTIME = "wrong_runtime"
+    WRONG_TENANT = "wrong_tenant"
+    NODE_CLOSES = "node_closes"
+    GPU_UNKNOWN = "gpu_unknown"
+    GPU_UNHEALTHY = "gpu_unhealthy"
+    GPU_TAKEN = "gpu_taken"
+    GPU_TWICE = "gpu_twice"
+    CPU_OVERCOMMIT = "cpu_overcommit"
+    MEMORY_OVERCOMMIT = "memory_overcommit"
+    GPU_RESERVED = "gpu_reserved"
+    NOT_RUNNING = "not_running"
+    NOT_PREEMPTIBLE = "not_preemptible"
+    PREEMPTED_FOR_NOBODY = "preempted_for_nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that one place of a plan must not do."""
+
+    code: str
+    job_id: int
+    message: str
+
+
+class Objector(Protocol):
+    """What the law asks of a guard: its own objections to a plan."""
+
+    def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
+        """What the plan does against the rules of this guard."""
+        ...
+
+
+def check(view: View, plan: Plan, guard: Objector) -> tuple[Violation, ...]:
+    """Every violation of the plan: of its preemptions, its places, and then the guard's; empty when it is lawful."""
+    claims = _Claims(drops=frozenset(plan.drops))
+    found = [*_against_preemptions(view, plan, claims)]
+    for place in plan.places:
+        found += _violations(view, place, claims)
+    return (*found, *guard.violations(view, plan))
+
+
+def late(view: View, plan: Plan, guard: Objector) -> frozenset[int]:
+    """The ids of the placed jobs of a lawful plan that cannot start before others have stopped.
+
+    They are those for whom somebody is preempted, and those whose place is not lawful with everybody still there.
+    """
+    waiting = {preempt.for_job_id for preempt in plan.preempts} & {place.job_id for place in plan.places}
+    if not plan.preempts:
+        return frozenset(waiting)
+    while True:
+        rest = tuple(place for place in plan.places if place.job_id not in waiting)
+        found = {violation.job_id for violation in check(view, Plan(rest, (), drops=plan.drops), guard)}
+        if not found:
+            return frozenset(waiting)
+        waiting |= found
+
+
+@dataclass(slots=True)
+class _Claims:
+    """What the places looked at so far want: each is judged together with those before it, and with what the plan's
+    preemptions will free."""
+
+    jobs: set[int] = field(default_factory=set)
+    gpus: dict[int, list[Job | None]] = field(default_factory=dict)  # who gets each; None: nobody knows that job
+    cpus: dict[int, int] = field(default_factory=dict)
+    memory_mib: dict[int, int] = field(default_factory=dict)
+    preempted: set[int] = field(default_factory=set)
+    freed: dict[int, tuple[int, int]] = field(default_factory=dict)  # CPUs and MiB by node
+    drops: frozenset[int] = frozenset()
+
+
+def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Violation]:
+    placed = {place.job_id for place in plan.places}
+    for preempt in plan.preempts:
+        attempt = view.running_by_job.get(preempt.job_id)
+        if attempt is None or attempt.stopping or preempt.job_id in claims.preempted:
+            yield Violation(Code.NOT_RUNNING, preempt.job_id, "this job has no attempt that could be stopped")
+            continue
+        if not attempt.job.preemptible:
+            yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
+        if preempt.for_job_id not in placed and not _beside(view, attempt, preempt.for_job_id):
+            message = (
+                f"stopped for job {preempt.for_job_id}, which the plan does not place and which shares no GPU with it"
+            )
+            yield Violation(Code.PREEMPTED_FOR_NOBODY, preempt.job_id, message)
+        claims.preempted.add(preempt.job_id)
+        for share in attempt.allocations:
+            cpus, memory_mib = claims.freed.get(share.node_id, (0, 0))
+            claims.freed[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+
+
+def _beside(view: View, attempt: Running, job_id: int) -> bool:
+    """Whether the other job shares GPUs with this one, so that it has more of them once this one is gone."""
+    gpu_ids = (gpu_id for share in attempt.allocations for gpu_id in share.gpu_ids)
+    return job_id != attempt.job.id and any(job_id in view.holders_of_gpu.get(gpu_id, ()) for gpu_id in gpu_ids)
+
+
+def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation]:
+    job = view.waiting_by_id.get(place.job_id)
+    if job is None and place.job_id in claims.preempted:  # it moves, or changes its size
+        job = view.running_by_job[place.job_id].job
+    if place.job_id in claims.jobs:
+        yield Violation(Code.JOB_NOT_WAITING, place.job_id, "the plan places this job twice")
+    elif job is None:
+        yield Violation(Code.JOB_NOT_WAITING, place.job_id, "this job does not wait")
+    else:
+        yield from _against_the_job(view, job, place)
+    claims.jobs.add(place.job_id)
+    for share in place.allocations:
+        yield from _against_the_node(view, place.job_id, job, share, claims)
+
+
+def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
+    """What the place does that this job did not ask for."""
+    if job.eligible_at > view.now:
+        yield Violation(
+            Code.JOB_NOT_ELIGIBLE, job.id, f"it does not start for another {job.eligible_at - view.now:.3g} s"
+        )
+    if job.still_stopping:
+        yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "its last attempt is still stopping")
+
+    wanted_ranks = len(place.allocations) if job.split else job.nodes
+    ranks = sorted(share.rank for share in place.allocations)
+    if ranks != list(range(wanted_ranks)):
+        message = f"the gang needs ranks 0 to {wanted_ranks - 1} once each, not {ranks}"
+        yield Violation(Code.PARTIAL_GANG, job.id, message)
+    nodes = [share.node_id for share in place.allocations]
+    if len(set(nodes)) < len(nodes):
+        yield Violation(Code.TWO_ALLOCATIONS_ONE_NODE, job.id, f"two ranks share a node: {sorted(nodes)}")
+    yield from _against_the_sizes(job, place)
+
+    types = {
+        view.gpu_by_id[gpu_id].type
+        for share in place.allocations
+        for gpu_id in share.gpu_ids
+        if gpu_id in view.gpu_by_id
+    }
+    if len(types) > 1 or types - set(job.types_among(sorted(types))):
+        wanted = job.gpu_type or f"one type{' of ' if job.gpu_types else ''}{', '.join(job.gpu_types)}"
+        yield Violation(Code.WRONG_GPU_TYPE, job.id, f"the gang needs {wanted}, not {', '.join(sorted(types))}")
+
+
+def _against_the_sizes(job: Job, place: Place) -> Iterator[Violation]:
+    """What is wrong with how much each rank gets."""
+    if job.split:
+        total = sum(len(share.gpu_ids) for share in place.allocations)
+        least, most = (1, max(job.gpus, job.max_gpus)) if job.max_gpus else (job.gpus, job.gpus)
+        if not least <= total <= most or not all(share.gpu_ids for share in place.allocations):
+            wanted = str(most) if least == most else f"{least} to {most}"
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"the gang gets {total} GPUs, not {wanted}")
+    for share in place.allocations:
+        gpus = len(share.gpu_ids)
+        if not job.split and gpus != job.gpus:
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"rank {share.rank} gets {gpus} GPUs, not {job.gpus}")
+        lots = gpus if job.split else 1
+        cpus, memory_mib = job.cpus * lots, job.memory_mib * lots
+        if (share.cpus, share.memory_mib) != (cpus, memory_mib):
+            message = (
+                f"rank {share.rank} gets {share.cpus} CPUs and {share.memory_mib} MiB, not {cpus} and {memory_mib}"
+            )
+            yield Violation(Code.WRONG_CPUS_OR_MEMORY, job.id, message)
+        if share.slots != job.slots:
+            message = f"rank {share.rank} gets {share.slots} slots of each of its GPUs, not {job.slots}"
+            yield Violation(Code.WRONG_SLOTS, job.id, message)
+
+
+def _against_the_node(
+    view: View, job_id: int, job: Job | None, share: AllocationView, claims: _Claims
+) -> Iterator[Violation]:
+    """What the allocation takes that its node cannot give."""
+    node = view.node_by_id.get(share.node_id)
+    if node is None:
+        yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"node {share.node_id} is not in this pool")
+        return
+    if not node.schedulable:
+        yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"{node.name} takes no jobs: {node.why_not}")
+    if job is not None and (why := why_closed(node, job, view.now)):
+        yield Violation(_code_of_closed(node, job), job_id, why)
+
+    for gpu_id in share.gpu_ids:
+        gpu = view.gpu_by_id.get(gpu_id)
+        if gpu is None or gpu.node_id != node.id:
+            yield Violation(Code.GPU_UNKNOWN, job_id, f"{node.name} has no GPU {gpu_id}")
+            continue
+        yield from _against_the_gpu(view, job_id, job, gpu, claims)
+    yield from _against_the_rest(view, job_id, node, share, claims)
+
+
+def _code_of_closed(node: Node, job: Job) -> Code:
+    if not can_start(node, job.form):
+        return Code.WRONG_RUNTIME
+    return Code.NODE_CLOSES if admits_tenant(node, job.tenant_id) else Code.WRONG_TENANT
+
+
+def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims: _Claims) -> Iterator[Violation]:
+    node = view.node_by_id[gpu.node_id]
+    if not gpu.healthy:
+        yield Violation(Code.GPU_UNHEALTHY, job_id, f"GPU {gpu.index} of {node.name} is not healthy")
+    holders = view.holders_of_gpu.get(gpu.id, ())
+    there = [view.running_by_job[holder].job for holder in holders if holder not in claims.preempted]
+    if there and (job is None or not may_share(gpu, [job, *there])):
+        message = f"GPU {gpu.index} of {node.name} is held by a live attempt"
+        if job is not None and job.packs and all(other.packs for other in there):
+            message += " that this job cannot share it with"
+        yield Violation(Code.GPU_TAKEN, job_id, message)
+    keeper = view.reserved_gpus.get(gpu.id, job_id)
+    if keeper != job_id and keeper not in claims.drops:
+        yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is kept for another job")
+    given = claims.gpus.setdefault(gpu.id, [])
+    known = [other for other in given if other is not None]
+    alone = job is None or len(known) < len(given) or any(other.id == job_id for other in known)
+    if given and (alone or job is None or not may_share(gpu, [job, *there, *known])):
+        yield Violation(Code.GPU_TWICE, job_id, f"the plan gives GPU {gpu.index} of {node.name} twice")
+    given.append(job)
+
+
+def _against_the_rest(
+    view: View, job_id: int, node: Node, share: AllocationView, claims: _Claims
+) -> Iterator[Violation]:
+    used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
+    freed_cpus, freed_memory_mib = claims.freed.get(node.id, (0, 0))
+    used_cpus, used_memory_mib = used_cpus - freed_cpus, used_memory_mib - freed_memory_mib
+    cpus = claims.cpus[node.id] = claims.cpus.get(node.id, 0) + share.cpus
+    memory_mib = claims.memory_mib[node.id] = claims.memory_mib.get(node.id, 0) + share.memory_mib
+    # A rank that takes none is no worse for a node that is overcommitted already, say after its inventory shrank.
+    if share.cpus and used_cpus + cpus > node.cpus:
+        message = f"{node.name} has {node.cpus} CPUs; {used_cpus} are used and the plan takes {cpus}"
+        yield Violation(Code.CPU_OVERCOMMIT, job_id, message)
+    if share.memory_mib and used_memory_mib + memory_mib > node.memory_mib:
+        message = f"{node.name} has {node.memory_mib} MiB; {used_memory_mib} are used and the plan takes {memory_mib}"
+        yield Violation(Code.MEMORY_OVERCOMMIT, job_id, message)

@@ -1,0 +1,327 @@
+"""The states of a job, an attempt, an allocation, a node, a lease and an offer, and the moves between them.
+
+Each status is an enum with its transition table beside it. The tables are drawn in docs/states.md, and a test
+holds both against each other. A move that is not in a table is a `TransitionError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """What the platform observes of a job; what its owner wants of it is `Desired`."""
+
+    QUEUED = "queued"
+    ACTIVE = "active"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Desired(StrEnum):
+    """What the owner of a job wants."""
+
+    RUN = "run"
+    STOP = "stop"
+
+
+class Stage(StrEnum):
+    """Whether an attempt is a short trial on the screening pool or the real thing."""
+
+    SCREENING = "screening"
+    FULL = "full"
+
+
+class JobClass(StrEnum):
+    """Whether a job may only use its virtual cluster's quota or may borrow and be preempted."""
+
+    GUARANTEED = "guaranteed"
+    OPPORTUNISTIC = "opportunistic"
+
+
+class Level(StrEnum):
+    """How close together the GPUs of one job must lie."""
+
+    NODE = "node"
+    RACK = "rack"
+    ANY = "any"
+
+
+class AttemptState(StrEnum):
+    """One try at running a job: a gang of allocations that live and end together."""
+
+    PLACED = "placed"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    LOST = "lost"
+
+
+class AllocationState(StrEnum):
+    """The hold of one rank of an attempt on one node."""
+
+    RESERVED = "reserved"
+    ACTIVE = "active"
+    RELEASING = "releasing"
+    RELEASED = "released"
+
+
+class Observed(StrEnum):
+    """What the agent last said of a rank's processes."""
+
+    NONE = "none"
+    STARTING = "starting"
+    RUNNING = "running"
+    KEPT = "kept"
+    """Its command has failed, and what it ran in is kept for people to look at."""
+    EXITED = "exited"
+
+
+class NodeAdmin(StrEnum):
+    """What operators want of a node."""
+
+    ACTIVE = "active"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+    RETIRED = "retired"
+
+
+class NodeHealth(StrEnum):
+    """What the platform knows of a node."""
+
+    PENDING = "pending"
+    READY = "ready"
+    SUSPECT = "suspect"
+    DOWN = "down"
+
+
+class LeaseState(StrEnum):
+    """The right of one registration (epoch) of an agent to speak for its node."""
+
+    GRANTED = "granted"
+    RENEWED = "renewed"
+    EXPIRED = "expired"
+    VOID = "void"
+    """The platform was restored from a backup: the agent has to register before it may say anything else."""
+
+
+class OfferState(StrEnum):
+    """What became of GPUs that were offered to a scheduler outside; see `scheduler.outside.offers`."""
+
+    STANDING = "standing"
+    ACCEPTED = "accepted"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+    RESCINDED = "rescinded"
+
+
+class ShellState(StrEnum):
+    """How far a shell in a running job is."""
+
+    REQUESTED = "requested"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Reason(StrEnum):
+    """Why an attempt or a job ended, or is being stopped."""
+
+    COMPLETED = "completed"
+    EXIT_NONZERO = "exit_nonzero"
+    KILLED_BY_SIGNAL = "killed_by_signal"
+    COMMAND_NOT_FOUND = "command_not_found"
+    LAUNCH_FAILED = "launch_failed"
+    CODE_UNAVAILABLE = "code_unavailable"
+    IMAGE_NOT_FOUND = "image_not_found"
+    IMAGE_DENIED = "image_denied"
+    IMAGE_UNREACHABLE = "image_unreachable"
+    IMAGE_NO_SPACE = "image_no_space"
+    OUT_OF_MEMORY = "out_of_memory"
+    DISK_EXCEEDED = "disk_exceeded"
+    SPEC_REFUSED = "spec_refused"
+    TIME_LIMIT = "time_limit"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    PREEMPTED = "preempted"
+    REQUEUED_BY_USER = "requeued_by_user"
+    NOT_CLAIMED = "not_claimed"
+    NEVER_STARTED = "never_started"
+    NODE_LOST = "node_lost"
+    NODE_REBOOTED = "node_rebooted"
+    GPU_FAILED = "gpu_failed"
+    SCREENING_PASSED = "screening_passed"
+    GPU_CHECK_FAILED = "gpu_check_failed"
+    IDLE = "idle"
+    AGENT_STOPPED = "agent_stopped"
+    UNKNOWN = "unknown"
+    INFEASIBLE = "infeasible"
+    LOSS_DIVERGED = "loss_diverged"
+    LOG_RULE = "log_rule"
+
+
+class HoldReason(StrEnum):
+    """The one dominant reason why a job that waits was not placed in a cycle."""
+
+    QUOTA = "quota"
+    QUOTA_TOO_SMALL = "quota_too_small"
+    INFEASIBLE = "infeasible"
+    NO_FREE_GPUS = "no_free_gpus"
+    FRAGMENTED = "fragmented"
+    BEHIND_HEAD = "behind_head"
+    CPU_OR_MEMORY = "cpu_or_memory"
+    BACK_OFF = "back_off"
+    STILL_STOPPING = "still_stopping"
+    CYCLE_LIMIT = "cycle_limit"
+    RESERVED = "reserved"
+    REFUSED = "refused"
+    RUNTIME = "runtime"
+    MAINTENANCE = "maintenance"
+    SINGLE_USER = "single_user"
+
+
+class Form(StrEnum):
+    """In what form a job is started, and so what a node must be able to start."""
+
+    ANY = "any"
+    """Nobody has said, or cares."""
+    PLAIN = "plain"
+    """It names no image: a process, or the image that a node has for such jobs."""
+    IMAGE = "image"
+    """A container of the image that it names."""
+    CONTAINER = "container"
+    """It names no image and needs a container: of the image that a node has for such jobs."""
+    IMAGE_VOLUMES = "image_volumes"
+    """A container of the image that it names, with volumes."""
+    CONTAINER_VOLUMES = "container_volumes"
+    """A container of the image that a node has for such jobs, with volumes."""
+
+
+Table = Mapping[StrEnum, frozenset[StrEnum]]
+
+
+def _table(moves: dict[StrEnum, tuple[StrEnum, ...]]) -> Table:
+    return {source: frozenset(targets) for source, targets in moves.items()}
+
+
+_J, _A, _L, _N, _H, _E = JobState, AttemptState, AllocationState, NodeAdmin, NodeHealth, LeaseState
+_O = OfferState
+
+JOB_MOVES: Table = _table(
+    {
+        _J.QUEUED: (_J.ACTIVE, _J.CANCELLED, _J.FAILED),
+        _J.ACTIVE: (_J.QUEUED, _J.SUCCEEDED, _J.FAILED, _J.CANCELLED),
+        _J.SUCCEEDED: (),
+        _J.FAILED: (),
+        _J.CANCELLED: (),
+    }
+)
+
+ATTEMPT_MOVES: Table = _table(
+    {
+        _A.PLACED: (_A.STARTING, _A.STOPPING, _A.CANCELLED, _A.PREEMPTED, _A.LOST),
+        _A.STARTING: (_A.RUNNING, _A.STOPPING, _A.FAILED, _A.LOST),
+        _A.RUNNING: (_A.STOPPING, _A.SUCCEEDED, _A.FAILED, _A.LOST),
+        _A.STOPPING: (_A.SUCCEEDED, _A.FAILED, _A.CANCELLED, _A.PREEMPTED, _A.LOST),
+        _A.SUCCEEDED: (),
+        _A.FAILED: (),
+        _A.CANCELLED: (),
+        _A.PREEMPTED: (),
+        _A.LOST: (),
+    }
+)
+
+ALLOCATION_MOVES: Table = _table(
+    {
+        _L.RESERVED: (_L.ACTIVE, _L.RELEASED),
+        _L.ACTIVE: (_L.RELEASING, _L.RELEASED),
+        _L.RELEASING: (_L.RELEASED,),
+        _L.RELEASED: (),
+    }
+)
+
+NODE_ADMIN_MOVES: Table = _table(
+    {
+        _N.ACTIVE: (_N.CORDONED,),
+        _N.CORDONED: (_N.ACTIVE, _N.DRAINING, _N.RETIRED),
+        _N.DRAINING: (_N.CORDONED,),
+        _N.RETIRED: (),
+    }
+)
+
+NODE_HEALTH_MOVES: Table = _table(
+    {
+        _H.PENDING: (_H.READY,),
+        _H.READY: (_H.SUSPECT,),
+        _H.SUSPECT: (_H.READY, _H.DOWN),
+        _H.DOWN: (_H.READY,),
+    }
+)
+
+LEASE_MOVES: Table = _table(
+    {
+        _E.GRANTED: (_E.RENEWED, _E.EXPIRED, _E.VOID),
+        _E.RENEWED: (_E.RENEWED, _E.EXPIRED, _E.VOID),
+        # A beat that comes late is as good as any: the epoch is what tells agents apart.
+        _E.EXPIRED: (_E.RENEWED, _E.VOID),
+        _E.VOID: (),
+    }
+)
+
+OFFER_MOVES: Table = _table(
+    {
+        _O.STANDING: (_O.ACCEPTED, _O.DECLINED, _O.EXPIRED, _O.RESCINDED),
+        _O.ACCEPTED: (),
+        _O.DECLINED: (),
+        _O.EXPIRED: (),
+        _O.RESCINDED: (),
+    }
+)
+
+SHELL_MOVES: Table = _table(
+    {
+        ShellState.REQUESTED: (ShellState.OPEN, ShellState.CLOSED),
+        ShellState.OPEN: (ShellState.CLOSED,),
+        ShellState.CLOSED: (),
+    }
+)
+
+TABLES: Mapping[str, Table] = {
+    "job": JOB_MOVES,
+    "attempt": ATTEMPT_MOVES,
+    "allocation": ALLOCATION_MOVES,
+    "node_admin": NODE_ADMIN_MOVES,
+    "node_health": NODE_HEALTH_MOVES,
+    "lease": LEASE_MOVES,
+    "offer": OFFER_MOVES,
+    "shell": SHELL_MOVES,
+}
+
+JOB_TERMINAL = frozenset(state for state, targets in JOB_MOVES.items() if not targets)
+ATTEMPT_TERMINAL = frozenset(state for state, targets in ATTEMPT_MOVES.items() if not targets)
+ATTEMPT_LIVE = frozenset(ATTEMPT_MOVES) - ATTEMPT_TERMINAL
+SHELL_LIVE = frozenset({ShellState.REQUESTED, ShellState.OPEN})
+
+
+class TransitionError(Exception):
+    """A move that the transition table of its object does not have."""
+
+    def __init__(self, table: str, source: StrEnum, target: StrEnum) -> None:
+        self.table, self.source, self.target = table, source, target
+        allowed = ", ".join(sorted(TABLES[table][source])) or "nothing"
+        super().__init__(f"{table}: {source} cannot become {target}; it can become {allowed}")
+
+
+def require_move(table: str, source: StrEnum, target: StrEnum) -> None:
+    """Return if `table` has the move, and raise `TransitionError` if not."""
+    if target not in TABLES[table][source]:
+        raise TransitionError(table, source, target)
+
+
+def sources_of(table: str, target: StrEnum) -> frozenset[StrEnum]:
+    """The states from which `target` can be reached in one move."""
+    return frozenset(source for source, targets in TABLES[table].items() if target in targets)

@@ -1,0 +1,219 @@
+"""The world as one decision sees it: a frozen snapshot of a pool, with the time and the seed as fields.
+
+Whoever builds a snapshot sorts each collection by id, so that equal worlds are equal snapshots. A decision does not
+rely on it: any order gives the same plan. Decisions read a `View`, which a snapshot is; the simulator keeps one of its
+own up to date instead of making a snapshot for each of a million decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from scheduler.model.codec import from_json, to_json
+from scheduler.model.jobs import Job, Reservation, Running
+from scheduler.model.nodes import Gpu, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One customer of the cluster; `weight` is its share where a policy divides by shares."""
+
+    id: int
+    name: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualCluster:
+    """A tenant's part of the pool: how many GPUs of each type it may hold; a type that is not named is 0."""
+
+    id: int
+    tenant_id: int
+    name: str
+    quotas: Mapping[str, int]
+
+
+class View(Protocol):
+    """What a decision may look at: a pool at one moment."""
+
+    @property
+    def now(self) -> float:
+        """The moment, in seconds since the epoch, or since the start of a simulation."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """What a policy that draws lots draws them with."""
+        ...
+
+    @property
+    def nodes(self) -> Iterable[Node]:
+        """The nodes of the pool."""
+        ...
+
+    @property
+    def tenants(self) -> Iterable[Tenant]:
+        """The tenants with a virtual cluster in the pool."""
+        ...
+
+    @property
+    def vcs(self) -> Iterable[VirtualCluster]:
+        """The virtual clusters of the pool."""
+        ...
+
+    @property
+    def waiting(self) -> Iterable[Job]:
+        """The jobs that wait."""
+        ...
+
+    @property
+    def running(self) -> Iterable[Running]:
+        """The live attempts."""
+        ...
+
+    @property
+    def reservations(self) -> Iterable[Reservation]:
+        """What is kept for jobs that wait."""
+        ...
+
+    @property
+    def node_by_id(self) -> Mapping[int, Node]:
+        """The nodes of the pool by id."""
+        ...
+
+    @property
+    def gpu_by_id(self) -> Mapping[int, Gpu]:
+        """The GPUs of the pool by id."""
+        ...
+
+    @property
+    def vc_by_id(self) -> Mapping[int, VirtualCluster]:
+        """The virtual clusters of the pool by id."""
+        ...
+
+    @property
+    def waiting_by_id(self) -> Mapping[int, Job]:
+        """The jobs that wait by id."""
+        ...
+
+    @property
+    def running_by_job(self) -> Mapping[int, Running]:
+        """The live attempts by the id of their job."""
+        ...
+
+    @property
+    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
+        """For each GPU that live attempts hold, the ids of their jobs: of one, or of those that share it."""
+        ...
+
+    @property
+    def reserved_gpus(self) -> Mapping[int, int]:
+        """For each GPU that is kept for a job, the id of that job."""
+        ...
+
+    @property
+    def used_by_node(self) -> Mapping[int, tuple[int, int]]:
+        """CPUs and MiB of memory that live attempts hold, for each node on which they hold anything."""
+        ...
+
+    @property
+    def held_by_vc(self) -> Mapping[tuple[int, str], int]:
+        """GPUs of this pool that live attempts hold, by virtual cluster and GPU type; a shared one counts once."""
+        ...
+
+
+# No slots here: the cached indexes live in the instance's __dict__.
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that one decision about one pool may look at, frozen; a `View`."""
+
+    now: float
+    seed: int
+    pool_id: int
+    nodes: tuple[Node, ...]
+    tenants: tuple[Tenant, ...]
+    vcs: tuple[VirtualCluster, ...]
+    waiting: tuple[Job, ...]
+    running: tuple[Running, ...]
+    reservations: tuple[Reservation, ...] = ()
+
+    @cached_property
+    def node_by_id(self) -> Mapping[int, Node]:
+        """See `View`."""
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def gpu_by_id(self) -> Mapping[int, Gpu]:
+        """See `View`."""
+        return {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
+
+    @cached_property
+    def vc_by_id(self) -> Mapping[int, VirtualCluster]:
+        """See `View`."""
+        return {vc.id: vc for vc in self.vcs}
+
+    @cached_property
+    def waiting_by_id(self) -> Mapping[int, Job]:
+        """See `View`."""
+        return {job.id: job for job in self.waiting}
+
+    @cached_property
+    def running_by_job(self) -> Mapping[int, Running]:
+        """See `View`."""
+        return {attempt.job.id: attempt for attempt in self.running}
+
+    @cached_property
+    def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
+        """See `View`."""
+        holders: dict[int, tuple[int, ...]] = {}
+        for attempt in self.running:
+            alone = (attempt.job.id,)
+            for share in attempt.allocations:
+                for gpu_id in share.gpu_ids:
+                    holders[gpu_id] = (*holders[gpu_id], attempt.job.id) if gpu_id in holders else alone
+        return holders
+
+    @cached_property
+    def reserved_gpus(self) -> Mapping[int, int]:
+        """See `View`; what is kept beyond its time is free."""
+        return {
+            gpu_id: kept.job_id
+            for kept in self.reservations
+            if kept.until > self.now
+            for share in kept.allocations
+            for gpu_id in share.gpu_ids
+        }
+
+    @cached_property
+    def used_by_node(self) -> Mapping[int, tuple[int, int]]:
+        """See `View`."""
+        used: dict[int, tuple[int, int]] = {}
+        for attempt in self.running:
+            for share in attempt.allocations:
+                cpus, memory_mib = used.get(share.node_id, (0, 0))
+                used[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
+        return used
+
+    @cached_property
+    def held_by_vc(self) -> Mapping[tuple[int, str], int]:
+        """See `View`; a GPU that has left the pool counts for nobody: a quota is a share of the pool as it is."""
+        held: dict[tuple[int, str], int] = {}
+        for gpu_id, (holder, *_) in self.holders_of_gpu.items():
+            gpu = self.gpu_by_id.get(gpu_id)
+            if gpu is not None:
+                key = (self.running_by_job[holder].vc_id, gpu.type)
+                held[key] = held.get(key, 0) + 1
+        return held
+
+
+def snapshot_to_dict(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as plain JSON values; equal snapshots give equal values."""
+    return to_json(snapshot)
+
+
+def snapshot_from_dict(data: object) -> Snapshot:
+    """The snapshot that `snapshot_to_dict` made `data` from."""
+    return from_json(Snapshot, data)

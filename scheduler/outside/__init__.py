@@ -1,0 +1,1 @@
+"""Two-level scheduling: what frameworks outside decide by offers."""

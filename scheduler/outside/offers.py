@@ -1,0 +1,282 @@
+"""Two levels: which free GPUs are offered to which outside framework, who then decides itself what to run on them.
+
+Source: Hindman et al., Mesos (NSDI 2011), §3: offers by dominant resource fairness over roles, filters, and offers that
+are leases. docs/offers.md says what differs. Like a policy, this reads nothing but its arguments and keeps nothing; the
+standing offers are among the reservations of the view, so that the law keeps everybody else away from them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.admission import Guard, Usage
+from scheduler.engine.state import Board
+from scheduler.engine.usage import CPUS, MEMORY_MIB, Vector
+from scheduler.model import AllocationView, Job, Node, Reservation, View
+from scheduler.model.eligibility import admits_tenant, can_start
+from scheduler.model.lifecycle import Form, JobClass
+from scheduler.placement.capacity import Capacity
+from scheduler.placement.free import FreeNode
+from scheduler.policies.shared import dominant
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A part of a virtual cluster that is offered to frameworks instead of being scheduled.
+
+    What is launched on the offers of a `revocable` role may be preempted for others.
+    """
+
+    id: int
+    vc_id: int
+    weight: float = 1.0
+    revocable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A scheduler outside; `held` is what its jobs hold, its standing offers not counted. One that does not ask for
+    offers now gets none, and what it holds counts for its role all the same. What it launches is of the form that it
+    `needs`."""
+
+    id: int
+    role_id: int
+    held: Vector
+    asks: bool = True
+    needs: Form = Form.ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """GPUs, CPUs and memory of one node for one framework; rank 0 of the share means nothing yet."""
+
+    framework_id: int
+    share: AllocationView
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The word of a framework that it wants nothing of a node before a moment."""
+
+    framework_id: int
+    node_id: int
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who may be offered something, what is offered already, and what nobody need be asked again.
+
+    An offer stands for `lease_s`.
+    """
+
+    roles: Sequence[Role]
+    frameworks: Sequence[Framework]
+    standing: Sequence[Offer] = ()
+    filters: Sequence[Filter] = ()
+    lease_s: float = 0.0
+
+
+def reservation_of(offer_id: int, share: AllocationView, until: float) -> Reservation:
+    """A standing offer as the law sees it: kept for a job that nobody has, so for nobody but who accepts it."""
+    return Reservation(-offer_id, (share,), until)
+
+
+def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tuple[Offer, ...]:
+    """The offers to make now, at most `most`, in the order in which they are made; `view` keeps the standing ones.
+
+    1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
+       frameworks, the one with the smallest dominant share. Standing offers count as held.
+    2. It is offered all that one node has free: the node with the most free GPUs that it does not filter, that starts
+       what it needs for its tenant, and that stays open for as long as the offer stands. Where its virtual cluster may
+       not have that many more GPUs of a type, it is offered as many as it may have, with their share of the CPUs and
+       the memory.
+    3. Until no role would take anything of what is left.
+    """
+    board = Board(view)
+    roles = {role.id: role for role in request.roles}
+    frameworks = sorted((one for one in request.frameworks if one.role_id in roles), key=lambda one: one.id)
+    books = _Books(view, board.capacity, roles, request)
+    room = _Room(view, guard, board.usage, roles, request)
+    until = view.now + request.lease_s
+    nodes = [node for node in board.free.by_room(None) if not _is_closed_by(view.node_by_id[node.id], until)]
+    refused = {(one.framework_id, one.node_id) for one in request.filters if one.until > view.now}
+    taken: set[int] = set()
+    turns: dict[int, list[_Turn]] = {}
+    for one in frameworks:
+        if one.asks:
+            unfit = {node.id for node in nodes if not _takes(view, view.node_by_id[node.id], one, roles[one.role_id])}
+            turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused, unfit)))
+    heap = [(books.of_role(role_id), role_id) for role_id in sorted(turns)]
+    heapq.heapify(heap)
+    made: list[Offer] = []
+    while heap and len(made) < most:
+        _, role_id = heapq.heappop(heap)
+        offer = _offer_to(roles[role_id], turns[role_id], books, room, taken)
+        if offer is None:
+            continue
+        made.append(offer)
+        taken.add(offer.share.node_id)
+        books.charge(offer)
+        room.charge(roles[role_id], offer)
+        heapq.heappush(heap, (books.of_role(role_id), role_id))
+    return tuple(made)
+
+
+def _takes(view: View, node: Node, framework: Framework, role: Role) -> bool:
+    """Whether the node starts what the framework launches, and takes jobs of its tenant."""
+    return can_start(node, framework.needs) and admits_tenant(node, view.vc_by_id[role.vc_id].tenant_id)
+
+
+def _is_closed_by(node: Node, moment: float) -> bool:
+    """Whether maintenance of the node has begun by then: what is launched in the last moment could not stay."""
+    return node.closes_at is not None and node.closes_at <= moment
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A framework and the nodes that it has not been asked about in this round. What it may not have of a node now, it
+    may not have later in the round either, so no node is looked at twice."""
+
+    framework: Framework
+    nodes: Iterator[FreeNode]
+
+
+def _unfiltered(
+    framework: Framework, nodes: Iterable[FreeNode], refused: Collection[tuple[int, int]], unfit: Collection[int]
+) -> Iterator[FreeNode]:
+    return (node for node in nodes if (framework.id, node.id) not in refused and node.id not in unfit)
+
+
+def _offer_to(role: Role, turns: list[_Turn], books: _Books, room: _Room, taken: Collection[int]) -> Offer | None:
+    """The next offer to a framework of the role, or None if none of them would take anything."""
+    for turn in sorted(turns, key=lambda turn: (books.of_framework(turn.framework.id), turn.framework.id)):
+        for node in turn.nodes:
+            if node.id in taken:
+                continue
+            share = room.share(role, node)
+            if share is not None:
+                return Offer(turn.framework.id, share)
+        turns.remove(turn)
+    return None
+
+
+class _Books:
+    """Dominant shares of roles and frameworks."""
+
+    def __init__(self, view: View, capacity: Capacity, roles: Mapping[int, Role], request: Request) -> None:
+        self._view, self._roles = view, roles
+        self._total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
+        self._held: dict[int, Counter[str]] = {}
+        self._held_by_role: dict[int, Counter[str]] = {role_id: Counter() for role_id in roles}
+        self._role_of: dict[int, int] = {}
+        for one in request.frameworks:
+            if one.role_id in roles:
+                self._role_of[one.id] = one.role_id
+                self._held[one.id] = Counter(one.held)
+                self._held_by_role[one.role_id].update(one.held)
+        for offer in request.standing:
+            self.charge(offer)
+
+    def of_role(self, role_id: int) -> float:
+        """The dominant share of the role over its weight."""
+        return dominant(self._held_by_role[role_id], self._total) / self._roles[role_id].weight
+
+    def of_framework(self, framework_id: int) -> float:
+        """The dominant share of the framework."""
+        return dominant(self._held[framework_id], self._total)
+
+    def charge(self, offer: Offer) -> None:
+        """Count an offer as held."""
+        role_id = self._role_of.get(offer.framework_id)
+        if role_id is None:
+            return
+        for held in (self._held[offer.framework_id], self._held_by_role[role_id]):
+            held.update(_types(self._view, offer.share))
+            held[CPUS] += offer.share.cpus
+            held[MEMORY_MIB] += offer.share.memory_mib
+
+
+class _Room:
+    """What the virtual clusters of the roles may still have, standing offers counted as had."""
+
+    def __init__(self, view: View, guard: Guard, usage: Usage, roles: Mapping[int, Role], request: Request) -> None:
+        self._view, self._guard, self._usage = view, guard, Usage(usage)
+        role_of = {one.id: roles[one.role_id] for one in request.frameworks if one.role_id in roles}
+        for offer in request.standing:
+            if offer.framework_id in role_of:
+                self.charge(role_of[offer.framework_id], offer)
+
+    def charge(self, role: Role, offer: Offer) -> None:
+        """Count an offer as had."""
+        for gpu_type, gpus in _types(self._view, offer.share).items():
+            self._usage[role.vc_id, gpu_type] += gpus
+
+    def share(self, role: Role, node: FreeNode) -> AllocationView | None:
+        """All that the role may have of what the node has free, or None if that is no GPU, or nothing beside it."""
+        gpu_ids: list[int] = []
+        for gpu_type in sorted(node.gpus):
+            free = node.gpus[gpu_type]
+            gpu_ids += free[: self._most(role, gpu_type, len(free))]
+        if not gpu_ids:
+            return None
+        free_gpus = node.count(None)
+        cpus, memory_mib = (amount * len(gpu_ids) // free_gpus for amount in (node.cpus, node.memory_mib))
+        if not cpus or not memory_mib:
+            return None
+        return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
+
+    def _most(self, role: Role, gpu_type: str, gpus: int) -> int:
+        """How many GPUs of the type, up to so many, the guard would admit for a job of the role."""
+        vc = self._view.vc_by_id.get(role.vc_id)
+        tenant_id = vc.tenant_id if vc is not None else 0
+
+        def admits(wanted: int) -> bool:
+            job = _probe(role, tenant_id, gpu_type, wanted)
+            return self._guard.admit(self._view, self._usage, job, gpu_type, wanted) is None
+
+        return _last(admits, gpus)
+
+
+def _last(admits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to `most` that is admitted, 0 if none is; whoever admits a number admits all below it."""
+    least = 0
+    while least < most:
+        middle = (least + most + 1) // 2
+        if admits(middle):
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def _probe(role: Role, tenant_id: int, gpu_type: str, gpus: int) -> Job:
+    """A job as a framework of the role could launch it."""
+    return Job(
+        id=0,
+        tenant_id=tenant_id,
+        vc_id=role.vc_id,
+        owner_id=0,
+        priority=0,
+        klass=JobClass.OPPORTUNISTIC if role.revocable else JobClass.GUARANTEED,
+        gpu_type=gpu_type,
+        gpus=gpus,
+        nodes=1,
+        cpus=1,
+        memory_mib=1,
+        submitted_at=0.0,
+        eligible_at=0.0,
+        time_limit_s=None,
+        attained_gpu_s=0.0,
+        avoid_nodes=(),
+        preemptible=True,
+        still_stopping=False,
+    )
+
+
+def _types(view: View, share: AllocationView) -> Counter[str]:
+    """How many GPUs of each type the share has."""
+    return Counter(view.gpu_by_id[gpu_id].type for gpu_id in share.gpu_ids if gpu_id in view.gpu_by_id)

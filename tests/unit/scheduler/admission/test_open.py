@@ -1,0 +1,26 @@
+"""The open guard admits everybody; the law still holds."""
+
+from scheduler.admission import Usage
+from scheduler.engine.cycle import CycleConfig, compose, decide
+from scheduler.model.invariants import check
+from tests.unit.scheduler.factories import make_job, make_snapshot, make_vc
+
+OPEN = CycleConfig(guard="open")
+
+
+def test_a_job_is_admitted_whatever_its_virtual_cluster_holds() -> None:
+    world = make_snapshot(waiting=[make_job(1, gpus=8)], vcs=[make_vc(quotas={})])
+    guard = compose(OPEN).guard
+    assert guard.admit(world, Usage({(1, "A100"): 99}), make_job(1), "A100", 8) is None
+    plan = decide(world, OPEN)
+    assert [place.job_id for place in plan.places] == [1]
+    assert check(world, plan, guard) == ()
+
+
+def test_a_job_of_a_virtual_cluster_that_nobody_knows_starts_too() -> None:
+    world = make_snapshot(waiting=[make_job(1, vc_id=7)])
+    assert [place.job_id for place in decide(world, OPEN).places] == [1]
+
+
+def test_what_no_pool_can_meet_still_waits() -> None:
+    assert decide(make_snapshot(waiting=[make_job(1, gpus=9)]), OPEN).places == ()

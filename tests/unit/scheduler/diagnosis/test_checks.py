@@ -1,0 +1,81 @@
+"""When GPUs are checked, and what checks that passed give back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.diagnosis.checks import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    RELAPSE_S,
+    can_heal,
+    gives_back,
+    is_relapse,
+    pause_s,
+)
+from scheduler.diagnosis.health import KINDS, XIDS, Action, Heals, Kind, Level, hardest, heals_of
+
+
+@pytest.mark.parametrize(
+    ("every_s", "in_doubt", "streak", "pause"),
+    [
+        (3600, False, 5, 3600),
+        (0, False, 5, None),
+        (0, True, 0, FIRST_PAUSE_S),
+        (3600, True, 3, FIRST_PAUSE_S),
+        (3600, True, -1, 2 * FIRST_PAUSE_S),
+        (3600, True, -3, 8 * FIRST_PAUSE_S),
+        (3600, True, -1000, LONGEST_PAUSE_S),
+    ],
+)
+def test_who_is_in_doubt_is_checked_soon_and_less_often_while_it_fails(
+    every_s: float, in_doubt: bool, streak: int, pause: float | None
+) -> None:
+    assert pause_s(every_s=every_s, in_doubt=in_doubt, streak=streak) == pause
+
+
+@given(
+    st.sampled_from(Level),
+    st.sampled_from([None, *Heals]),
+    st.booleans(),
+    st.integers(min_value=-5, max_value=5),
+    st.integers(min_value=0, max_value=5),
+)
+def test_nothing_comes_back_that_cannot_heal_or_has_not_passed(
+    level: Level, heals: Heals | None, restarted: bool, passes: int, needed: int
+) -> None:
+    if gives_back(level, heals, restarted=restarted, passes=passes, needed=needed):
+        assert level is not Level.OK
+        assert passes >= 1
+        assert can_heal(heals, restarted=restarted)
+        assert heals is Heals.AT_ONCE or passes >= needed >= 1
+        assert heals is not Heals.BY_RESTART or restarted
+
+
+def test_what_the_driver_wants_reset_or_restarted_needs_a_restart_and_bad_links_an_operator() -> None:
+    for meaning in XIDS.values():
+        heals = heals_of(meaning, "xid")
+        if meaning.action in {Action.RESET_GPU, Action.DRAIN_NODE}:
+            assert heals is Heals.BY_RESTART
+        if meaning.action is Action.DRAIN_GPU:
+            assert heals is Heals.NEVER
+    assert heals_of(KINDS[Kind.MEMORY_HELD], Kind.MEMORY_HELD) is Heals.BY_CHECKS
+    assert heals_of(KINDS[Kind.CHECK_FAILED], Kind.CHECK_FAILED) is Heals.AT_ONCE
+
+
+def test_the_hardest_of_two_counts() -> None:
+    order = list(Heals)
+    for place, one in enumerate(order):
+        assert hardest(None, one) is one
+        for other_place, other in enumerate(order):
+            assert hardest(one, other) is order[max(place, other_place)]
+
+
+@pytest.mark.parametrize(
+    ("given_back_at_s", "is_one"),
+    [(None, False), (1000.0, True), (1000.0 - RELAPSE_S + 500, True), (500.0 - RELAPSE_S, False)],
+)
+def test_a_relapse_is_a_failure_soon_after_it_was_given_back(given_back_at_s: float | None, is_one: bool) -> None:
+    assert is_relapse(failed_at_s=1000.0, given_back_at_s=given_back_at_s) is is_one

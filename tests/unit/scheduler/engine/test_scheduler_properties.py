@@ -1,0 +1,322 @@
+"""What must hold for every world, policy and placement: never an unlawful plan, and in the end every feasible job runs.
+
+Each policy is tried on its defaults and on what `PARAMS` draws for it, with any placement. A new plug-in is tried
+without a line here.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.engine.cycle import CycleConfig, compose, decide
+from scheduler.engine.policy import POLICIES
+from scheduler.model import (
+    SLOTS,
+    AllocationView,
+    Job,
+    Node,
+    Running,
+    Snapshot,
+    VirtualCluster,
+    snapshot_from_dict,
+    snapshot_to_dict,
+)
+from scheduler.model.invariants import check, late
+from scheduler.model.lifecycle import Form
+from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
+from scheduler.model.sharing import may_share
+from scheduler.placement import PLACEMENTS
+from tests.profiles import examples
+from tests.unit.scheduler.factories import NOW, make_job, make_node, make_snapshot, make_vc
+
+TYPES = ["A100", "V100"]
+GIB = 1024  # in MiB
+T = TypeVar("T")
+# A node that has said nothing, and those with processes, with containers, and with an image for jobs that name none.
+FORMS = [(), (Form.PLAIN,), (Form.IMAGE,), (Form.IMAGE, Form.IMAGE_VOLUMES), (Form.PLAIN, Form.IMAGE, Form.CONTAINER)]
+
+
+@st.composite
+def node_of(draw: st.DrawFn, node_id: int) -> Node:
+    node = make_node(
+        node_id,
+        gpus=draw(st.integers(0, 4)),
+        gpu_type=draw(st.sampled_from(TYPES)),
+        unhealthy=draw(st.sets(st.integers(0, 3), max_size=1)),
+        rack=draw(st.sampled_from(["r1", "r2"])),
+        cpus=draw(st.integers(1, 8)),
+        memory_mib=draw(st.integers(1, 8)) * GIB,
+        schedulable=draw(st.integers(0, 5)) > 0,
+        forms=draw(st.sampled_from(FORMS)),
+        closes_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
+        clears=draw(st.booleans()),
+        opens_at=draw(st.sampled_from([None, None, NOW + 100.0, NOW + 7000.0])),
+    )
+    if draw(st.booleans()):
+        return node
+    mixed = draw(st.lists(st.sampled_from(TYPES), min_size=len(node.gpus), max_size=len(node.gpus)))
+    return replace(node, gpus=tuple(replace(gpu, type=kind) for gpu, kind in zip(node.gpus, mixed, strict=True)))
+
+
+@st.composite
+def job_of(draw: st.DrawFn, job_id: int) -> Job:
+    split = draw(st.integers(0, 2)) == 0
+    bare = split and draw(st.booleans())  # GPUs and nothing else, which may be cut last
+    expected_s = draw(st.sampled_from([None, 50.0, 500.0, 5000.0]))
+    ran_s = draw(st.sampled_from([0.0, 0.0, 40.0, 4000.0]))
+    return make_job(
+        job_id,
+        gpus=draw(st.integers(1, 8) if split else st.integers(0, 4)),
+        nodes=1 if split else draw(st.integers(1, 3)),
+        split=split,
+        gpu_type=draw(st.sampled_from([None, *TYPES])),
+        vc_id=draw(st.integers(1, 3)),
+        cpus=0 if bare else draw(st.integers(0, 4)),
+        memory_mib=0 if bare else draw(st.integers(0, 4)) * GIB,
+        time_limit_s=draw(st.sampled_from([None, 60.0, 6000.0])),
+        expected_s=expected_s,
+        remaining_s=expected_s and max(0.0, expected_s - ran_s),
+        ran_s=ran_s,
+        attained_gpu_s=ran_s * 4,
+        checkpoints=draw(st.booleans()),
+        preemptible=draw(st.integers(0, 4)) > 0,
+        owner_id=draw(st.integers(1, 3)),
+        priority=draw(st.integers(0, 1)),
+        submitted_at=NOW - draw(st.integers(0, 100)),
+        eligible_at=NOW + draw(st.sampled_from([-1, -1, -1, 5])),
+        avoid_nodes=tuple(sorted(draw(st.sets(st.integers(1, 5), max_size=2)))),
+        still_stopping=draw(st.integers(0, 9)) == 0,
+        packs=draw(st.booleans()),
+        gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
+        form=draw(st.sampled_from(Form)),
+    )
+
+
+@st.composite
+def with_pairs(draw: st.DrawFn, world: Snapshot) -> Snapshot:
+    """The world, in which some of those who run share all their GPUs with a job like them."""
+    pairs = list[Running]()
+    for run in world.running:
+        job = replace(run.job, id=100 + run.job.id, cpus=0, memory_mib=0)
+        held = tuple(replace(share, cpus=0, memory_mib=0) for share in run.allocations)
+        gpus = [world.gpu_by_id[gpu_id] for share in run.allocations for gpu_id in share.gpu_ids]
+        if gpus and all(may_share(gpu, (run.job, job)) for gpu in gpus) and draw(st.integers(0, 3)):
+            rates = draw(st.sampled_from([None, 0.4, 0.9]))
+            pairs.append(replace(run, attempt_id=-job.id, job=job, allocations=held, rate=rates))
+    return replace(world, running=(*world.running, *pairs))
+
+
+def vc_of(vc_id: int) -> st.SearchStrategy[VirtualCluster]:
+    quotas = st.dictionaries(st.sampled_from(TYPES), st.integers(0, 12))
+    return quotas.map(lambda drawn: make_vc(vc_id, f"vc{vc_id}", drawn))
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """A small pool in which some jobs run already for a while, put there by a cycle."""
+    nodes = [draw(node_of(node_id)) for node_id in range(1, draw(st.integers(0, 5)) + 1)]
+    vcs = [draw(vc_of(vc_id)) for vc_id in (1, 2)]  # jobs of virtual cluster 3 have none
+    early = [draw(job_of(job_id)) for job_id in range(1, draw(st.integers(0, 4)) + 1)]
+    late = [draw(job_of(job_id)) for job_id in range(11, 11 + draw(st.integers(0, 8)))]
+    world = make_snapshot(nodes=nodes, waiting=early, vcs=vcs)
+    world = apply(world, decide(world, CycleConfig()))
+    since = NOW - draw(st.sampled_from([0, 30, 300, 3000]))
+    running = tuple(replace(run, placed_at=since) for run in world.running)
+    return draw(with_pairs(replace(world, waiting=(*world.waiting, *late), running=running)))
+
+
+# What a policy is tried with, but for its defaults.
+PARAMS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "backfill": {
+        "mode": st.sampled_from(["easy", "conservative"]),
+        "depth": st.integers(1, 4),
+        "optimistic": st.booleans(),
+        "shortest_first": st.booleans(),
+    },
+    "fifo": {"skip_blocked": st.booleans(), "patience_s": st.sampled_from([None, 0, 50, 1000])},
+    "las": {"quantum_s": st.sampled_from([1, 60])},
+    "priority": {"preemptive": st.booleans(), "min_run_s": st.sampled_from([0, 60])},
+    "srsf": {"unknown_s": st.sampled_from([None, 0, 400]), "min_run_s": st.sampled_from([0, 60])},
+    "srtf": {"unknown_s": st.sampled_from([None, 0, 400]), "min_run_s": st.sampled_from([0, 60])},
+    "tiresias": {
+        "limits_gpu_s": st.sampled_from([[], [100], [20, 200, 2000]]),
+        "promote_knob": st.sampled_from([0, 0.5]),
+        "tie": st.sampled_from(["entered", "submitted"]),
+        "variant": st.sampled_from(["las", "gittins", "gittins_released"]),
+        "service_gpu_s": st.just([50, 500, 5000]),
+        "delta_gpu_s": st.sampled_from([10, 300]),
+    },
+}
+
+
+@st.composite
+def configs_of(draw: st.DrawFn, policy: str) -> CycleConfig:
+    return CycleConfig(
+        policy=policy,
+        policy_params=draw(st.just({}) | st.fixed_dictionaries(PARAMS.get(policy, {}))),
+        placement=draw(st.sampled_from(PLACEMENTS.names)),
+        max_places=draw(st.sampled_from([1, 3, 256])),
+    )
+
+
+def worlds(*others: st.SearchStrategy[Any], count: int = 12) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Try a test with every policy on `count` drawn snapshots, or as many as the profile makes of them."""
+
+    def tried(test: Callable[..., None]) -> Callable[..., None]:
+        @pytest.mark.parametrize("policy", POLICIES.names)
+        @settings(max_examples=examples(count))
+        @given(data=st.data())
+        def with_policy(policy: str, data: st.DataObject) -> None:
+            world, config = data.draw(snapshots()), data.draw(configs_of(policy))
+            test(world, config, *(data.draw(other) for other in others))
+
+        with_policy.__name__ = test.__name__
+        found: Callable[..., None] = with_policy
+        return found
+
+    return tried
+
+
+def carried_out(world: Snapshot, plan: Plan, config: CycleConfig) -> Snapshot:
+    """The world after a plan."""
+    return apply(world, plan, late=late(world, plan, compose(config).guard))
+
+
+def job_of_place(world: Snapshot, job_id: int) -> Job:
+    return world.waiting_by_id.get(job_id) or world.running_by_job[job_id].job
+
+
+@worlds(count=36)
+def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> None:
+    plan = decide(world, config)
+    assert check(world, plan, compose(config).guard) == ()
+    # The law is checked above by the law's own code; here its promises are counted afresh.
+    preempted = {preempt.job_id for preempt in plan.preempts}
+    held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]
+    held += [(job_of_place(world, place.job_id).vc_id, share) for place in plan.places for share in place.allocations]
+    no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world, [share for _, share in held])
+    no_virtual_cluster_holds_more_than_its_quota(world, held)
+    a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world, plan)
+    only_preemptible_jobs_stop_and_for_a_job_that_starts(world, plan)
+    every_waiting_job_is_placed_or_held_exactly_once(world, plan, max_places=config.max_places)
+
+
+def no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world: Snapshot, shares: list[AllocationView]) -> None:
+    slots = Counter[int]()
+    for share in shares:
+        slots.update(dict.fromkeys(share.gpu_ids, share.slots))
+    assert all(taken <= SLOTS for taken in slots.values())
+    for node in world.nodes:
+        here = [share for share in shares if share.node_id == node.id]
+        assert sum(share.cpus for share in here) <= node.cpus
+        assert sum(share.memory_mib for share in here) <= node.memory_mib
+        assert {gpu_id for share in here for gpu_id in share.gpu_ids} <= {gpu.id for gpu in node.gpus if gpu.healthy}
+        assert node.schedulable or not here
+
+
+def no_virtual_cluster_holds_more_than_its_quota(world: Snapshot, held: list[tuple[int, AllocationView]]) -> None:
+    gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
+    for vc in world.vcs:
+        gpu_ids = {gpu_id for vc_id, share in held if vc_id == vc.id for gpu_id in share.gpu_ids}
+        types = [gpu_type[gpu_id] for gpu_id in gpu_ids]
+        assert all(types.count(kind) <= vc.quotas.get(kind, 0) for kind in TYPES)
+
+
+def a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world: Snapshot, plan: Plan) -> None:
+    gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
+    for place in plan.places:
+        job = job_of_place(world, place.job_id)
+        assert sorted(share.rank for share in place.allocations) == list(range(len(place.allocations)))
+        assert len({share.node_id for share in place.allocations}) == len(place.allocations)
+        if job.split:
+            assert sum(len(share.gpu_ids) for share in place.allocations) == job.gpus
+        else:
+            assert [len(share.gpu_ids) for share in place.allocations] == [job.gpus] * job.nodes
+        assert len({gpu_type[gpu_id] for share in place.allocations for gpu_id in share.gpu_ids}) == min(job.gpus, 1)
+
+
+def only_preemptible_jobs_stop_and_for_a_job_that_starts(world: Snapshot, plan: Plan) -> None:
+    placed = {place.job_id for place in plan.places}
+    for preempt in plan.preempts:
+        assert world.running_by_job[preempt.job_id].job.preemptible
+        assert preempt.for_job_id in placed
+        assert preempt.detail
+
+
+def every_waiting_job_is_placed_or_held_exactly_once(world: Snapshot, plan: Plan, *, max_places: int) -> None:
+    answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
+    answered += [hold.job_id for hold in plan.holds]
+    assert sorted(answered) == sorted(job.id for job in world.waiting)
+    assert len(plan.places) <= max_places
+    assert all(hold.detail and hold.helps for hold in plan.holds)
+    for vc_id in {job.vc_id for job in world.waiting}:
+        positions = [hold.position for hold in plan.holds if world.waiting_by_id[hold.job_id].vc_id == vc_id]
+        assert positions == list(range(1, len(positions) + 1))
+
+
+@worlds(st.randoms(use_true_random=False))
+def test_the_same_world_in_any_order_has_the_same_plan(world: Snapshot, config: CycleConfig, random: Random) -> None:
+    def shuffled(items: tuple[T, ...]) -> tuple[T, ...]:
+        return tuple(random.sample(items, len(items)))
+
+    twin = replace(
+        world,
+        nodes=shuffled(tuple(replace(node, gpus=shuffled(node.gpus)) for node in world.nodes)),
+        vcs=shuffled(world.vcs),
+        waiting=shuffled(world.waiting),
+        running=shuffled(world.running),
+    )
+    assert decide(twin, config) == decide(world, config)
+
+
+@worlds()
+def test_a_second_cycle_without_a_change_asks_nobody_else_to_stop(world: Snapshot, config: CycleConfig) -> None:
+    config = replace(config, max_places=256)
+    after = carried_out(world, decide(world, config), config)
+    again = decide(after, config)
+    assert again.preempts == ()
+    assert again.places == ()
+
+
+@worlds(count=6)
+def test_stored_cycles_replay(world: Snapshot, config: CycleConfig) -> None:
+    stored_world, stored_plan = json.dumps(snapshot_to_dict(world)), json.dumps(plan_to_dict(decide(world, config)))
+    assert snapshot_from_dict(json.loads(stored_world)) == world
+    assert plan_from_dict(json.loads(stored_plan)) == decide(snapshot_from_dict(json.loads(stored_world)), config)
+
+
+@worlds()
+def test_in_the_end_every_feasible_job_runs(world: Snapshot, config: CycleConfig) -> None:
+    healed = tuple(
+        replace(
+            node,
+            schedulable=True,
+            closes_at=None,
+            opens_at=None,
+            gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus),
+        )
+        for node in world.nodes
+    )
+    eager = tuple(replace(job, still_stopping=False, eligible_at=0.0) for job in world.waiting)
+    world = replace(world, nodes=healed, waiting=eager, running=())
+    # Whether a job can run at all is asked of a pool that it has to itself.
+    alone = replace(config, policy="fifo", policy_params={})
+    feasible = {job.id for job in eager if decide(replace(world, waiting=(job,)), alone).places}
+    ended: set[int] = set()
+    for _ in range(4 * len(eager) + 1):
+        plan = decide(world, config)
+        world = release(carried_out(world, plan, config), [preempt.job_id for preempt in plan.preempts])
+        if world.running:  # the attempt that has run for longest ends
+            first: Running = min(world.running, key=lambda run: (run.placed_at, run.job.id))
+            ended.add(first.job.id)
+            world = replace(world, running=tuple(run for run in world.running if run is not first))
+        world = replace(world, now=world.now + 400)
+    assert ended == feasible
+    assert {job.id for job in world.waiting} == {job.id for job in eager} - feasible

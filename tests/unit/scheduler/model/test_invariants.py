@@ -1,0 +1,399 @@
+"""Each thing that no plan may do, done once."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from scheduler.admission.quota import QUOTA_EXCEEDED, Quota
+from scheduler.model import HALF, AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
+from scheduler.model.invariants import Code, check
+from scheduler.model.lifecycle import AttemptState, Form
+from scheduler.model.plan import Place, Plan, Preempt, apply
+from tests.unit.scheduler.factories import (
+    NOW,
+    make_job,
+    make_node,
+    make_packing,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
+
+LAWFUL = Place(1, (make_share(1, (0, 1)), make_share(2, (6, 7), rank=1)))
+GANG = make_job(1, gpus=2, nodes=2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A lawful world and place but for what the case states."""
+
+    codes: set[str]
+    message: str
+    places: tuple[Place, ...] = (LAWFUL,)
+    preempts: tuple[Preempt, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    waiting: tuple[Job, ...] = (GANG,)
+    running: tuple[Running, ...] = ()
+    nodes: tuple[Node, ...] = (make_node(1), make_node(2))
+    vcs: tuple[VirtualCluster, ...] = (make_vc(),)
+
+    def world(self) -> Snapshot:
+        world = make_snapshot(nodes=self.nodes, waiting=self.waiting, running=self.running, vcs=self.vcs)
+        return replace(world, reservations=self.reservations)
+
+    def plan(self) -> Plan:
+        return Plan(self.places, (), preempts=self.preempts)
+
+
+def gang(*shares: AllocationView) -> tuple[Place, ...]:
+    return (Place(1, shares),)
+
+
+def with_type(node: Node, *types: str) -> Node:
+    return replace(node, gpus=tuple(replace(gpu, type=kind) for gpu, kind in zip(node.gpus, types, strict=False)))
+
+
+PACKING = make_packing(1)
+BESIDE = make_share(1, (0,), slots=HALF)
+ONE_BESIDE = (Place(1, (BESIDE,)),)
+HOST = make_running(BESIDE, attempt_id=5, job=make_packing(5))
+
+SHARE_1, SHARE_2 = LAWFUL.allocations
+CASES = {
+    "a place of a job that does not wait": Case(
+        {Code.JOB_NOT_WAITING}, "this job does not wait", waiting=(make_job(5),)
+    ),
+    "a job that is placed twice": Case(
+        {Code.JOB_NOT_WAITING},
+        "the plan places this job twice",
+        places=(LAWFUL, Place(1, (make_share(1, (2, 3)), make_share(2, (2, 3), rank=1)))),
+    ),
+    "an image on a node without containers": Case(
+        {Code.WRONG_RUNTIME},
+        "node1 runs no containers, and this job names an image",
+        waiting=(replace(GANG, form=Form.IMAGE),),
+        nodes=(make_node(1, forms=(Form.PLAIN,)), make_node(2, forms=(Form.IMAGE,))),
+    ),
+    "a job on the single-user node of another tenant": Case(
+        {Code.WRONG_TENANT},
+        "node2 runs all jobs as one account, and takes another tenant's jobs",
+        nodes=(make_node(1, single_user=True, tenant_id=GANG.tenant_id), make_node(2, single_user=True, tenant_id=7)),
+    ),
+    "a job on a single-user node without a tenant": Case(
+        {Code.WRONG_TENANT},
+        "node2 runs all jobs as one account, and takes no tenant's jobs",
+        nodes=(make_node(1), make_node(2, single_user=True)),
+    ),
+    "a job that would reach into the maintenance of a node": Case(
+        {Code.NODE_CLOSES},
+        "node2 is to be free from 1970-01-12 14:46 UTC on: new driver",
+        waiting=(replace(GANG, time_limit_s=3601.0),),
+        nodes=(make_node(1), make_node(2, closes_at=NOW + 3600.0, closing="new driver")),
+    ),
+    "a job that backs off": Case(
+        {Code.JOB_NOT_ELIGIBLE}, "it does not start for another 1 s", waiting=(replace(GANG, eligible_at=NOW + 1),)
+    ),
+    "a job whose last attempt still stops": Case(
+        {Code.JOB_NOT_ELIGIBLE}, "its last attempt is still stopping", waiting=(replace(GANG, still_stopping=True),)
+    ),
+    "all of a GPU for a job that shares": Case(
+        {Code.WRONG_SLOTS}, "gets 64 slots", places=(Place(1, (make_share(1, (0,)),)),), waiting=(PACKING,)
+    ),
+    "a part of a GPU for a job that shares with nobody": Case(
+        {Code.WRONG_SLOTS}, "gets 32 slots", places=ONE_BESIDE, waiting=(make_job(1),)
+    ),
+    "a job beside one that shares with nobody": Case(
+        {Code.GPU_TAKEN},
+        "GPU 0 of node1 is held by a live attempt",
+        places=ONE_BESIDE,
+        waiting=(PACKING,),
+        running=(make_running(make_share(1, (0,)), attempt_id=5),),
+    ),
+    "a job beside one of another virtual cluster": Case(
+        {Code.GPU_TAKEN},
+        "held by a live attempt that this job cannot share it with",
+        places=ONE_BESIDE,
+        waiting=(PACKING,),
+        running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, vc_id=2)),),
+        vcs=(make_vc(), make_vc(2, "speech")),
+    ),
+    "a job beside one that leaves too little of the GPU's memory": Case(
+        {Code.GPU_TAKEN},
+        "cannot share it with",
+        places=ONE_BESIDE,
+        waiting=(PACKING,),
+        running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, gpu_memory_mib=40 * 1024 + 1)),),
+    ),
+    "a third job on a GPU": Case(
+        {Code.GPU_TAKEN},
+        "cannot share it with",
+        places=ONE_BESIDE,
+        waiting=(replace(PACKING, gpu_memory_mib=0),),
+        running=tuple(
+            make_running(BESIDE, attempt_id=number, job=make_packing(number, gpu_memory_mib=0)) for number in (5, 6)
+        ),
+    ),
+    "a plan that puts a third job on a GPU": Case(
+        {Code.GPU_TWICE},
+        "the plan gives GPU 0 of node1 twice",
+        places=(*ONE_BESIDE, Place(2, (BESIDE,))),
+        waiting=(replace(PACKING, gpu_memory_mib=0), make_packing(2, gpu_memory_mib=0)),
+        running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, gpu_memory_mib=0)),),
+    ),
+    "a job that shares a GPU with itself": Case(
+        {Code.GPU_TWICE},
+        "the plan gives GPU 0 of node1 twice",
+        places=(Place(1, (make_share(1, (0, 0), slots=HALF),)),),
+        waiting=(make_packing(1, gpus=2, gpu_memory_mib=0),),
+    ),
+    "a gang that lacks a rank": Case({Code.PARTIAL_GANG}, "ranks 0 to 1 once each, not [0]", places=gang(SHARE_1)),
+    "a gang without any rank": Case({Code.PARTIAL_GANG}, "ranks 0 to 1 once each, not []", places=gang()),
+    "a gang with a rank too many": Case(
+        {Code.PARTIAL_GANG},
+        "not [0, 1, 2]",
+        places=gang(SHARE_1, SHARE_2, make_share(3, (0, 1), rank=2)),
+        nodes=(make_node(1), make_node(2), make_node(3)),
+    ),
+    "the same rank twice": Case({Code.PARTIAL_GANG}, "not [0, 0]", places=gang(SHARE_1, replace(SHARE_2, rank=0))),
+    "two ranks on one node": Case(
+        {Code.TWO_ALLOCATIONS_ONE_NODE},
+        "two ranks share a node: [1, 1]",
+        places=gang(SHARE_1, make_share(1, (2, 3), rank=1)),
+    ),
+    "a rank with too few GPUs": Case(
+        {Code.WRONG_GPU_COUNT}, "rank 1 gets 1 GPUs, not 2", places=gang(SHARE_1, make_share(2, (0,), rank=1))
+    ),
+    "a rank with too many GPUs": Case(
+        {Code.WRONG_GPU_COUNT}, "rank 1 gets 3 GPUs, not 2", places=gang(SHARE_1, make_share(2, (0, 1, 2), rank=1))
+    ),
+    "GPUs of another type": Case(
+        {Code.WRONG_GPU_TYPE}, "needs A100, not A100, V100", nodes=(make_node(1), make_node(2, gpu_type="V100"))
+    ),
+    "two types for a gang that takes any one": Case(
+        {Code.WRONG_GPU_TYPE},
+        "needs one type, not A100, V100",
+        waiting=(replace(GANG, gpu_type=None),),
+        nodes=(with_type(make_node(1), "A100", "V100"), make_node(2)),
+    ),
+    "fewer CPUs than the job asked for": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 0 gets 0 CPUs and 1024 MiB, not 1 and 1024",
+        places=gang(replace(SHARE_1, cpus=0), SHARE_2),
+    ),
+    "less memory than the job asked for": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 0 gets 1 CPUs and 1 MiB",
+        places=gang(replace(SHARE_1, memory_mib=1), SHARE_2),
+    ),
+    "a node that takes no jobs": Case(
+        {Code.NODE_NOT_SCHEDULABLE},
+        "node2 takes no jobs: cordoned",
+        nodes=(make_node(1), make_node(2, schedulable=False, why_not="cordoned")),
+    ),
+    "a node of another pool": Case({Code.NODE_NOT_SCHEDULABLE}, "node 2 is not in this pool", nodes=(make_node(1),)),
+    "a GPU that does not exist": Case(
+        {Code.GPU_UNKNOWN}, "node2 has no GPU 206", nodes=(make_node(1), make_node(2, gpus=4))
+    ),
+    "a GPU of another node": Case(
+        {Code.GPU_UNKNOWN}, "node2 has no GPU 102", places=gang(SHARE_1, replace(SHARE_2, gpu_ids=(102, 103)))
+    ),
+    "a GPU that is not healthy": Case(
+        {Code.GPU_UNHEALTHY}, "GPU 7 of node2 is not healthy", nodes=(make_node(1), make_node(2, unhealthy=[7]))
+    ),
+    "a GPU of a live attempt": Case(
+        {Code.GPU_TAKEN}, "GPU 6 of node2 is held by a live attempt", running=(make_running(make_share(2, (6,))),)
+    ),
+    "a GPU twice in one allocation": Case(
+        {Code.GPU_TWICE}, "the plan gives GPU 0 of node1 twice", places=gang(make_share(1, (0, 0)), SHARE_2)
+    ),
+    "a GPU for two jobs of the plan": Case(
+        {Code.GPU_TWICE},
+        "the plan gives GPU 1 of node1 twice",
+        places=(LAWFUL, Place(2, (make_share(1, (1,)),))),
+        waiting=(GANG, make_job(2)),
+    ),
+    "more CPUs than are left": Case(
+        {Code.CPU_OVERCOMMIT},
+        "node1 has 64 CPUs; 64 are used and the plan takes 1",
+        running=(make_running(make_share(1, (), cpus=64)),),
+    ),
+    "more CPUs than the node has, by two places": Case(
+        {Code.CPU_OVERCOMMIT},
+        "node1 has 64 CPUs; 0 are used and the plan takes 65",
+        places=(LAWFUL, Place(2, (make_share(1, (2,), cpus=64),))),
+        waiting=(GANG, make_job(2, cpus=64)),
+    ),
+    "more memory than is left": Case(
+        {Code.MEMORY_OVERCOMMIT},
+        "node1 has 524288 MiB; 524000 are used and the plan takes 1024",
+        running=(make_running(make_share(1, (), memory_mib=524_000)),),
+    ),
+    "more memory than the node has, by two places": Case(
+        {Code.MEMORY_OVERCOMMIT},
+        "node1 has 524288 MiB; 0 are used and the plan takes 525312",
+        places=(LAWFUL, Place(2, (make_share(1, (2,), memory_mib=1 << 19),))),
+        waiting=(GANG, make_job(2, memory_mib=1 << 19)),
+    ),
+    "more GPUs than the quota": Case(
+        {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 3", vcs=(make_vc(quotas={"A100": 3}),)
+    ),
+    "more GPUs than the quota, with those that it holds": Case(
+        {QUOTA_EXCEEDED},
+        "vision would hold 5 A100; its quota is 4",
+        running=(make_running(make_share(1, (7,))),),
+        vcs=(make_vc(quotas={"A100": 4}),),
+    ),
+    "a type for which there is no quota": Case(
+        {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 0", vcs=(make_vc(quotas={"V100": 9}),)
+    ),
+    "a GPU that is kept for another job": Case(
+        {Code.GPU_RESERVED},
+        "GPU 1 of node1 is kept for another job",
+        reservations=(Reservation(9, (make_share(1, (1,)),), until=NOW + 60),),
+    ),
+    "a preemption of a job that does not run": Case(
+        {Code.NOT_RUNNING}, "no attempt that could be stopped", preempts=(Preempt(77, 1, ""),)
+    ),
+    "a preemption of a job that stops already": Case(
+        {Code.NOT_RUNNING},
+        "no attempt that could be stopped",
+        preempts=(Preempt(1001, 1, ""),),
+        running=(replace(make_running(make_share(1, (5,))), state=AttemptState.STOPPING),),
+    ),
+    "a preemption of a job twice": Case(
+        {Code.NOT_RUNNING},
+        "no attempt that could be stopped",
+        preempts=(Preempt(1001, 1, ""), Preempt(1001, 1, "")),
+        running=(make_running(make_share(1, (5,))),),
+    ),
+    "a preemption of a job that may not be preempted": Case(
+        {Code.NOT_PREEMPTIBLE},
+        "may not be preempted",
+        preempts=(Preempt(1001, 1, ""),),
+        running=(make_running(make_share(1, (5,)), preemptible=False),),
+    ),
+    "a preemption for a job that is not placed": Case(
+        {Code.PREEMPTED_FOR_NOBODY},
+        "stopped for job 8, which the plan does not place",
+        preempts=(Preempt(1001, 8, ""),),
+        running=(make_running(make_share(1, (5,))),),
+    ),
+    "a lot of GPUs that is not whole": Case(
+        {Code.WRONG_GPU_COUNT},
+        "the gang gets 3 GPUs, not 4",
+        places=gang(make_share(1, (0, 1), cpus=2, memory_mib=2048), make_share(2, (6,), rank=1)),
+        waiting=(make_job(1, gpus=4, split=True),),
+    ),
+    "a lot of GPUs with the CPUs of a rank instead of those of its GPUs": Case(
+        {Code.WRONG_CPUS_OR_MEMORY},
+        "rank 0 gets 1 CPUs and 1024 MiB, not 2 and 2048",
+        places=gang(make_share(1, (0, 1))),
+        waiting=(make_job(1, gpus=2, split=True),),
+    ),
+    "more GPUs than an elastic job takes": Case(
+        {Code.WRONG_GPU_COUNT},
+        "the gang gets 4 GPUs, not 1 to 3",
+        places=gang(make_share(1, (0, 1, 2, 3), cpus=4, memory_mib=4096)),
+        waiting=(make_job(1, gpus=2, split=True, max_gpus=3),),
+    ),
+    "a virtual cluster that is gone": Case({QUOTA_EXCEEDED}, "virtual cluster 1 would hold 4 A100", vcs=()),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_law_refuses(case: Case) -> None:
+    found = check(case.world(), case.plan(), Quota())
+    assert {violation.code for violation in found} == case.codes
+    assert case.message in " / ".join(violation.message for violation in found)
+
+
+def test_every_code_has_a_case() -> None:
+    assert set().union(*(case.codes for case in CASES.values())) == {*Code, QUOTA_EXCEEDED}
+
+
+LAWFUL_CASES: dict[str, dict[str, Any]] = {
+    "a job beside another one": {"places": ONE_BESIDE, "waiting": (PACKING,), "running": (HOST,)},
+    "two jobs on one GPU at once": {
+        "places": (*ONE_BESIDE, Place(2, (BESIDE,))),
+        "waiting": (PACKING, make_packing(2)),
+    },
+    "a job beside another one when the quota is used up": {
+        "places": ONE_BESIDE,
+        "waiting": (PACKING,),
+        "running": (HOST,),
+        "vcs": (make_vc(quotas={"A100": 1}),),
+    },
+    "a job in the place of one of two": {
+        "places": ONE_BESIDE,
+        "waiting": (PACKING,),
+        "running": (HOST, make_running(BESIDE, attempt_id=6, job=make_packing(6))),
+        "preempts": (Preempt(6, 1, "it goes"),),
+    },
+    "one of two goes for the other": {
+        "places": (),
+        "waiting": (),
+        "running": (HOST, make_running(BESIDE, attempt_id=6, job=make_packing(6))),
+        "preempts": (Preempt(6, 5, "it goes"),),
+    },
+    "a gang on two nodes": {},
+    "a job whose back-off ends now": {"waiting": (replace(GANG, eligible_at=NOW),)},
+    "a gang of any type": {"waiting": (replace(GANG, gpu_type=None),)},
+    "ranks in any order": {"places": gang(SHARE_2, SHARE_1)},
+    "a quota that is used up exactly": {"vcs": (make_vc(quotas={"A100": 4}),)},
+    "a quota that another virtual cluster uses up": {
+        "running": (make_running(make_share(1, (2, 3, 4)), vc_id=2),),
+        "vcs": (make_vc(quotas={"A100": 4}), make_vc(2, "speech", {"A100": 3})),
+    },
+    "no quota for a job without GPUs": {
+        "places": (Place(2, (make_share(1, ()),)),),
+        "waiting": (make_job(2, gpus=0),),
+        "vcs": (make_vc(quotas={}),),
+    },
+    "the GPUs and CPUs of a job that is preempted for it": {
+        "preempts": (Preempt(1001, 1, ""),),
+        "running": (make_running(make_share(1, (0, 1), cpus=64, memory_mib=1 << 19)),),
+        "vcs": (make_vc(quotas={"A100": 4}),),
+    },
+    "a job that moves": {
+        "places": (Place(1001, (make_share(2, (3,)),)),),
+        "preempts": (Preempt(1001, 1001, ""),),
+        "running": (make_running(make_share(1, (0,))),),
+        "vcs": (make_vc(quotas={"A100": 1}),),
+    },
+    "a job that moves although its quota was lowered": {
+        "places": (Place(1001, (make_share(2, (3,)),)),),
+        "preempts": (Preempt(1001, 1001, ""),),
+        "running": (make_running(make_share(1, (0,))),),
+        "vcs": (make_vc(quotas={"A100": 0}),),
+    },
+    "GPUs that are kept for the job itself": {
+        "reservations": (Reservation(1, (make_share(1, (0, 1)),), until=NOW + 60),),
+    },
+    "GPUs that were kept for another job until now": {
+        "reservations": (Reservation(9, (make_share(1, (0, 1)),), until=NOW),),
+    },
+    "a lot of GPUs cut unevenly": {
+        "places": gang(make_share(1, (0, 1, 2), cpus=3, memory_mib=3072), make_share(2, (6,), rank=1)),
+        "waiting": (make_job(1, gpus=4, split=True),),
+    },
+    "a rank without CPUs on a node that is overcommitted": {
+        "places": (Place(2, (make_share(1, (0,), cpus=0),)),),
+        "waiting": (make_job(2, cpus=0),),
+        "running": (make_running(make_share(1, (), cpus=65)),),
+    },
+}
+
+
+@pytest.mark.parametrize("world", LAWFUL_CASES.values(), ids=LAWFUL_CASES)
+def test_the_law_lets_pass(world: dict[str, Any]) -> None:
+    case = Case(set(), "", **world)
+    assert check(case.world(), case.plan(), Quota()) == ()
+
+
+def test_a_plan_that_was_carried_out_is_not_lawful_again() -> None:
+    world = Case(set(), "").world()
+    after = apply(world, Plan((LAWFUL,), ()))
+    codes = {violation.code for violation in check(after, Plan((LAWFUL,), ()), Quota())}
+    assert codes == {Code.JOB_NOT_WAITING, Code.GPU_TAKEN}
