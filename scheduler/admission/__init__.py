@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Protocol
 
 from scheduler.model import Job, View
-from scheduler.model.invariants import Objector
+from scheduler.model.invariants import PlanValidator
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import Denial
 from scheduler.registry import Plugin, Registry
@@ -23,7 +23,7 @@ def charge(usage: Usage, vc_id: int, klass: JobClass, gpu_type: str, gpus: int) 
         usage[-vc_id, gpu_type] += gpus
 
 
-class Guard(Plugin, Objector, Protocol):
+class Admission(Plugin, PlanValidator, Protocol):
     """Decides what a virtual cluster may have, and gives the law its objections to plans that ignore it."""
 
     def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
@@ -47,4 +47,4 @@ class Guard(Plugin, Objector, Protocol):
         ...
 
 
-GUARDS: Registry[Guard] = Registry("guard", "scheduler.admission")
+ADMISSIONS: Registry[Admission] = Registry("guard", "scheduler.admission")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.diagnosis.health import Heals, Level
+from scheduler.diagnosis.health import Heals, HealthLevel
 
 IDLE_S = 300.0
 """A GPU that nothing speaks against is checked when nobody has had it for so long."""
@@ -27,13 +27,13 @@ def can_heal(heals: Heals | None, *, restarted: bool) -> bool:
     return heals in {Heals.AT_ONCE, Heals.BY_CHECKS} or (heals is Heals.BY_RESTART and restarted)
 
 
-def gives_back(level: Level, heals: Heals | None, *, restarted: bool, passes: int, needed: int) -> bool:
+def gives_back(level: HealthLevel, heals: Heals | None, *, restarted: bool, passes: int, needed: int) -> bool:
     """Whether a GPU is given back after so many passes in a row.
 
     `needed` is what its pool asks for, 0 for never; one pass is enough for a GPU of which nothing is known but that it
     failed a check. A GPU of which nobody knows why it failed is not given back by itself.
     """
-    if level is Level.OK or not can_heal(heals, restarted=restarted):
+    if level is HealthLevel.OK or not can_heal(heals, restarted=restarted):
         return False
     if heals is Heals.AT_ONCE:
         return passes >= 1

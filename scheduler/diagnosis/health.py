@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class HealthLevel(StrEnum):
     """How a GPU is: one with a warning is a last choice, one that failed is given to nobody."""
 
     OK = "ok"
@@ -69,17 +69,17 @@ class Kind(StrEnum):
 class Meaning:
     """The level and the action, in words of our own: what an agent wrote is not repeated to owners of jobs."""
 
-    level: Level
+    level: HealthLevel
     action: Action
     words: str
 
     @property
     def requeues(self) -> bool:
         """Whether the job that has the GPU is stopped and queued again, to run elsewhere."""
-        return self.level is Level.FAILURE
+        return self.level is HealthLevel.FAILURE
 
 
-_OK, _WARNING, _FAILURE = Level.OK, Level.WARNING, Level.FAILURE
+_OK, _WARNING, _FAILURE = HealthLevel.OK, HealthLevel.WARNING, HealthLevel.FAILURE
 
 XIDS: Mapping[int, Meaning] = {
     13: Meaning(_OK, Action.RESTART_JOB, "exception in the application's kernel"),
@@ -141,7 +141,7 @@ _HEALS: Mapping[Action, Heals] = {
     Action.DRAIN_GPU: Heals.NEVER,
 }
 
-_WORSE = {Level.OK: 0, Level.WARNING: 1, Level.FAILURE: 2}
+_WORSE = {HealthLevel.OK: 0, HealthLevel.WARNING: 1, HealthLevel.FAILURE: 2}
 # "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": what is between the last brackets.
 _NAMED = re.compile(r"\bto 0x[0-9a-f]{1,8} \(([a-z0-9 ]{1,40}?)(?: required)?\)", re.IGNORECASE)
 # An agent of before tells the number in its sentence only; one that left the bus may have no number at all.
@@ -189,6 +189,6 @@ def number_of(xid: int | None, detail: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def is_worse(one: Level, other: Level) -> bool:
+def is_worse(one: HealthLevel, other: HealthLevel) -> bool:
     """Whether the first level is worse than the other."""
     return _WORSE[one] > _WORSE[other]

@@ -1,4 +1,4 @@
-"""The scratch of one decision: who has been placed, preempted and left so far, and what that leaves free.
+"""The context of one decision: who has been placed, preempted and left so far, and what that leaves free.
 
 1. What is reserved and has come free goes to those for whom it was kept.
 2. The policy serves jobs in its own way through the methods here.
@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from scheduler.admission import Guard, charge
-from scheduler.engine.state import Board
-from scheduler.model import AllocationView, Job, Level, Reservation, Running
+from scheduler.admission import Admission, charge
+from scheduler.engine.state import SchedulerState
+from scheduler.model import AllocationView, Job, Locality, Reservation, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
-from scheduler.model.plan import FOR_EVER, Denial, Note, Place, Plan, Preempt
+from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
 from scheduler.placement import Placement
 from scheduler.placement.free import Demand
 
@@ -91,12 +91,14 @@ class Claim(Protocol):
         ...
 
 
-class Scratch:
+class CycleContext:
     """What a policy works with during one decision."""
 
-    def __init__(self, board: Board, guard: Guard, placement: Placement, *, max_places: int, explain: bool) -> None:
-        self.board, self.view, self.guard, self.placement = board, board.view, guard, placement
-        self.now = board.view.now
+    def __init__(
+        self, state: SchedulerState, guard: Admission, placement: Placement, *, max_places: int, explain: bool
+    ) -> None:
+        self.state, self.view, self.guard, self.placement = state, state.view, guard, placement
+        self.now = state.view.now
         self.max_places, self.explain = max_places, explain
         self.places: dict[int, Place] = {}
         self.preempts: dict[int, Preempt] = {}
@@ -120,7 +122,7 @@ class Scratch:
         """The job's demand for each GPU type that will do; `gpus` replaces the size of one that may change it."""
         types: Sequence[str | None] = (None,)
         if job.gpus:
-            types = job.types_among(self.board.capacity.types) or job.gpu_types or ("any",)
+            types = job.types_among(self.state.capacity.types) or job.gpu_types or ("any",)
         size, within = job.gpus if gpus is None else gpus, self.placement.within(job, self.now)
         closed = self.closed_to(job)
         demands = [
@@ -131,46 +133,46 @@ class Scratch:
 
     def closed_to(self, job: Job) -> frozenset[int]:
         """The ids of the nodes on which the job may not start now."""
-        return self.board.free.closings.to(job, self.now)
+        return self.state.free.closings.to(job, self.now)
 
     def _possible(self, job: Job, demand: Demand) -> Demand:
         """The demand, further apart if the pool could not meet it else and the job allows it: nobody waits for that."""
-        levels = list(Level)
+        levels = list(Locality)
         allowed = levels[levels.index(demand.within) : levels.index(job.locality) + 1]
         demands = (demand._replace(within=level) for level in allowed)
-        return next((each for each in demands if self.board.capacity.infeasible(each) is None), demand)
+        return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
 
     def entitled(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
         """What the job may have as far as pool and guard go, the type with the most free GPUs first; or why nothing."""
         demands = self.demands(job, gpus)
-        if not self.board.capacity.nodes:
+        if not self.state.capacity.nodes:
             return demands, None  # which fail for want of nodes: that is what the job waits for
         denials, admitted = [], []
         for demand in demands:
-            denial = self.board.capacity.infeasible(demand) or self.denied(job, demand)
+            denial = self.state.capacity.infeasible(demand) or self.denied(job, demand)
             if denial is None:
                 admitted.append(demand)
             else:
                 denials.append(denial)
         if not admitted:
             # Of several types, the one that is not denied for ever says what the job waits for.
-            return (), min(denials, key=lambda denial: denial.reason in FOR_EVER)
+            return (), min(denials, key=lambda denial: denial.reason in UNSCHEDULABLE)
         if len(admitted) > 1:
-            admitted.sort(key=lambda demand: (-self.board.free.gpus(demand.gpu_type), demand.gpu_type))
+            admitted.sort(key=lambda demand: (-self.state.free.gpus(demand.gpu_type), demand.gpu_type))
         return admitted, None
 
     def denied(self, job: Job, demand: Demand) -> Denial | None:
         """Why the guard does not let the job have this, or None when it does."""
-        return self.guard.admit(self.view, self.board.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
+        return self.guard.admit(self.view, self.state.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
         """Whether the guard would let the job have one of its demands if these were gone."""
         gone = list(runs)
         for run in gone:
-            self.board.count(run.job, run.allocations, -1)
+            self.state.count(run.job, run.allocations, -1)
         admitted = any(self.denied(job, demand) is None for demand in self.demands(job))
         for run in gone:
-            self.board.count(run.job, run.allocations, 1)
+            self.state.count(run.job, run.allocations, 1)
         return admitted
 
     # Placing
@@ -204,10 +206,10 @@ class Scratch:
             return False
         candidates = _Candidates(victims)
         for demand in self.demands(job) if claim is None else claim.demands:
-            free = self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type]
+            free = self.state.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type]
             if not candidates.hold(demand.gpus * demand.nodes - free):
                 continue
-            if self.board.capacity.infeasible(demand) is None and self._place_instead(
+            if self.state.capacity.infeasible(demand) is None and self._place_instead(
                 job, demand, candidates, detail, claim
             ):
                 return True
@@ -225,7 +227,7 @@ class Scratch:
         if not self.guard.reclaims:
             return ()
         if self._newest is None:
-            in_service = self.board.free.node
+            in_service = self.state.free.node
             may_go = (
                 run
                 for run in self.view.running
@@ -239,20 +241,20 @@ class Scratch:
         if job.packs:
             allocations = tuple(replace(share, slots=job.slots) for share in allocations)
             self._shared_out.update(gpu_id for share in allocations for gpu_id in share.gpu_ids)
-        self.board.free.take(allocations)
-        self.board.count(job, allocations, 1)
+        self.state.free.take(allocations)
+        self.state.count(job, allocations, 1)
         self.places[job.id] = Place(job.id, allocations)
 
     def release(self, run: Running) -> None:
         """Count as free, from now on, what a running job holds."""
-        self.board.free.give(run.allocations)
-        self.board.count(run.job, run.allocations, -1)
+        self.state.free.give(run.allocations)
+        self.state.count(run.job, run.allocations, -1)
         self._failures.forget()
 
     def keep(self, run: Running) -> None:
         """Undo a `release`; all of it must be free still."""
-        self.board.free.take(run.allocations)
-        self.board.count(run.job, run.allocations, 1)
+        self.state.free.take(run.allocations)
+        self.state.count(run.job, run.allocations, 1)
 
     def preempt(self, run: Running, for_job_id: int, detail: str) -> None:
         """Stop a job that was released."""
@@ -263,25 +265,25 @@ class Scratch:
         self.notes[job.id] = Note(job.id, memo)
         noted = replace(job, memo=memo)
         if run is None:
-            self.board.waits(noted)
+            self.state.waits(noted)
         else:
-            self.board.runs(replace(run, job=noted))
+            self.state.runs(replace(run, job=noted))
 
     def stays(self, run: Running) -> bool:
         """Whether the job runs on after this plan, as far as it goes."""
         return run.job.id not in self.preempts and not run.stopping
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
-        anywhere = demand.split and demand.within is Level.ANY and not demand.cpus and not demand.memory_mib
+        anywhere = demand.split and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
         if anywhere and self.placement.fills and not demand.closed:
-            if self.board.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type] < demand.gpus:
+            if self.state.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type] < demand.gpus:
                 return False
             self._promised.append((job, demand))
             self._promised_gpus[demand.gpu_type] += demand.gpus
-            charge(self.board.usage, job.vc_id, job.klass, str(demand.gpu_type), demand.gpus)
+            charge(self.state.usage, job.vc_id, job.klass, str(demand.gpu_type), demand.gpus)
             return True
         self.settle()
-        allocations = self.placement.place(self.board.free, demand, job.avoid_nodes)
+        allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
         if allocations is None:
             return False
         self.take(job, allocations)
@@ -292,8 +294,8 @@ class Scratch:
         promised, self._promised = self._promised, []
         self._promised_gpus.clear()
         for job, demand in promised:
-            charge(self.board.usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
-            allocations = self.placement.place(self.board.free, demand, job.avoid_nodes)
+            charge(self.state.usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
+            allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
             if allocations is None:
                 raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
             self.take(job, allocations)
@@ -346,7 +348,7 @@ class Scratch:
     def can_stay(self, run: Running) -> bool:
         """Whether all that a released job held is free still, promises considered, and its guard agrees."""
         return self.has_room_for(run) and all(
-            self.guard.admit(self.view, self.board.usage, run.job, kind, gpus) is None
+            self.guard.admit(self.view, self.state.usage, run.job, kind, gpus) is None
             for kind, gpus in self._types_of(run).items()
         )
 
@@ -355,11 +357,11 @@ class Scratch:
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         if run.job.packs and any(gpu_id in self._shared_out for gpu_id in gpu_ids):
             return False  # who has got the other part waits until all of the GPU has been let go of
-        return self.board.free.has_gpus(run.allocations)
+        return self.state.free.has_gpus(run.allocations)
 
     def has_room_for(self, run: Running) -> bool:
         """The same, whatever its guard says."""
-        free = self.board.free
+        free = self.state.free
         return (
             self.has_gpus_for(run)
             and free.can_take(run.allocations)
@@ -371,7 +373,7 @@ class Scratch:
 
     def _types_of(self, run: Running) -> Counter[str]:
         """How many GPUs of each type a released job would take again: not those that another one is on still."""
-        free = self.board.free
+        free = self.state.free
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         return Counter(free.type_of(gpu_id) for gpu_id in gpu_ids if not free.room_on(gpu_id))
 
@@ -384,17 +386,17 @@ class Scratch:
             if self._usable(kept, job) and self._held(kept):
                 self.kept.add(job.id)
                 continue
-            self.board.count(job, kept.allocations, -1)
+            self.state.count(job, kept.allocations, -1)
             late = self._lacks_quota(job, kept) and any(
                 run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
             )
             if late and self._usable(kept, job):
-                self.board.count(job, kept.allocations, 1)
+                self.state.count(job, kept.allocations, 1)
                 self.kept.add(job.id)
                 continue
             self._give_back(kept)
             allowed = job.eligible_at <= self.now and not self._lacks_quota(job, kept)
-            if allowed and self._usable(kept, job) and self.board.free.can_take(kept.allocations):
+            if allowed and self._usable(kept, job) and self.state.free.can_take(kept.allocations):
                 self.take(job, kept.allocations)
             else:
                 self.drops.add(job.id)
@@ -408,8 +410,8 @@ class Scratch:
             if one is not kept and one.until > self.now and one.job_id not in self.drops
         ]
         for share in kept.allocations:
-            self.board.free.give([replace(share, gpu_ids=tuple(gpu for gpu in share.gpu_ids if gpu not in held))])
-            node = self.board.free.node(share.node_id)
+            self.state.free.give([replace(share, gpu_ids=tuple(gpu for gpu in share.gpu_ids if gpu not in held))])
+            node = self.state.free.node(share.node_id)
             if node is None:
                 continue
             # What was taken off for it was cut at nothing, so what it leaves is counted anew.
@@ -449,7 +451,7 @@ class Scratch:
         gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
         gpu = self.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
         kind = gpu.type if gpu is not None else None
-        return self.guard.admit(self.view, self.board.usage, job, kind, len(gpu_ids)) is not None
+        return self.guard.admit(self.view, self.state.usage, job, kind, len(gpu_ids)) is not None
 
     # The end
 

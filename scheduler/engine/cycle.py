@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.admission import GUARDS, Guard, Usage
-from scheduler.engine.context import Scratch
+from scheduler.admission import ADMISSIONS, Admission, Usage
+from scheduler.engine.context import CycleContext
 from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
-from scheduler.engine.state import Board
+from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, Snapshot
 from scheduler.model.codec import from_json, to_json
 from scheduler.model.plan import Hold, Plan
@@ -35,12 +35,12 @@ class CycleConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class Profile:
     """The plug-ins that a configuration names, ready to be asked."""
 
     policy: Policy
     placement: Placement
-    guard: Guard
+    guard: Admission
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,34 +67,34 @@ def config_from_dict(data: object) -> CycleConfig:
     return from_json(CycleConfig, data)
 
 
-def compose(config: CycleConfig) -> Composition:
+def compose(config: CycleConfig) -> Profile:
     """The plug-ins of the configuration; raises a `ConfigError` that names what is wrong with it."""
     if config.max_places < 1:
         raise ConfigError(f"max_places must be at least 1, not {config.max_places}")
-    return Composition(
+    return Profile(
         policy=POLICIES.make(config.policy, config.policy_params),
         placement=PLACEMENTS.make(config.placement, config.placement_params),
-        guard=GUARDS.make(config.guard, config.guard_params),
+        guard=ADMISSIONS.make(config.guard, config.guard_params),
     )
 
 
 def decide(snapshot: Snapshot, config: CycleConfig) -> Plan:
     """The plan for a snapshot: each job that waits is placed, or held with the reason."""
-    return decide_on(Board(snapshot), compose(config), max_places=config.max_places)
+    return decide_on(SchedulerState(snapshot), compose(config), max_places=config.max_places)
 
 
-def decide_on(board: Board, parts: Composition, *, max_places: int, explain: bool = True) -> Plan:
-    """The plan for what is on the board, whose indexes then show the pool as if the plan had been carried out.
+def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool = True) -> Plan:
+    """The plan for what is on the state, whose indexes then show the pool as if the plan had been carried out.
 
     Without `explain` the plan has no holds: of millions of decisions in a simulation nobody reads them.
     """
-    scratch = Scratch(board, parts.guard, parts.placement, max_places=max_places, explain=explain)
-    parts.policy.serve(scratch)
-    plan = scratch.plan()
+    context = CycleContext(state, parts.guard, parts.placement, max_places=max_places, explain=explain)
+    parts.policy.serve(context)
+    plan = context.plan()
     if not explain:
         return plan
-    left = [job for job in parts.policy.order(board.view) if job.id not in scratch.places]
-    return replace(plan, holds=holds(scratch, left))
+    left = [job for job in parts.policy.order(state.view) if job.id not in context.places]
+    return replace(plan, holds=holds(context, left))
 
 
 def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
@@ -102,11 +102,11 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
     others = [other for other in snapshot.waiting if other.id != job.id]
     world = replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id)))
     hold = next((hold for hold in decide(world, config).holds if hold.job_id == job.id), None)
-    parts, board = compose(config), Board(world)
-    scratch = Scratch(board, parts.guard, parts.placement, max_places=config.max_places, explain=False)
-    demands = scratch.demands(job)
+    parts, state = compose(config), SchedulerState(world)
+    context = CycleContext(state, parts.guard, parts.placement, max_places=config.max_places, explain=False)
+    demands = context.demands(job)
     return Forecast(
-        feasible=any(board.capacity.infeasible(demand) is None for demand in demands),
+        feasible=any(state.capacity.infeasible(demand) is None for demand in demands),
         fits_quota=not snapshot.nodes
         or any(
             parts.guard.admit(world, Usage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None

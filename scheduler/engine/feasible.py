@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.cycle import CycleConfig, compose
-from scheduler.engine.state import Board
+from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, Snapshot
-from scheduler.model.plan import FOR_EVER, Denial
+from scheduler.model.plan import UNSCHEDULABLE, Denial
 
 Resize = Callable[[Job, int, int], Job]
 """The job with another number of GPUs per node, and of nodes."""
@@ -21,12 +21,12 @@ class Feasibility:
     def __init__(self, snapshot: Snapshot, config: CycleConfig) -> None:
         empty = replace(snapshot, waiting=(), running=(), reservations=())
         parts = compose(config)
-        self._scratch = Scratch(Board(empty), parts.guard, parts.placement, max_places=1, explain=False)
+        self._context = CycleContext(SchedulerState(empty), parts.guard, parts.placement, max_places=1, explain=False)
 
     def denial(self, job: Job) -> Denial | None:
         """Why no amount of waiting would help the job; None when it could run, and while the pool has no nodes."""
-        _, denial = self._scratch.entitled(job)
-        return denial if denial is not None and denial.reason in FOR_EVER else None
+        _, denial = self._context.entitled(job)
+        return denial if denial is not None and denial.reason in UNSCHEDULABLE else None
 
     def nearest(self, job: Job, resize: Resize) -> Job | None:
         """The job in the nearest shape that could run: as many GPUs on other nodes, or else as many as possible."""
@@ -35,8 +35,8 @@ class Feasibility:
 
     def _shapes(self, job: Job) -> Iterator[tuple[int, int]]:
         """GPUs per node and nodes, in the order in which they are tried."""
-        types = job.types_among(self._scratch.board.capacity.types)
-        counts = (sum(gpu.type == kind for gpu in node.gpus) for node in self._scratch.view.nodes for kind in types)
+        types = job.types_among(self._context.state.capacity.types)
+        counts = (sum(gpu.type == kind for gpu in node.gpus) for node in self._context.view.nodes for kind in types)
         largest = max(counts, default=0)
         gpus, total = min(job.gpus, largest), job.gpus_total
         if job.gpus and not largest:

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.context import CycleContext, not_yet
 from scheduler.model import Job
 from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import FOR_EVER, Denial, Hold
+from scheduler.model.plan import UNSCHEDULABLE, Denial, Hold
 from scheduler.placement import words
 from scheduler.placement.shortage import Shortage
 
 
-def holds(scratch: Scratch, left: Iterable[Job]) -> tuple[Hold, ...]:
+def holds(context: CycleContext, left: Iterable[Job]) -> tuple[Hold, ...]:
     """One hold for each job that was left, in the order given; nothing may be taken any more."""
-    shortage = Shortage(scratch.board.free, scratch.board.capacity, scratch.now)
+    shortage = Shortage(context.state.free, context.state.capacity, context.now)
     positions: Counter[int] = Counter()
     queue = _Queue()
     found = []
     for job in left:
         positions[job.vc_id] += 1
-        why = _why(scratch, job, shortage)
+        why = _why(context, job, shortage)
         helps = (queue.join(job, why), *why.helps) if why.once_free else why.helps
         found.append(Hold(job.id, why.reason, why.detail, why.evidence, helps, positions[job.vc_id]))
     return tuple(found)
@@ -52,30 +52,30 @@ class _Queue:
         return why.once_free if is_next else "the jobs ahead of it in the queue start or leave"
 
 
-def _why(scratch: Scratch, job: Job, shortage: Shortage) -> Denial:
-    if job.id in scratch.kept:
-        return _kept(scratch, job)
-    admitted, denial = scratch.entitled(job)
-    if denial is not None and denial.reason in FOR_EVER:
+def _why(context: CycleContext, job: Job, shortage: Shortage) -> Denial:
+    if job.id in context.kept:
+        return _kept(context, job)
+    admitted, denial = context.entitled(job)
+    if denial is not None and denial.reason in UNSCHEDULABLE:
         return denial
-    early = not_yet(job, scratch.now)
+    early = not_yet(job, context.now)
     if early is not None:
         return early
-    if job.id in scratch.waits_behind:
-        return _behind(job, scratch.waits_behind[job.id])
+    if job.id in context.waits_behind:
+        return _behind(job, context.waits_behind[job.id])
     if denial is not None:
         return denial
-    if job.id in scratch.said:
-        return scratch.said[job.id]
-    if job.id in scratch.too_late:
-        return _cycle_limit(scratch.max_places)
+    if job.id in context.said:
+        return context.said[job.id]
+    if job.id in context.too_late:
+        return _cycle_limit(context.max_places)
     return shortage.of(admitted[0])
 
 
-def _kept(scratch: Scratch, job: Job) -> Denial:
-    kept = next(one for one in scratch.view.reservations if one.job_id == job.id)
+def _kept(context: CycleContext, job: Job) -> Denial:
+    kept = next(one for one in context.view.reservations if one.job_id == job.id)
     gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
-    held = sum(gpu_id in scratch.view.holders_of_gpu for gpu_id in gpu_ids)
+    held = sum(gpu_id in context.view.holders_of_gpu for gpu_id in gpu_ids)
     what = words.count(len(gpu_ids), "GPU")
     return Denial(
         HoldReason.RESERVED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key
 from scheduler.model import Job, Running, View
 from scheduler.registry import Plugin, Registry
@@ -14,8 +14,8 @@ from scheduler.registry import Plugin, Registry
 class Policy(Plugin, Protocol):
     """Serves the jobs of a pool: it places those that wait, and preempts those that run if it must."""
 
-    def serve(self, scratch: Scratch) -> None:
-        """Decide, through the methods of the scratch."""
+    def serve(self, context: CycleContext) -> None:
+        """Decide, through the methods of the context."""
         ...
 
     def order(self, view: View) -> Iterable[Job]:
@@ -32,7 +32,7 @@ class Policy(Plugin, Protocol):
 
 
 @runtime_checkable
-class Introspective(Protocol):
+class PeriodicPolicy(Protocol):
     """A policy that changes what runs though nobody waits, and wants to be asked then, too."""
 
     @property

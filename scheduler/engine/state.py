@@ -1,6 +1,6 @@
 """The state of play: a view of a pool with the indexes that decisions about it need.
 
-Production makes a board for each cycle. The simulator keeps one and tells it what happens, so that a decision there
+Production makes a state for each cycle. The simulator keeps one and tells it what happens, so that a decision there
 costs what it changes, and not what the pool contains.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar, cast
 
 from scheduler.admission import Usage, charge
-from scheduler.engine.usage import Holdings
+from scheduler.engine.usage import ResourceUsage
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running, View
-from scheduler.model.eligibility import Closings
+from scheduler.model.eligibility import NodeEligibility
 from scheduler.model.lifecycle import JobClass
-from scheduler.model.sharing import PartlyTaken
+from scheduler.model.sharing import SharedGpuIndex
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Free
 
@@ -24,7 +24,7 @@ Key = tuple[Any, ...]
 
 
 class Keyed(Protocol):
-    """What a board must know of a policy to keep those that wait in its order."""
+    """What a state must know of a policy to keep those that wait in its order."""
 
     def waiting_key(self, job: Job) -> Key:
         """Where a waiting job stands; the smaller goes first. It does not change while the job waits."""
@@ -32,7 +32,7 @@ class Keyed(Protocol):
 
 
 class Ordering(Keyed, Protocol):
-    """What a board must know of a policy to keep all jobs in its order."""
+    """What a state must know of a policy to keep all jobs in its order."""
 
     def running_key(self, run: Running, now: float) -> Key:
         """Where a running job stands now among those that wait."""
@@ -48,7 +48,7 @@ class Ordering(Keyed, Protocol):
 
 
 class Grouping(Keyed, Protocol):
-    """What a board must know of a policy to keep the jobs of each group, such as a user, in a queue of its own."""
+    """What a state must know of a policy to keep the jobs of each group, such as a user, in a queue of its own."""
 
     def group_of(self, job: Job) -> int:
         """The group of a job; it does not change."""
@@ -56,7 +56,7 @@ class Grouping(Keyed, Protocol):
 
 
 class WaitingIndex(Protocol):
-    """An index of waiting jobs that a board keeps up to date."""
+    """An index of waiting jobs that a state keeps up to date."""
 
     def add(self, job: Job) -> None:
         """Index a job, or index it again with another memo."""
@@ -70,18 +70,18 @@ class WaitingIndex(Protocol):
 IndexT = TypeVar("IndexT", bound=WaitingIndex)
 
 
-class Board:
+class SchedulerState:
     """A view, what is free in it, what could be, and who uses what."""
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.free, self.capacity, self.usage = Free(view), Capacity(view), Usage(view.held_by_vc)
-        self._partly = PartlyTaken()
+        self._partly = SharedGpuIndex()
         # The jobs whose memo the policy should look at before it decides: all, unless the simulator knows better.
         self.due: set[int] | None = None
         self._indexes: dict[type[WaitingIndex], WaitingIndex] = {}
-        self._standings: Standings | None = None
-        self._holdings: Holdings | None = None
+        self._standings: PreemptionOrder | None = None
+        self._holdings: ResourceUsage | None = None
         for run in view.running:
             if run.job.packs or run.job.klass is JobClass.OPPORTUNISTIC:
                 self._look_at(run)
@@ -106,26 +106,26 @@ class Board:
                     index.add(job)
         return cast(IndexT, self._indexes[kind])
 
-    def standings(self, ordering: Ordering) -> Standings:
+    def standings(self, ordering: Ordering) -> PreemptionOrder:
         """Those that run and may be preempted, in the order of the policy."""
         if self._standings is None:
-            self._standings = Standings(ordering)
+            self._standings = PreemptionOrder(ordering)
             for run in self.view.running:
                 if run.job.preemptible and not run.stopping:
                     self._standings.add(run, self.view.now)
         return self._standings
 
     @property
-    def holdings(self) -> Holdings:
+    def holdings(self) -> ResourceUsage:
         """What those that run hold, those that stop included."""
         if self._holdings is None:
-            self._holdings = Holdings(self.view)
+            self._holdings = ResourceUsage(self.view)
         return self._holdings
 
     @property
     def is_wrong(self) -> bool:
         """Whether what it keeps of holdings does not follow from the view any more: somebody forgot to tell it."""
-        return self._holdings is not None and self._holdings != Holdings(self.view)
+        return self._holdings is not None and self._holdings != ResourceUsage(self.view)
 
     def count(self, job: Job, allocations: Iterable[AllocationView], times: int) -> None:
         """Add GPUs to what the job's virtual cluster uses, or take them off with `times` -1.
@@ -196,7 +196,7 @@ class Queue:
     thousands looks at a few.
     """
 
-    def __init__(self, ordering: Keyed, closings: Closings) -> None:
+    def __init__(self, ordering: Keyed, closings: NodeEligibility) -> None:
         self._ordering = ordering
         self._closings = closings
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
@@ -247,7 +247,7 @@ class Queue:
 class Queues:
     """A queue for each group that has jobs which wait."""
 
-    def __init__(self, grouping: Grouping, closings: Closings) -> None:
+    def __init__(self, grouping: Grouping, closings: NodeEligibility) -> None:
         self._grouping = grouping
         self._closings = closings
         self._queues: dict[int, Queue] = {}
@@ -325,7 +325,7 @@ class Walk:
         self._last = None
 
 
-class Standings:
+class PreemptionOrder:
     """Running jobs that may be preempted, the one to go first at the end.
 
     Those of one pace are in one order for ever, so that the order of all is a merger of a few, however often it is

@@ -12,7 +12,7 @@ Vector = Mapping[str, int]
 CPUS, MEMORY_MIB = "cpus", "memory_mib"
 
 
-class Holdings:
+class ResourceUsage:
     """What each owner holds in each virtual cluster, by resource."""
 
     def __init__(self, view: View) -> None:
@@ -30,7 +30,7 @@ class Holdings:
 
     def __eq__(self, other: object) -> bool:
         """Whether both say that everybody holds the same."""
-        return isinstance(other, Holdings) and self._facts() == other._facts()
+        return isinstance(other, ResourceUsage) and self._facts() == other._facts()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 

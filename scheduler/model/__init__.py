@@ -4,7 +4,7 @@ The package exports the records of a snapshot; import plans, states and invarian
 """
 
 from scheduler.model.jobs import AllocationView, Job, Reservation, Running
-from scheduler.model.lifecycle import Level
+from scheduler.model.lifecycle import Locality
 from scheduler.model.nodes import HALF, SLOTS, Gpu, Node
 from scheduler.model.snapshot import (
     Snapshot,
@@ -21,7 +21,7 @@ __all__ = [
     "AllocationView",
     "Gpu",
     "Job",
-    "Level",
+    "Locality",
     "Node",
     "Reservation",
     "Running",

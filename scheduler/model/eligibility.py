@@ -17,14 +17,14 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from scheduler.model import Job, Node
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 
 OPEN: frozenset[int] = frozenset()
 
 
-def can_start(node: Node, form: Form) -> bool:
+def can_start(node: Node, form: RuntimeNeed) -> bool:
     """Whether the node starts jobs of this form, as far as anybody has said."""
-    return form is Form.ANY or not node.forms or form in node.forms
+    return form is RuntimeNeed.ANY or not node.forms or form in node.forms
 
 
 def admits_tenant(node: Node, tenant_id: int) -> bool:
@@ -64,17 +64,17 @@ def moment(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-CANNOT: Mapping[Form, str] = {
-    Form.ANY: "starts nothing",
-    Form.PLAIN: "runs jobs in containers, and this job names no image",
-    Form.IMAGE: "runs no containers, and this job names an image",
-    Form.CONTAINER: "has no image for jobs that name none, and this job asks for shm",
-    Form.IMAGE_VOLUMES: "mounts no volumes, and this job asks for mounts",
-    Form.CONTAINER_VOLUMES: "mounts no volumes for jobs without an image, and this job asks for mounts",
+CANNOT: Mapping[RuntimeNeed, str] = {
+    RuntimeNeed.ANY: "starts nothing",
+    RuntimeNeed.PLAIN: "runs jobs in containers, and this job names no image",
+    RuntimeNeed.IMAGE: "runs no containers, and this job names an image",
+    RuntimeNeed.CONTAINER: "has no image for jobs that name none, and this job asks for shm",
+    RuntimeNeed.IMAGE_VOLUMES: "mounts no volumes, and this job asks for mounts",
+    RuntimeNeed.CONTAINER_VOLUMES: "mounts no volumes for jobs without an image, and this job asks for mounts",
 }
 
 
-class Closings:
+class NodeEligibility:
     """The nodes that are closed to jobs at one moment; jobs that are alike in this share one set."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:

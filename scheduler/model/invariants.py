@@ -54,7 +54,7 @@ class Violation:
     message: str
 
 
-class Objector(Protocol):
+class PlanValidator(Protocol):
     """What the law asks of a guard: its own objections to a plan."""
 
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
@@ -62,7 +62,7 @@ class Objector(Protocol):
         ...
 
 
-def check(view: View, plan: Plan, guard: Objector) -> tuple[Violation, ...]:
+def check(view: View, plan: Plan, guard: PlanValidator) -> tuple[Violation, ...]:
     """Every violation of the plan: of its preemptions, its places, and then the guard's; empty when it is lawful."""
     claims = _Claims(drops=frozenset(plan.drops))
     found = [*_against_preemptions(view, plan, claims)]
@@ -71,7 +71,7 @@ def check(view: View, plan: Plan, guard: Objector) -> tuple[Violation, ...]:
     return (*found, *guard.violations(view, plan))
 
 
-def late(view: View, plan: Plan, guard: Objector) -> frozenset[int]:
+def late(view: View, plan: Plan, guard: PlanValidator) -> frozenset[int]:
     """The ids of the placed jobs of a lawful plan that cannot start before others have stopped.
 
     They are those for whom somebody is preempted, and those whose place is not lawful with everybody still there.

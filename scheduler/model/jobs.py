@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.model.lifecycle import AttemptState, Form, JobClass, Level
+from scheduler.model.lifecycle import AttemptState, JobClass, Locality, RuntimeNeed
 from scheduler.model.nodes import HALF, SLOTS
 
 
@@ -41,7 +41,7 @@ class Job:
     preemptible: bool
     still_stopping: bool
     split: bool = False
-    locality: Level = Level.ANY
+    locality: Locality = Locality.ANY
     max_gpus: int = 0
     speeds: tuple[float, ...] = ()  # on 1, 2, 3 … GPUs relative to one
     checkpoints: bool = False
@@ -53,7 +53,7 @@ class Job:
     gpu_memory_mib: int | None = None  # that it needs of each of its GPUs
     packs: bool = False  # whether it may have another job beside it on its GPUs; see `scheduler.model.sharing`
     memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
-    form: Form = Form.ANY
+    form: RuntimeNeed = RuntimeNeed.ANY
     grace_s: float = 0.0  # from its stop signal to its kill
     gpu_types: tuple[str, ...] = ()  # the GPU types that it may use, where `gpu_type` is None; empty: all
 

@@ -41,7 +41,7 @@ class JobClass(StrEnum):
     OPPORTUNISTIC = "opportunistic"
 
 
-class Level(StrEnum):
+class Locality(StrEnum):
     """How close together the GPUs of one job must lie."""
 
     NODE = "node"
@@ -184,7 +184,7 @@ class HoldReason(StrEnum):
     SINGLE_USER = "single_user"
 
 
-class Form(StrEnum):
+class RuntimeNeed(StrEnum):
     """In what form a job is started, and so what a node must be able to start."""
 
     ANY = "any"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 
 # What a GPU can be divided into. A job that shares its GPUs has half of each, whether or not another one is there yet.
 SLOTS = 64
@@ -49,7 +49,7 @@ class Node:
     gpus: tuple[Gpu, ...]
     links: tuple[tuple[int, ...], ...] = ()
     strikes: float = 0.0
-    forms: tuple[Form, ...] = ()
+    forms: tuple[RuntimeNeed, ...] = ()
     closes_at: float | None = None
     clears: bool = False
     closing: str = ""

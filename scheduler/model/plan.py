@@ -24,7 +24,7 @@ Evidence = Mapping[str, int | float | str]
 MOMENTS = frozenset({"again_at", "eligible_at", "starts_by"})
 
 # Waiting does not help against these, so nobody waits behind a job that is held for them.
-FOR_EVER = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
+UNSCHEDULABLE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
 
 # How long GPUs are kept for a job while their holders stop; the longest grace that a spec may ask for is shorter.
 RESERVATION_S = 3900.0

@@ -26,7 +26,7 @@ def may_share(gpu: Gpu, jobs: Iterable[Job]) -> bool:
     )
 
 
-class PartlyTaken:
+class SharedGpuIndex:
     """How many slots are taken of each GPU that is not taken whole; so who comes to one first, and who goes last."""
 
     def __init__(self) -> None:

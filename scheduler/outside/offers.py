@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.admission import Guard, Usage
-from scheduler.engine.state import Board
+from scheduler.admission import Admission, Usage
+from scheduler.engine.state import SchedulerState
 from scheduler.engine.usage import CPUS, MEMORY_MIB, Vector
 from scheduler.model import AllocationView, Job, Node, Reservation, View
 from scheduler.model.eligibility import admits_tenant, can_start
-from scheduler.model.lifecycle import Form, JobClass
+from scheduler.model.lifecycle import JobClass, RuntimeNeed
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import FreeNode
 from scheduler.policies.shared import dominant
@@ -46,7 +46,7 @@ class Framework:
     role_id: int
     held: Vector
     asks: bool = True
-    needs: Form = Form.ANY
+    needs: RuntimeNeed = RuntimeNeed.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def reservation_of(offer_id: int, share: AllocationView, until: float) -> Reserv
     return Reservation(-offer_id, (share,), until)
 
 
-def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tuple[Offer, ...]:
+def offers(view: View, guard: Admission, request: Request, *, most: int = 256) -> tuple[Offer, ...]:
     """The offers to make now, at most `most`, in the order in which they are made; `view` keeps the standing ones.
 
     1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
@@ -96,13 +96,13 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
        the memory.
     3. Until no role would take anything of what is left.
     """
-    board = Board(view)
+    state = SchedulerState(view)
     roles = {role.id: role for role in request.roles}
     frameworks = sorted((one for one in request.frameworks if one.role_id in roles), key=lambda one: one.id)
-    books = _Books(view, board.capacity, roles, request)
-    room = _Room(view, guard, board.usage, roles, request)
+    ledger = _Shares(view, state.capacity, roles, request)
+    room = _Room(view, guard, state.usage, roles, request)
     until = view.now + request.lease_s
-    nodes = [node for node in board.free.by_room(None) if not _is_closed_by(view.node_by_id[node.id], until)]
+    nodes = [node for node in state.free.by_room(None) if not _is_closed_by(view.node_by_id[node.id], until)]
     refused = {(one.framework_id, one.node_id) for one in request.filters if one.until > view.now}
     taken: set[int] = set()
     turns: dict[int, list[_Turn]] = {}
@@ -110,19 +110,19 @@ def offers(view: View, guard: Guard, request: Request, *, most: int = 256) -> tu
         if one.asks:
             unfit = {node.id for node in nodes if not _takes(view, view.node_by_id[node.id], one, roles[one.role_id])}
             turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused, unfit)))
-    heap = [(books.of_role(role_id), role_id) for role_id in sorted(turns)]
+    heap = [(ledger.of_role(role_id), role_id) for role_id in sorted(turns)]
     heapq.heapify(heap)
     made: list[Offer] = []
     while heap and len(made) < most:
         _, role_id = heapq.heappop(heap)
-        offer = _offer_to(roles[role_id], turns[role_id], books, room, taken)
+        offer = _offer_to(roles[role_id], turns[role_id], ledger, room, taken)
         if offer is None:
             continue
         made.append(offer)
         taken.add(offer.share.node_id)
-        books.charge(offer)
+        ledger.charge(offer)
         room.charge(roles[role_id], offer)
-        heapq.heappush(heap, (books.of_role(role_id), role_id))
+        heapq.heappush(heap, (ledger.of_role(role_id), role_id))
     return tuple(made)
 
 
@@ -151,9 +151,9 @@ def _unfiltered(
     return (node for node in nodes if (framework.id, node.id) not in refused and node.id not in unfit)
 
 
-def _offer_to(role: Role, turns: list[_Turn], books: _Books, room: _Room, taken: Collection[int]) -> Offer | None:
+def _offer_to(role: Role, turns: list[_Turn], ledger: _Shares, room: _Room, taken: Collection[int]) -> Offer | None:
     """The next offer to a framework of the role, or None if none of them would take anything."""
-    for turn in sorted(turns, key=lambda turn: (books.of_framework(turn.framework.id), turn.framework.id)):
+    for turn in sorted(turns, key=lambda turn: (ledger.of_framework(turn.framework.id), turn.framework.id)):
         for node in turn.nodes:
             if node.id in taken:
                 continue
@@ -164,7 +164,7 @@ def _offer_to(role: Role, turns: list[_Turn], books: _Books, room: _Room, taken:
     return None
 
 
-class _Books:
+class _Shares:
     """Dominant shares of roles and frameworks."""
 
     def __init__(self, view: View, capacity: Capacity, roles: Mapping[int, Role], request: Request) -> None:
@@ -203,7 +203,7 @@ class _Books:
 class _Room:
     """What the virtual clusters of the roles may still have, standing offers counted as had."""
 
-    def __init__(self, view: View, guard: Guard, usage: Usage, roles: Mapping[int, Role], request: Request) -> None:
+    def __init__(self, view: View, guard: Admission, usage: Usage, roles: Mapping[int, Role], request: Request) -> None:
         self._view, self._guard, self._usage = view, guard, Usage(usage)
         role_of = {one.id: roles[one.role_id] for one in request.frameworks if one.role_id in roles}
         for offer in request.standing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from scheduler.model import AllocationView, Job, Level
+from scheduler.model import AllocationView, Job, Locality
 from scheduler.placement.free import Demand, Free
 from scheduler.registry import Plugin, Registry
 
@@ -23,7 +23,7 @@ class Placement(Plugin, Protocol):
         """Whether a lot that may lie anywhere and needs no CPUs and memory fits whenever so many GPUs are free."""
         ...
 
-    def within(self, job: Job, now: float) -> Level:
+    def within(self, job: Job, now: float) -> Locality:
         """How close together the GPUs of the job must lie by now; never less close than its own `locality`."""
         ...
 

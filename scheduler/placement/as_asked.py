@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from scheduler.model import Job, Level
+from scheduler.model import Job, Locality
 
 
 class AsAsked:
@@ -13,7 +13,7 @@ class AsAsked:
     __slots__ = ()  # those who inherit from it have slots
     relaxes: ClassVar[bool] = False
 
-    def within(self, job: Job, now: float) -> Level:
+    def within(self, job: Job, now: float) -> Locality:
         """As close as the job itself asks for."""
         return job.locality
 

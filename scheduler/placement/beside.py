@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.sharing import may_share
 from scheduler.placement.free import Demand, Free
 
@@ -44,10 +44,10 @@ def _alike(view: View, job: Job, demand: Demand, run: Running) -> bool:
 
 def _near(view: View, demand: Demand, run: Running) -> bool:
     """Whether the run lies as close together as the job must."""
-    if demand.within is Level.NODE:
+    if demand.within is Locality.NODE:
         return len(run.allocations) == 1
     racks = {view.node_by_id[share.node_id].rack for share in run.allocations if share.node_id in view.node_by_id}
-    return demand.within is Level.ANY or len(racks) == 1
+    return demand.within is Locality.ANY or len(racks) == 1
 
 
 def _shared(view: View, free: Free, job: Job, run: Running, gpu_id: int) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from scheduler.model import Level, Node, View
+from scheduler.model import Locality, Node, View
 from scheduler.model.eligibility import OPEN, can_start
-from scheduler.model.lifecycle import Form, HoldReason
+from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Denial
 from scheduler.placement import words
 from scheduler.placement.free import Demand
@@ -20,9 +20,9 @@ T = TypeVar("T")
 class Capacity:
     """The totals of a pool, and its verdict on what no amount of waiting would make room for."""
 
-    def __init__(self, view: View, form: Form = Form.ANY) -> None:
+    def __init__(self, view: View, form: RuntimeNeed = RuntimeNeed.ANY) -> None:
         self._view = view
-        self._parts: dict[Form, Capacity] = {}
+        self._parts: dict[RuntimeNeed, Capacity] = {}
         nodes = [node for node in view.nodes if can_start(node, form)]
         self.nodes = len(nodes)
         self.gpus: Counter[str] = Counter(gpu.type for node in nodes for gpu in node.gpus)
@@ -67,8 +67,8 @@ class Capacity:
 
     def _of_form(self, demand: Demand) -> Denial | None:
         """The same, of the nodes that can start such a job; nodes that close for a while open again."""
-        sizes = demand._replace(form=Form.ANY, closed=OPEN)
-        if demand.form is Form.ANY:
+        sizes = demand._replace(form=RuntimeNeed.ANY, closed=OPEN)
+        if demand.form is RuntimeNeed.ANY:
             return self._infeasible(sizes)
         if demand.form not in self._parts:
             self._parts[demand.form] = Capacity(self._view, demand.form)
@@ -114,9 +114,9 @@ class Capacity:
 
     def _too_far_apart(self, demand: Demand) -> Denial | None:
         """The same for ranks that would find their nodes, but not within one node or rack."""
-        if demand.within is Level.ANY or demand.nodes == 1 or not self.nodes:
+        if demand.within is Locality.ANY or demand.nodes == 1 or not self.nodes:
             return None
-        if demand.within is Level.NODE:
+        if demand.within is Locality.NODE:
             return Denial(
                 HoldReason.INFEASIBLE,
                 f"this job needs {demand.nodes} nodes, and all of it within one node",
@@ -137,9 +137,9 @@ class Capacity:
         """The same for a lot of GPUs that may lie on several nodes."""
         kinds = self._kinds.get(demand.gpu_type, Counter[tuple[int, int, int]]())
         room = {kind: _room_for_split(kind, demand) for kind in kinds}
-        if demand.within is Level.NODE:
+        if demand.within is Locality.NODE:
             most = max(room.values(), default=0)
-        elif demand.within is Level.RACK:
+        elif demand.within is Locality.RACK:
             most = max((sum(_room(node, demand) for node in rack) for rack in self._racks.values()), default=0)
         else:
             most = sum(room[kind] * nodes for kind, nodes in kinds.items())
@@ -147,7 +147,7 @@ class Capacity:
             return None
         if demand.gpu_type is not None and not kinds:
             return self._no_such_type(demand)
-        where = "in this pool" if demand.within is Level.ANY else f"within one {demand.within}"
+        where = "in this pool" if demand.within is Locality.ANY else f"within one {demand.within}"
         return Denial(
             HoldReason.INFEASIBLE,
             f"this job needs {demand.gpus} {demand.gpu_type} {where}; at most {most} could be had",
@@ -171,25 +171,25 @@ def _nowhere(detail: str, *helps: str) -> Callable[[Demand], Denial]:
     return lambda demand: Denial(HoldReason.INFEASIBLE, detail, words.evidence(demand, fitting_nodes=0), helps)
 
 
-_NOWHERE: Mapping[Form, Callable[[Demand], Denial]] = {
-    Form.IMAGE: _nowhere(
+_NOWHERE: Mapping[RuntimeNeed, Callable[[Demand], Denial]] = {
+    RuntimeNeed.IMAGE: _nowhere(
         "no node of this pool runs containers, and this job names an image",
         "submit it without image",
         "use a virtual cluster of another pool",
     ),
-    Form.PLAIN: _nowhere(
+    RuntimeNeed.PLAIN: _nowhere(
         "every node of this pool runs jobs in containers, and this job names no image", "submit it with an image"
     ),
-    Form.CONTAINER: _nowhere(
+    RuntimeNeed.CONTAINER: _nowhere(
         "no node of this pool has an image for jobs that name none, and this job asks for shm",
         "submit it with an image, or without shm",
     ),
-    Form.IMAGE_VOLUMES: _nowhere(
+    RuntimeNeed.IMAGE_VOLUMES: _nowhere(
         "no node of this pool mounts volumes, and this job asks for mounts",
         "submit it without mounts",
         "use a virtual cluster of another pool",
     ),
-    Form.CONTAINER_VOLUMES: _nowhere(
+    RuntimeNeed.CONTAINER_VOLUMES: _nowhere(
         "no node of this pool mounts volumes for jobs without an image, and this job asks for mounts",
         "submit it with an image, or without mounts",
     ),

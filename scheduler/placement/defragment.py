@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from scheduler.model import AllocationView, Job, Level, Running
+from scheduler.model import AllocationView, Job, Locality, Running
 from scheduler.placement import Placement
 from scheduler.placement.free import Demand, Free, FreeNode
 
@@ -149,12 +149,12 @@ def _openings(
     racks: dict[str, list[_Room]] = {}
     for room in rooms.values():
         racks.setdefault(room.node.rack, []).append(room)
-    if demand.split and demand.within is not Level.NODE:
-        areas = [list(rooms.values())] if demand.within is Level.ANY else [racks[rack] for rack in sorted(racks)]
+    if demand.split and demand.within is not Locality.NODE:
+        areas = [list(rooms.values())] if demand.within is Locality.ANY else [racks[rack] for rack in sorted(racks)]
         for area in areas:
             yield _cheapest_openings(free, demand, costs, area, area[0].node.rack), 1
         return
-    for area in [racks[rack] for rack in sorted(racks)] if demand.within is Level.RACK else [list(rooms.values())]:
+    for area in [racks[rack] for rack in sorted(racks)] if demand.within is Locality.RACK else [list(rooms.values())]:
         closed = [room for room in area if not room.hosts(demand)]
         missing = demand.nodes - (len(area) - len(closed))
         found = [

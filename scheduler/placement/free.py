@@ -1,4 +1,4 @@
-"""What is free on the nodes of a pool while one cycle hands it out: scratch that dies with the cycle, but for the
+"""What is free on the nodes of a pool while one cycle hands it out: context that dies with the cycle, but for the
 simulator, which keeps it up to date.
 
 Nodes stand on shelves by how many GPUs they have free, so that best fit is reading the shelves in order, and a demand
@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.model import SLOTS, AllocationView, Gpu, Level, Node, View
-from scheduler.model.eligibility import OPEN, Closings
-from scheduler.model.lifecycle import Form
-from scheduler.model.sharing import PartlyTaken
+from scheduler.model import SLOTS, AllocationView, Gpu, Locality, Node, View
+from scheduler.model.eligibility import OPEN, NodeEligibility
+from scheduler.model.lifecycle import RuntimeNeed
+from scheduler.model.sharing import SharedGpuIndex
 
 
 class Demand(NamedTuple):
@@ -34,8 +34,8 @@ class Demand(NamedTuple):
     cpus: int
     memory_mib: int
     split: bool = False
-    within: Level = Level.ANY
-    form: Form = Form.ANY
+    within: Locality = Locality.ANY
+    form: RuntimeNeed = RuntimeNeed.ANY
     closed: frozenset[int] = OPEN
 
 
@@ -96,7 +96,7 @@ class Free:
     def __init__(self, view: View) -> None:
         known = [node for node in view.nodes if node.schedulable or node.opens_at is not None]
         known.sort(key=lambda node: (node.strikes, node.id))
-        self.closings = Closings(known)
+        self.closings = NodeEligibility(known)
         self._at = [_free_node(view, node, place) for place, node in enumerate(known)]
         self._nodes = {node.id: self._at[place] for place, node in enumerate(known) if node.schedulable}
         self._whole = {node.id: node for node in known}
@@ -107,7 +107,7 @@ class Free:
         self._gpu_type = {gpu.id: gpu.type for gpu in view.gpu_by_id.values()}
         self._rank = {gpu.id: _rank_of(gpu) for gpu in view.gpu_by_id.values()}
         self._usable = {gpu.id for gpu in view.gpu_by_id.values() if gpu.healthy}
-        self._partly = PartlyTaken()
+        self._partly = SharedGpuIndex()
         for run in view.running:
             self._host(run.allocations, 1)
             if run.job.packs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from scheduler.model import AllocationView, Level
+from scheduler.model import AllocationView, Locality
 from scheduler.placement.free import Demand, FreeNode
 
 Pick = Callable[[Sequence[FreeNode], Demand], Sequence[FreeNode]]
@@ -24,12 +24,12 @@ def gang(
     if demand.nodes == 1:
         node = first_choice(candidates, last)
         return None if node is None else [node]
-    if demand.within is Level.NODE:
+    if demand.within is Locality.NODE:
         return None
     every = list(candidates)
     if len(every) < demand.nodes:
         return None
-    if demand.within is Level.RACK:
+    if demand.within is Locality.RACK:
         chosen = [_first(nodes, demand, last) for nodes in by_rack(every).values() if len(nodes) >= demand.nodes]
         return (
             min(chosen, key=lambda nodes: (among(last, nodes), cost(nodes, demand) if cost else 0)) if chosen else None

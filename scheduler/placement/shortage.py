@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from scheduler.model import Level
+from scheduler.model import Locality
 from scheduler.model.eligibility import OPEN, can_start, moment
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
@@ -47,7 +47,7 @@ class Shortage:
             return self._fragmented(demand, demand.gpu_type)
         if sum(1 for _ in self._free.candidates(demand)) < demand.nodes:
             return self._cpu_or_memory(demand)
-        if demand.within is Level.RACK and demand.nodes > 1:
+        if demand.within is Locality.RACK and demand.nodes > 1:
             return self._too_far_apart(demand, demand.gpu_type)
         return self._withheld(demand, demand.gpu_type)
 
@@ -140,7 +140,7 @@ class Shortage:
         """A lot of GPUs that would fit by number, but not so close together, or not with its CPUs and memory."""
         free, most = self._free.gpus(gpu_type), self._free.most_on_one_node(gpu_type)
         needed = demand.gpus if demand.nodes == 1 else f"{demand.nodes} times {demand.gpus}"
-        if demand.within is Level.ANY:
+        if demand.within is Locality.ANY:
             if sum(node.room(demand) for node in self._free.by_room(gpu_type)) >= demand.gpus:
                 return self._withheld(demand, gpu_type)
             return Denial(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from scheduler.model import AllocationView, Level
+from scheduler.model import AllocationView, Locality
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.gang import among, by_rack
-from scheduler.placement.steady import Shun
+from scheduler.placement.steady import NodeExclusion
 
 T = TypeVar("T")
 
@@ -41,7 +41,10 @@ def cut(demand: Demand, nodes: Iterable[FreeNode]) -> tuple[AllocationView, ...]
 
 
 def fewest_nodes(
-    free: Free, demand: Demand, shun: Shun, singles: Callable[[Free, Demand], Iterable[FreeNode]] = Free.candidates
+    free: Free,
+    demand: Demand,
+    shun: NodeExclusion,
+    singles: Callable[[Free, Demand], Iterable[FreeNode]] = Free.candidates,
 ) -> tuple[AllocationView, ...] | None:
     """The lot on as few nodes as possible, and as few racks; the last node is the one that it fills best.
 
@@ -55,7 +58,7 @@ def fewest_nodes(
         if node.id not in shun.last:
             return cut(demand, [node])
         last_choice = last_choice or node
-    if demand.within is not Level.NODE and free.gpus(demand.gpu_type) >= demand.gpus:
+    if demand.within is not Locality.NODE and free.gpus(demand.gpu_type) >= demand.gpus:
         if demand.cpus or demand.memory_mib or demand.closed or shun.last or shun.barred is not None:
             nodes = _with_a_look_at_each(free, demand, shun)
         else:
@@ -76,19 +79,19 @@ def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | No
         if fewest <= least:
             break
     if best is None:
-        if demand.within is Level.RACK:
+        if demand.within is Locality.RACK:
             return None
         best = free.shelves(gpu_type)
     return [free.at(place) for place in _roomiest(best, gpus)] or None
 
 
-def _with_a_look_at_each(free: Free, demand: Demand, shun: Shun) -> list[FreeNode] | None:
+def _with_a_look_at_each(free: Free, demand: Demand, shun: NodeExclusion) -> list[FreeNode] | None:
     lot = _in_one_rack(free, demand, shun)
     if lot:
         return lot
     nodes = list(shun.of(free.by_room(demand.gpu_type)))
     wanted = [node for node in nodes if node.id not in shun.last] if shun.last else nodes
-    if demand.within is Level.ANY:
+    if demand.within is Locality.ANY:
         lot = _roomiest(_shelved(wanted, demand), demand.gpus)
     if lot or len(wanted) == len(nodes):
         return lot or None
@@ -96,10 +99,10 @@ def _with_a_look_at_each(free: Free, demand: Demand, shun: Shun) -> list[FreeNod
     fitting = [lot for lot in lots if lot]
     if fitting:
         return min(fitting, key=lambda lot: (among(shun.last, lot), len(lot)))
-    return (_last_choices_last(nodes, demand, shun) or None) if demand.within is Level.ANY else None
+    return (_last_choices_last(nodes, demand, shun) or None) if demand.within is Locality.ANY else None
 
 
-def _in_one_rack(free: Free, demand: Demand, shun: Shun) -> list[FreeNode]:
+def _in_one_rack(free: Free, demand: Demand, shun: NodeExclusion) -> list[FreeNode]:
     """The lot without last choices in the rack that needs the fewest nodes, or none.
 
     By its GPUs alone a rack would need no more nodes than it does, so most racks need no look at their nodes.
@@ -118,7 +121,7 @@ def _in_one_rack(free: Free, demand: Demand, shun: Shun) -> list[FreeNode]:
     return lot
 
 
-def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, shun: Shun) -> list[FreeNode]:
+def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, shun: NodeExclusion) -> list[FreeNode]:
     """The roomiest of the nodes that hold the lot together, or none when they do not."""
     wanted = _shelved((node for node in nodes if node.id not in shun.last), demand)
     lot = _roomiest(wanted, demand.gpus)

@@ -21,7 +21,7 @@ STRIKES_SCHEMA: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shun:
+class NodeExclusion:
     """The nodes that are a `last` choice, by id, and those that are none at all."""
 
     last: frozenset[int] = frozenset()
@@ -56,14 +56,14 @@ class Steady(AsAsked):
         """See `Placement`."""
         return self.choose(free, demand, self.shun(free, avoid))
 
-    def shun(self, free: Free, avoid: Collection[int]) -> Shun:
+    def shun(self, free: Free, avoid: Collection[int]) -> NodeExclusion:
         """What the job avoids, and what has too many strikes."""
         struck = free.struck(self.strikes_limit)
-        return Shun(struck.union(avoid)) if struck or avoid else _NOTHING
+        return NodeExclusion(struck.union(avoid)) if struck or avoid else _NOTHING
 
-    def choose(self, free: Free, demand: Demand, shun: Shun) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """As `place`, for these nodes to shun."""
         raise NotImplementedError
 
 
-_NOTHING = Shun()
+_NOTHING = NodeExclusion()

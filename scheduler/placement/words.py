@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Evidence
 from scheduler.placement.free import Demand
 
 FORMS = {
-    Form.ANY: "run jobs",
-    Form.PLAIN: "run jobs without an image",
-    Form.IMAGE: "run containers",
-    Form.CONTAINER: "have an image for jobs that name none",
-    Form.IMAGE_VOLUMES: "mount volumes",
-    Form.CONTAINER_VOLUMES: "mount volumes for jobs without an image",
+    RuntimeNeed.ANY: "run jobs",
+    RuntimeNeed.PLAIN: "run jobs without an image",
+    RuntimeNeed.IMAGE: "run containers",
+    RuntimeNeed.CONTAINER: "have an image for jobs that name none",
+    RuntimeNeed.IMAGE_VOLUMES: "mount volumes",
+    RuntimeNeed.CONTAINER_VOLUMES: "mount volumes for jobs without an image",
 }
 _VERBS_OF_ONE = {"run": "runs", "have": "has", "mount": "mounts"}
 FORMS_OF_ONE = {
@@ -38,7 +38,7 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def of_form(nodes: int, form: Form) -> str:
+def of_form(nodes: int, form: RuntimeNeed) -> str:
     """`2 nodes that run containers`."""
     return f"{count(nodes, 'node')} that {FORMS[form] if nodes != 1 else FORMS_OF_ONE[form]}"
 

@@ -6,11 +6,11 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.context import CycleContext, not_yet
 from scheduler.engine.state import Key
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
-from scheduler.model.plan import FOR_EVER
+from scheduler.model.plan import UNSCHEDULABLE
 from scheduler.placement.free import Demand
 
 
@@ -71,109 +71,109 @@ class Ordered:
         """See `Policy`."""
         return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        self._review(scratch)
-        second_thoughts = _SecondThoughts(self, scratch)
-        for klass in scratch.turns():
-            self._walk(scratch, second_thoughts, klass)
+        self._review(context)
+        second_thoughts = _Reprieve(self, context)
+        for klass in context.turns():
+            self._walk(context, second_thoughts, klass)
         second_thoughts.about_all()
 
-    def _walk(self, scratch: Scratch, second_thoughts: _SecondThoughts, klass: JobClass | None) -> None:
+    def _walk(self, context: CycleContext, second_thoughts: _Reprieve, klass: JobClass | None) -> None:
         """Let all who wait have their turns, or those of one class."""
         head_of_pool: Job | None = None
         head_of_vc: dict[int, Job] = {}
-        walk = scratch.board.queue(self).walk(klass)
-        droppable = not self.blocks and not scratch.placement.relaxes
+        walk = context.state.queue(self).walk(klass)
+        droppable = not self.blocks and not context.placement.relaxes
         while (turn := walk.next()) is not None:
             job, key = turn
             second_thoughts.before(key)
-            if job.id in scratch.places or job.id in scratch.kept:
+            if job.id in context.places or job.id in context.kept:
                 continue
-            admitted, denial = scratch.entitled(job)
-            if denial is not None and denial.reason in FOR_EVER:
+            admitted, denial = context.entitled(job)
+            if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
             head = head_of_pool or head_of_vc.get(job.vc_id)
             if head is not None:
-                scratch.waits_behind[job.id] = head
+                context.waits_behind[job.id] = head
                 continue
-            if scratch.place(job, admitted) or self._place_instead(scratch, job, key, admitted, second_thoughts):
+            if context.place(job, admitted) or self._place_instead(context, job, key, admitted, second_thoughts):
                 continue
-            if job.id in scratch.too_late:
-                if not scratch.explain:
+            if job.id in context.too_late:
+                if not context.explain:
                     return
                 continue
             if droppable:
                 walk.drop()
-            elif not self.lets_pass(job, scratch.now):
+            elif not self.lets_pass(job, context.now):
                 if not admitted:  # only its own virtual cluster can free the quota that it lacks
                     head_of_vc[job.vc_id] = job
-                elif scratch.explain:
+                elif context.explain:
                     head_of_pool = job
                 else:
                     return
 
     def _place_instead(
-        self, scratch: Scratch, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _SecondThoughts
+        self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _Reprieve
     ) -> bool:
         """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
-        if scratch.full or not (self.preemptive or scratch.guard.reclaims):
+        if context.full or not (self.preemptive or context.guard.reclaims):
             return False
         # Quota that is lacking can only come from the own virtual cluster: often nobody there would have to go.
-        if not admitted and not scratch.admitted_without(job, self._all_victims(scratch, job, key, job.vc_id)):
+        if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, job.vc_id)):
             return False
-        victims = self._all_victims(scratch, job, key)
-        placed = scratch.place_instead(job, victims, "its GPUs go to a job that is ahead of it")
+        victims = self._all_victims(context, job, key)
+        placed = context.place_instead(job, victims, "its GPUs go to a job that is ahead of it")
         if placed and self.preemptive:
             second_thoughts.remember()
         return placed
 
-    def _all_victims(self, scratch: Scratch, job: Job, key: Key, vc_id: int | None = None) -> Iterator[Running]:
+    def _all_victims(self, context: CycleContext, job: Job, key: Key, vc_id: int | None = None) -> Iterator[Running]:
         """Those from whom the job may take, in one virtual cluster or in all, the first to go first."""
-        lent = [run for run in scratch.reclaimable(job) if vc_id in {None, run.job.vc_id}]
+        lent = [run for run in context.reclaimable(job) if vc_id in {None, run.job.vc_id}]
         yield from lent
         if self.preemptive:
             known = {run.job.id for run in lent}
-            yield from (run for run in self.victims(scratch, key, job, vc_id) if run.job.id not in known)
+            yield from (run for run in self.victims(context, key, job, vc_id) if run.job.id not in known)
 
-    def victims(self, scratch: Scratch, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
+    def victims(self, context: CycleContext, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
         """Those that run and come after the key, the last one first, in one virtual cluster or in all.
 
         The job takes nothing back that it had on loan.
         """
-        for run in scratch.board.standings(self).from_the_last(scratch.now, vc_id):
-            if self.running_key(run, scratch.now) <= key:
+        for run in context.state.standings(self).from_the_last(context.now, vc_id):
+            if self.running_key(run, context.now) <= key:
                 return
-            if scratch.guard.reclaims and scratch.guard.yields(job, run.job):
+            if context.guard.reclaims and context.guard.yields(job, run.job):
                 continue
-            if scratch.stays(run) and self.may_go(run, scratch.now):
+            if context.stays(run) and self.may_go(run, context.now):
                 yield run
 
-    def _review(self, scratch: Scratch) -> None:
+    def _review(self, context: CycleContext) -> None:
         """Let the policy look at the memos of those that are due."""
-        board, view = scratch.board, scratch.view
+        state, view = context.state, context.view
         # A note moves a job within these, so they must be there: made afterwards, they would not know of it.
-        board.queue(self)
-        board.standings(self)
-        due = board.due
+        state.queue(self)
+        state.standings(self)
+        due = state.due
         if due is None:
             due = {*view.waiting_by_id, *view.running_by_job}
         for job_id in sorted(due):
             run = view.running_by_job.get(job_id)
             job = run.job if run is not None else view.waiting_by_id.get(job_id)
-            if job is None or (run is None and not_yet(job, scratch.now)):
+            if job is None or (run is None and not_yet(job, context.now)):
                 continue
-            memo = self.review(job, run, scratch.now)
+            memo = self.review(job, run, context.now)
             if memo is not None:
-                scratch.note(job, run, memo)
+                context.note(job, run, memo)
 
 
-class _SecondThoughts:
+class _Reprieve:
     """The running jobs that have to go, so far: each may stay after all when its turn comes."""
 
-    def __init__(self, policy: Ordered, scratch: Scratch) -> None:
-        self._policy, self._scratch = policy, scratch
+    def __init__(self, policy: Ordered, context: CycleContext) -> None:
+        self._policy, self._context = policy, context
         # (key, standing, job id, run, how often somebody had gone by then): no two entries share a job id.
         self._turns: list[tuple[Key, Key, int, Running, int]] = []
         self._known = self._times = 0
@@ -181,7 +181,7 @@ class _SecondThoughts:
     def remember(self) -> None:
         """Somebody has been made to go."""
         self._times += 1
-        self._add(len(self._scratch.preempts) - self._known)
+        self._add(len(self._context.preempts) - self._known)
 
     def before(self, key: Key) -> None:
         """Those whose turn is not after the key have it now."""
@@ -201,40 +201,40 @@ class _SecondThoughts:
         if gone:
             self._times += 1
             self._add(len(gone))
-        self._known = len(self._scratch.preempts)
+        self._known = len(self._context.preempts)
 
     def _make_room(self, run: Running, key: Key) -> Sequence[Running]:
         """Let the run stay if it can once others go that come after it; those are what is returned."""
-        scratch, released = self._scratch, list[Running]()
-        if not scratch.has_gpus_for(run):
+        context, released = self._context, list[Running]()
+        if not context.has_gpus_for(run):
             return ()  # they were given away: whoever else goes, these do not come back
         # Quota that is lacking can only come from the own virtual cluster.
-        vc_id = run.job.vc_id if scratch.has_room_for(run) else None
-        victims = self._policy.victims(scratch, key, run.job, vc_id)
-        while not scratch.can_stay(run):
+        vc_id = run.job.vc_id if context.has_room_for(run) else None
+        victims = self._policy.victims(context, key, run.job, vc_id)
+        while not context.can_stay(run):
             victim = next(victims, None)
             if victim is None:
                 for other in reversed(released):
-                    scratch.keep(other)
+                    context.keep(other)
                 return ()
-            scratch.release(victim)
+            context.release(victim)
             released.append(victim)
-        scratch.keep(run)
-        preempt = scratch.preempts.pop(run.job.id)
+        context.keep(run)
+        preempt = context.preempts.pop(run.job.id)
         gone = []
         for other in reversed(released):
-            if scratch.can_stay(other):
-                scratch.keep(other)
+            if context.can_stay(other):
+                context.keep(other)
             else:  # it goes to whom this one was to go, who is the reason for all of it
-                scratch.preempt(other, preempt.for_job_id, preempt.detail)
+                context.preempt(other, preempt.for_job_id, preempt.detail)
                 gone.append(other)
         return gone
 
     def _add(self, count: int) -> None:
         """Take up the last so many that were preempted."""
-        preempts, now = self._scratch.preempts, self._scratch.now
+        preempts, now = self._context.preempts, self._context.now
         for _, job_id in zip(range(count), reversed(preempts), strict=False):
-            run = self._scratch.view.running_by_job[job_id]
+            run = self._context.view.running_by_job[job_id]
             key, standing = self._policy.running_key(run, now), self._policy.standing(run, now)
             heapq.heappush(self._turns, (key, standing, job_id, run, self._times))
         self._known = len(preempts)

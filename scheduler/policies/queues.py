@@ -1,4 +1,4 @@
-"""A hierarchy of queues over virtual clusters, as the schedulers of YARN have it, and the books along it."""
+"""A hierarchy of queues over virtual clusters, as the schedulers of YARN have it, and the ledger along it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.engine.state import Key
-from scheduler.engine.usage import Holdings, Vector
+from scheduler.engine.usage import ResourceUsage, Vector
 from scheduler.model import Job, View
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.policies.shared import Books, wanted
+from scheduler.policies.shared import ShareLedger, wanted
 from scheduler.registry import ConfigError
 
 # Fractions of whole GPUs add up to whole GPUs only up to this.
@@ -111,10 +111,10 @@ class Tree:
             pending += reversed(self.children.get(name, []))
 
 
-class TreeBooks(Books):
-    """Books by virtual cluster that add up along the tree; a policy says by `rank` which of two siblings is next."""
+class TreeLedger(ShareLedger):
+    """Shares by virtual cluster that add up along the tree; a policy's `rank` says which of two siblings is next."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row]) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, rows: Sequence[Row]) -> None:
         self.tree = capacity.derived(Tree, lambda: Tree(rows, view))
         self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._standings: dict[str, Key] = {}  # of the queues whose rank has not changed since it was last asked
@@ -138,11 +138,11 @@ class TreeBooks(Books):
         return tuple([self._standings[name] for name in path])
 
     def family(self, group: int) -> Hashable:
-        """See `Books`: the queue below the root, in which all that has a part in common with the group is counted."""
+        """The queue below the root that contains the group: jobs of one family count towards one share."""
         return self.tree.path(self.tree.leaf(group))[0]
 
     def charge(self, job: Job, vector: Vector, times: int) -> None:
-        """See `Books`; along the whole path."""
+        """See `ShareLedger`; along the whole path."""
         super().charge(job, vector, times)
         for name in self.tree.path(self.tree.leaf(job.vc_id)):
             self._standings.pop(name, None)
@@ -170,7 +170,7 @@ class TreeBooks(Books):
         return queue_denial(what, kind, want[kind], possible=want[kind] <= _limit(maximum, kind))
 
     def full_family(self, job: Job, demand: Demand) -> Collection[int] | None:
-        """See `Books`: the virtual clusters under the full queue."""
+        """See `ShareLedger`: the virtual clusters under the full queue."""
         name = self.full_queue(job, demand)
         return None if name is None else self.tree.vcs_under(name)
 

@@ -7,12 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key, Walk, class_of
-from scheduler.engine.usage import CPUS, MEMORY_MIB, Holdings, Vector, gpus_by_type
+from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
-from scheduler.model.plan import FOR_EVER, Denial
+from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
 
@@ -22,10 +22,10 @@ Grouper = Callable[[Job], int]
 _Unplaced = dict[Hashable, tuple[Job, Sequence[Demand]]]
 
 
-class Books:
+class ShareLedger:
     """Who holds how much during one decision; a policy says by `key` who is served next."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, group_of: Grouper) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, group_of: Grouper) -> None:
         self.view, self.group_of = view, group_of
         self.total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
         self.used: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -114,11 +114,11 @@ def dominant(vector: Vector, total: Vector) -> float:
     return max(shares, default=0.0)
 
 
-class DominantBooks(Books):
-    """Books of dominant shares by weight; a group without a weight has 1."""
+class DominantShares(ShareLedger):
+    """ShareLedger of dominant shares by weight; a group without a weight has 1."""
 
     def __init__(
-        self, view: View, capacity: Capacity, holdings: Holdings, group_of: Grouper, weights: Mapping[int, float]
+        self, view: View, capacity: Capacity, holdings: ResourceUsage, group_of: Grouper, weights: Mapping[int, float]
     ) -> None:
         super().__init__(view, capacity, holdings, group_of)
         self._weights = weights
@@ -155,7 +155,7 @@ def weights_of_vcs(view: View) -> Mapping[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The base of such a policy, which says what the groups are and keeps their books.
+    """The base of such a policy, which says what the groups are and keeps their ledger.
 
     1. The next job, in its own order, of the group with the smallest key is placed, if it finds room; if not, the next
        one of the same group is tried, and the group that has none left is done.
@@ -167,8 +167,8 @@ class Shared:
         """See `scheduler.engine.state.Grouping`; jobs of one owner in one virtual cluster are in one group."""
         raise NotImplementedError
 
-    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> Books:
-        """The books of a decision, from what is on the view."""
+    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> ShareLedger:
+        """The ledger of a decision, from what is on the view."""
         raise NotImplementedError
 
     @property
@@ -176,16 +176,16 @@ class Shared:
         """Of all GPUs, the share that may be on their way out at a time because of a preemption; 0: none."""
         return 0.0
 
-    def put(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
+    def put(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """Whether the job found room; if so, it is the job's."""
-        return scratch.place(job, (demand,))
+        return context.place(job, (demand,))
 
-    def close(self, scratch: Scratch, books: Books) -> None:
+    def close(self, context: CycleContext, ledger: ShareLedger) -> None:
         """What is left to do when all is decided."""
 
-    def differs(self, scratch: Scratch, job: Job) -> bool:
+    def differs(self, context: CycleContext, job: Job) -> bool:
         """Whether another job of the same demands may find room where this one found none."""
-        return scratch.placement.relaxes
+        return context.placement.relaxes
 
     def waiting_key(self, job: Job) -> Key:
         """By priority, then submission."""
@@ -197,139 +197,139 @@ class Shared:
 
     def order(self, view: View) -> Iterable[Job]:
         """As if each job found room in its turn."""
-        books = self.books(view, Capacity(view), Holdings(view))
+        ledger = self.ledger(view, Capacity(view), ResourceUsage(view))
         lines: dict[int, list[Job]] = {}
         for job in sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id), reverse=True):
             lines.setdefault(self.group_of(job), []).append(job)
-        first_kind = min(set(books.total) - {CPUS, MEMORY_MIB}, default="")
-        heap = [(books.key(group), group) for group in lines]
+        first_kind = min(set(ledger.total) - {CPUS, MEMORY_MIB}, default="")
+        heap = [(ledger.key(group), group) for group in lines]
         heapq.heapify(heap)
         while heap:
             key, group = heap[0]
-            if (now := books.key(group)) != key:
+            if (now := ledger.key(group)) != key:
                 heapq.heapreplace(heap, (now, group))
                 continue
             job = lines[group].pop()
             yield job
             kind = (job.gpu_type or first_kind) if job.gpus else None
             demand = Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split)
-            books.charge(job, wanted(demand), 1)
+            ledger.charge(job, wanted(demand), 1)
             if lines[group]:
-                heapq.heapreplace(heap, (books.key(group), group))
+                heapq.heapreplace(heap, (ledger.key(group), group))
             else:
                 heapq.heappop(heap)
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        books = self.books(scratch.view, scratch.board.capacity, scratch.board.holdings)
+        ledger = self.ledger(context.view, context.state.capacity, context.state.holdings)
         unplaced: _Unplaced = {}
-        for klass in scratch.turns():
-            self._fill(scratch, books, unplaced, klass)
+        for klass in context.turns():
+            self._fill(context, ledger, unplaced, klass)
         if self.bound > 0:
-            self._preempt(scratch, books, unplaced)
-        self.close(scratch, books)
+            self._preempt(context, ledger, unplaced)
+        self.close(context, ledger)
 
-    def _fill(self, scratch: Scratch, books: Books, unplaced: _Unplaced, klass: JobClass | None) -> None:
+    def _fill(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced, klass: JobClass | None) -> None:
         """Place what finds room, the group that is furthest behind first."""
-        walks = self.walks(scratch, books, klass)
-        heap = [(books.key(group), group) for group in walks]
+        walks = self.walks(context, ledger, klass)
+        heap = [(ledger.key(group), group) for group in walks]
         heapq.heapify(heap)
         while heap:
             key, group = heapq.heappop(heap)
             # What others have been given may have moved it: then it goes back to where it belongs.
-            if (now := books.key(group)) > key:
+            if (now := ledger.key(group)) > key:
                 heapq.heappush(heap, (now, group))
-            elif self._next(scratch, books, walks[group], unplaced):
-                heapq.heappush(heap, (books.key(group), group))
+            elif self._next(context, ledger, walks[group], unplaced):
+                heapq.heappush(heap, (ledger.key(group), group))
 
-    def walks(self, scratch: Scratch, books: Books, klass: JobClass | None) -> Mapping[int, Walk]:
+    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, Walk]:
         """Of each group, those that may be tried, in order."""
-        queues = scratch.board.queues(self)
+        queues = context.state.queues(self)
         return {group: queues[group].walk(klass) for group in queues}
 
-    def _next(self, scratch: Scratch, books: Books, walk: Walk, unplaced: _Unplaced) -> bool:
+    def _next(self, context: CycleContext, ledger: ShareLedger, walk: Walk, unplaced: _Unplaced) -> bool:
         """Whether another job of the group was placed."""
         while (turn := walk.next()) is not None:
             job = turn[0]
-            if job.id in scratch.places or job.id in scratch.kept:
+            if job.id in context.places or job.id in context.kept:
                 continue
-            admitted, denial = scratch.entitled(job)
-            if denial is not None and denial.reason in FOR_EVER:
+            admitted, denial = context.entitled(job)
+            if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
-            allowed = [demand for demand in admitted if books.limit(job, demand) is None]
+            allowed = [demand for demand in admitted if ledger.limit(job, demand) is None]
             for demand in allowed:
-                if self.put(scratch, books, job, demand):
-                    books.charge(job, wanted(demand), 1)
+                if self.put(context, ledger, job, demand):
+                    ledger.charge(job, wanted(demand), 1)
                     return True
-            if allowed and self._reclaim(scratch, books, job, allowed[0]):
+            if allowed and self._reclaim(context, ledger, job, allowed[0]):
                 return True
-            if job.id in scratch.too_late:
-                if not scratch.explain:
+            if job.id in context.too_late:
+                if not context.explain:
                     return False
                 continue
-            if allowed and self.differs(scratch, job):
+            if allowed and self.differs(context, job):
                 unplaced[job.id] = (job, allowed)
             elif allowed:
                 unplaced[self.group_of(job), class_of(job)] = (job, allowed)
                 walk.drop()
-            elif admitted and self._limited(scratch, books, job, admitted, unplaced) and not scratch.explain:
+            elif admitted and self._limited(context, ledger, job, admitted, unplaced) and not context.explain:
                 walk.drop()
         return False
 
     def _limited(
-        self, scratch: Scratch, books: Books, job: Job, admitted: Sequence[Demand], unplaced: _Unplaced
+        self, context: CycleContext, ledger: ShareLedger, job: Job, admitted: Sequence[Demand], unplaced: _Unplaced
     ) -> bool:
         """Note why the limits deny the job all demands; returns whether they deny them to its whole class too."""
-        scratch.said[job.id] = next(limit for demand in admitted if (limit := books.limit(job, demand)) is not None)
-        full = [demand for demand in admitted if books.full_family(job, demand) is not None]
+        context.said[job.id] = next(limit for demand in admitted if (limit := ledger.limit(job, demand)) is not None)
+        full = [demand for demand in admitted if ledger.full_family(job, demand) is not None]
         if full:
             unplaced.setdefault((self.group_of(job), class_of(job)), (job, full))
         return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class have a chance
 
-    def _reclaim(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
+    def _reclaim(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """Whether the job took the place of those that the guard let have it until now."""
-        lent = scratch.reclaimable(job)
-        if not lent or not scratch.place_instead(job, lent, "its GPUs go to a job that has a right to them"):
+        lent = context.reclaimable(job)
+        if not lent or not context.place_instead(job, lent, "its GPUs go to a job that has a right to them"):
             return False
         for run in lent:
-            if run.job.id in scratch.preempts:
-                books.charge(run.job, books.held(run), -1)
-        books.charge(job, wanted(demand), 1)
+            if run.job.id in context.preempts:
+                ledger.charge(run.job, ledger.held(run), -1)
+        ledger.charge(job, wanted(demand), 1)
         return True
 
-    def _preempt(self, scratch: Scratch, books: Books, unplaced: _Unplaced) -> None:
+    def _preempt(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced) -> None:
         """Let the jobs that have the right to it take from others, the group that is furthest behind first."""
-        budget = int(self.bound * sum(scratch.board.capacity.gpus.values())) - books.stopping_gpus
-        queues = scratch.board.queues(self)
+        budget = int(self.bound * sum(context.state.capacity.gpus.values())) - ledger.stopping_gpus
+        queues = context.state.queues(self)
         in_order = sorted(
-            unplaced.values(), key=lambda one: (books.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id)
+            unplaced.values(), key=lambda one: (ledger.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id)
         )
         for job, demands in in_order:
-            waited_s = scratch.now - queues.waiting_since(self.group_of(job))
+            waited_s = context.now - queues.waiting_since(self.group_of(job))
             for demand in demands:
-                if budget <= 0 or scratch.full:
+                if budget <= 0 or context.full:
                     return
-                if not books.may_take(job, demand, waited_s):
+                if not ledger.may_take(job, demand, waited_s):
                     continue
-                claim = _Claim(scratch, books, job, demand, budget)
+                claim = _Claim(context, ledger, job, demand, budget)
                 detail = "its GPUs go to a queue that holds less than its share"
-                found = scratch.place_instead(job, claim.victims(), detail, claim)
+                found = context.place_instead(job, claim.victims(), detail, claim)
                 budget -= claim.close()
                 if found:
-                    books.charge(job, wanted(demand), 1)
+                    ledger.charge(job, wanted(demand), 1)
                     break
 
 
 class _Claim:
     """The right of one job to take from other groups: the victims it asks, and whether the limits let it have its GPUs.
 
-    A victim is off the books from when it is asked; `close` charges again every one that is not preempted.
+    A victim is off the ledger from when it is asked; `close` charges again every one that is not preempted.
     """
 
-    def __init__(self, scratch: Scratch, books: Books, job: Job, demand: Demand, budget: int) -> None:
+    def __init__(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand, budget: int) -> None:
         self.demands: Sequence[Demand] = (demand,)
-        self._scratch, self._books, self._job, self._demand, self._budget = scratch, books, job, demand, budget
+        self._context, self._ledger, self._job, self._demand, self._budget = context, ledger, job, demand, budget
         self._asked: dict[int, Running] = {}  # by job id
 
     def admits(self, released: Collection[Running]) -> bool:
@@ -338,7 +338,7 @@ class _Claim:
         back = [run for job_id, run in self._asked.items() if job_id not in gone]
         for run in back:
             self._charge(run, 1)
-        admits = self._books.limit(self._job, self._demand) is None
+        admits = self._ledger.limit(self._job, self._demand) is None
         for run in back:
             self._charge(run, -1)
         return admits
@@ -347,7 +347,7 @@ class _Claim:
         """Charge the victims that stay again; returns the number of GPUs of the others."""
         gpus = 0
         for job_id, run in self._asked.items():
-            if job_id in self._scratch.preempts:
+            if job_id in self._context.preempts:
                 gpus += run.gpus
             else:
                 self._charge(run, 1)
@@ -359,17 +359,17 @@ class _Claim:
         While a limit for several groups denies the job its demand, only these groups are asked. Of hundreds of runs a
         job needs a few, so they are looked for one by one.
         """
-        scratch, books, job, demand, budget = self._scratch, self._books, self._job, self._demand, self._budget
-        taker = books.group_of(job)
-        groups = [group for group in books.runs if group != taker]
-        families = {group: books.family(group) for group in groups}
+        context, ledger, job, demand, budget = self._context, self._ledger, self._job, self._demand, self._budget
+        taker = ledger.group_of(job)
+        groups = [group for group in ledger.runs if group != taker]
+        families = {group: ledger.family(group) for group in groups}
         nexts: dict[int, tuple[Iterator[Running], Running]] = {}
         excess: dict[int, float] = {}  # of the groups in `nexts`
 
         def advance(group: int, runs: Iterator[Running]) -> None:
             for run in runs:
-                useful = demand.gpu_type is None or books.held(run).get(demand.gpu_type)
-                if useful and scratch.stays(run) and not scratch.guard.yields(job, run.job):
+                useful = demand.gpu_type is None or ledger.held(run).get(demand.gpu_type)
+                if useful and context.stays(run) and not context.guard.yields(job, run.job):
                     nexts[group] = (runs, run)
                     return
             nexts.pop(group, None)
@@ -377,13 +377,13 @@ class _Claim:
         def weigh(some: Iterable[int]) -> None:
             for group in some:
                 if group in nexts:
-                    excess[group] = books.excess(group, job, demand, nexts[group][1])
+                    excess[group] = ledger.excess(group, job, demand, nexts[group][1])
 
         for group in groups:
-            advance(group, iter(books.newest(group)))
+            advance(group, iter(ledger.newest(group)))
         weigh(groups)
         while nexts:
-            full = books.full_family(job, demand)
+            full = ledger.full_family(job, demand)
             asked = nexts if full is None else [group for group in nexts if group in full]
             if not asked:
                 return
@@ -401,7 +401,7 @@ class _Claim:
             yield run
             # All others stand as they stood, unless what has gone counted for them too.
             family = families[group]
-            weigh(groups if family == books.family(taker) else [each for each in groups if families[each] == family])
+            weigh(groups if family == ledger.family(taker) else [each for each in groups if families[each] == family])
 
     def _charge(self, run: Running, times: int) -> None:
-        self._books.charge(run.job, self._books.held(run), times)
+        self._ledger.charge(run.job, self._ledger.held(run), times)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from scheduler.admission import GUARDS
-from scheduler.engine.state import Board, class_of
+from scheduler.admission import ADMISSIONS
+from scheduler.engine.state import SchedulerState, class_of
 from scheduler.model import Job, View
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline
@@ -39,8 +39,8 @@ class _ClassClock:
 class Clocks:
     """All clocks of one simulation; time is that of the view."""
 
-    def __init__(self, view: View, board: Board) -> None:
-        self._view, self._board, self._quota = view, board, GUARDS.make("quota", {})
+    def __init__(self, view: View, state: SchedulerState) -> None:
+        self._view, self._state, self._quota = view, state, ADMISSIONS.make("quota", {})
         self._clocks: dict[Hashable, _ClassClock] = {}
         self._of_vc: dict[int, dict[Hashable, _ClassClock]] = {}
         self._entered: dict[int, tuple[Hashable, float, float]] = {}
@@ -105,6 +105,6 @@ class Clocks:
 
     def _over_quota(self, job: Job) -> bool:
         return all(
-            self._quota.admit(self._view, self._board.usage, job, kind, job.gpus_total) is not None
-            for kind in job.types_among(self._board.capacity.types)
+            self._quota.admit(self._view, self._state.usage, job, kind, job.gpus_total) is not None
+            for kind in job.types_among(self._state.capacity.types)
         )

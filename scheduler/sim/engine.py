@@ -1,7 +1,7 @@
 """The discrete-event simulation: what happens to the jobs of a trace, decided by the functions of production.
 
 1. Things happen: a job arrives, ends, lets go of its GPUs, or reaches a moment that its policy asked to be told.
-2. When all that happens at one moment has happened, or a round is over, the policy decides on the board.
+2. When all that happens at one moment has happened, or a round is over, the policy decides on the state.
 3. The law is checked on the plan, the plan is carried out, and new ends are computed.
 
 There is no randomness here, and ties are broken by the order of the trace: the same trace and options give the same
@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from scheduler.engine.cycle import compose, decide_on
-from scheduler.engine.policy import Introspective
-from scheduler.engine.state import Board
+from scheduler.engine.policy import PeriodicPolicy
+from scheduler.engine.state import SchedulerState
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
 from scheduler.model.invariants import check, late
 from scheduler.model.lifecycle import AttemptState, JobClass
@@ -48,7 +48,7 @@ _MOMENT_S = 1e-3
 
 
 class SimulationError(RuntimeError):
-    """The simulation caught itself in a mistake: an unlawful plan, or books that do not agree."""
+    """The simulation caught itself in a mistake: an unlawful plan, or accounts that do not agree."""
 
 
 def simulate(trace: Trace, cluster: ClusterSpec, options: Options, progress: Progress | None = None) -> Result:
@@ -74,15 +74,15 @@ class _Simulation:
         self.trace = trace = attempted(trace, options.failures, options.seed)
         self.options = options
         self.parts = compose(options.config)
-        self.introspective = isinstance(self.parts.policy, Introspective)
+        self.introspective = isinstance(self.parts.policy, PeriodicPolicy)
         self.world = World(cluster, _quotas(trace, cluster, options), options.seed)
-        self.board = Board(self.world)
-        self.board.due = set()
+        self.state = SchedulerState(self.world)
+        self.state.due = set()
         self.jobs: dict[int, TraceJob] = {job.id: job for job in trace.jobs}
         self.owners = {name: number for number, name in enumerate(sorted({job.owner for job in trace.jobs}), start=1)}
         self.doing: dict[int, _Doing] = {}
         self.records = {job.id: _record(job) for job in trace.jobs}
-        self.clocks = Clocks(self.world, self.board)
+        self.clocks = Clocks(self.world, self.state)
         self.forecast = Forecast(options.oracle, cluster)
         # (moment, what, job id, version); a version that is no longer the job's is a promise that was broken since
         self.ended = 0
@@ -104,7 +104,7 @@ class _Simulation:
         started = told = perf_counter()
         while self.events:
             self._until(self._next_decision())
-            if self.changed or self.board.due:
+            if self.changed or self.state.due:
                 self._decide()
             if progress is not None and perf_counter() - told > 0.1:
                 told = perf_counter()
@@ -170,7 +170,7 @@ class _Simulation:
 
     def _arrive(self, job_id: int, _version: int) -> None:
         job = self._job(self.jobs[job_id])
-        denials = [self.board.capacity.infeasible(demand) for demand in self._demands(job)]
+        denials = [self.state.capacity.infeasible(demand) for demand in self._demands(job)]
         if None not in denials:
             if not self.options.skip_infeasible:
                 reason = "; ".join(denial.detail for denial in denials if denial is not None)
@@ -188,8 +188,8 @@ class _Simulation:
             return
         run = self.world.running_by_job[job_id]
         self._let_go(run)
-        self.board.free.give(run.allocations)
-        self.board.count(run.job, run.allocations, -1)
+        self.state.free.give(run.allocations)
+        self.state.count(run.job, run.allocations, -1)
         self.clocks.touch(run.job.vc_id)
         self.changed = True
         record, now = self.records[job_id], self.world.now
@@ -206,7 +206,7 @@ class _Simulation:
         waiting = self.world.waiting_by_id
         for other_id, expected_s in self.forecast.ended(self.jobs[job_id], took_s, waiting):
             waiting[other_id] = estimated(waiting[other_id], expected_s)
-            self.board.waits(waiting[other_id])
+            self.state.waits(waiting[other_id])
 
     def _failed(self, run: Running) -> bool:
         """Whether the attempt failed and there will be another one, in which the job begins anew."""
@@ -237,28 +237,28 @@ class _Simulation:
         if self.doing[job_id].version == version:
             run = self.world.running_by_job[job_id]
             self._let_go(run)
-            self.board.free.give(self.held_back.pop(job_id))
-            self.board.count(run.job, run.allocations, -1)
+            self.state.free.give(self.held_back.pop(job_id))
+            self.state.count(run.job, run.allocations, -1)
             self._wait(self._requeued(run))
 
     def _wake(self, job_id: int, version: int) -> None:
         doing = self.doing.get(job_id)
-        if doing is not None and doing.version == version and self.board.due is not None:
-            self.board.due.add(job_id)
+        if doing is not None and doing.version == version and self.state.due is not None:
+            self.state.due.add(job_id)
 
     # What is decided
 
     def _decide(self) -> None:
         self.changed = False
-        due = self.board.due or set()
+        due = self.state.due or set()
         self._measure()
-        plan = decide_on(self.board, self.parts, max_places=self.options.config.max_places, explain=False)
+        plan = decide_on(self.state, self.parts, max_places=self.options.config.max_places, explain=False)
         self.result.decisions += 1
         violations = check(self.world, plan, self.parts.guard)
         if violations:
             raise SimulationError(f"at {self.world.now:g}s the plan is unlawful: {violations[0].message}")
         self._apply(plan)
-        self.board.due = set()
+        self.state.due = set()
         due |= {note.job_id for note in plan.notes}
         for job_id in due - {place.job_id for place in plan.places} - {one.job_id for one in plan.preempts}:
             self._foresee_change(job_id)
@@ -268,7 +268,7 @@ class _Simulation:
         """Correct predictions: of jobs that outlived theirs, and of elastic ones, whose epochs progress unevenly."""
         for run in self.forecast.corrected(self.world):
             self.world.running_by_job[run.job.id] = run
-            self.board.runs(run)
+            self.state.runs(run)
         if self.options.oracle is not Oracle.PERFECT:
             return
         for job_id in sorted(self.elastic):
@@ -279,7 +279,7 @@ class _Simulation:
             corrected_s = left_s + since_placed_s * run.job.speed_on(run.gpus)
             run = replace(run, job=replace(run.job, remaining_s=corrected_s))
             self.world.running_by_job[job_id] = run
-            self.board.runs(run)
+            self.state.runs(run)
 
     def _apply(self, plan: Plan) -> None:
         for note in plan.notes:
@@ -311,12 +311,12 @@ class _Simulation:
         for place in plan.places:
             if place.job_id in waits:
                 kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
-                self.board.waits_no_more(place.job_id)
+                self.state.waits_no_more(place.job_id)
                 continue
             job = moving.get(place.job_id) or self.world.waiting_by_id[place.job_id]
             if place.job_id not in moving:
                 self.clocks.leave(job, self.records[job.id])
-                self.board.waits_no_more(job.id)
+                self.state.waits_no_more(job.id)
             self._start(job, place.allocations)
         if kept or self.world.reservations:
             self.world.reserve(kept.values())
@@ -326,7 +326,7 @@ class _Simulation:
         self.attempts += 1
         self._count_use()
         run = world.start(job, allocations, self.attempts)
-        self.board.runs(run)
+        self.state.runs(run)
         self.forecast.started(run)
         if job.speeds:
             self.elastic.add(job.id)
@@ -351,11 +351,11 @@ class _Simulation:
         doing = self.doing[run.job.id]
         doing.version += 1
         doing.since = math.inf
-        self.board.runs_no_more(run.job.id)
+        self.state.runs_no_more(run.job.id)
         self.elastic.discard(run.job.id)
         stopping = replace(run, state=AttemptState.STOPPING)
         self.world.running_by_job[run.job.id] = stopping
-        self.board.runs(stopping)
+        self.state.runs(stopping)
         at = self.world.now + self.options.grace_s
         heapq.heappush(self.events, (at, _RELEASE, run.job.id, doing.version))
         # The decision counted all that it holds as free. What nobody was promised is not, until it is let go.
@@ -363,8 +363,8 @@ class _Simulation:
             replace(share, gpu_ids=tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in promised))
             for share in run.allocations
         )
-        self.board.free.take(self.held_back[run.job.id])
-        self.board.count(run.job, run.allocations, 1)
+        self.state.free.take(self.held_back[run.job.id])
+        self.state.count(run.job, run.allocations, 1)
 
     def _let_go(self, run: Running) -> None:
         """Take its GPUs from a job, and put what it did with them on its record."""
@@ -373,7 +373,7 @@ class _Simulation:
         self._count_use()
         self.doing[job_id].version += 1
         self.world.stop(run)
-        self.board.runs_no_more(job_id)
+        self.state.runs_no_more(job_id)
         self.elastic.discard(job_id)
         gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
         record.run_s += held_s
@@ -397,7 +397,7 @@ class _Simulation:
 
     def _wait(self, job: Job) -> None:
         self.world.waiting_by_id[job.id] = job
-        self.board.waits(job)
+        self.state.waits(job)
         self.clocks.enter(job)
         self.changed = True
         self._foresee_change(job.id)
@@ -427,7 +427,7 @@ class _Simulation:
         predicted = self.forecast.at_speed(run, job, doing.done, left_s, self.world.now)
         if predicted is not run or (rate, per_s) != (run.rate, run.speed):
             run = self.world.measure(predicted, rate, per_s)
-            self.board.runs(run)
+            self.state.runs(run)
         doing.version += 1
         if rate == 0.0:  # it gets nowhere beside the other one, until one of them goes
             self._foresee_change(run.job.id)
@@ -503,11 +503,11 @@ class _Simulation:
             speed *= 1.0 - options.interference
         return speed
 
-    # The books
+    # Accounts
 
     def _audit(self) -> None:
-        """Raise a `SimulationError` unless what the board says follows from what the world says."""
-        world, board = self.world, self.board
+        """Raise a `SimulationError` unless what the state says follows from what the world says."""
+        world, state = self.world, self.state
         slots, holders = Counter[int](), Counter[int]()
         for run in world.running:
             for share in run.allocations:
@@ -520,10 +520,10 @@ class _Simulation:
         if world.waiting_by_id.keys() & world.running_by_job.keys():
             raise SimulationError(f"at {world.now:g}s a job waits and runs")
         fresh = Free(world)
-        for gpu_type in board.capacity.types:
-            if fresh.gpus(gpu_type) != board.free.gpus(gpu_type):
+        for gpu_type in state.capacity.types:
+            if fresh.gpus(gpu_type) != state.free.gpus(gpu_type):
                 raise SimulationError(f"at {world.now:g}s the index of free {gpu_type} is wrong")
-        if board.is_wrong:
+        if state.is_wrong:
             raise SimulationError(f"at {world.now:g}s what somebody holds is wrong")
         whose = {gpu_id: world.running_by_job[holder].vc_id for gpu_id, (holder, *_) in world.holders_of_gpu.items()}
         counted = Counter((vc_id, world.gpu_by_id[gpu_id].type) for gpu_id, vc_id in whose.items())
@@ -533,7 +533,7 @@ class _Simulation:
     def _demands(self, job: Job) -> list[Demand]:
         return [
             Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality, job.form)
-            for kind in job.types_among(self.board.capacity.types) or job.gpu_types
+            for kind in job.types_among(self.state.capacity.types) or job.gpu_types
         ]
 
     def _job(self, traced: TraceJob) -> Job:

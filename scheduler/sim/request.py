@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scheduler.admission import GUARDS
+from scheduler.admission import ADMISSIONS
 from scheduler.engine.cycle import compose
 from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
@@ -164,7 +164,7 @@ def assumed(study: Study, options: Options) -> dict[str, object]:
 def catalogue() -> dict[str, dict[str, str]]:
     """What can be named, by kind: each name with one sentence."""
     registries: dict[str, Registry[Any]] = {
-        "policies": POLICIES, "placements": PLACEMENTS, "guards": GUARDS, "generators": generators,
+        "policies": POLICIES, "placements": PLACEMENTS, "guards": ADMISSIONS, "generators": generators,
     }  # fmt: skip
     listed = {
         kind: {name: _sentence(f"{registry.package}.{name}") for name in registry.names}
@@ -197,7 +197,7 @@ def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
     }
     if request.placement is not None:
         given["placement"], given["placement_params"] = _plugin("--placement", PLACEMENTS, request.placement)
-    given["guard"], given["guard_params"] = _plugin("--guard", GUARDS, request.guard)
+    given["guard"], given["guard_params"] = _plugin("--guard", ADMISSIONS, request.guard)
     said = {name: value for name, value in given.items() if value is not None}
     runs: dict[str, Options] = {}
     for text in request.policies:

@@ -15,7 +15,7 @@ PLENTY_OF_CPUS, PLENTY_OF_MEMORY_MIB = 1_000_000, 1 << 40
 
 
 class World:
-    """A `scheduler.model.View` that can be changed. Whoever changes it tells the board about it, too."""
+    """A `scheduler.model.View` that can be changed. Whoever changes it tells the state about it, too."""
 
     def __init__(self, cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int) -> None:
         self.now, self.seed = 0.0, seed

@@ -26,7 +26,7 @@ from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from scheduler import model
 from scheduler.engine.cycle import CycleConfig, compose
-from scheduler.model.invariants import Objector, check, late
+from scheduler.model.invariants import PlanValidator, check, late
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
 from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
 
@@ -181,7 +181,7 @@ def _apply(
     return applied
 
 
-def _lawful(snapshot: model.Snapshot, units: Sequence[Unit], guard: Objector, applied: Applied) -> Sequence[Unit]:
+def _lawful(snapshot: model.Snapshot, units: Sequence[Unit], guard: PlanValidator, applied: Applied) -> Sequence[Unit]:
     """The units that the law allows on the locked rows; each is judged as if the lawful ones before it were there."""
     if not check(snapshot, _together(units), guard):
         return units

@@ -30,7 +30,7 @@ from muster.events.services import forget_hint, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from scheduler.engine.cycle import CycleConfig, compose, config_from_dict, config_to_dict, decide
-from scheduler.engine.policy import Introspective
+from scheduler.engine.policy import PeriodicPolicy
 from scheduler.model import Snapshot, snapshot_from_dict
 from scheduler.model.invariants import Violation, check
 from scheduler.model.lifecycle import JobState
@@ -120,7 +120,7 @@ def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
         policy = compose(config_of(pool)).policy
     except ConfigError:  # found out, and told, by the cycle of whoever waits next
         return False
-    every_s = policy.look_every_s if isinstance(policy, Introspective) else None
+    every_s = policy.look_every_s if isinstance(policy, PeriodicPolicy) else None
     if every_s is None or not Job.objects.filter(pool=pool, state=JobState.ACTIVE).exists():
         return False
     now = time.monotonic()

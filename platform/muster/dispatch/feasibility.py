@@ -85,7 +85,7 @@ def _view(job: Job) -> model.Job:
     draft, now = copy(job), utc_now()
     draft.submitted_at = draft.eligible_at = now
     view = job_view(draft, job_id=0, now=now.timestamp())
-    return view if job.relax_after_s is None else replace(view, locality=model.Level.ANY)
+    return view if job.relax_after_s is None else replace(view, locality=model.Locality.ANY)
 
 
 def _resize_by(job: Job) -> Resize:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from scheduler.admission import GUARDS
+from scheduler.admission import ADMISSIONS
 from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.registry import ConfigError, Registry, check_params
 
-KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "guard": GUARDS}
+KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "guard": ADMISSIONS}
 
 
 def parameters(kind: str, name: str) -> Mapping[str, Mapping[str, Any]]:

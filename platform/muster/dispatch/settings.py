@@ -14,7 +14,7 @@ from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import Pool
 from scheduler.engine.cycle import CycleConfig, config_from_dict, config_to_dict
 
-MOST_PLACES = 256
+MAX_PLACES = 256
 SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
 
 
@@ -134,7 +134,7 @@ def _settings_of(pool: Pool) -> CycleConfig:
         placement_params=pool.placement_params,
         guard=pool.guard,
         guard_params=pool.guard_params,
-        max_places=MOST_PLACES,
+        max_places=MAX_PLACES,
     )
 
 

@@ -30,17 +30,17 @@ from muster.jobs.models import Job
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
-from scheduler.diagnosis.health import Level
+from scheduler.diagnosis.health import HealthLevel
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
     AllocationState,
     AttemptState,
     Desired,
-    Form,
     JobClass,
     JobState,
     NodeAdmin,
     NodeHealth,
+    RuntimeNeed,
     Stage,
 )
 from scheduler.predict.estimate import doubled
@@ -234,7 +234,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
     gpus: defaultdict[int, list[model.Gpu]] = defaultdict(list)
     fields = ("id", "node_id", "index", "uuid", "type", "memory_mib", "healthy")
     query = Gpu.objects.filter(node__in=[node.pk for node in rows], present=True).order_by("pk")
-    warned = Case(When(health=Level.WARNING.value, then=True), default=False)
+    warned = Case(When(health=HealthLevel.WARNING.value, then=True), default=False)
     for values in query.values_list(*fields, warned):
         gpu = model.Gpu(*values)
         gpus[gpu.node_id].append(gpu)
@@ -333,16 +333,16 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     row["memo"] = {name: float(value) for name, value in _plain(row["memo"]).items()}
     row["gpu_type"] = row["gpu_type"] or None
     row["klass"] = JobClass(row["klass"])
-    row["form"] = Form(row["form"])
+    row["form"] = RuntimeNeed(row["form"])
     trial = row.pop("trial")
     if trial is not None:
         row |= on_trial(row, _plain(trial))
     row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
-    row["locality"], relax_after_s = model.Level(row["locality"]), row.pop("relax_after_s")
+    row["locality"], relax_after_s = model.Locality(row["locality"]), row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.
     job = model.Job(**row, still_stopping=False)
     if relax_after_s is not None and now - job.waiting_since >= relax_after_s:
-        return replace(job, locality=model.Level.ANY)
+        return replace(job, locality=model.Locality.ANY)
     return job
 
 

@@ -17,7 +17,7 @@ from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
 from scheduler.admission.screening import FIRST_ID, beside_others
-from scheduler.model.lifecycle import JobClass, Level
+from scheduler.model.lifecycle import JobClass, Locality
 
 
 def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
         "checkpoints": False,
         "attained_gpu_s": 0.0,
         "ran_s": 0.0,
-        "locality": Level.ANY,
+        "locality": Locality.ANY,
         "relax_after_s": None,
         "packs": False,
         "gpu_memory_mib": None,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.model import View
-from scheduler.model.invariants import Objector, late
+from scheduler.model.invariants import PlanValidator, late
 from scheduler.model.plan import Place, Plan, Preempt
 
 # So that a transaction stays short: what one holds locked, others wait for.
@@ -27,7 +27,7 @@ class Unit:
         return Plan(self.places, (), preempts=self.preempts)
 
 
-def units_of(view: View, plan: Plan, guard: Objector) -> list[Unit]:
+def units_of(view: View, plan: Plan, guard: PlanValidator) -> list[Unit]:
     """The units of a lawful plan, in the order in which they are carried out.
 
     1. Whoever can start with everybody still there is a unit alone.

@@ -23,7 +23,7 @@ from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import CheckResult, Gpu, GpuCheck, Node, Pool
 from muster.fleet.services import mend_gpus, resume_node
 from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_heal, gives_back, is_relapse, pause_s
-from scheduler.diagnosis.health import Heals, Level
+from scheduler.diagnosis.health import Heals, HealthLevel
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 MOST_AT_ONCE = 200
@@ -59,7 +59,7 @@ def begin_checks(node: Node, *, restarted: bool) -> None:
     ]
     GpuCheck.objects.bulk_create(rows, ignore_conflicts=True)
     if restarted:
-        ill = Gpu.objects.filter(pk__in=gpus).exclude(health=Level.OK)
+        ill = Gpu.objects.filter(pk__in=gpus).exclude(health=HealthLevel.OK)
         check_soon(ill.values_list("pk", flat=True))
 
 
@@ -164,7 +164,7 @@ def _look_at(node_id: int, ids: Collection[int]) -> None:
                 GpuCheck.objects.filter(pk=row.pk).update(due_at=now + timedelta(seconds=IDLE_S))
             elif row.day == now.date() and row.used_s >= node.pool.check_s_per_day:
                 GpuCheck.objects.filter(pk=row.pk).update(due_at=_midnight(now))
-            elif row.gpu.health == Level.FAILURE and not _can_heal(node, row.gpu):
+            elif row.gpu.health == HealthLevel.FAILURE and not _can_heal(node, row.gpu):
                 GpuCheck.objects.filter(pk=row.pk).update(due_at=now + timedelta(seconds=node.pool.check_every_s))
             else:
                 asked.append(row)
@@ -237,12 +237,12 @@ def _give_back(node: Node, row: GpuCheck) -> None:
     gpu, needed = row.gpu, node.pool.check_release
     restarted = _restarted(node, gpu)
     enough = gives_back(
-        Level(gpu.health), _heals(gpu), restarted=restarted, passes=row.streak, needed=needed
+        HealthLevel(gpu.health), _heals(gpu), restarted=restarted, passes=row.streak, needed=needed
     ) and not _relapsed(gpu.health_at, row.given_back_at)
     if enough:
         was, why = gpu.health, gpu.health_why
         mend_gpus([gpu])
-        gpu.health = Level.OK
+        gpu.health = HealthLevel.OK
         GpuCheck.objects.filter(pk=row.pk).update(given_back_at=DatabaseNow())
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         reason = _passed(row.streak, row.how)
@@ -251,12 +251,12 @@ def _give_back(node: Node, row: GpuCheck) -> None:
         before, after = {"unhealthy": [gpu.uuid], "why": why}, {"unhealthy": [], "reason": reason}
         audit("repair", actor="platform", object_type="node", object_id=node.name, before=before, after=after)
         wake_pool(node.pool_id)
-        if was == Level.FAILURE:
+        if was == HealthLevel.FAILURE:
             _open_again(node, gpu, reason)
     in_hole = node.black_hole_at is not None
     if in_hole and _resume(node, needed):
         in_hole = False
-    is_well = gpu.health == Level.OK and not in_hole
+    is_well = gpu.health == HealthLevel.OK and not in_hole
     if is_well or row.streak >= max(needed, 1):  # more of them now would change nothing
         every_s = node.pool.check_every_s
         due_at = row.at + timedelta(seconds=every_s) if every_s and row.at else None
@@ -271,7 +271,7 @@ def _open_again(node: Node, gpu: Gpu, reason: str) -> None:
     """
     if node.admin != NodeAdmin.DRAINING or _relapsed(node.drained_for_gpu_at, node.given_back_at):
         return
-    failed = Gpu.objects.filter(node=node, present=True, health=Level.FAILURE)
+    failed = Gpu.objects.filter(node=node, present=True, health=HealthLevel.FAILURE)
     if node.drained_for_gpu_at is None or failed.exists():
         return
     why = f"GPU {gpu.index}, the last that had failed, works again: {reason}"
@@ -287,7 +287,7 @@ def _resume(node: Node, needed: int) -> bool:
     """Give a node back that failed whatever came to it, if each of its GPUs has passed enough checks since."""
     rows = list(GpuCheck.objects.filter(gpu__node=node, gpu__present=True).select_related("gpu"))
     count = Gpu.objects.filter(node=node, present=True).count()
-    well = [row for row in rows if row.streak >= needed and row.gpu.health != Level.FAILURE]
+    well = [row for row in rows if row.streak >= needed and row.gpu.health != HealthLevel.FAILURE]
     if not needed or not rows or len(well) < count or node.admin != NodeAdmin.CORDONED:
         return False
     if _relapsed(node.black_hole_at, node.given_back_at):
@@ -295,7 +295,7 @@ def _resume(node: Node, needed: int) -> bool:
     reason = f"each of its {count} GPUs has passed {needed} checks in a row"
     resume_node(node=node, reason=reason, actor="platform")
     Node.objects.filter(pk=node.pk).update(given_back_at=DatabaseNow())
-    GpuCheck.objects.filter(pk__in=[row.pk for row in rows], gpu__health=Level.OK).update(in_doubt=False)
+    GpuCheck.objects.filter(pk__in=[row.pk for row in rows], gpu__health=HealthLevel.OK).update(in_doubt=False)
     mail_operators(
         subject=f"Node {node.name} takes jobs again",
         body=f"It was cordoned because it failed its jobs, and {reason}.\n",

@@ -21,8 +21,8 @@ from muster.fleet.services import drain_node, mend_gpus
 from scheduler.diagnosis.health import (
     Action,
     Heals,
+    HealthLevel,
     Kind,
-    Level,
     Meaning,
     hardest,
     heals_of,
@@ -69,7 +69,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
             _keep(node, gpu, kind=kind, uuid=uuid, xid=number, detail=detail, meaning=meaning)
         if gpu is not None:
             _worsen(node, gpu, meaning, number)
-            if meaning.level is not Level.OK:
+            if meaning.level is not HealthLevel.OK:
                 _note_cure(node, gpu, heals_of(meaning, kind))
             if meaning.action is Action.DRAIN_NODE and node.admin == NodeAdmin.ACTIVE:
                 reason = f"GPU {gpu.index} has failed ({meaning.words}): restart the machine"
@@ -81,16 +81,16 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
 def let_warnings_end(pool: Pool) -> None:
     """GPUs whose warnings were not told again for a while are well again."""
     told = HealthReport.objects.filter(
-        gpu=OuterRef("pk"), level=Level.WARNING, over_at__isnull=True, last_at__gte=DatabaseNow() - WARNING_LASTS
+        gpu=OuterRef("pk"), level=HealthLevel.WARNING, over_at__isnull=True, last_at__gte=DatabaseNow() - WARNING_LASTS
     )
-    warned = Gpu.objects.filter(node__pool=pool, health=Level.WARNING).exclude(Exists(told))
+    warned = Gpu.objects.filter(node__pool=pool, health=HealthLevel.WARNING).exclude(Exists(told))
     for gpu in warned.select_related("node"):
         with transaction.atomic():
             Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=gpu.node_id)
             if not warned.filter(pk=gpu.pk).exists():
                 continue  # it was told again, or has failed, before the lock was ours
             mend_gpus([gpu])
-            data = {"node": gpu.node.name, "gpu": gpu.uuid, "level": Level.OK, "was": Level.WARNING}
+            data = {"node": gpu.node.name, "gpu": gpu.uuid, "level": HealthLevel.OK, "was": HealthLevel.WARNING}
             record("gpu.health_level", actor="platform", node_id=gpu.node_id, data=data)
 
 
@@ -147,13 +147,13 @@ def _keep(
 def _worsen(node: Node, gpu: Gpu, meaning: Meaning, xid: int | None) -> None:
     """Give the GPU the level if it is worse than its own; each level worse has its own event."""
     gpu.refresh_from_db(fields=["health"])
-    if not is_worse(meaning.level, Level(gpu.health)):
+    if not is_worse(meaning.level, HealthLevel(gpu.health)):
         return
     why = f"Xid {xid}: {meaning.words}" if xid is not None else meaning.words
     Gpu.objects.filter(pk=gpu.pk).update(health=meaning.level, health_at=DatabaseNow(), health_why=why)
     data = {"node": node.name, "gpu": gpu.uuid, "index": gpu.index, "level": meaning.level, "was": gpu.health}
     record("gpu.health_level", actor="platform", node_id=node.pk, data=data | {"why": why, "action": meaning.action})
-    if meaning.level is Level.FAILURE:
+    if meaning.level is HealthLevel.FAILURE:
         Node.objects.filter(pk=node.pk).update(version=F("version") + 1)
         _tell_operators(node, gpu, why, meaning)
     wake_pool(node.pool_id)

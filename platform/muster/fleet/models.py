@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from nodeagent.protocol import source_problem
-from scheduler.diagnosis.health import Action, Heals, Level
+from scheduler.diagnosis.health import Action, Heals, HealthLevel
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
@@ -369,7 +369,7 @@ class Gpu(models.Model):
     model = models.CharField(max_length=120, blank=True, default="")
     memory_mib = models.PositiveIntegerField(default=0)
     numa_node = models.PositiveSmallIntegerField(null=True)
-    health = models.CharField(max_length=10, choices=choices(Level), default=Level.OK)
+    health = models.CharField(max_length=10, choices=choices(HealthLevel), default=HealthLevel.OK)
     health_at = models.DateTimeField(null=True, help_text="Since when it is so; null for one that always was well.")
     health_why = models.CharField(max_length=200, blank=True, default="", help_text="Why it is not well.")
     heals = models.CharField(
@@ -379,7 +379,7 @@ class Gpu(models.Model):
         max_length=64, blank=True, default="", help_text="The boot of its node in which it failed so last."
     )
     healthy = models.GeneratedField(
-        expression=~Q(health=Level.FAILURE.value),  # type: ignore[arg-type]  # the stubs know of no Q
+        expression=~Q(health=HealthLevel.FAILURE.value),  # type: ignore[arg-type]  # the stubs know of no Q
         output_field=models.BooleanField(),
         db_persist=True,
     )
@@ -390,7 +390,7 @@ class Gpu(models.Model):
         verbose_name_plural = "GPUs"
         constraints = [
             models.UniqueConstraint(fields=["node", "index"], condition=Q(present=True), name="gpu_index"),
-            one_of("health", Level, name="gpu_health_known"),
+            one_of("health", HealthLevel, name="gpu_health_known"),
         ]
 
     def __str__(self) -> str:
@@ -436,7 +436,7 @@ class HealthReport(models.Model):
     gpu = models.ForeignKey(Gpu, on_delete=models.SET_NULL, null=True, related_name="health_reports")
     kind = models.CharField(max_length=60)
     xid = models.PositiveIntegerField(null=True)
-    level = models.CharField(max_length=10, choices=choices(Level))
+    level = models.CharField(max_length=10, choices=choices(HealthLevel))
     action = models.CharField(max_length=20, choices=choices(Action))
     words = models.CharField(max_length=200, help_text="What it means.")
     detail = models.CharField(max_length=500, blank=True, default="", help_text="What the agent wrote.")
@@ -447,7 +447,7 @@ class HealthReport(models.Model):
 
     class Meta:
         constraints = [
-            one_of("level", Level, name="health_report_level_known"),
+            one_of("level", HealthLevel, name="health_report_level_known"),
             one_of("action", Action, name="health_report_action_known"),
         ]
         indexes = [models.Index(fields=["node", "-at"], name="health_of_node")]

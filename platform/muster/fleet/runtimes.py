@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 
 PROCESS = "process"
 # By what field of its spec, or by its lack, a job is of a form that a node may not start.
-ASKED_BY: Mapping[Form, str] = {
-    Form.PLAIN: "image",
-    Form.IMAGE: "image",
-    Form.CONTAINER: "shm",
-    Form.IMAGE_VOLUMES: "mounts",
-    Form.CONTAINER_VOLUMES: "mounts",
+ASKED_BY: Mapping[RuntimeNeed, str] = {
+    RuntimeNeed.PLAIN: "image",
+    RuntimeNeed.IMAGE: "image",
+    RuntimeNeed.CONTAINER: "shm",
+    RuntimeNeed.IMAGE_VOLUMES: "mounts",
+    RuntimeNeed.CONTAINER_VOLUMES: "mounts",
 }
 
 
-def forms_of(runtimes: Collection[str], default_image: str, mount_roots: Collection[str] = ()) -> tuple[Form, ...]:
+def forms_of(
+    runtimes: Collection[str], default_image: str, mount_roots: Collection[str] = ()
+) -> tuple[RuntimeNeed, ...]:
     """The forms of the jobs that the node can start; none where its agent has said nothing, and so nobody knows."""
-    found = set[Form]()
+    found = set[RuntimeNeed]()
     for runtime in runtimes:
         if runtime == PROCESS:
-            found.add(Form.PLAIN)
+            found.add(RuntimeNeed.PLAIN)
         else:
-            found |= {Form.IMAGE, Form.PLAIN, Form.CONTAINER} if default_image else {Form.IMAGE}
+            found |= (
+                {RuntimeNeed.IMAGE, RuntimeNeed.PLAIN, RuntimeNeed.CONTAINER} if default_image else {RuntimeNeed.IMAGE}
+            )
             if mount_roots:
-                found |= {Form.IMAGE_VOLUMES, Form.CONTAINER_VOLUMES} if default_image else {Form.IMAGE_VOLUMES}
-    return tuple(form for form in Form if form in found)
+                found |= (
+                    {RuntimeNeed.IMAGE_VOLUMES, RuntimeNeed.CONTAINER_VOLUMES}
+                    if default_image
+                    else {RuntimeNeed.IMAGE_VOLUMES}
+                )
+    return tuple(form for form in RuntimeNeed if form in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, Exists, OuterRef, QuerySet
 
 from muster.fleet.models import Gpu, Node
-from scheduler.diagnosis.health import Level, is_worse
+from scheduler.diagnosis.health import HealthLevel, is_worse
 from scheduler.model.lifecycle import NodeAdmin
 
 
@@ -26,12 +26,12 @@ def holding(nodes: QuerySet[Node]) -> QuerySet[Node]:
     return nodes.filter(allocations__released_at__isnull=True, allocations__isnull=False)
 
 
-def with_worst_gpu(nodes: QuerySet[Node], level: Level) -> QuerySet[Node]:
+def with_worst_gpu(nodes: QuerySet[Node], level: HealthLevel) -> QuerySet[Node]:
     """Those of the nodes whose worst GPU is at the level; a node without GPUs is well."""
 
-    def has(*levels: Level) -> Exists:
+    def has(*levels: HealthLevel) -> Exists:
         return Exists(Gpu.objects.filter(node=OuterRef("pk"), present=True, health__in=levels))
 
-    worse = [other for other in Level if is_worse(other, level)]
+    worse = [other for other in HealthLevel if is_worse(other, level)]
     found = nodes.exclude(has(*worse)) if worse else nodes
-    return found if level is Level.OK else found.filter(has(level))
+    return found if level is HealthLevel.OK else found.filter(has(level))

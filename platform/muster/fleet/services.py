@@ -16,7 +16,7 @@ from muster.events.models import Restore
 from muster.events.services import audit, record, wake_pool
 from muster.fleet.models import Gpu, GpuCheck, HealthReport, Node, NodeLease, Pool
 from muster.fleet.selectors import holding
-from scheduler.diagnosis.health import Level
+from scheduler.diagnosis.health import HealthLevel
 from scheduler.model.lifecycle import NodeAdmin, TransitionError, require_move
 
 JOIN_TOKEN_LIFE = timedelta(hours=24)
@@ -139,7 +139,7 @@ def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
     reason = require_reason(reason)
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True, of=("self",)).get(pk=node.pk)
-        broken = list(Gpu.objects.filter(node=node, present=True).exclude(health=Level.OK).order_by("index"))
+        broken = list(Gpu.objects.filter(node=node, present=True).exclude(health=HealthLevel.OK).order_by("index"))
         if not broken:
             raise Conflict(f"node {node.name} has no unhealthy GPU that its agent reports")
         mend_gpus(broken)
@@ -161,7 +161,7 @@ def repair_gpus(*, node: Node, reason: str, actor: str) -> None:
 def mend_gpus(gpus: list[Gpu]) -> None:
     """Let GPUs be well again, and what was reported of them no longer count; under the lock of their node."""
     Gpu.objects.filter(pk__in=[gpu.pk for gpu in gpus]).update(
-        health=Level.OK, health_at=DatabaseNow(), health_why="", heals="", failed_boot=""
+        health=HealthLevel.OK, health_at=DatabaseNow(), health_why="", heals="", failed_boot=""
     )
     HealthReport.objects.filter(gpu__in=gpus, over_at__isnull=True).update(over_at=DatabaseNow())
 

@@ -7,7 +7,7 @@ from muster.fleet.models import Node, Pool
 from muster.fleet.networks import lacks_gang_network
 from muster.fleet.runtimes import forms_of
 from muster.jobs.spec import JobSpec
-from scheduler.model.lifecycle import Form, NodeAdmin
+from scheduler.model.lifecycle import NodeAdmin, RuntimeNeed
 
 
 def require_runtime(spec: JobSpec, pool: Pool) -> None:
@@ -32,9 +32,9 @@ def require_runtime(spec: JobSpec, pool: Pool) -> None:
     found = {form for runtimes, default, roots in said for form in forms_of(runtimes or (), default or "", roots or ())}
     if not found or spec.form in found:
         return  # or no node has said yet what it can do
-    if spec.mounts and not {Form.IMAGE_VOLUMES, Form.CONTAINER_VOLUMES} & found:
+    if spec.mounts and not {RuntimeNeed.IMAGE_VOLUMES, RuntimeNeed.CONTAINER_VOLUMES} & found:
         raise Invalid.field("mounts", f"no node of pool {pool.name} mounts volumes")
-    if spec.form is Form.IMAGE or (spec.form is Form.CONTAINER and Form.IMAGE not in found):
+    if spec.form is RuntimeNeed.IMAGE or (spec.form is RuntimeNeed.CONTAINER and RuntimeNeed.IMAGE not in found):
         field = "image" if spec.image else "shm"
         raise Invalid.field(field, f"the nodes of pool {pool.name} run jobs as processes, without images: leave it out")
     raise Invalid.field("image", f"it is required: the nodes of pool {pool.name} run jobs in containers")

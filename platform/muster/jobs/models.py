@@ -20,13 +20,13 @@ from scheduler.model.lifecycle import (
     AllocationState,
     AttemptState,
     Desired,
-    Form,
     HoldReason,
     JobClass,
     JobState,
-    Level,
+    Locality,
     Observed,
     Reason,
+    RuntimeNeed,
     Stage,
 )
 from scheduler.predict.estimate import Source
@@ -103,9 +103,9 @@ class Job(models.Model):
     memo = models.JSONField(default=dict, help_text="What the pool's policy asked to be told again.")
     preemptible = models.BooleanField(default=True)
     checkpoints = models.BooleanField(default=False, help_text="Whether it goes on where it was stopped.")
-    locality = models.CharField(max_length=4, choices=choices(Level), default=Level.ANY)
+    locality = models.CharField(max_length=4, choices=choices(Locality), default=Locality.ANY)
     relax_after_s = models.FloatField(null=True, help_text="How long it waits for its locality.")
-    form = models.CharField(max_length=20, choices=choices(Form), default=Form.ANY)
+    form = models.CharField(max_length=20, choices=choices(RuntimeNeed), default=RuntimeNeed.ANY)
     packs = models.BooleanField(default=False, help_text="Whether another job may share its GPUs.")
     gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="That it needs of each of its GPUs.")
     avoid_nodes = models.JSONField(default=list)
@@ -136,7 +136,7 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(preemptible=True) | Q(time_limit_s__isnull=False), name="job_that_stays_has_limit"
             ),
-            one_of("locality", Level, name="job_locality_known"),
+            one_of("locality", Locality, name="job_locality_known"),
             models.CheckConstraint(
                 condition=Q(packs=False) | Q(gpus__gte=1, gpu_memory_mib__isnull=False), name="job_that_packs_says_size"
             ),

@@ -27,7 +27,16 @@ from muster.jobs.volumes import require_volumes
 from muster.tenants.models import Tenant, VirtualCluster
 from muster.tenants.selectors import default_virtual_cluster, is_manager, tenants_of, virtual_clusters_of
 from scheduler.diagnosis.screening import Mode
-from scheduler.model.lifecycle import ATTEMPT_LIVE, JOB_TERMINAL, AttemptState, Desired, JobState, Level, Reason, Stage
+from scheduler.model.lifecycle import (
+    ATTEMPT_LIVE,
+    JOB_TERMINAL,
+    AttemptState,
+    Desired,
+    JobState,
+    Locality,
+    Reason,
+    Stage,
+)
 
 MOST_IN_A_BATCH = 1000
 MAX_CANCELLED = 1000
@@ -162,7 +171,7 @@ def draft_job(*, user: User, data: object) -> Job:
         klass=spec.klass,
         preemptible=spec.preemptible,
         checkpoints=spec.checkpoints,
-        locality=spec.locality.within if spec.locality else Level.ANY,
+        locality=spec.locality.within if spec.locality else Locality.ANY,
         relax_after_s=spec.relax_after_s,
         packs=spec.share == "pack",
         form=spec.form,

@@ -18,7 +18,7 @@ from muster.jobs.units import DURATION_PATTERN, SIZE_PATTERN, parse_duration_s, 
 from nodeagent.protocol import MOST_MOUNTS, workdir_problem
 from scheduler.diagnosis.idle import Rule
 from scheduler.diagnosis.screening import Mode
-from scheduler.model.lifecycle import Form, JobClass, Level
+from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
@@ -241,10 +241,10 @@ class Idle(_Strict):
         return Rule(self.below, parse_duration_s(self.for_), self.action == "stop")
 
 
-class Locality(_Strict):
+class LocalitySpec(_Strict):
     """How close together the ranks must lie, and for how long to wait for that."""
 
-    within: Annotated[Level, Field(strict=False)] = Field(
+    within: Annotated[Locality, Field(strict=False)] = Field(
         description="All ranks on one node, in one rack, or anywhere."
     )
     relax_after: Duration | None = Field(default=None, description="After so long, anywhere will do.")
@@ -303,7 +303,7 @@ class JobSpec(_Strict):
         description="guaranteed: within the quota; opportunistic: borrows idle GPUs and may be preempted.",
     )
     retry: Retry = Field(default=Retry(), description="How often, and after what, the job is queued again.")
-    locality: Locality | None = Field(
+    locality: LocalitySpec | None = Field(
         default=None, description="How close together the ranks must lie. Default: anywhere."
     )
     preemptible: bool = Field(
@@ -368,13 +368,13 @@ class JobSpec(_Strict):
         return parse_duration_s((self.checkpoint or Checkpoint()).grace)
 
     @property
-    def form(self) -> Form:
+    def form(self) -> RuntimeNeed:
         """In what form it is started."""
         if self.mounts:
-            return Form.IMAGE_VOLUMES if self.image else Form.CONTAINER_VOLUMES
+            return RuntimeNeed.IMAGE_VOLUMES if self.image else RuntimeNeed.CONTAINER_VOLUMES
         if self.image:
-            return Form.IMAGE
-        return Form.CONTAINER if self.shm else Form.PLAIN
+            return RuntimeNeed.IMAGE
+        return RuntimeNeed.CONTAINER if self.shm else RuntimeNeed.PLAIN
 
     @property
     def checkpoints(self) -> bool:
@@ -450,7 +450,7 @@ def _require_sense(spec: JobSpec) -> None:
         raise Invalid.field("preemptible", "a job that may not be stopped for others needs a limit: set time")
     if spec.expected and spec.time_s is not None and parse_duration_s(spec.expected) > spec.time_s:
         raise Invalid.field("expected", f"a job with the time limit {spec.time} cannot run for {spec.expected}")
-    if spec.locality and spec.locality.within is Level.NODE and spec.nodes > 1:
+    if spec.locality and spec.locality.within is Locality.NODE and spec.nodes > 1:
         raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
     require_apart(spec.mounts, spec.workdir)
     if spec.idle is not None and not spec.gpus_per_node:
@@ -488,7 +488,7 @@ def _unknown_key(path: list[str]) -> str:
         "retry": Retry,
         "checkpoint": Checkpoint,
         "code": Code,
-        "locality": Locality,
+        "locality": LocalitySpec,
         "idle": Idle,
     }
     model = parts.get(path[0], JobSpec) if len(path) > 1 else JobSpec

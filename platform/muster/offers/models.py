@@ -10,7 +10,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import SLUG, Gpu, Node
 from muster.jobs.models import Job
 from muster.tenants.models import VirtualCluster
-from scheduler.model.lifecycle import Form, OfferState
+from scheduler.model.lifecycle import OfferState, RuntimeNeed
 
 
 class Role(models.Model):
@@ -39,9 +39,9 @@ class Framework(models.Model):
     registered_at = models.DateTimeField(db_default=DatabaseNow())
     needs = models.CharField(
         max_length=20,
-        choices=choices(Form),
-        default=Form.ANY,
-        db_default=Form.ANY.value,
+        choices=choices(RuntimeNeed),
+        default=RuntimeNeed.ANY,
+        db_default=RuntimeNeed.ANY.value,
         help_text="In what form its jobs start: it is offered no node that cannot start such a job.",
     )
     seen_at = models.DateTimeField(null=True, help_text="When it last asked for offers; empty once it has left.")
@@ -49,7 +49,7 @@ class Framework(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["role", "user"], name="framework_once_in_a_role"),
-            one_of("needs", Form, name="framework_needs_known"),
+            one_of("needs", RuntimeNeed, name="framework_needs_known"),
         ]
 
     def __str__(self) -> str:

@@ -22,9 +22,9 @@ from muster.offers.transitions import end_offers, set_filter, tell_frameworks
 from muster.tenants.models import Membership
 from scheduler import model
 from scheduler.engine.cycle import compose
-from scheduler.engine.state import Board
+from scheduler.engine.state import SchedulerState
 from scheduler.engine.usage import CPUS, MEMORY_MIB
-from scheduler.model.lifecycle import Form, NodeAdmin, NodeHealth, OfferState
+from scheduler.model.lifecycle import NodeAdmin, NodeHealth, OfferState, RuntimeNeed
 from scheduler.outside import offers as two_level
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,9 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
     request = two_level.Request(
         roles=[two_level.Role(pk, role.vc_id, role.weight, role.revocable) for pk, role in sorted(roles.items())],
         frameworks=[
-            two_level.Framework(one.pk, one.role_id, held.get(one.pk, {}), asks=one.pk in asking, needs=Form(one.needs))
+            two_level.Framework(
+                one.pk, one.role_id, held.get(one.pk, {}), asks=one.pk in asking, needs=RuntimeNeed(one.needs)
+            )
             for one in frameworks
         ],
         standing=[two_level.Offer(row.framework_id, share_of(row)) for row in standing],
@@ -128,7 +130,7 @@ def _insert(pool: Pool, decided: tuple[two_level.Offer, ...]) -> list[Offer]:
     shares = {one.share.node_id: one for one in decided}
     nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=sorted(shares)).order_by("pk"))
     now = database_now()
-    free = Board(locked_snapshot(pool, [], [], nodes, now=now)).free
+    free = SchedulerState(locked_snapshot(pool, [], [], nodes, now=now)).free
     # An offer whose end is being written at this moment counts as standing: its GPUs are offered in the next round.
     offered = set(OfferedGpu.objects.filter(gpu__node__in=nodes).values_list("gpu_id", flat=True))
     rows: list[Offer] = []

@@ -26,7 +26,7 @@ from muster.offers.transitions import accept, end_offers, set_filter
 from muster.tenants.selectors import tenants_of
 from scheduler.model import AllocationView
 from scheduler.model.eligibility import CANNOT
-from scheduler.model.lifecycle import Form, JobClass, OfferState
+from scheduler.model.lifecycle import JobClass, OfferState, RuntimeNeed
 from scheduler.model.plan import Place
 
 DEFAULT_FILTER_S = 5.0
@@ -42,7 +42,7 @@ class Wanted:
     gpus: Sequence[str] | None = None
 
 
-def register_framework(*, user: User, role_name: str, needs: Form = Form.ANY) -> tuple[Framework, bool]:
+def register_framework(*, user: User, role_name: str, needs: RuntimeNeed = RuntimeNeed.ANY) -> tuple[Framework, bool]:
     """The user's framework in the role, and whether it is new; it is offered GPUs while it asks for them, of nodes that
     start jobs of the form that it `needs`.
 
@@ -181,7 +181,7 @@ def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
     said, label = offer.node.inventory, str(offer.node.labels.get("default-image", ""))
     forms = forms_of(said.get("runtimes") or (), label, said.get("mount_roots") or ())
     for index, job in enumerate(jobs):
-        form = Form(job.form)
+        form = RuntimeNeed(job.form)
         if forms and form not in forms:
             raise Invalid.field(f"jobs.{index}.spec.{ASKED_BY[form]}", f"{offer.node.name} {CANNOT[form]}")
 

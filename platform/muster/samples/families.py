@@ -32,7 +32,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Resolution:
     """A table of a family: one row for each `seconds` of each thing that is measured."""
 
     seconds: int
@@ -61,7 +61,7 @@ class Family:
     name: str
     keys: tuple[str, ...]
     figures: tuple[Figure, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[Resolution, ...]
 
 
 _MOST_MIB = float(1 << 30)
@@ -84,7 +84,7 @@ GPU = Family(
         Figure("ecc_uncorrected", "errors", _MOST_COUNT),
         Figure("processes", "processes", 1_000_000),
     ),
-    levels=(Level(10, GpuTenSeconds), Level(60, GpuMinute), Level(3600, GpuHour)),
+    levels=(Resolution(10, GpuTenSeconds), Resolution(60, GpuMinute), Resolution(3600, GpuHour)),
 )
 RANK = Family(
     name="rank",
@@ -100,7 +100,7 @@ RANK = Family(
         Figure("processes", "processes", 10_000_000),
         Figure("progress_s", "progress/s", MOST_PROGRESS),
     ),
-    levels=(Level(10, RankTenSeconds), Level(60, RankMinute), Level(3600, RankHour)),
+    levels=(Resolution(10, RankTenSeconds), Resolution(60, RankMinute), Resolution(3600, RankHour)),
 )
 HOST = Family(
     name="host",
@@ -110,6 +110,6 @@ HOST = Family(
         Figure("memory_used_mib", "MiB", _MOST_MIB),
         Figure("load1", "load", 1_000_000),
     ),
-    levels=(Level(10, HostTenSeconds), Level(60, HostMinute), Level(3600, HostHour)),
+    levels=(Resolution(10, HostTenSeconds), Resolution(60, HostMinute), Resolution(3600, HostHour)),
 )
 FAMILIES = (GPU, RANK, HOST)

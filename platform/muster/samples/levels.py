@@ -12,7 +12,7 @@ from functools import cache
 from django.db import connection, transaction
 from django.db.models import Min
 
-from muster.samples.families import FAMILIES, Family, Level
+from muster.samples.families import FAMILIES, Family, Resolution
 from muster.samples.models import RollUp
 
 # A sample is written in a transaction of its own, and its time is taken in the same statement.
@@ -62,7 +62,7 @@ def floor(at: datetime, seconds: int) -> datetime:
 
 
 @transaction.atomic
-def _roll_up_window(family: Family, finer: Level, coarser: Level, *, now: datetime) -> bool:
+def _roll_up_window(family: Family, finer: Resolution, coarser: Resolution, *, now: datetime) -> bool:
     """Make the next few rows of each thing; whether there was anything to make.
 
     1. The table's `RollUp` row is locked; somebody else who rolls up is left to it.
@@ -91,7 +91,7 @@ def _roll_up_window(family: Family, finer: Level, coarser: Level, *, now: dateti
     return True
 
 
-def _locked_state(finer: Level, coarser: Level) -> RollUp | None:
+def _locked_state(finer: Resolution, coarser: Resolution) -> RollUp | None:
     """The lock; None where another has it, or where there is nothing yet to roll up."""
     if not RollUp.objects.filter(table=coarser.table).exists():
         first = _first_row(finer, since=_EPOCH)
@@ -103,12 +103,12 @@ def _locked_state(finer: Level, coarser: Level) -> RollUp | None:
     return rows.filter(table=coarser.table).first()
 
 
-def _first_row(level: Level, *, since: datetime) -> datetime | None:
+def _first_row(level: Resolution, *, since: datetime) -> datetime | None:
     first: datetime | None = level.model._default_manager.filter(at__gte=since).aggregate(at=Min("at"))["at"]
     return first
 
 
-def _delete(level: Level, before: datetime) -> int:
+def _delete(level: Resolution, before: datetime) -> int:
     done = 0
     for _ in range(MOST_BATCHES):
         with connection.cursor() as cursor:
@@ -124,7 +124,7 @@ def _delete(level: Level, before: datetime) -> int:
 
 
 @cache
-def _aggregation(family: Family, finer: Level, coarser: Level) -> str:
+def _aggregation(family: Family, finer: Resolution, coarser: Resolution) -> str:
     """The statement that makes the rows of [%s, %s) from the level below."""
     keys = ", ".join(family.keys)
     names = [figure.name for figure in family.figures]

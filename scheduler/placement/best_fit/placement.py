@@ -11,7 +11,7 @@ from scheduler.model import AllocationView
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.gang import gang, idle, ranks
 from scheduler.placement.split import fewest_nodes
-from scheduler.placement.steady import Shun, Steady
+from scheduler.placement.steady import NodeExclusion, Steady
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class BestFit(Steady):
     3. The fewer strikes, the smaller node id.
     """
 
-    def choose(self, free: Free, demand: Demand, shun: Shun) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
         if demand.split:
             return fewest_nodes(free, demand, shun, _tightest_first)

@@ -9,7 +9,7 @@ from scheduler.model import AllocationView
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.gang import by_rack, gang, idle, ranks
 from scheduler.placement.split import fewest_nodes
-from scheduler.placement.steady import Shun, Steady
+from scheduler.placement.steady import NodeExclusion, Steady
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Consolidate(Steady):
     4. The smaller rack name, the fewer strikes, the smaller node id.
     """
 
-    def choose(self, free: Free, demand: Demand, shun: Shun) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
         if demand.split:
             return fewest_nodes(free, demand, shun)

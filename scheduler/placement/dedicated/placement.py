@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView, Level
+from scheduler.model import AllocationView, Locality
 from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.bases import BASE_PARAMS, base
 from scheduler.placement.free import Demand, Free, FreeNode, Guest
@@ -66,10 +66,10 @@ class Dedicated(AsAsked):
         if not (demand.split and self.distributed):
             return inside.choose(free, demand, for_small)
         if free.most_on_one_node(demand.gpu_type) >= demand.gpus:
-            on_one_node = inside.choose(free, demand._replace(within=Level.NODE), for_small)
+            on_one_node = inside.choose(free, demand._replace(within=Locality.NODE), for_small)
             if on_one_node is not None:
                 return on_one_node
-        return None if demand.within is Level.NODE else inside.choose(free, demand, for_large)
+        return None if demand.within is Locality.NODE else inside.choose(free, demand, for_large)
 
     def _large(self, guest: Guest) -> bool:
         if not guest.gpus:

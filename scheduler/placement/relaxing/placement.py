@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.model import AllocationView, Job, Level
+from scheduler.model import AllocationView, Job, Locality
 from scheduler.placement.bases import BASE_PARAMS, base
 from scheduler.placement.free import Demand, Free
 from scheduler.placement.steady import STRIKES_LIMIT
 
-_TIGHTEST_FIRST = (Level.NODE, Level.RACK, Level.ANY)
+_TIGHTEST_FIRST = (Locality.NODE, Locality.RACK, Locality.ANY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Relaxing:
     inside: str = "consolidate"
     strikes_limit: float = STRIKES_LIMIT
 
-    def within(self, job: Job, now: float) -> Level:
+    def within(self, job: Job, now: float) -> Locality:
         """The level that the job has waited for, or its own when that is closer."""
-        level = Level.ANY
+        level = Locality.ANY
         # By the same sums as `relaxes_at`, so that the level has changed when that moment has come.
         if now < job.waiting_since + self.rack_s:
-            level = Level.RACK
+            level = Locality.RACK
         if now < job.waiting_since + self.node_s:
-            level = Level.NODE
-        if level is Level.NODE and job.nodes > 1:  # no two ranks share a node: nothing is won by waiting for it
-            level = Level.RACK if now < job.waiting_since + self.rack_s else Level.ANY
+            level = Locality.NODE
+        if level is Locality.NODE and job.nodes > 1:  # no two ranks share a node: nothing is won by waiting for it
+            level = Locality.RACK if now < job.waiting_since + self.rack_s else Locality.ANY
         return min(level, job.locality, key=_TIGHTEST_FIRST.index)
 
     def relaxes_at(self, job: Job, now: float) -> float | None:

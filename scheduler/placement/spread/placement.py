@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler.model import AllocationView, Level
+from scheduler.model import AllocationView, Locality
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.gang import by_rack, gang, ranks
 from scheduler.placement.split import cut
-from scheduler.placement.steady import Shun, Steady
+from scheduler.placement.steady import NodeExclusion, Steady
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Spread(Steady):
     4. The fewer strikes, the smaller node id.
     """
 
-    def choose(self, free: Free, demand: Demand, shun: Shun) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, the emptiest node first, or None when the gang does not fit."""
         nodes = shun.of(_emptiest_first(free, demand))
         if demand.split:
@@ -42,9 +42,9 @@ def _lot(nodes: Iterable[FreeNode], demand: Demand, last: frozenset[int]) -> tup
     """As much as there is on the emptiest node, then on the next."""
     if last:
         nodes = sorted(nodes, key=lambda node: node.id in last)
-    if demand.within is Level.ANY:
+    if demand.within is Locality.ANY:
         return cut(demand, nodes)
-    if demand.within is Level.NODE:
+    if demand.within is Locality.NODE:
         node = next((node for node in nodes if node.room(demand) >= demand.gpus), None)
         return None if node is None else cut(demand, [node])
     lots = [lot for members in by_rack(nodes).values() if (lot := cut(demand, members)) is not None]

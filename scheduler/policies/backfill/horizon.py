@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.admission import Usage, charge
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.model.lifecycle import JobClass
 from scheduler.placement.free import Demand, FreeNode, Guest
@@ -51,13 +51,13 @@ class Holding:
 
 
 class Horizon:
-    """The future of a scratch, as far as ends are known and GPUs are promised."""
+    """The future of a context, as far as ends are known and GPUs are promised."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self._scratch = scratch
-        self._free = scratch.board.free
+    def __init__(self, context: CycleContext) -> None:
+        self._context = context
+        self._free = context.state.free
         self.promises: dict[int, Promise] = {}
-        self._times = NodeTimes(self._free, (*self._free.by_fit(None, 0), *self._free.coming_back), scratch.now)
+        self._times = NodeTimes(self._free, (*self._free.by_fit(None, 0), *self._free.coming_back), context.now)
         self._quotas: dict[tuple[int, JobClass, str], dict[int, Claim]] = {}
         self._quota_ends: dict[tuple[int, JobClass, str], list[tuple[float, int]]] = {}
         # Those who hold anything, each by its end and a number of its own; in order, by node, and by job.
@@ -66,12 +66,12 @@ class Horizon:
         self._on_node: dict[int, set[_Entry]] = {}
         self._of_run: dict[int, _Entry] = {}
         self._number = 0
-        self._moments: list[float] = [scratch.now]
+        self._moments: list[float] = [context.now]
         self._used: list[tuple[float, Usage]] = []  # GPUs that are used after an end, for some of the ends
         self._usages: dict[float, Usage] = {}  # the same for the moments that were looked at
         # The first moment at which the guard lets somebody have something, promises aside.
         self._admitted_from: dict[tuple[int, JobClass, str | None, int], float] = {}
-        self._job_ids = max((job.id for job in scratch.view.waiting), default=0)
+        self._job_ids = max((job.id for job in context.view.waiting), default=0)
         self._owed = self._overbooked()
 
     # What is held
@@ -79,7 +79,7 @@ class Horizon:
     def runs(self, run: Running, end: float) -> None:
         """This job runs until then."""
         owed = self._owed if run.stopping else {}
-        reserved = self._scratch.view.reserved_gpus
+        reserved = self._context.view.reserved_gpus
         if not owed and not reserved:
             self._hold(run.job.id, run.allocations, end, self._used_by(run.job, run.allocations))
             return
@@ -97,7 +97,7 @@ class Horizon:
         self._hold(run.job.id, shares, end, self._used_by(run.job, run.allocations))
 
     def keeps(self, job: Job | None, allocations: Sequence[AllocationView], end: float) -> None:
-        """These, which the board does not count as free, are for a job that lets go of them then."""
+        """These, which the state does not count as free, are for a job that lets go of them then."""
         self._hold(job.id if job else None, allocations, end, self._used_by(job, allocations) if job else ())
 
     def reopens(self) -> None:
@@ -105,10 +105,10 @@ class Horizon:
 
         What is not free by then is left out: who is there for longer, or shares GPUs, may be moved or waited for.
         """
-        view = self._scratch.view
+        view = self._context.view
         for node in view.nodes:
             if node.opens_at is not None and node.closes_at is not None and node.schedulable:
-                self._note_moment(max(node.opens_at, self._scratch.now))
+                self._note_moment(max(node.opens_at, self._context.now))
         back = {free.id: view.node_by_id[free.id] for free in self._free.coming_back}
         left = {node_id: [node.cpus, node.memory_mib] for node_id, node in back.items()}
         staying = set(view.reserved_gpus)
@@ -122,7 +122,7 @@ class Horizon:
         for node_id, node in back.items():
             gpu_ids = tuple(gpu.id for gpu in node.gpus if gpu.healthy and gpu.id not in staying)
             cpus, memory_mib = (max(0, amount) for amount in left[node_id])
-            end = max(node.opens_at or 0.0, self._scratch.now)
+            end = max(node.opens_at or 0.0, self._context.now)
             self._add(Holding(end, None, (AllocationView(node_id, 0, gpu_ids, cpus, memory_mib),), ()))
 
     def takes(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:
@@ -156,7 +156,7 @@ class Horizon:
         end: float,
         used: tuple[tuple[int, JobClass, str, int], ...],
     ) -> None:
-        self._add(Holding(max(end, self._scratch.now), job_id, tuple(self._in_service(allocations)), used))
+        self._add(Holding(max(end, self._context.now), job_id, tuple(self._in_service(allocations)), used))
 
     def _add(self, holding: Holding) -> None:
         end, job_id = holding.end, holding.job_id
@@ -192,16 +192,16 @@ class Horizon:
                 yield share if len(usable) == len(share.gpu_ids) else replace(share, gpu_ids=usable)
 
     def _used_by(self, job: Job, allocations: Iterable[AllocationView]) -> tuple[tuple[int, JobClass, str, int], ...]:
-        known = self._scratch.view.gpu_by_id
+        known = self._context.view.gpu_by_id
         used = Counter(known[gpu_id].type for share in allocations for gpu_id in share.gpu_ids if gpu_id in known)
         return tuple((job.vc_id, job.klass, kind, used[kind]) for kind in sorted(used))
 
     def _overbooked(self) -> dict[int, tuple[int, int]]:
         """CPUs and memory by node that are kept beyond what is free: who stops there gives back so much to them."""
-        view, wanted = self._scratch.view, dict[int, tuple[int, int]]()
+        view, wanted = self._context.view, dict[int, tuple[int, int]]()
         for kept in view.reservations:
-            held = kept.offered or kept.job_id in self._scratch.kept or kept.job_id in view.running_by_job
-            if kept.until > self._scratch.now and held:
+            held = kept.offered or kept.job_id in self._context.kept or kept.job_id in view.running_by_job
+            if kept.until > self._context.now and held:
                 for share in kept.allocations:
                     cpus, memory_mib = wanted.get(share.node_id, (0, 0))
                     wanted[share.node_id] = (cpus + share.cpus, memory_mib + share.memory_mib)
@@ -227,7 +227,7 @@ class Horizon:
             booked = self._quotas.setdefault((job.vc_id, job.klass, promise.gpu_type), {})
             booked[job.id] = (promise.start, promise.end, gpus)
         for share in promise.shares:
-            self._times.books(job.id, share, promise.gpu_type, promise.start, promise.end)
+            self._times.book(job.id, share, promise.gpu_type, promise.start, promise.end)
         self._note_moment(promise.end)
 
     def forget(self, job_id: int) -> None:
@@ -248,7 +248,7 @@ class Horizon:
 
     def place_now(self, job: Job, demands: Iterable[Demand], end: float) -> tuple[AllocationView, ...] | None:
         """Where the job can start now and stay until then without touching what is promised, or None."""
-        now = self._scratch.now
+        now = self._context.now
         for demand in demands:
             if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
                 continue
@@ -289,7 +289,7 @@ class Horizon:
     ) -> Promise:
         ending = [self._holding[entry] for entry in self._between(moment, moment, inclusive=True)]
         waits_for = max((one.job_id for one in ending if one.job_id is not None), default=None)
-        return Promise(job, moment, end, gpu_type, shares, waits_for, self._scratch.now, self._job_ids)
+        return Promise(job, moment, end, gpu_type, shares, waits_for, self._context.now, self._job_ids)
 
     def _note_moment(self, at: float) -> None:
         position = bisect_right(self._moments, at)
@@ -326,8 +326,8 @@ class Horizon:
         return allocations
 
     def _place(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:
-        """Places for the job in what the board shows and is not promised between the two moments."""
-        placement = self._scratch.placement
+        """Places for the job in what the state shows and is not promised between the two moments."""
+        placement = self._context.placement
         allocations = placement.place(self._free, demand, job.avoid_nodes)
         if allocations is None:
             return None  # nor beside what is promised, which takes longer to find out
@@ -375,8 +375,8 @@ class Horizon:
             usage = Usage(usage)
         for klass, gpus in promised:
             charge(usage, job.vc_id, klass, str(gpu_type), gpus)
-        board = self._scratch.board
-        return self._scratch.guard.admit(board.view, usage, job, gpu_type, job.gpus_total) is None
+        state = self._context.state
+        return self._context.guard.admit(state.view, usage, job, gpu_type, job.gpus_total) is None
 
     def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
         """The most that is promised to each class of the virtual cluster at any moment in between."""
@@ -395,7 +395,7 @@ class Horizon:
         since = self._admitted_from.get(key)
         if since is not None:
             return since
-        guard, view, gpus = self._scratch.guard, self._scratch.view, demand.gpus * demand.nodes
+        guard, view, gpus = self._context.guard, self._context.view, demand.gpus * demand.nodes
         moments = self._moments
         low, high = 0, len(moments)
         while low < high:
@@ -427,7 +427,7 @@ class Horizon:
         return self._ends[first : bisect_right(self._ends, (until, math.inf))]
 
     def _count_ends(self) -> None:
-        usage, since_mark = Usage(self._scratch.board.usage), 0
+        usage, since_mark = Usage(self._context.state.usage), 0
         self._used.append((-math.inf, Usage(usage)))
         for position, entry in enumerate(self._ends, start=1):
             for vc_id, klass, kind, gpus in self._holding[entry].used:

@@ -114,7 +114,7 @@ class NodeTimes:
                 self._total(key[2]).now -= amount * times
         self._look_again(share.node_id)
 
-    def books(self, job_id: int, share: AllocationView, gpu_type: str | None, start: float, end: float) -> None:
+    def book(self, job_id: int, share: AllocationView, gpu_type: str | None, start: float, end: float) -> None:
         """These are promised to a job for that time; of GPUs, only how many is looked at."""
         for key, amount in _needs(share.node_id, _size_of(share, gpu_type)):
             self._booked.setdefault(key, {})[job_id] = (start, end, amount)
@@ -124,7 +124,7 @@ class NodeTimes:
         self._exact.pop(share.node_id, None)
 
     def forgets(self, job_id: int, share: AllocationView, gpu_type: str | None) -> None:
-        """Undo a `books`."""
+        """Undo a `book`."""
         for key, _ in _needs(share.node_id, _size_of(share, gpu_type)):
             del self._booked[key][job_id]
             self._claims[share.node_id] -= 1

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.context import CycleContext, not_yet
 from scheduler.engine.state import Key
 from scheduler.model import AllocationView, Job, Node, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
-from scheduler.model.plan import FOR_EVER, RESERVATION_S, Denial
+from scheduler.model.plan import RESERVATION_S, UNSCHEDULABLE, Denial
 from scheduler.placement.free import Demand
 from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.ordered import Ordered
@@ -71,9 +71,9 @@ class Backfill(Ordered):
         """By priority, then submission."""
         return (-job.priority, job.submitted_at)
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        _Cycle(self, scratch).run()
+        _Cycle(self, context).run()
 
     def length_s(self, job: Job) -> float:
         """Seconds that the job holds its GPUs at most: its limit and grace, or its prediction if that may count."""
@@ -90,9 +90,9 @@ class Backfill(Ordered):
 class _Cycle:
     """One decision of the policy."""
 
-    def __init__(self, policy: Backfill, scratch: Scratch) -> None:
-        self.policy, self.scratch = policy, scratch
-        self.horizon = Horizon(scratch)
+    def __init__(self, policy: Backfill, context: CycleContext) -> None:
+        self.policy, self.context = policy, context
+        self.horizon = Horizon(context)
         self.most = policy.depth if policy.mode == "conservative" else 1
         self.promised = 0
         self.released: set[int] = set()  # ids of running jobs that have to go
@@ -105,13 +105,13 @@ class _Cycle:
 
     def run(self) -> None:
         """Give each job that waits its turn."""
-        scratch, policy = self.scratch, self.policy
-        if not len(scratch.board.queue(policy)) or not self._may_start_any():
+        context, policy = self.context, self.policy
+        if not len(context.state.queue(policy)) or not self._may_start_any():
             return
         self._look_ahead()
         if policy.mode == "conservative":
             self._remember()
-        for klass in scratch.turns():
+        for klass in context.turns():
             self._walk(klass)
         if policy.mode == "conservative":
             self._note()
@@ -121,52 +121,52 @@ class _Cycle:
 
         Most decisions in a full pool end here, before the cost of looking ahead.
         """
-        scratch = self.scratch
-        if scratch.explain or scratch.guard.reclaims or scratch.placement.relaxes or self.policy.mode != "easy":
+        context = self.context
+        if context.explain or context.guard.reclaims or context.placement.relaxes or self.policy.mode != "easy":
             return True
-        heads = (job for job, _ in scratch.board.queue(self.policy).classes())
-        return any(self._fits(job, demand) for job in heads for demand in scratch.entitled(job)[0])
+        heads = (job for job, _ in context.state.queue(self.policy).classes())
+        return any(self._fits(job, demand) for job in heads for demand in context.entitled(job)[0])
 
     def _look_ahead(self) -> None:
         """Learn who lets go of what, and when."""
-        scratch, policy, view = self.scratch, self.policy, self.scratch.view
+        context, policy, view = self.context, self.policy, self.context.view
         for run in view.running:
-            self.horizon.runs(run, policy.ends(run, scratch.now))
+            self.horizon.runs(run, policy.ends(run, context.now))
         self.horizon.reopens()
-        for place in scratch.places.values():
+        for place in context.places.values():
             job = view.waiting_by_id[place.job_id]
-            self.horizon.keeps(job, place.allocations, scratch.now + policy.length_s(job))
+            self.horizon.keeps(job, place.allocations, context.now + policy.length_s(job))
         for kept in view.reservations:
-            if kept.until <= scratch.now:
+            if kept.until <= context.now:
                 continue
             moving = view.running_by_job.get(kept.job_id)
             if kept.offered:  # whether somebody takes them, and for how long, nobody knows
                 self.horizon.keeps(None, kept.allocations, math.inf)
-            elif kept.job_id in scratch.kept:
+            elif kept.job_id in context.kept:
                 job = view.waiting_by_id[kept.job_id]
                 self.horizon.keeps(job, kept.allocations, kept.until + policy.length_s(job))
             elif moving is not None:
                 self.horizon.keeps(None, kept.allocations, kept.until + policy.length_s(moving.job))
 
     def _walk(self, klass: JobClass | None) -> None:
-        scratch, policy = self.scratch, self.policy
-        walk = scratch.board.queue(policy).walk(klass)
+        context, policy = self.context, self.policy
+        walk = context.state.queue(policy).walk(klass)
         passing: list[Job] = []
-        while (scratch.explain or not scratch.full) and (turn := walk.next()) is not None:
+        while (context.explain or not context.full) and (turn := walk.next()) is not None:
             job, _ = turn
-            if job.id not in scratch.places and job.id not in scratch.kept:
+            if job.id not in context.places and job.id not in context.kept:
                 if self.promised and policy.shortest_first and policy.mode == "easy":
                     passing.append(job)
-                elif not self._serve(job) and not scratch.placement.relaxes:
+                elif not self._serve(job) and not context.placement.relaxes:
                     walk.drop()
         for job in sorted(passing, key=lambda one: (rest_s(one, None), policy.waiting_key(one), one.id)):
             self._serve(job)
 
     def _serve(self, job: Job) -> bool:
         """Start the job, or promise it something; False when nobody who asks for the same can be helped either."""
-        scratch, horizon = self.scratch, self.horizon
-        admitted, denial = scratch.entitled(job)
-        if denial is not None and denial.reason in FOR_EVER:
+        context, horizon = self.context, self.horizon
+        admitted, denial = context.entitled(job)
+        if denial is not None and denial.reason in UNSCHEDULABLE:
             return False
         before = horizon.promises.get(job.id)
         horizon.forget(job.id)
@@ -174,12 +174,12 @@ class _Cycle:
         started = self._starts(job, fitting) or self._reclaims(job, admitted)
         if not started and self._protects(job, admitted):
             self._promise(job, admitted, before)
-        elif not started and fitting and scratch.explain and job.id not in scratch.too_late:
-            scratch.said[job.id] = _would_be_late(horizon.promises.values(), scratch.now)
+        elif not started and fitting and context.explain and job.id not in context.too_late:
+            context.said[job.id] = _would_be_late(horizon.promises.values(), context.now)
         if before is not None and not _is_same(before, horizon.promises.get(job.id)):
             self.too_long.clear()  # what was promised then may have come free
             self.too_long_anyhow.clear()
-        return started or bool(fitting) or job.id in horizon.promises or bool(admitted and scratch.guard.reclaims)
+        return started or bool(fitting) or job.id in horizon.promises or bool(admitted and context.guard.reclaims)
 
     def _protects(self, job: Job, admitted: Sequence[Demand]) -> bool:
         """Whether the job is one of those that are promised something."""
@@ -195,19 +195,19 @@ class _Cycle:
         return True
 
     def _starts(self, job: Job, fitting: Iterable[Demand]) -> bool:
-        scratch, length_s = self.scratch, self.policy.length_s(job)
+        context, length_s = self.context, self.policy.length_s(job)
         hopeful = _short_enough(self.too_long, job, fitting, length_s)
         if not hopeful:
             return False
-        allocations = self.horizon.place_now(job, hopeful, scratch.now + length_s)
+        allocations = self.horizon.place_now(job, hopeful, context.now + length_s)
         if allocations is None:
             self.too_long |= {(job.vc_id, one): length_s for one in hopeful}
             return False
-        if scratch.full:
-            scratch.too_late.add(job.id)
+        if context.full:
+            context.too_late.add(job.id)
             return False
-        scratch.take(job, allocations)
-        self.horizon.takes(job, allocations, scratch.now + length_s)
+        context.take(job, allocations)
+        self.horizon.takes(job, allocations, context.now + length_s)
         return True
 
     def _reclaims(self, job: Job, admitted: Sequence[Demand]) -> bool:
@@ -215,15 +215,15 @@ class _Cycle:
 
         What comes free before its time may be promised from its time on: then it is of no use to a job that runs on.
         """
-        scratch, horizon, length_s = self.scratch, self.horizon, self.policy.length_s(job)
-        hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if scratch.guard.reclaims else ()
-        if not hopeful or scratch.full:
+        context, horizon, length_s = self.context, self.horizon, self.policy.length_s(job)
+        hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if context.guard.reclaims else ()
+        if not hopeful or context.full:
             return False
-        lent = scratch.reclaimable(job)
+        lent = context.reclaimable(job)
         there = sum(run.gpus for run in lent)
-        hopeful = [one for one in hopeful if scratch.board.free.gpus(one.gpu_type) + there >= one.gpus * one.nodes]
+        hopeful = [one for one in hopeful if context.state.free.gpus(one.gpu_type) + there >= one.gpus * one.nodes]
         # Those who let go take their time, and the job starts, and ends, later by that.
-        end, gone, allocations = scratch.now + RESERVATION_S + length_s, list[Running](), None
+        end, gone, allocations = context.now + RESERVATION_S + length_s, list[Running](), None
         for run in lent if hopeful else ():
             self._releases(run)
             gone.append(run)
@@ -242,8 +242,8 @@ class _Cycle:
             return False
         for run in gone:
             if run.job.id in self.released:
-                scratch.preempt(run, job.id, "its GPUs go to a job of the virtual cluster that lent them")
-        scratch.take(job, allocations)
+                context.preempt(run, job.id, "its GPUs go to a job of the virtual cluster that lent them")
+        context.take(job, allocations)
         horizon.takes(job, allocations, end)
         for known in (self.too_long, self.too_long_anyhow, self.too_large):
             known.clear()
@@ -251,19 +251,19 @@ class _Cycle:
 
     def _releases(self, run: Running) -> None:
         self.horizon.goes(run)
-        self.scratch.release(run)
+        self.context.release(run)
         self.released.add(run.job.id)
 
     def _keeps(self, run: Running) -> None:
-        self.scratch.keep(run)
-        self.horizon.stays(run, self.policy.ends(run, self.scratch.now))
+        self.context.keep(run)
+        self.horizon.stays(run, self.policy.ends(run, self.context.now))
         self.released.remove(run.job.id)
 
     def _fits(self, job: Job, demand: Demand) -> bool:
         """Whether the demand would fit into what is free now if nothing were promised."""
         if demand in self.too_large:
             return False
-        if self.scratch.placement.place(self.scratch.board.free, demand, job.avoid_nodes) is None:
+        if self.context.placement.place(self.context.state.free, demand, job.avoid_nodes) is None:
             self.too_large.add(demand)
             return False
         return True
@@ -274,8 +274,8 @@ class _Cycle:
         One that lacks quota is promised its quota only, so that it blocks nobody but its own virtual cluster; unless
         every job is promised a start, and it is known when the quota has room.
         """
-        scratch, length_s = self.scratch, self.policy.length_s(job)
-        demands = [one for one in scratch.demands(job) if scratch.board.capacity.infeasible(one) is None]
+        context, length_s = self.context, self.policy.length_s(job)
+        demands = [one for one in context.demands(job) if context.state.capacity.infeasible(one) is None]
         promise = None
         if admitted or self.policy.mode == "conservative":
             promise = self.horizon.earliest(job, demands, length_s, quota_only=False)
@@ -288,8 +288,8 @@ class _Cycle:
         self.horizon.promise(promise)
         if promise.shares:
             self.promised += 1
-            if scratch.explain and job.id not in scratch.too_late:
-                scratch.said[job.id] = _will_start(promise, scratch)
+            if context.explain and job.id not in context.too_late:
+                context.said[job.id] = _will_start(promise, context)
 
     # Promises of earlier cycles
 
@@ -299,17 +299,17 @@ class _Cycle:
         A job that was there when others were promised something, and could be promised nothing, is no reason to break
         their promises.
         """
-        scratch = self.scratch
-        left = sum("since" in job.memo for job in scratch.view.waiting)
+        context = self.context
+        left = sum("since" in job.memo for job in context.view.waiting)
         newest_at, newest_id = -math.inf, 0  # of those so far to whom nothing is promised
-        for klass in scratch.turns():
-            walk = scratch.board.queue(self.policy).walk(klass)
+        for klass in context.turns():
+            walk = context.state.queue(self.policy).walk(klass)
             while left and len(self.horizon.promises) < self.most and (turn := walk.next()) is not None:
                 job, _ = turn
-                if job.id in scratch.places or job.id in scratch.kept:
+                if job.id in context.places or job.id in context.kept:
                     continue
                 left -= "since" in job.memo
-                promise = _promise_of(job, self.policy.length_s(job), scratch.now)
+                promise = _promise_of(job, self.policy.length_s(job), context.now)
                 if promise is None:
                     newest_at, newest_id = max(newest_at, job.waiting_since), max(newest_id, job.id)
                 elif newest_at <= promise.made_at and newest_id <= promise.known and self.horizon.possible(promise):
@@ -319,14 +319,14 @@ class _Cycle:
 
     def _note(self) -> None:
         """Have the promises of this cycle told to the next one."""
-        scratch = self.scratch
-        for job in sorted(scratch.view.waiting, key=lambda one: one.id):
-            if job.id in scratch.places or job.id in scratch.kept or not_yet(job, scratch.now):
+        context = self.context
+        for job in sorted(context.view.waiting, key=lambda one: one.id):
+            if job.id in context.places or job.id in context.kept or not_yet(job, context.now):
                 continue
             promise = self.horizon.promises.get(job.id)
             memo = _memo_of(promise) if promise is not None and promise.shares else {}
             if memo != job.memo:
-                scratch.note(job, None, memo)
+                context.note(job, None, memo)
 
 
 def _memo_of(promise: Promise) -> Mapping[str, float]:
@@ -379,19 +379,19 @@ def _short_enough(
     ]
 
 
-def _will_start(promise: Promise, scratch: Scratch) -> Denial:
+def _will_start(promise: Promise, context: CycleContext) -> Denial:
     """What a job is told that was promised a start."""
-    needed, other = promise.job.gpus_total, _named(promise, scratch)
+    needed, other = promise.job.gpus_total, _named(promise, context)
     evidence: dict[str, int | float | str] = {"needed": needed}
     if promise.start > _LAST_DATE_S:
         detail = "backfill: it waits for jobs without a time limit, so nobody knows when it starts"
         return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("those that run now end",))
     evidence["starts_by"] = promise.start
     by = f"backfill: starts by {_moment(promise.start)} at the latest"
-    closed = next((node for node in _nodes(promise, scratch) if node.opens_at == promise.start), None)
+    closed = next((node for node in _nodes(promise, context) if node.opens_at == promise.start), None)
     if closed is not None:
         helps = [f"the maintenance of {closed.name} is called off", "those that run now end before their time limits"]
-        if closed.schedulable and closed.closes_at is not None and closed.closes_at > scratch.now:
+        if closed.schedulable and closed.closes_at is not None and closed.closes_at > context.now:
             helps.insert(0, "set a time limit that is over before the maintenance begins")
         detail = f"{by}, when the maintenance of {closed.name} is over"
         return Denial(HoldReason.MAINTENANCE, detail, evidence, tuple(helps))
@@ -417,16 +417,16 @@ def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
     )
 
 
-def _nodes(promise: Promise, scratch: Scratch) -> Iterable[Node]:
+def _nodes(promise: Promise, context: CycleContext) -> Iterable[Node]:
     """The nodes that are promised."""
-    return (scratch.view.node_by_id[share.node_id] for share in promise.shares)
+    return (context.view.node_by_id[share.node_id] for share in promise.shares)
 
 
-def _named(promise: Promise, scratch: Scratch) -> str:
+def _named(promise: Promise, context: CycleContext) -> str:
     """The job whose end makes room, in words; whose it is, and which, is not for other tenants to know."""
     if promise.waits_for is None:
         return ""
-    run = scratch.view.running_by_job.get(promise.waits_for)
+    run = context.view.running_by_job.get(promise.waits_for)
     if run is None or run.job.vc_id != promise.job.vc_id:
         return "another job"
     return f"job {promise.waits_for}"

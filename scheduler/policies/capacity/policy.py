@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.engine.state import Key
-from scheduler.engine.usage import CPUS, MEMORY_MIB, Holdings, Vector
+from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector
 from scheduler.model import Job, Running, View
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
@@ -17,7 +17,7 @@ from scheduler.policies.queues import (
     EPSILON,
     Row,
     Tree,
-    TreeBooks,
+    TreeLedger,
     check_rows,
     column,
     queue_denial,
@@ -103,7 +103,7 @@ class CapacityQueues(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> _Guarantees:
+    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> _Guarantees:
         """See `Shared`."""
         return _Guarantees(view, capacity, holdings, self.queues, self.preemption_grace_s)
 
@@ -155,10 +155,12 @@ def _by_quota(view: View, vc_ids: Sequence[int], total: Vector) -> Mapping[str, 
     return {kind: amount * shares.get(kind, 0.0) for kind, amount in total.items()}
 
 
-class _Guarantees(TreeBooks):
-    """Books of guaranteed and maximum capacities."""
+class _Guarantees(TreeLedger):
+    """Shares of guaranteed and maximum capacities."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, rows: Sequence[Row], grace_s: float) -> None:
+    def __init__(
+        self, view: View, capacity: Capacity, holdings: ResourceUsage, rows: Sequence[Row], grace_s: float
+    ) -> None:
         super().__init__(view, capacity, holdings, rows)
         self._grace_s = grace_s
         self._users: dict[str, set[int]] | None = None

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.usage import Holdings
+from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, View
 from scheduler.placement.capacity import Capacity
-from scheduler.policies.shared import Books, DominantBooks, Shared, weights_of_vcs
+from scheduler.policies.shared import DominantShares, Shared, ShareLedger, weights_of_vcs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Drf(Shared):
             return job.owner_id
         return job.tenant_id if self.over == "tenant" else job.vc_id
 
-    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> Books:
+    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> ShareLedger:
         """See `Shared`."""
         weights: Mapping[int, float] = {}
         if self.over == "tenant":
             weights = {tenant.id: tenant.weight for tenant in view.tenants}
         elif self.over == "vc":
             weights = weights_of_vcs(view)
-        return DominantBooks(view, capacity, holdings, self.group_of, weights)
+        return DominantShares(view, capacity, holdings, self.group_of, weights)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.engine.state import Key
-from scheduler.engine.usage import Holdings
+from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.policies.queues import EPSILON, Row, TreeBooks, check_rows, column, rows_schema
+from scheduler.policies.queues import EPSILON, Row, TreeLedger, check_rows, column, rows_schema
 from scheduler.policies.shared import Shared, dominant
 from scheduler.registry import ConfigError
 
@@ -96,7 +96,7 @@ class Fair(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> _FairShares:
+    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> _FairShares:
         """See `Shared`."""
         return _FairShares(view, capacity, holdings, self)
 
@@ -109,10 +109,10 @@ class Fair(Shared):
         return min((end for end in ends if end > now), default=None)
 
 
-class _FairShares(TreeBooks):
-    """Books of minimum and fair shares."""
+class _FairShares(TreeLedger):
+    """Minimum and fair shares."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, policy: Fair) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, policy: Fair) -> None:
         super().__init__(view, capacity, holdings, policy.queues)
         self._policy = policy
         of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand
 from scheduler.policies.gandiva.homes import MOST, forget, memo_of
@@ -23,92 +23,94 @@ def due_at(run: Running, grow_after_s: float | None) -> float | None:
     return run.job.memo[_IDLE] + grow_after_s if grow_after_s is not None and _IDLE in run.job.memo else None
 
 
-def grow(scratch: Scratch, nodes: Nodes, grow_after_s: float, restart_s: float) -> None:
+def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: float) -> None:
     """Let each elastic job have what has been idle on its node for so long, unless somebody waits; by age.
 
     Of those who get their place in this very decision, remember that something beside them is idle.
     """
     nobody_waits = not any(
-        job.id not in scratch.places and job.eligible_at <= scratch.now and job.gpus for job in scratch.view.waiting
+        job.id not in context.places and job.eligible_at <= context.now and job.gpus for job in context.view.waiting
     )
-    placed = sorted(scratch.places.items())
-    elastic = [run for run in scratch.view.running if _is_elastic(run.job, run.allocations) and scratch.stays(run)]
+    placed = sorted(context.places.items())
+    elastic = [run for run in context.view.running if _is_elastic(run.job, run.allocations) and context.stays(run)]
     for run in sorted(elastic, key=lambda one: (one.placed_at, one.job.id)):
-        left_s = run.remaining_s(scratch.now)
-        able = nobody_waits and not scratch.full
-        more = _beside(scratch, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
+        left_s = run.remaining_s(context.now)
+        able = nobody_waits and not context.full
+        more = _beside(context, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
         since = run.job.memo.get(_IDLE)
         if not more:
             if since is not None:
-                memo = memo_of(scratch, run.job)
-                scratch.note(run.job, run, {key: value for key, value in memo.items() if key != _IDLE})
+                memo = memo_of(context, run.job)
+                context.note(run.job, run, {key: value for key, value in memo.items() if key != _IDLE})
         elif since is None:
-            scratch.note(run.job, run, {**memo_of(scratch, run.job), _IDLE: scratch.now})
-        elif since + grow_after_s <= scratch.now + SOON_S:
+            context.note(run.job, run, {**memo_of(context, run.job), _IDLE: context.now})
+        elif since + grow_after_s <= context.now + SOON_S:
             gpus = run.gpus + len(more)
-            _resize(scratch, run, (*run.allocations[0].gpu_ids, *more), f"it grows from {run.gpus} GPUs to {gpus}")
+            _resize(context, run, (*run.allocations[0].gpu_ids, *more), f"it grows from {run.gpus} GPUs to {gpus}")
     for job_id, place in placed if nobody_waits else ():
-        mover = scratch.view.running_by_job.get(job_id)
-        job = scratch.view.waiting_by_id[job_id] if mover is None else mover.job
-        left_s = job.remaining_s if mover is None else mover.remaining_s(scratch.now)
+        mover = context.view.running_by_job.get(job_id)
+        job = context.view.waiting_by_id[job_id] if mover is None else mover.job
+        left_s = job.remaining_s if mover is None else mover.remaining_s(context.now)
         if _is_elastic(job, place.allocations) and _beside(
-            scratch, nodes, job, place.allocations[0], left_s, restart_s=restart_s
+            context, nodes, job, place.allocations[0], left_s, restart_s=restart_s
         ):
-            scratch.note(job, mover, {**memo_of(scratch, job), _IDLE: scratch.now})
+            context.note(job, mover, {**memo_of(context, job), _IDLE: context.now})
 
 
-def all_grown(scratch: Scratch) -> Sequence[Running]:
+def all_grown(context: CycleContext) -> Sequence[Running]:
     """Those that run with more GPUs than they asked for."""
-    return [run for run in scratch.view.running if run.job.max_gpus > run.job.gpus and _has_grown(run)]
+    return [run for run in context.view.running if run.job.max_gpus > run.job.gpus and _has_grown(run)]
 
 
-def shrink(scratch: Scratch, nodes: Nodes, job: Job, demands: Sequence[Demand], candidates: Sequence[Running]) -> bool:
+def shrink(
+    context: CycleContext, nodes: Nodes, job: Job, demands: Sequence[Demand], candidates: Sequence[Running]
+) -> bool:
     """Whether the job found room once candidates, which have grown, are back at the size they asked for.
 
     None of them shrinks in vain.
     """
-    if scratch.full:
+    if context.full:
         return False
-    grown = [run for run in candidates if scratch.stays(run)]
+    grown = [run for run in candidates if context.stays(run)]
     if not grown:
         return False
     grown.sort(key=lambda run: (run.job.gpus_total - run.gpus, run.job.id))
-    return any(_shrink(scratch, nodes, job, demand, grown) for demand in demands)
+    return any(_shrink(context, nodes, job, demand, grown) for demand in demands)
 
 
-def _shrink(scratch: Scratch, nodes: Nodes, job: Job, demand: Demand, grown: Sequence[Running]) -> bool:
+def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown: Sequence[Running]) -> bool:
     gone: list[Running] = []
     found = None
     for run in grown:
-        if len(scratch.places) + len(gone) + 2 > scratch.max_places:
+        if len(context.places) + len(gone) + 2 > context.max_places:
             break
-        scratch.release(run)
-        _hold(scratch, run, 1)
+        context.release(run)
+        _hold(context, run, 1)
         gone.append(run)
-        if scratch.denied(job, demand) is None:
-            found = nodes.seat(job, demand) or scratch.placement.place(scratch.board.free, demand, job.avoid_nodes)
+        if context.denied(job, demand) is None:
+            found = nodes.seat(job, demand) or context.placement.place(context.state.free, demand, job.avoid_nodes)
         if found is not None:
             break
     if found is not None:
-        scratch.take(job, found)
+        context.take(job, found)
     for run in reversed(gone):
-        _hold(scratch, run, -1)
-        if scratch.can_stay(run):
-            scratch.keep(run)
+        _hold(context, run, -1)
+        if context.can_stay(run):
+            context.keep(run)
         else:
-            scratch.take(run.job, _own(run))
-            scratch.preempt(run, run.job.id, "it gives back what it has grown by, for others wait")
-            forget(scratch, run)
+            context.take(run.job, _own(run))
+            context.preempt(run, run.job.id, "it gives back what it has grown by, for others wait")
+            forget(context, run)
     return found is not None
 
 
-def _hold(scratch: Scratch, run: Running, times: int) -> None:
+def _hold(context: CycleContext, run: Running, times: int) -> None:
     """Keep what the job asked for, of what it has let go, or no longer with `times` -1."""
     if times > 0:
-        scratch.board.free.take(_own(run))
+        context.state.free.take(_own(run))
     else:
-        scratch.board.free.give(_own(run))
-    scratch.board.count(run.job, _own(run), times)
+        context.state.free.give(_own(run))
+    context.state.count(run.job, _own(run), times)
 
 
 def _own(run: Running) -> tuple[AllocationView, ...]:
@@ -118,7 +120,7 @@ def _own(run: Running) -> tuple[AllocationView, ...]:
     return (replace(share, gpu_ids=gpu_ids, cpus=job.cpus * job.gpus, memory_mib=job.memory_mib * job.gpus),)
 
 
-def _resize(scratch: Scratch, run: Running, gpu_ids: Sequence[int], detail: str) -> None:
+def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail: str) -> None:
     job = run.job
     share = replace(
         run.allocations[0],
@@ -126,10 +128,10 @@ def _resize(scratch: Scratch, run: Running, gpu_ids: Sequence[int], detail: str)
         cpus=job.cpus * len(gpu_ids),
         memory_mib=job.memory_mib * len(gpu_ids),
     )
-    scratch.release(run)
-    scratch.take(job, (share,))
-    scratch.preempt(run, job.id, detail)
-    forget(scratch, run, trial=True)
+    context.release(run)
+    context.take(job, (share,))
+    context.preempt(run, job.id, detail)
+    forget(context, run, trial=True)
 
 
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
@@ -144,14 +146,14 @@ def _has_grown(run: Running) -> bool:
 
 
 def _beside(
-    scratch: Scratch, nodes: Nodes, job: Job, share: AllocationView, left_s: float | None, *, restart_s: float
+    context: CycleContext, nodes: Nodes, job: Job, share: AllocationView, left_s: float | None, *, restart_s: float
 ) -> tuple[int, ...]:
     """The idle GPUs of its node that would make the job faster by more than a restart takes."""
-    node, gpus = scratch.board.free.node(share.node_id), len(share.gpu_ids)
-    if node is None or nodes.shared(node.id) or not all(map(scratch.board.free.usable, share.gpu_ids)):
+    node, gpus = context.state.free.node(share.node_id), len(share.gpu_ids)
+    if node is None or nodes.shared(node.id) or not all(map(context.state.free.usable, share.gpu_ids)):
         return ()
-    kind = scratch.board.free.type_of(share.gpu_ids[0])
-    demand = scratch.demands(job, 1)[0]._replace(gpu_type=kind)
+    kind = context.state.free.type_of(share.gpu_ids[0])
+    demand = context.demands(job, 1)[0]._replace(gpu_type=kind)
     most = min(job.max_gpus, len(job.speeds), int(job.memo.get(MOST, job.max_gpus)))
     idle = min(node.room(demand), most - gpus)
     for more in range(idle, 0, -1):
@@ -160,6 +162,6 @@ def _beside(
             continue
         if left_s is not None and left_s / now - left_s / then <= restart_s:
             continue
-        if scratch.denied(job, demand._replace(gpus=more)) is None:
+        if context.denied(job, demand._replace(gpus=more)) is None:
             return tuple(node.gpus[kind][:more])
     return ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Running
 
 Home = Mapping[int, int]  # node id -> GPUs, ascending
@@ -97,13 +97,13 @@ def without_trial(memo: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, value in memo.items() if key != BEFORE and not key.startswith(_LEFT)}
 
 
-def memo_of(scratch: Scratch, job: Job) -> Mapping[str, float]:
+def memo_of(context: CycleContext, job: Job) -> Mapping[str, float]:
     """The memo of the job as it will be after the decision, as far as it goes."""
-    return scratch.notes[job.id].memo if job.id in scratch.notes else job.memo
+    return context.notes[job.id].memo if job.id in context.notes else job.memo
 
 
-def forget(scratch: Scratch, run: Running, *, trial: bool = False) -> None:
+def forget(context: CycleContext, run: Running, *, trial: bool = False) -> None:
     """Begin anew with the memo of a job that gets other GPUs; on `trial`: it goes back if it gets slower."""
     memo = {**kept_memo(run.job), **(trial_memo(run) if trial else {})}
-    if memo_of(scratch, run.job) != memo:
-        scratch.note(run.job, run, memo)
+    if memo_of(context, run.job) != memo:
+        context.note(run.job, run, memo)

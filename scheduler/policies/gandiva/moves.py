@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand, Free
@@ -24,37 +24,39 @@ def due_at(run: Running, introspect_s: float | None) -> float | None:
     return max(run.placed_at, run.job.memo.get(LOOKED, run.placed_at)) + introspect_s
 
 
-def gather(scratch: Scratch, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
+def gather(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
     """Move the scattered jobs that are due to fewer nodes, or fewer racks, the largest first."""
-    for run in sorted(_due(scratch, introspect_s), key=lambda one: (-one.gpus, one.job.id)):
-        if scratch.full:
+    for run in sorted(_due(context, introspect_s), key=lambda one: (-one.gpus, one.job.id)):
+        if context.full:
             return
-        if not _gather(scratch, nodes, run, restart_s):
-            scratch.note(run.job, run, {**memo_of(scratch, run.job), LOOKED: scratch.now})
+        if not _gather(context, nodes, run, restart_s):
+            context.note(run.job, run, {**memo_of(context, run.job), LOOKED: context.now})
 
 
-def make_room(scratch: Scratch, nodes: Nodes, left: Iterable[Job], introspect_s: float, restart_s: float) -> Job | None:
+def make_room(
+    context: CycleContext, nodes: Nodes, left: Iterable[Job], introspect_s: float, restart_s: float
+) -> Job | None:
     """Place the first of those who are left that is due, by moving others; the job itself if that was in vain."""
-    now, free = scratch.now, scratch.board.free
+    now, free = context.now, context.state.free
     for job in left:
-        due = job.gpus and job.id not in scratch.places and now >= job.memo.get(LOOKED, -introspect_s) + introspect_s
-        if not due or scratch.full:
+        due = job.gpus and job.id not in context.places and now >= job.memo.get(LOOKED, -introspect_s) + introspect_s
+        if not due or context.full:
             continue
         demands = [
-            demand for demand in scratch.entitled(job)[0] if free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes
+            demand for demand in context.entitled(job)[0] if free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes
         ]
         if not demands:
             continue
         settled = [
             run
-            for run in scratch.view.running
+            for run in context.view.running
             if run.placed_at + introspect_s <= now + SOON_S
-            and scratch.stays(run)
+            and context.stays(run)
             and STAYS not in run.job.memo
-            and not too_late(scratch, run, restart_s)
+            and not too_late(context, run, restart_s)
             and not any(nodes.is_blocked(share.node_id) for share in run.allocations)
         ]
-        return None if any(_make_room(scratch, job, one, settled, restart_s) for one in demands) else job
+        return None if any(_make_room(context, job, one, settled, restart_s) for one in demands) else job
     return None
 
 
@@ -62,58 +64,58 @@ def _movable(run: Running) -> bool:
     return run.job.preemptible and run.job.checkpoints and not run.stopping
 
 
-def due_runs(scratch: Scratch) -> Sequence[Running]:
+def due_runs(context: CycleContext) -> Sequence[Running]:
     """Those of the running jobs that anything can have become of since the last decision."""
-    view, due = scratch.view, scratch.board.due
+    view, due = context.view, context.state.due
     if due is None:
         return list(view.running)
     return [view.running_by_job[job_id] for job_id in sorted(due) if job_id in view.running_by_job]
 
 
-def _due(scratch: Scratch, introspect_s: float) -> Iterable[Running]:
-    for run in due_runs(scratch):
+def _due(context: CycleContext, introspect_s: float) -> Iterable[Running]:
+    for run in due_runs(context):
         at = due_at(run, introspect_s)
-        if at is not None and at <= scratch.now + SOON_S and scratch.stays(run):
+        if at is not None and at <= context.now + SOON_S and context.stays(run):
             yield run
 
 
-def _gather(scratch: Scratch, nodes: Nodes, run: Running, restart_s: float) -> bool:
+def _gather(context: CycleContext, nodes: Nodes, run: Running, restart_s: float) -> bool:
     """Whether the job moves."""
-    held = held_as_demand(scratch, run)
-    if held is None or too_late(scratch, run, restart_s):
+    held = held_as_demand(context, run)
+    if held is None or too_late(context, run, restart_s):
         return False
-    scratch.release(run)
-    found = nodes.seat(run.job, held) or scratch.placement.place(scratch.board.free, held, run.job.avoid_nodes)
-    if found is None or _spread(scratch, found) >= _spread(scratch, run.allocations):
-        scratch.keep(run)
+    context.release(run)
+    found = nodes.seat(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
+    if found is None or _spread(context, found) >= _spread(context, run.allocations):
+        context.keep(run)
         return False
-    scratch.take(run.job, found)
-    scratch.preempt(run, run.job.id, "it goes on with its GPUs closer together")
-    forget(scratch, run, trial=True)
+    context.take(run.job, found)
+    context.preempt(run, run.job.id, "it goes on with its GPUs closer together")
+    forget(context, run, trial=True)
     return True
 
 
-def _make_room(scratch: Scratch, job: Job, demand: Demand, settled: Sequence[Running], restart_s: float) -> bool:
-    free = scratch.board.free
+def _make_room(context: CycleContext, job: Job, demand: Demand, settled: Sequence[Running], restart_s: float) -> bool:
+    free = context.state.free
     moves = defragment(
-        free, settled, demand, scratch.placement, now=scratch.now, restart_s=lambda _: max(1.0, restart_s)
+        free, settled, demand, context.placement, now=context.now, restart_s=lambda _: max(1.0, restart_s)
     )
-    if not moves or len(scratch.places) + len(moves) >= scratch.max_places:
+    if not moves or len(context.places) + len(moves) >= context.max_places:
         return False
     for move in moves:
-        scratch.release(move.run)
-    found = scratch.placement.place(free, demand, ())
+        context.release(move.run)
+    found = context.placement.place(free, demand, ())
     if found is None or not _fit(
         free, [found, *(move.allocations for move in moves)]
     ):  # the search had let go of more jobs, of which some then stayed
         for move in reversed(moves):
-            scratch.keep(move.run)
+            context.keep(move.run)
         return False
-    scratch.take(job, found)
+    context.take(job, found)
     for move in moves:
-        scratch.take(move.run.job, move.allocations)
-        scratch.preempt(move.run, move.run.job.id, f"it makes room for job {job.id}, and goes on elsewhere")
-        forget(scratch, move.run, trial=True)
+        context.take(move.run.job, move.allocations)
+        context.preempt(move.run, move.run.job.id, f"it makes room for job {job.id}, and goes on elsewhere")
+        forget(context, move.run, trial=True)
     return True
 
 
@@ -130,15 +132,15 @@ def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
     return len(taken) == len(lots)
 
 
-def too_late(scratch: Scratch, run: Running, restart_s: float) -> bool:
+def too_late(context: CycleContext, run: Running, restart_s: float) -> bool:
     """Whether the job will be done before a move could pay."""
-    left_s = run.remaining_s(scratch.now)
+    left_s = run.remaining_s(context.now)
     return left_s is not None and left_s <= restart_s
 
 
-def held_as_demand(scratch: Scratch, run: Running) -> Demand | None:
+def held_as_demand(context: CycleContext, run: Running) -> Demand | None:
     """What the job would ask for to have elsewhere what it has; None for what is not in service any more."""
-    free, job = scratch.board.free, run.job
+    free, job = context.state.free, run.job
     gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
     in_service = all(free.node(share.node_id) is not None for share in run.allocations)
     if not gpu_ids or not in_service or not all(map(free.usable, gpu_ids)):
@@ -153,10 +155,10 @@ def held_as_demand(scratch: Scratch, run: Running) -> Demand | None:
         job.split,
         job.locality,
         job.form,
-        scratch.closed_to(job),
+        context.closed_to(job),
     )
 
 
-def _spread(scratch: Scratch, allocations: Sequence[AllocationView]) -> tuple[int, int]:
+def _spread(context: CycleContext, allocations: Sequence[AllocationView]) -> tuple[int, int]:
     """Over how many nodes and racks these lie."""
-    return len(allocations), len({scratch.view.node_by_id[share.node_id].rack for share in allocations})
+    return len(allocations), len({context.view.node_by_id[share.node_id].rack for share in allocations})

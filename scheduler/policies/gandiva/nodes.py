@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand, FreeNode
 from scheduler.policies.gandiva.homes import Home
@@ -21,17 +21,17 @@ _NOBODY: Mapping[int, int] = {}
 class Nodes:
     """The nodes during one decision, with who is suspended on them so far."""
 
-    def __init__(self, scratch: Scratch, suspended: SuspendedJobs, turn_s: float) -> None:
-        self.scratch, self.free, self.view = scratch, scratch.board.free, scratch.view
+    def __init__(self, context: CycleContext, suspended: SuspendedJobs, turn_s: float) -> None:
+        self.context, self.free, self.view = context, context.state.free, context.view
         self.suspended, self.turn_s = suspended, turn_s
         self.served: Entry | None = None  # the suspended job that is being served; None: all have been
         # The ids of the suspended jobs that do not sleep: they have been served, or had a place before.
-        self.awake: set[int] = {*scratch.places, *scratch.kept}
+        self.awake: set[int] = {*context.places, *context.kept}
         self._blocked: set[int] = set()  # ids of the nodes that are kept for a job that was served
         # What has changed since the decision began, as in `SuspendedJobs`.
         self._sizes: dict[int, Counter[int]] = {}
         self._asked: Counter[int] = Counter()
-        self._gpus = scratch.board.capacity.derived(Nodes, self._count_gpus)
+        self._gpus = context.state.capacity.derived(Nodes, self._count_gpus)
         self._runs: dict[int, list[Running]] = {}
 
     def _count_gpus(self) -> Mapping[int, Counter[str | None]]:
@@ -61,13 +61,13 @@ class Nodes:
 
     def rested_at(self, job: Job) -> float:
         """When the job has been suspended for a turn, and may take GPUs from others."""
-        return job.requeued_at + self.turn_s if job.requeued_at else self.scratch.now
+        return job.requeued_at + self.turn_s if job.requeued_at else self.context.now
 
     def _blocks(self, one: Suspended) -> bool:
         """Whether a job that sleeps blocks its home."""
-        soon = self.scratch.now + SOON_S
+        soon = self.context.now + SOON_S
         return (
-            soon < one.next_at < self.scratch.now + self.turn_s - SOON_S
+            soon < one.next_at < self.context.now + self.turn_s - SOON_S
             and (self.served is None or one.entry < self.served)
             and self.rested_at(one.job) <= soon
             and one.job.id not in self.awake
@@ -109,7 +109,7 @@ class Nodes:
             gpus = self.view.node_by_id[node_id].gpus
             ids = {holder for gpu in gpus for holder in self.view.holders_of_gpu.get(gpu.id, ())}
             self._runs[node_id] = [self.view.running_by_job[job_id] for job_id in sorted(ids)]
-        return filter(self.scratch.stays, self._runs[node_id])
+        return filter(self.context.stays, self._runs[node_id])
 
     def held(self, run: Running, node_id: int, gpu_type: str | None) -> int:
         """How many usable GPUs of the type a job holds on a node."""
@@ -156,7 +156,7 @@ class Nodes:
 
     def nothing_for(self, job: Job, home: Home) -> bool:
         """Whether it is plain that no free GPUs will do, and that nothing at home is free at all."""
-        types = job.types_among(self.scratch.board.capacity.types)
+        types = job.types_among(self.context.state.capacity.types)
         if any(self.free.gpus(gpu_type) >= job.gpus_total for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in home)
@@ -170,8 +170,8 @@ class Nodes:
         )
         if hidden:
             self.free.take(hidden)
-        placed = self.scratch.place(job, demands)
-        self.scratch.settle()
+        placed = self.context.place(job, demands)
+        self.context.settle()
         if hidden:
             self.free.give(hidden)
         return placed

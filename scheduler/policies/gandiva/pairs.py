@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Walk
 from scheduler.model import SLOTS, Job, Running
 from scheduler.model.lifecycle import AttemptState
@@ -30,29 +30,29 @@ def due_at(run: Running, trial_s: float | None) -> float | None:
     return run.placed_at + trial_s if trial_s is not None and run.rate is not None else None
 
 
-def judge(scratch: Scratch, trial_s: float) -> None:
+def judge(context: CycleContext, trial_s: float) -> None:
     """Undo the pairs that have turned out badly."""
-    for first, second in _pairs(scratch):
-        if second.placed_at + trial_s > scratch.now + SOON_S or not _worse_than_turns(first.rate, second.rate):
+    for first, second in _pairs(context):
+        if second.placed_at + trial_s > context.now + SOON_S or not _worse_than_turns(first.rate, second.rate):
             continue
         goer = next((run for run in (second, first) if run.job.preemptible and run.job.checkpoints), None)
         if goer is None:
             continue  # to lose what one of them has done would cost more
         other = first if goer is second else second
-        scratch.release(goer)
-        scratch.preempt(goer, other.job.id, "the two jobs on its GPUs get less done than if they took turns")
-        scratch.note(goer.job, goer, {**kept_memo(goer.job), **apart_memo(other.job)})
+        context.release(goer)
+        context.preempt(goer, other.job.id, "the two jobs on its GPUs get less done than if they took turns")
+        context.note(goer.job, goer, {**kept_memo(goer.job), **apart_memo(other.job)})
 
 
-def pack(scratch: Scratch, nodes: Nodes, walk: Walk) -> Sequence[Job]:
+def pack(context: CycleContext, nodes: Nodes, walk: Walk) -> Sequence[Job]:
     """Put each of those who are left, in order, beside the one that uses its GPUs least; returns who has found one."""
-    hosts, packed = _hosts(scratch), list[Job]()
-    while hosts and not scratch.full and (turn := walk.next()) is not None:
+    hosts, packed = _hosts(context), list[Job]()
+    while hosts and not context.full and (turn := walk.next()) is not None:
         job, _ = turn
         if not job.packs or not job.gpus:
             walk.drop()
-        elif job.id not in scratch.places and job.id not in scratch.kept:
-            host = _pack(scratch, nodes, job, hosts)
+        elif job.id not in context.places and job.id not in context.kept:
+            host = _pack(context, nodes, job, hosts)
             if host is not None:
                 hosts.remove(host)
                 packed.append(job)
@@ -61,22 +61,22 @@ def pack(scratch: Scratch, nodes: Nodes, walk: Walk) -> Sequence[Job]:
     return packed
 
 
-def part(scratch: Scratch, nodes: Nodes, restart_s: float) -> None:
+def part(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
     """Move the later of each pair, if it is the slower for it, to GPUs of its own."""
-    for _, run in _pairs(scratch):
-        if scratch.full:
+    for _, run in _pairs(context):
+        if context.full:
             return
-        left_s, held = run.remaining_s(scratch.now), held_as_demand(scratch, run)
-        movable = run.job.preemptible and run.job.checkpoints and scratch.stays(run)
+        left_s, held = run.remaining_s(context.now), held_as_demand(context, run)
+        movable = run.job.preemptible and run.job.checkpoints and context.stays(run)
         if not movable or held is None or run.rate == 1.0 or (left_s is not None and left_s <= restart_s):
             continue
-        found = nodes.seat(run.job, held) or scratch.placement.place(scratch.board.free, held, run.job.avoid_nodes)
-        if found is None or scratch.denied(run.job, held) is not None:
+        found = nodes.seat(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
+        if found is None or context.denied(run.job, held) is not None:
             continue
-        scratch.release(run)
-        scratch.take(run.job, found)
-        scratch.preempt(run, run.job.id, "it goes on with GPUs of its own")
-        forget(scratch, run)
+        context.release(run)
+        context.take(run.job, found)
+        context.preempt(run, run.job.id, "it goes on with GPUs of its own")
+        forget(context, run)
 
 
 def _worse_than_turns(*rates: float | None) -> bool:
@@ -84,39 +84,39 @@ def _worse_than_turns(*rates: float | None) -> bool:
     return bool(known) and sum(known) <= _TAKING_TURNS * len(known) / len(rates)
 
 
-def _pairs(scratch: Scratch) -> Iterator[tuple[Running, Running]]:
+def _pairs(context: CycleContext) -> Iterator[tuple[Running, Running]]:
     """Those who share GPUs, the one that came later second; by id."""
-    view = scratch.view
-    pairs = {holders for gpu_id in scratch.board.free.shared if len(holders := view.holders_of_gpu.get(gpu_id, ())) > 1}
+    view = context.view
+    pairs = {holders for gpu_id in context.state.free.shared if len(holders := view.holders_of_gpu.get(gpu_id, ())) > 1}
     for pair in sorted(pairs):
         runs = sorted((view.running_by_job[one] for one in pair), key=lambda run: (run.placed_at, run.attempt_id))
-        if all(map(scratch.stays, runs)):
+        if all(map(context.stays, runs)):
             yield runs[0], runs[1]
 
 
-def _hosts(scratch: Scratch) -> list[Running]:
+def _hosts(context: CycleContext) -> list[Running]:
     """Those beside whom there is room for another job, the one that uses its GPUs least first."""
-    late = {preempt.for_job_id for preempt in scratch.preempts.values()}
-    there = [run for run in scratch.view.running if run.job.packs and scratch.stays(run)]
-    for place in scratch.places.values():
-        job = scratch.view.waiting_by_id.get(place.job_id)
+    late = {preempt.for_job_id for preempt in context.preempts.values()}
+    there = [run for run in context.view.running if run.job.packs and context.stays(run)]
+    for place in context.places.values():
+        job = context.view.waiting_by_id.get(place.job_id)
         if job is not None and job.packs and job.id not in late:
-            there.append(Running(-job.id, job, AttemptState.PLACED, place.allocations, scratch.now))
-    alone = [run for run in there if run.gpus and 0 < scratch.board.free.room_on(_a_gpu(run)) < SLOTS]
+            there.append(Running(-job.id, job, AttemptState.PLACED, place.allocations, context.now))
+    alone = [run for run in there if run.gpus and 0 < context.state.free.room_on(_a_gpu(run)) < SLOTS]
     return sorted(alone, key=lambda run: (_utilization(run.job), run.job.id))
 
 
-def _pack(scratch: Scratch, nodes: Nodes, job: Job, hosts: Sequence[Running]) -> Running | None:
-    demands = scratch.demands(job)
+def _pack(context: CycleContext, nodes: Nodes, job: Job, hosts: Sequence[Running]) -> Running | None:
+    demands = context.demands(job)
     for host in hosts:
         if are_apart(job, host.job) or any(nodes.is_blocked(share.node_id) for share in host.allocations):
             continue
         for demand in demands:
-            if scratch.guard.admit(scratch.view, scratch.board.usage, job, demand.gpu_type, 0) is not None:
+            if context.guard.admit(context.view, context.state.usage, job, demand.gpu_type, 0) is not None:
                 continue
-            found = beside(scratch.view, scratch.board.free, job, demand, host)
+            found = beside(context.view, context.state.free, job, demand, host)
             if found is not None:
-                scratch.take(job, found)
+                context.take(job, found)
                 return host
     return None
 

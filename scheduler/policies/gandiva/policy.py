@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
-from scheduler.model.plan import FOR_EVER, Denial
+from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement import words
 from scheduler.placement.free import Demand
 from scheduler.policies.gandiva import elastic, moves, pairs, trials
@@ -30,7 +30,7 @@ _NEW: Key = (1,)
 class Gandiva:
     """Packs jobs of one size onto nodes of their own, lets them take turns there, and moves them closer together.
 
-    Source: Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
+    Source: Xiao et al., Gandiva: PeriodicPolicy Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -85,7 +85,7 @@ class Gandiva:
 
     @property
     def look_every_s(self) -> float | None:
-        """See `Introspective`."""
+        """See `PeriodicPolicy`."""
         asked = (self.introspect_s, self.grow_after_s, self.trial_s)
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
 
@@ -113,7 +113,7 @@ class Gandiva:
             at = min((moment for moment in known if moment is not None and moment > now + SOON_S), default=None)
         return at if at is not None and at > now + SOON_S else None
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`.
 
         1. Those who are suspended, in their order: back to their home if it has room, else to other GPUs that are
@@ -125,18 +125,18 @@ class Gandiva:
         4. Those who still wait get places beside others, and pairs that are worse than turns are undone.
         5. Elastic jobs grow into what has been idle for long enough.
         """
-        _Decision(self, scratch).run()
+        _Decision(self, context).run()
 
 
 class _Decision:
     """One decision, on its way."""
 
-    def __init__(self, policy: Gandiva, scratch: Scratch) -> None:
-        self.policy, self.scratch = policy, scratch
-        self.suspended = scratch.board.waiting_index(SuspendedJobs, lambda: SuspendedJobs(policy.waiting_key))
+    def __init__(self, policy: Gandiva, context: CycleContext) -> None:
+        self.policy, self.context = policy, context
+        self.suspended = context.state.waiting_index(SuspendedJobs, lambda: SuspendedJobs(policy.waiting_key))
         self.suspended.refresh()
-        self.nodes = Nodes(scratch, self.suspended, (policy.slice_s or 0.0) + policy.restart_s)
-        self.turns = Turns(scratch, self.nodes, policy.max_height)
+        self.nodes = Nodes(context, self.suspended, (policy.slice_s or 0.0) + policy.restart_s)
+        self.turns = Turns(context, self.nodes, policy.max_height)
         # The queue must not change while it is walked through, so memos of those who wait are written in the end.
         self.memos: dict[int, tuple[Job, Mapping[str, float]]] = {}
         self.left: list[Job] = []  # who could not be placed, the first of each class
@@ -145,39 +145,39 @@ class _Decision:
         """See `Gandiva.serve`."""
         self._resume_suspended()
         self._newcomers()
-        policy, scratch = self.policy, self.scratch
+        policy, context = self.policy, self.context
         if policy.trial_s is not None:
-            trials.judge(scratch, self.nodes, policy.trial_s, policy.restart_s)
+            trials.judge(context, self.nodes, policy.trial_s, policy.restart_s)
         if policy.introspect_s is not None:
-            looked = moves.make_room(scratch, self.nodes, self.left, policy.introspect_s, policy.restart_s)
+            looked = moves.make_room(context, self.nodes, self.left, policy.introspect_s, policy.restart_s)
             if looked is not None:
-                self._remember(looked, {**self._memo(looked), LOOKED: scratch.now})
-            moves.gather(scratch, self.nodes, policy.introspect_s, policy.restart_s)
+                self._remember(looked, {**self._memo(looked), LOOKED: context.now})
+            moves.gather(context, self.nodes, policy.introspect_s, policy.restart_s)
         if policy.trial_s is not None:
             self._pairs(policy.trial_s)
         for job_id, (job, memo) in sorted(self.memos.items()):
-            now = kept_memo(job) if job_id in scratch.places else memo
+            now = kept_memo(job) if job_id in context.places else memo
             if now != job.memo:
-                scratch.note(job, None, now)
+                context.note(job, None, now)
         if policy.grow_after_s is not None:
-            elastic.grow(scratch, self.nodes, policy.grow_after_s, policy.restart_s)
+            elastic.grow(context, self.nodes, policy.grow_after_s, policy.restart_s)
 
     def _pairs(self, trial_s: float) -> None:
-        scratch, queue = self.scratch, self.scratch.board.queue(self.policy)
-        pairs.judge(scratch, trial_s)
+        context, queue = self.context, self.context.state.queue(self.policy)
+        pairs.judge(context, trial_s)
         if any(job.packs for job, _ in queue.classes()):
-            for job in pairs.pack(scratch, self.nodes, queue.walk()):
+            for job in pairs.pack(context, self.nodes, queue.walk()):
                 self._remember(job, {})
-        if not any(job.gpus and job.id not in scratch.places for job, _ in queue.classes()):
-            pairs.part(scratch, self.nodes, self.policy.restart_s)
+        if not any(job.gpus and job.id not in context.places for job, _ in queue.classes()):
+            pairs.part(context, self.nodes, self.policy.restart_s)
 
     def _resume_suspended(self) -> None:
         """Serve those of the suspended jobs that may not sleep on, in the order of the queue."""
-        scratch, nodes = self.scratch, self.nodes
-        look_at_all = self.policy.slice_s is None or scratch.guard.reclaims or scratch.explain
-        wakers = Wakers(scratch, self.suspended, look_at_all=look_at_all)
+        context, nodes = self.context, self.nodes
+        look_at_all = self.policy.slice_s is None or context.guard.reclaims or context.explain
+        wakers = Wakers(context, self.suspended, look_at_all=look_at_all)
         while (one := wakers.next()) is not None:
-            if one.job.id in scratch.places or one.job.id in scratch.kept:
+            if one.job.id in context.places or one.job.id in context.kept:
                 continue
             nodes.served = one.entry
             if not self._sleeps(one.job, one.home):
@@ -187,9 +187,9 @@ class _Decision:
 
     def _resume(self, job: Job, home: Home) -> None:
         """Let a suspended job have GPUs again, or see to it that it gets its turn."""
-        scratch = self.scratch
-        demands, denial = scratch.entitled(job)
-        if denial is not None and denial.reason in FOR_EVER:
+        context = self.context
+        demands, denial = context.entitled(job)
+        if denial is not None and denial.reason in UNSCHEDULABLE:
             return
         moment = self.turns.when(job, home) if self.policy.slice_s is not None and suits(job, home) else None
         self.nodes.host(job, home, -1)
@@ -208,35 +208,35 @@ class _Decision:
     def _sleeps(self, job: Job, home: Home) -> bool:
         """Whether nothing can have become of the job since it was last looked at, which is so for most."""
         at = job.memo.get(NEXT, 0.0)
-        if self.policy.slice_s is None or at <= self.scratch.now + SOON_S or not suits(job, home):
+        if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, home):
             return False
-        if self.scratch.guard.reclaims or not self.nodes.nothing_for(job, home):
+        if self.context.guard.reclaims or not self.nodes.nothing_for(job, home):
             return False
-        if self.scratch.explain:
-            self.scratch.said[job.id] = self._takes_turns(job, home)
+        if self.context.explain:
+            self.context.said[job.id] = self._takes_turns(job, home)
         return True
 
     def _newcomers(self) -> None:
-        scratch, droppable = self.scratch, not self.scratch.placement.relaxes
-        walk = scratch.board.queue(self.policy).walk(since=_NEW)
+        context, droppable = self.context, not self.context.placement.relaxes
+        walk = context.state.queue(self.policy).walk(since=_NEW)
         grown: Sequence[Running] | None = None
         while (turn := walk.next()) is not None:
             job, _ = turn
-            if job.id in scratch.places or job.id in scratch.kept:
+            if job.id in context.places or job.id in context.kept:
                 continue
-            demands, denial = scratch.entitled(job)
-            if denial is not None and denial.reason in FOR_EVER:
+            demands, denial = context.entitled(job)
+            if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
             if (demands and self._seat(job, demands)) or self._reclaim(job):
                 continue
-            grown = elastic.all_grown(scratch) if grown is None else grown
-            if elastic.shrink(scratch, self.nodes, job, demands or scratch.demands(job), grown):
+            grown = elastic.all_grown(context) if grown is None else grown
+            if elastic.shrink(context, self.nodes, job, demands or context.demands(job), grown):
                 self._remember(job, {})
                 self.turns.placed(job)
                 continue
-            if job.id in scratch.too_late:
-                if not scratch.explain:
+            if job.id in context.too_late:
+                if not context.explain:
                     return
                 continue
             home = self._home_for(job, demands)
@@ -254,7 +254,7 @@ class _Decision:
     def _home_for(self, job: Job, admitted: Sequence[Demand]) -> Home | None:
         if self.policy.slice_s is None:
             return None
-        return self.turns.home_for(job, admitted or self.scratch.demands(job), own=not admitted)
+        return self.turns.home_for(job, admitted or self.context.demands(job), own=not admitted)
 
     def _wait_for_turn(self, job: Job, home: Home, at: float | None) -> None:
         """Let the job have its turn, or wait for it at this home."""
@@ -264,12 +264,12 @@ class _Decision:
         self.nodes.host(job, home, 1)
         if at is not None:
             at = self.turns.wait(job, home, at)
-            if self.suspended.home(job.id) == home and self.scratch.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
+            if self.suspended.home(job.id) == home and self.context.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
                 at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
             looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
             self._remember(job, {**home_memo(home), **looked, NEXT: at})
-        if self.scratch.explain and job.id not in self.scratch.too_late:
-            self.scratch.said[job.id] = self._takes_turns(job, home)
+        if self.context.explain and job.id not in self.context.too_late:
+            self.context.said[job.id] = self._takes_turns(job, home)
 
     def _seat(self, job: Job, demands: Sequence[Demand]) -> bool:
         """Whether GPUs that are free were found for the job, and are its own now."""
@@ -285,19 +285,19 @@ class _Decision:
 
     def _reclaim(self, job: Job) -> bool:
         """Whether the job got what others had only until it wanted it."""
-        victims = self.scratch.reclaimable(job)
-        if not victims or not self.scratch.place_instead(job, victims, "its GPUs go to a job that is ahead of it"):
+        victims = self.context.reclaimable(job)
+        if not victims or not self.context.place_instead(job, victims, "its GPUs go to a job that is ahead of it"):
             return False
-        self.scratch.settle()
+        self.context.settle()
         self._remember(job, {})
         self.turns.placed(job)
         return True
 
     def _take(self, job: Job, found: Sequence[Any]) -> bool:
-        if self.scratch.full:
-            self.scratch.too_late.add(job.id)
+        if self.context.full:
+            self.context.too_late.add(job.id)
             return False
-        self.scratch.take(job, tuple(found))
+        self.context.take(job, tuple(found))
         self._remember(job, {})
         self.turns.placed(job)
         return True
@@ -312,7 +312,7 @@ class _Decision:
             self.memos.pop(job.id, None)
 
     def _takes_turns(self, job: Job, home: Home) -> Denial:
-        names = [self.scratch.view.node_by_id[node_id].name for node_id in home]
+        names = [self.context.view.node_by_id[node_id].name for node_id in home]
         where = names[0] if len(names) == 1 else words.count(len(names), "node")
         return Denial(
             HoldReason.NO_FREE_GPUS,

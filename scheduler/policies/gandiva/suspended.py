@@ -1,7 +1,7 @@
 """The suspended jobs, indexed such that a decision looks at the few that it can change anything for.
 
 A suspended job sleeps while its turn has not come, no GPU of its home is free, and no type has as many free GPUs as
-the job needs. The board keeps the index from one decision to the next.
+the job needs. The state keeps the index from one decision to the next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key
 from scheduler.model import Job
 from scheduler.policies.gandiva.homes import NEXT, Home, home_of, suits
@@ -151,19 +151,19 @@ class Wakers:
     2. GPUs that come free during the decision wake those jobs only that are still to come in the order.
     """
 
-    def __init__(self, scratch: Scratch, index: SuspendedJobs, *, look_at_all: bool) -> None:
-        self._scratch, self._index, self._free = scratch, index, scratch.board.free
+    def __init__(self, context: CycleContext, index: SuspendedJobs, *, look_at_all: bool) -> None:
+        self._context, self._index, self._free = context, index, context.state.free
         self._heap: list[tuple[Key, int, int, _Class | None]] = []
         self._number = 0  # of the entry in the heap, so that no two entries compare further
         self._last: Entry | None = None
         self._walked: set[_Class] = set()  # the classes with an entry in the heap
-        self._preempted = len(scratch.preempts)
+        self._preempted = len(context.preempts)
         if look_at_all:
             for klass in index.classes:
                 for entry in index.of_class(klass):
                     self._push(entry)
             return
-        for one in index.due(scratch.now + SOON_S):
+        for one in index.due(context.now + SOON_S):
             self._push(one.entry)
         for node_id in index.nodes:
             self._wake(node_id)
@@ -186,11 +186,11 @@ class Wakers:
 
     def _notice_releases(self) -> None:
         """Wake those for whom GPUs have come free since the last job was looked at."""
-        preempts = self._scratch.preempts
+        preempts = self._context.preempts
         if len(preempts) == self._preempted:
             return
         for job_id in islice(preempts, self._preempted, None):
-            for share in self._scratch.view.running_by_job[job_id].allocations:
+            for share in self._context.view.running_by_job[job_id].allocations:
                 self._wake(share.node_id)
         self._preempted = len(preempts)
         self._walk_classes()
@@ -219,7 +219,7 @@ class Wakers:
     def _fits(self, klass: _Class) -> bool:
         """Whether a type that the class may use has as many free GPUs in the pool as one of its jobs needs."""
         gpu_type, gpu_types, size = klass
-        types = (gpu_type,) if gpu_type is not None else gpu_types or self._scratch.board.capacity.types
+        types = (gpu_type,) if gpu_type is not None else gpu_types or self._context.state.capacity.types
         return any(self._free.gpus(kind) >= size for kind in types)
 
     def _push(self, entry: Entry, klass: _Class | None = None) -> None:

@@ -10,7 +10,7 @@ Only a job that is alone on its GPUs before and after is compared: else it is no
 
 from __future__ import annotations
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.model import Running
 from scheduler.policies.gandiva.homes import BEFORE, MOST, STAYS, Home, kept_memo, left_home, memo_of, without_trial
 from scheduler.policies.gandiva.moves import due_runs, held_as_demand, too_late
@@ -26,34 +26,34 @@ def due_at(run: Running, trial_s: float | None) -> float | None:
     return run.placed_at + trial_s if trial_s is not None and BEFORE in run.job.memo else None
 
 
-def judge(scratch: Scratch, nodes: Nodes, trial_s: float, restart_s: float) -> None:
+def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float) -> None:
     """Send back whom a change has made slower."""
-    for run in due_runs(scratch):
+    for run in due_runs(context):
         at = due_at(run, trial_s)
-        if at is None or at > scratch.now + SOON_S or run.speed is None or run.rate is not None:
+        if at is None or at > context.now + SOON_S or run.speed is None or run.rate is not None:
             continue
-        if not scratch.stays(run):
+        if not context.stays(run):
             continue
-        memo, home = memo_of(scratch, run.job), left_home(run.job)
+        memo, home = memo_of(context, run.job), left_home(run.job)
         if run.speed >= memo[BEFORE] * (1 - _CHANCE):
-            scratch.note(run.job, run, without_trial(memo))
+            context.note(run.job, run, without_trial(memo))
             continue
         grown = sum(home.values()) < run.gpus
         learnt = {MOST: run.gpus - 1.0} if grown else {STAYS: 1.0}
-        went = not too_late(scratch, run, restart_s) and _go_back(scratch, nodes, run, home)
-        scratch.note(run.job, run, {**(kept_memo(run.job) if went else without_trial(memo)), **learnt})
+        went = not too_late(context, run, restart_s) and _go_back(context, nodes, run, home)
+        context.note(run.job, run, {**(kept_memo(run.job) if went else without_trial(memo)), **learnt})
 
 
-def _go_back(scratch: Scratch, nodes: Nodes, run: Running, home: Home) -> bool:
+def _go_back(context: CycleContext, nodes: Nodes, run: Running, home: Home) -> bool:
     """Whether the job goes back to what it held before."""
-    held = held_as_demand(scratch, run)
-    if held is None or scratch.full or any(map(nodes.is_blocked, home)):
+    held = held_as_demand(context, run)
+    if held is None or context.full or any(map(nodes.is_blocked, home)):
         return False
-    scratch.release(run)
+    context.release(run)
     found = nodes.room(held._replace(gpus=sum(home.values())) if held.split else held, home)
     if found is None:
-        scratch.keep(run)
+        context.keep(run)
         return False
-    scratch.take(run.job, found)
-    scratch.preempt(run, run.job.id, "it has become slower here, and goes back to what it had")
+    context.take(run.job, found)
+    context.preempt(run, run.job.id, "it has become slower here, and goes back to what it had")
     return True

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scheduler.engine.context import Scratch
-from scheduler.model import Job, Level, Running
+from scheduler.engine.context import CycleContext
+from scheduler.model import Job, Locality, Running
 from scheduler.placement.free import Demand
 from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, kept_memo
 from scheduler.policies.gandiva.nodes import Nodes
@@ -25,8 +25,8 @@ from scheduler.policies.preemptive import SOON_S
 class Turns:
     """The turns during one decision."""
 
-    def __init__(self, scratch: Scratch, nodes: Nodes, max_height: float) -> None:
-        self.scratch, self.nodes = scratch, nodes
+    def __init__(self, context: CycleContext, nodes: Nodes, max_height: float) -> None:
+        self.context, self.nodes = context, nodes
         self.turn_s, self.max_height = nodes.turn_s, max_height
         # (node id, virtual cluster, GPU type) -> GPUs whose turn begins now
         self._begun: Counter[tuple[int, int, str | None]] = Counter()
@@ -34,33 +34,33 @@ class Turns:
 
     def begin(self, job: Job, home: Home) -> bool:
         """Whether the job has got its turn: GPUs of its home that are free, or with jobs whose turn is over."""
-        scratch = self.scratch
+        context = self.context
         if any(map(self.nodes.is_blocked, home)):
             return False
-        if scratch.full:
-            scratch.too_late.add(job.id)
+        if context.full:
+            context.too_late.add(job.id)
             return False
         return any(
             self._begin(job, demand, home)
-            for demand in scratch.demands(job)
-            if scratch.board.capacity.infeasible(demand) is None
+            for demand in context.demands(job)
+            if context.state.capacity.infeasible(demand) is None
         )
 
     def rested(self, job: Job) -> bool:
         """Whether the job has been suspended for long enough to take from others."""
-        return self.nodes.rested_at(job) <= self.scratch.now + SOON_S
+        return self.nodes.rested_at(job) <= self.context.now + SOON_S
 
     def when(self, job: Job, home: Home) -> float | None:
         """When the job can have its turn if nothing else happens, as far as GPUs go; None: never at this home."""
-        moments = [self._when(demand, home) for demand in self.scratch.demands(job)]
+        moments = [self._when(demand, home) for demand in self.context.demands(job)]
         known = [moment for moment in moments if moment is not None]
         return max(min(known), self.nodes.rested_at(job)) if known else None
 
     def wait(self, job: Job, home: Home, at: float) -> float:
         """When to look again at a job that can have its turn at this moment; keeps its nodes for it if need be."""
-        now = self.scratch.now
+        now = self.context.now
         if at <= now + SOON_S:  # it lacks something else: a place in this cycle, else such as quota
-            return now if job.id in self.scratch.too_late else now + self.turn_s
+            return now if job.id in self.context.too_late else now + self.turn_s
         if self.rested(job) and at < now + self.turn_s - SOON_S:
             self.nodes.block(home)
         return at
@@ -73,7 +73,7 @@ class Turns:
         if not job.gpus or not (job.checkpoints and job.preemptible):
             return None
         for demand in demands:
-            if self.scratch.board.capacity.infeasible(demand) is not None:
+            if self.context.state.capacity.infeasible(demand) is not None:
                 continue
             ranked = sorted(self._ranked(job, demand), key=lambda one: one[:3])
             for _, _, _, home in ranked:
@@ -92,7 +92,7 @@ class Turns:
     def placed(self, job: Job) -> None:
         """The job has got its place: its turn begins now, and who is hosted where has to be looked at again."""
         self._by_affinity = None
-        for share in self.scratch.places[job.id].allocations:
+        for share in self.context.places[job.id].allocations:
             for gpu_id in share.gpu_ids:
                 self._begun[share.node_id, job.vc_id, self.nodes.free.type_of(gpu_id)] += 1
 
@@ -100,32 +100,32 @@ class Turns:
         return run.placed_at + self.turn_s
 
     def _begin(self, job: Job, demand: Demand, home: Home) -> bool:
-        scratch, nodes = self.scratch, self.nodes
+        context, nodes = self.context, self.nodes
         gone: list[Running] = []
-        found = None if scratch.denied(job, demand) else nodes.room(demand, home)
+        found = None if context.denied(job, demand) else nodes.room(demand, home)
         if found is None and self.rested(job):
-            poor = scratch.denied(job, demand) is not None
+            poor = context.denied(job, demand) is not None
             for run in self._over(job, home, first_of=job.vc_id if poor else None):
                 if not self._helps(run, job, demand, home):
                     continue
-                scratch.release(run)
+                context.release(run)
                 gone.append(run)
-                found = None if scratch.denied(job, demand) else nodes.room(demand, home)
+                found = None if context.denied(job, demand) else nodes.room(demand, home)
                 if found is not None:
                     break
         if found is None:
             for run in reversed(gone):
-                scratch.keep(run)
+                context.keep(run)
             return False
-        scratch.take(job, found)
+        context.take(job, found)
         self.placed(job)
         for run in reversed(gone):
-            if scratch.can_stay(run):
-                scratch.keep(run)
+            if context.can_stay(run):
+                context.keep(run)
                 continue
             left = home_left_by(run)
-            scratch.preempt(run, job.id, "its turn is over, and another job takes its own")
-            scratch.note(run.job, run, {**kept_memo(run.job), **home_memo(left), NEXT: scratch.now + self.turn_s})
+            context.preempt(run, job.id, "its turn is over, and another job takes its own")
+            context.note(run.job, run, {**kept_memo(run.job), **home_memo(left), NEXT: context.now + self.turn_s})
             nodes.host(run.job, left, 1)
         return True
 
@@ -135,26 +135,26 @@ class Turns:
         over = [
             run
             for run in there.values()
-            if self._over_at(run) <= self.scratch.now + SOON_S and self.may_go(run) and not self._on_loan(job, run)
+            if self._over_at(run) <= self.context.now + SOON_S and self.may_go(run) and not self._on_loan(job, run)
         ]
         return sorted(over, key=lambda run: (first_of not in (None, run.vc_id), run.placed_at, run.job.id))
 
     def _on_loan(self, job: Job, run: Running) -> bool:
         """Whether the job would have what it gets only until the other one wants it back."""
-        return self.scratch.guard.reclaims and self.scratch.guard.yields(job, run.job)
+        return self.context.guard.reclaims and self.context.guard.yields(job, run.job)
 
     def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
         """Whether the job at home is nearer to its turn once this one lets go."""
-        if run.vc_id == job.vc_id and self.scratch.denied(job, demand) is not None:
+        if run.vc_id == job.vc_id and self.context.denied(job, demand) is not None:
             return True
         held = (share for share in run.allocations if share.node_id in home)
         return any(self.nodes.room(demand, {share.node_id: home[share.node_id]}) is None for share in held)
 
     def _known(self, node_id: int) -> bool:
-        return node_id in self.scratch.view.node_by_id and self.nodes.free.node(node_id) is not None
+        return node_id in self.context.view.node_by_id and self.nodes.free.node(node_id) is not None
 
     def _when(self, demand: Demand, home: Home) -> float | None:
-        now, at = self.scratch.now, self.scratch.now
+        now, at = self.context.now, self.context.now
         for node_id, gpus in home.items():
             node = self.nodes.free.node(node_id)
             if node is None:
@@ -209,14 +209,14 @@ class Turns:
             for node_id in ids:
                 if self._takable(node_id, demand.gpu_type, None) >= size:
                     yield {node_id: size}
-        if demand.within is Level.NODE or (demand.nodes == 1 and not demand.split):
+        if demand.within is Locality.NODE or (demand.nodes == 1 and not demand.split):
             return
         # A job of several nodes takes turns with one of its own size, on all the nodes of that one.
         seen = set[tuple[int, ...]]()
         for home in self._wide_homes(ids, size):
-            racks = {self.scratch.view.node_by_id[node_id].rack for node_id in home}
+            racks = {self.context.view.node_by_id[node_id].rack for node_id in home}
             alike = len(home) > 1 and (demand.split or set(home.values()) == {demand.gpus})
-            if alike and whole >= home.keys() and not (demand.within is Level.RACK and len(racks) > 1):
+            if alike and whole >= home.keys() and not (demand.within is Locality.RACK and len(racks) > 1):
                 if tuple(home) not in seen:
                     yield home
                 seen.add(tuple(home))

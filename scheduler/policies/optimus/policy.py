@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.admission import Usage, charge
-from scheduler.engine.context import Scratch, not_yet
+from scheduler.engine.context import CycleContext, not_yet
 from scheduler.engine.state import Key
-from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.lifecycle import HoldReason
-from scheduler.model.plan import FOR_EVER, Denial
+from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement.split import cut
 
 # Gains are compared by the microsecond. Those of two jobs with the same work left may differ by what their sums were
@@ -72,28 +72,28 @@ class Optimus:
             return None
         return (math.floor(now / self.every_s) + 1) * self.every_s
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`.
 
         1. Those that take part, in order: who runs and may be preempted, and who may start.
         2. How many GPUs each of them gets.
         3. Whose size does not change stays; the others make room, and are placed anew, the smallest first.
         """
-        entrants, steady = _entrants(scratch)
+        entrants, steady = _entrants(context)
         entrants.sort(key=lambda one: (self.waiting_key(one.job), one.job.id))
-        self._size(scratch, entrants)
+        self._size(context, entrants)
         if self.restart_s > 0:
             _settle_for_less(entrants, self.restart_s)
-        _carry_out(scratch, entrants, steady=steady)
+        _carry_out(context, entrants, steady=steady)
 
-    def _size(self, scratch: Scratch, entrants: list[_Entrant]) -> None:
+    def _size(self, context: CycleContext, entrants: list[_Entrant]) -> None:
         """Give each entrant its number of GPUs.
 
         1. One GPU each, or the one size of a job that has no other, in order, while there are any.
         2. The one whose next GPU saves the most time gets it, the first in order among equals, until no GPU is left,
            or none saves anything.
         """
-        ledger = _Ledger(scratch, entrants)
+        ledger = _Ledger(context, entrants)
         gains: list[tuple[float, int]] = []
         for position, one in enumerate(entrants):
             if ledger.begin(one):
@@ -149,10 +149,10 @@ class _Entrant:
 class _Ledger:
     """What is left to hand out: the GPUs of each type that are free or held by entrants, and what guards admit."""
 
-    def __init__(self, scratch: Scratch, entrants: Iterable[_Entrant]) -> None:
-        self._scratch = scratch
-        self._usage = Usage(scratch.board.usage)
-        self._left = Counter({kind: scratch.board.free.gpus(kind) for kind in scratch.board.capacity.types})
+    def __init__(self, context: CycleContext, entrants: Iterable[_Entrant]) -> None:
+        self._context = context
+        self._usage = Usage(context.state.usage)
+        self._left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
         for one in entrants:
             if one.run is not None and one.kind is not None:
                 self._left[one.kind] += one.has
@@ -162,7 +162,7 @@ class _Ledger:
         """Whether the entrant gets its first size; a job that takes any type, of the one with the most GPUs left."""
         if one.kind is not None or not one.job.gpus:
             return self.grant(one, one.first)
-        kinds = one.job.types_among(self._scratch.board.capacity.types)
+        kinds = one.job.types_among(self._context.state.capacity.types)
         for kind in sorted(kinds, key=lambda kind: (-self._left[kind], kind)):
             one.kind = kind
             if self.grant(one, one.first):
@@ -172,16 +172,16 @@ class _Ledger:
 
     def grant(self, one: _Entrant, gpus: int) -> bool:
         """Whether the entrant may have so many more; if so, it has them."""
-        scratch, kind = self._scratch, one.kind
+        context, kind = self._context, one.kind
         if kind is None:
             if one.job.gpus:
                 return False
-            one.goes = scratch.guard.admit(scratch.view, self._usage, one.job, None, 0) is None
+            one.goes = context.guard.admit(context.view, self._usage, one.job, None, 0) is None
             return one.goes
-        demand = scratch.demands(one.job, one.size + gpus if one.sizable else None)[0]._replace(gpu_type=kind)
-        if self._left[kind] < gpus or scratch.board.capacity.infeasible(demand) is not None:
+        demand = context.demands(one.job, one.size + gpus if one.sizable else None)[0]._replace(gpu_type=kind)
+        if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
             return False
-        if scratch.guard.admit(scratch.view, self._usage, one.job, kind, gpus) is not None:
+        if context.guard.admit(context.view, self._usage, one.job, kind, gpus) is not None:
             return False
         self._left[kind] -= gpus
         charge(self._usage, one.job.vc_id, one.job.klass, kind, gpus)
@@ -193,44 +193,44 @@ def _elastic(job: Job) -> bool:
     return job.split and job.max_gpus > 0 and bool(job.speeds)
 
 
-def _entrants(scratch: Scratch) -> tuple[list[_Entrant], bool]:
+def _entrants(context: CycleContext) -> tuple[list[_Entrant], bool]:
     """The jobs that take part; what the others hold is not handed out.
 
     Also whether some of those who could take part keep their sizes instead, see `_above_quota`.
     """
-    view, now = scratch.view, scratch.now
+    view, now = context.view, context.now
     entrants, steady = list[_Entrant](), False
     moving = {run.job.vc_id for run in view.running if run.stopping}
     for run in view.running:
-        if run.job.preemptible and scratch.stays(run) and _in_service(scratch, run):
-            held = [scratch.board.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids]
+        if run.job.preemptible and context.stays(run) and _in_service(context, run):
+            held = [context.state.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids]
             one = _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
-            if run.job.vc_id in moving and _above_quota(scratch, one):
+            if run.job.vc_id in moving and _above_quota(context, one):
                 steady = True
             else:
                 entrants.append(one)
     for job in view.waiting:
-        if job.id not in scratch.places and job.id not in scratch.kept and not_yet(job, now) is None:
-            _, denial = scratch.entitled(job, 1 if job.max_gpus else None)
-            if denial is None or denial.reason not in FOR_EVER:  # nobody waits behind what can never start
+        if job.id not in context.places and job.id not in context.kept and not_yet(job, now) is None:
+            _, denial = context.entitled(job, 1 if job.max_gpus else None)
+            if denial is None or denial.reason not in UNSCHEDULABLE:  # nobody waits behind what can never start
                 entrants.append(_Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
     return entrants, steady
 
 
-def _above_quota(scratch: Scratch, one: _Entrant) -> bool:
+def _above_quota(context: CycleContext, one: _Entrant) -> bool:
     """Whether the job would lose GPUs because its virtual cluster has too many, though nobody asks for more.
 
     While some stop for others, both count, those who go and those who come. Whoever were sized by that would shrink for
     nobody, and the next one for that one.
     """
-    return scratch.guard.admit(scratch.view, scratch.board.usage, one.job, one.kind, 0) is not None
+    return context.guard.admit(context.view, context.state.usage, one.job, one.kind, 0) is not None
 
 
-def _in_service(scratch: Scratch, run: Running) -> bool:
+def _in_service(context: CycleContext, run: Running) -> bool:
     """Whether others could have what the job holds."""
     return all(
-        scratch.board.free.node(share.node_id) is not None
-        and all(gpu_id in scratch.view.gpu_by_id and scratch.view.gpu_by_id[gpu_id].healthy for gpu_id in share.gpu_ids)
+        context.state.free.node(share.node_id) is not None
+        and all(gpu_id in context.view.gpu_by_id and context.view.gpu_by_id[gpu_id].healthy for gpu_id in share.gpu_ids)
         for share in run.allocations
     )
 
@@ -252,73 +252,73 @@ def _settle_for_less(entrants: list[_Entrant], restart_s: float) -> None:
             one.size = one.has
 
 
-def _carry_out(scratch: Scratch, entrants: list[_Entrant], *, steady: bool) -> None:
+def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool) -> None:
     """Place and preempt as the sizes say, as far as the limit of the cycle and the nodes let it."""
     changed = [one for one in entrants if one.size != one.has or (one.run is None and one.goes)]
     wanted = sorted((one for one in changed if one.goes), key=lambda one: one.size)
-    room = max(0, scratch.max_places - len(scratch.places))
+    room = max(0, context.max_places - len(context.places))
     for one in wanted[room:]:
-        scratch.too_late.add(one.job.id)
+        context.too_late.add(one.job.id)
     too_late = {one.job.id for one in wanted[room:]}
     released = [one for one in changed if one.run is not None and one.job.id not in too_late]
     for one in released:
         if one.run is not None:
-            scratch.release(one.run)
+            context.release(one.run)
     takers: list[_Entrant] = []
     for one in wanted[:room]:
-        allocations = _places(scratch, one)
+        allocations = _places(context, one)
         if allocations is not None:
-            scratch.take(one.job, allocations)
+            context.take(one.job, allocations)
             takers.append(one)
         elif one.run is None:
-            scratch.said[one.job.id] = _scattered(one)
-    _preempt(scratch, released, takers)
+            context.said[one.job.id] = _scattered(one)
+    _preempt(context, released, takers)
     for one in entrants:
         if one.run is None and not one.size and one.sizable:
-            scratch.said.setdefault(one.job.id, _nothing_left(one, steady=steady))
+            context.said.setdefault(one.job.id, _nothing_left(one, steady=steady))
 
 
-def _places(scratch: Scratch, one: _Entrant) -> tuple[AllocationView, ...] | None:
+def _places(context: CycleContext, one: _Entrant) -> tuple[AllocationView, ...] | None:
     """Where the job goes: onto the nodes with the most free GPUs if it may lie anywhere, else as its placement says."""
-    free, demands = scratch.board.free, scratch.demands(one.job, one.size if one.sizable else None)
+    free, demands = context.state.free, context.demands(one.job, one.size if one.sizable else None)
     demand = demands[0]._replace(gpu_type=one.kind)
-    if one.kind is not None and scratch.denied(one.job, demand) is not None:
+    if one.kind is not None and context.denied(one.job, demand) is not None:
         return None  # somebody whose turn does not come in this cycle still has the quota that was meant for it
-    if not one.sizable or demand.within is not Level.ANY:
-        return scratch.placement.place(free, demand, one.job.avoid_nodes)
+    if not one.sizable or demand.within is not Locality.ANY:
+        return context.placement.place(free, demand, one.job.avoid_nodes)
     return cut(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 
-def _preempt(scratch: Scratch, released: list[_Entrant], takers: list[_Entrant]) -> None:
+def _preempt(context: CycleContext, released: list[_Entrant], takers: list[_Entrant]) -> None:
     """Stop those that were placed anew for themselves, and of the others those of whom somebody took something."""
     for one in reversed(released):
         run = one.run
         if run is None:
             continue
-        if run.job.id in scratch.places:
-            scratch.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
+        if run.job.id in context.places:
+            context.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
             continue
-        taker, detail = (None, "") if scratch.can_stay(run) else _taker(scratch, one, run, takers)
+        taker, detail = (None, "") if context.can_stay(run) else _taker(context, one, run, takers)
         if taker is None:  # who was meant to have what it held found no room, or only its guard would have it go
-            scratch.keep(run)
+            context.keep(run)
         else:
-            scratch.preempt(run, taker, detail)
+            context.preempt(run, taker, detail)
 
 
-def _taker(scratch: Scratch, one: _Entrant, run: Running, takers: Iterable[_Entrant]) -> tuple[int | None, str]:
+def _taker(context: CycleContext, one: _Entrant, run: Running, takers: Iterable[_Entrant]) -> tuple[int | None, str]:
     """The first of `takers` that took from the job, and what: GPUs, room on a node, or quota; None when nobody did."""
     gpu_ids = {gpu_id for share in run.allocations for gpu_id in share.gpu_ids}
     node_ids = {share.node_id for share in run.allocations}
     beside = quota = None
     for other in takers:
-        shares = scratch.places[other.job.id].allocations
+        shares = context.places[other.job.id].allocations
         if any(gpu_id in gpu_ids for share in shares for gpu_id in share.gpu_ids):
             return other.job.id, "its GPUs go to jobs that are ahead of it"
         if beside is None and any(share.node_id in node_ids for share in shares):
             beside = other.job.id
         if quota is None and other.size > other.has and (other.job.vc_id, other.kind) == (one.job.vc_id, one.kind):
             quota = other.job.id
-    if not scratch.has_room_for(run):
+    if not context.has_room_for(run):
         return beside, "CPUs or memory of its node go to jobs that are ahead of it"
     return quota, "its quota goes to jobs of its virtual cluster that are ahead of it"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key, Queues, Walk
 from scheduler.model import Job
 
@@ -39,28 +39,28 @@ class Beds:
         return job.vc_id * 3 + kind
 
 
-def back_off(scratch: Scratch, beds: Beds, job: Job, seconds: float) -> None:
+def back_off(context: CycleContext, beds: Beds, job: Job, seconds: float) -> None:
     """Note that a gang was tried in vain, and when it is tried again: 0 if it has nothing more to give up."""
     memo = {"tries": tried(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
     if seconds > 0 and not beds.settled(replace(job, memo=memo)):
-        memo["again_at"] = scratch.now + seconds
-    scratch.board.queues(beds).remove(job.id)
-    scratch.note(job, None, memo)
+        memo["again_at"] = context.now + seconds
+    context.state.queues(beds).remove(job.id)
+    context.note(job, None, memo)
 
 
-def wake(scratch: Scratch, beds: Beds, *, everybody: bool) -> Queues:
+def wake(context: CycleContext, beds: Beds, *, everybody: bool) -> Queues:
     """The queues in which all whose back-off is over stand with those that may be tried; `everybody`: that is all.
 
     Only the copies of jobs in the queue forget their back-off.
     """
-    board, now = scratch.board, scratch.now
-    queues = board.queues(beds)
-    if everybody or board.due is None:
-        sleepers = [job for job in board.view.waiting if again_at(job)]
+    state, now = context.state, context.now
+    queues = state.queues(beds)
+    if everybody or state.due is None:
+        sleepers = [job for job in state.view.waiting if again_at(job)]
     else:
-        sleepers = [job for job_id in board.due if (job := board.view.waiting_by_id.get(job_id)) and again_at(job)]
+        sleepers = [job for job_id in state.due if (job := state.view.waiting_by_id.get(job_id)) and again_at(job)]
     for job in sleepers:
-        ready = job.eligible_at <= now and not job.still_stopping and job.id not in scratch.places
+        ready = job.eligible_at <= now and not job.still_stopping and job.id not in context.places
         if ready and (everybody or again_at(job) <= now):
             queues.remove(job.id)
             queues.add(replace(job, memo={**job.memo, "again_at": 0.0}))

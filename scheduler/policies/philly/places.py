@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from scheduler.model import AllocationView, Level
+from scheduler.model import AllocationView, Locality
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.split import cut
 
@@ -29,7 +29,7 @@ def find(
         for node in nodes:
             if _hosts(node, demand):
                 return _cut(demand, [node])
-        if not demand.split or demand.within is Level.NODE:
+        if not demand.split or demand.within is Locality.NODE:
             return None
     if dedicated:
         nodes = [node for node in nodes if not node.guests]
@@ -42,7 +42,7 @@ def find(
         found = _gather(demand, racks[rack])
         if found is not None and (stage > FEWEST_SERVERS or len(found) <= fewest):
             return found
-    if stage < ANYWHERE or demand.within is Level.RACK:
+    if stage < ANYWHERE or demand.within is Locality.RACK:
         return None
     return _gather(demand, [node for rack in order for node in racks[rack]], in_order=True)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key, Walk
-from scheduler.engine.usage import Holdings
-from scheduler.model import AllocationView, Job, Level, Running, View
+from scheduler.engine.usage import ResourceUsage
+from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
@@ -20,7 +20,7 @@ from scheduler.placement.free import Demand
 from scheduler.policies.philly.back_off import Beds, again_at, back_off, lines, tried, wake
 from scheduler.policies.philly.places import ANYWHERE, FEWEST_SERVERS, ONE_RACK, fewest_servers, find
 from scheduler.policies.queues import ratio
-from scheduler.policies.shared import Books, Shared
+from scheduler.policies.shared import Shared, ShareLedger
 
 
 def _switch(description: str) -> Mapping[str, Any]:
@@ -102,7 +102,7 @@ class Philly(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def books(self, view: View, capacity: Capacity, holdings: Holdings) -> _Quotas:
+    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> _Quotas:
         """See `Shared`."""
         return _Quotas(view, capacity, holdings, self.preempt_above)
 
@@ -120,122 +120,122 @@ class Philly(Shared):
         stage = int(tried(job) // self._tries_of(job))
         if self.relax_after_s is not None:
             stage = max(stage, int((now - job.waiting_since) // self.relax_after_s))
-        return min(stage, ONE_RACK if job.locality is not Level.ANY else ANYWHERE)
+        return min(stage, ONE_RACK if job.locality is not Locality.ANY else ANYWHERE)
 
     def settled(self, job: Job) -> bool:
         """Whether it was tried in vain where it may lie as far apart as it ever may: a back-off gains it nothing more.
 
         Not where others may move for it: that is a search not to be made at each decision.
         """
-        last = ONE_RACK if job.locality is not Level.ANY else ANYWHERE
+        last = ONE_RACK if job.locality is not Locality.ANY else ANYWHERE
         return (last == ANYWHERE or not self.migrate_to_defragment) and tried(job) > last * self._tries_of(job)
 
-    def walks(self, scratch: Scratch, books: Books, klass: JobClass | None) -> Mapping[int, Walk]:
+    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, Walk]:
         """See `Shared`; those that back off are left out, and classes of which nobody can be placed."""
-        queues = wake(scratch, Beds(self.settled), everybody=_idle(scratch))
+        queues = wake(context, Beds(self.settled), everybody=_idle(context))
 
         def hopeless(job: Job, settled: bool) -> bool:
             """Nobody of its class finds room, or may preempt."""
-            if job.gpu_type is None or not job.gpus or scratch.guard.reclaims or not isinstance(books, _Quotas):
+            if job.gpu_type is None or not job.gpus or context.guard.reclaims or not isinstance(ledger, _Quotas):
                 return False
-            if books.within(job.vc_id, job.gpu_type, job.gpus_total):
+            if ledger.within(job.vc_id, job.gpu_type, job.gpus_total):
                 return False
-            if scratch.board.free.gpus(job.gpu_type) < job.gpus_total:
+            if context.state.free.gpus(job.gpu_type) < job.gpus_total:
                 return True
             alike = settled or max(job.gpus_total, job.nodes) < 2
-            return alike and books.fails(scratch, scratch.demands(job)[0], ANYWHERE)
+            return alike and ledger.fails(context, context.demands(job)[0], ANYWHERE)
 
         return lines(queues, hopeless, lambda group: queues[group].walk(klass))
 
-    def put(self, scratch: Scratch, books: Books, job: Job, demand: Demand) -> bool:
+    def put(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """See `Shared`; the job is tried at its stage, and a failed try is remembered."""
-        idle = _idle(scratch)
-        if not idle and again_at(scratch.view.waiting_by_id[job.id]) > scratch.now:
+        idle = _idle(context)
+        if not idle and again_at(context.view.waiting_by_id[job.id]) > context.now:
             return False  # it was woken because nothing ran, but meanwhile somebody was placed
-        if scratch.full:
-            scratch.too_late.add(job.id)
+        if context.full:
+            context.too_late.add(job.id)
             return False
-        scratch.settle()
-        stage, free = ANYWHERE if idle else self.stage(job, scratch.now), scratch.board.free
+        context.settle()
+        stage, free = ANYWHERE if idle else self.stage(job, context.now), context.state.free
         found = None
-        known = isinstance(books, _Quotas) and books.fails(scratch, demand, stage)
+        known = isinstance(ledger, _Quotas) and ledger.fails(context, demand, stage)
         for avoid in (job.avoid_nodes, ()) if job.avoid_nodes else ((),):  # what it avoids is better than nothing
             for looser in range(stage if not idle else 0, stage + 1) if not known else ():
                 found = found or find(free, demand, looser, avoid, dedicated=self.dedicated_nodes)
         if found is not None:
-            scratch.take(job, found)
+            context.take(job, found)
             return True
-        if isinstance(books, _Quotas):
-            books.failed[demand] = max(stage, books.failed.get(demand, stage))
+        if isinstance(ledger, _Quotas):
+            ledger.failed[demand] = max(stage, ledger.failed.get(demand, stage))
         size = demand.gpus * demand.nodes
         if max(size, demand.nodes) < 2 or free.gpus(demand.gpu_type) < size:
             return False  # it lacks GPUs, and not only their being together
-        if self.migrate_to_defragment and self._make_room(scratch, job, demand):
+        if self.migrate_to_defragment and self._make_room(context, job, demand):
             return True
-        if isinstance(books, _Quotas) and not self.settled(job):
-            books.tried[job.id] = job
+        if isinstance(ledger, _Quotas) and not self.settled(job):
+            ledger.tried[job.id] = job
         return False
 
-    def differs(self, scratch: Scratch, job: Job) -> bool:
+    def differs(self, context: CycleContext, job: Job) -> bool:
         """Gangs have more or fewer tries behind them, while there are GPUs enough and they have more to give up."""
         if max(job.gpus_total, job.nodes) < 2 or self.settled(job):
             return False
-        kinds = job.types_among(scratch.board.capacity.types)
-        return not job.gpus or any(scratch.board.free.gpus(kind) >= job.gpus_total for kind in kinds)
+        kinds = job.types_among(context.state.capacity.types)
+        return not job.gpus or any(context.state.free.gpus(kind) >= job.gpus_total for kind in kinds)
 
-    def close(self, scratch: Scratch, books: Books) -> None:
+    def close(self, context: CycleContext, ledger: ShareLedger) -> None:
         """Note the tries that failed."""
-        if not isinstance(books, _Quotas):
+        if not isinstance(ledger, _Quotas):
             return
-        for job_id in sorted(books.tried.keys() - scratch.places.keys()):
-            back_off(scratch, Beds(self.settled), books.tried[job_id], self.back_off_s)
-        for job in scratch.view.waiting if scratch.explain else ():
-            note = scratch.notes.get(job.id)
+        for job_id in sorted(ledger.tried.keys() - context.places.keys()):
+            back_off(context, Beds(self.settled), ledger.tried[job_id], self.back_off_s)
+        for job in context.view.waiting if context.explain else ():
+            note = context.notes.get(job.id)
             late = job if note is None else replace(job, memo=note.memo)
-            if job.id in scratch.places or again_at(late) <= scratch.now:
+            if job.id in context.places or again_at(late) <= context.now:
                 continue
-            demands, denial = scratch.entitled(job)
+            demands, denial = context.entitled(job)
             if denial is None:
-                scratch.said[job.id] = _backs_off(late, demands[0])
+                context.said[job.id] = _backs_off(late, demands[0])
 
     def _tries_of(self, job: Job) -> int:
         """How often the job is tried before it may lie further apart."""
         waits = self.long_jobs_wait_for_locality and job.expected_s is not None and job.expected_s >= self.long_s
         return 4 * self.tries if waits else self.tries
 
-    def _make_room(self, scratch: Scratch, job: Job, demand: Demand) -> bool:
+    def _make_room(self, context: CycleContext, job: Job, demand: Demand) -> bool:
         """Whether the job found room once others moved, each of which goes on from its checkpoint."""
-        free, close, stage = scratch.board.free, demand, self.stage(job, scratch.now)
-        if demand.within is Level.ANY and stage < ANYWHERE:
-            close = demand._replace(within=Level.RACK)
+        free, close, stage = context.state.free, demand, self.stage(job, context.now)
+        if demand.within is Locality.ANY and stage < ANYWHERE:
+            close = demand._replace(within=Locality.RACK)
         if demand.split and stage == FEWEST_SERVERS and fewest_servers(free, demand) == 1:
-            close = demand._replace(within=Level.NODE)
-        runs = [run for run in scratch.view.running if scratch.stays(run)]
-        moves = defragment(free, runs, close, scratch.placement, now=scratch.now, restart_s=lambda _: self.restart_s)
-        if not moves or len(scratch.places) + len(moves) >= scratch.max_places:
+            close = demand._replace(within=Locality.NODE)
+        runs = [run for run in context.view.running if context.stays(run)]
+        moves = defragment(free, runs, close, context.placement, now=context.now, restart_s=lambda _: self.restart_s)
+        if not moves or len(context.places) + len(moves) >= context.max_places:
             return False
         for move in moves:
-            scratch.release(move.run)
-        found = scratch.placement.place(free, close, ())
+            context.release(move.run)
+        found = context.placement.place(free, close, ())
         if found is not None:
             free.take(found)
-            fits = _all_fit(scratch, [move.allocations for move in moves])
+            fits = _all_fit(context, [move.allocations for move in moves])
             free.give(found)
             if fits:
-                scratch.take(job, found)
+                context.take(job, found)
                 for move in moves:
-                    scratch.take(move.run.job, move.allocations)
-                    scratch.preempt(move.run, move.run.job.id, "it moves so that a gang finds room")
+                    context.take(move.run.job, move.allocations)
+                    context.preempt(move.run, move.run.job.id, "it moves so that a gang finds room")
                 return True
         for move in reversed(moves):
-            scratch.keep(move.run)
+            context.keep(move.run)
         return False
 
 
-class _Quotas(Books):
-    """Books of quotas, and of the gangs that were tried in vain."""
+class _Quotas(ShareLedger):
+    """Shares by quota, and of the gangs that were tried in vain."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: Holdings, preempt_above: float) -> None:
+    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, preempt_above: float) -> None:
         self.tried: dict[int, Job] = {}
         self.failed: dict[Demand, int] = {}  # what found no room, and at which stage at the most
         self._preempted = 0
@@ -248,10 +248,10 @@ class _Quotas(Books):
         used = self.used.get(group, Counter[str]())
         return (ratio({kind: used[kind] for kind in self._kinds}, self._quota(group)),)
 
-    def fails(self, scratch: Scratch, demand: Demand, stage: int) -> bool:
+    def fails(self, context: CycleContext, demand: Demand, stage: int) -> bool:
         """Whether it is known that the demand finds no room: it found none, and nothing has come free since."""
-        if len(scratch.preempts) != self._preempted:
-            self._preempted = len(scratch.preempts)
+        if len(context.preempts) != self._preempted:
+            self._preempted = len(context.preempts)
             self.failed.clear()
         return self.failed.get(demand, -1) >= stage
 
@@ -280,24 +280,24 @@ class _Quotas(Books):
         return vc.quotas if vc else {}
 
 
-def _all_fit(scratch: Scratch, wanted: Sequence[tuple[AllocationView, ...]]) -> bool:
+def _all_fit(context: CycleContext, wanted: Sequence[tuple[AllocationView, ...]]) -> bool:
     """Whether all of them are free together; leaves what is free as it was."""
     taken: list[tuple[AllocationView, ...]] = []
     for allocations in wanted:
-        if not scratch.board.free.can_take(allocations):
+        if not context.state.free.can_take(allocations):
             break
-        scratch.board.free.take(allocations)
+        context.state.free.take(allocations)
         taken.append(allocations)
     for allocations in reversed(taken):
-        scratch.board.free.give(allocations)
+        context.state.free.give(allocations)
     return len(taken) == len(wanted)
 
 
-def _idle(scratch: Scratch) -> bool:
+def _idle(context: CycleContext) -> bool:
     """Whether nothing runs where a gang could go: then there is no end to wait for."""
-    nodes = scratch.view.node_by_id
-    shares = (share for run in scratch.view.running for share in run.allocations)
-    return not scratch.places and not any((node := nodes.get(one.node_id)) and node.schedulable for one in shares)
+    nodes = context.view.node_by_id
+    shares = (share for run in context.view.running for share in run.allocations)
+    return not context.places and not any((node := nodes.get(one.node_id)) and node.schedulable for one in shares)
 
 
 def _backs_off(job: Job, demand: Demand) -> Denial:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key, Walk
 from scheduler.model import AllocationView, Job, Running, View
-from scheduler.model.plan import FOR_EVER
+from scheduler.model.plan import UNSCHEDULABLE
 from scheduler.placement.free import Demand, FreeNode
-from scheduler.policies.shared import DominantBooks, wanted, weights_of_vcs
+from scheduler.policies.shared import DominantShares, wanted, weights_of_vcs
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class Tetris:
         """See `Policy`."""
         return None
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        for klass in scratch.turns():
-            _Packing(self, scratch).serve([*scratch.board.queue(self).walks(klass)])
+        for klass in context.turns():
+            _Packing(self, context).serve([*context.state.queue(self).walks(klass)])
 
 
 @dataclass(slots=True)
@@ -102,21 +102,21 @@ class _Packing:
        only shrinks, so what was best remains so where nothing was touched.
     """
 
-    def __init__(self, policy: Tetris, scratch: Scratch) -> None:
-        self._policy, self._scratch = policy, scratch
-        self._books = DominantBooks(
-            scratch.view,
-            scratch.board.capacity,
-            scratch.board.holdings,
+    def __init__(self, policy: Tetris, context: CycleContext) -> None:
+        self._policy, self._context = policy, context
+        self._ledger = DominantShares(
+            context.view,
+            context.state.capacity,
+            context.state.holdings,
             lambda job: job.vc_id,
-            weights_of_vcs(scratch.view),
+            weights_of_vcs(context.view),
         )
         self._whole = {
-            node.id: (Counter(gpu.type for gpu in node.gpus), node.cpus, node.memory_mib) for node in scratch.view.nodes
+            node.id: (Counter(gpu.type for gpu in node.gpus), node.cpus, node.memory_mib) for node in context.view.nodes
         }
         self._largest = {
             kind: max((whole[0][kind] for whole in self._whole.values()), default=1)
-            for kind in scratch.board.capacity.types
+            for kind in context.state.capacity.types
         }
         self._touched: dict[int, int] = {}
         self._placed = 0
@@ -140,7 +140,7 @@ class _Packing:
                 heapq.heapify(heap)
             entry = heapq.heappop(heap)
             line: _Line = entry[-1]
-            if self._scratch.full:
+            if self._context.full:
                 self._too_late(line)
                 continue
             if behind is not None and line.job.vc_id not in behind:
@@ -161,45 +161,45 @@ class _Packing:
             deferred = []
             behind = self._furthest_behind(entry[-1] for entry in heap)
         for job in left:
-            lent = self._scratch.reclaimable(job)
+            lent = self._context.reclaimable(job)
             if lent:
-                self._scratch.place_instead(job, lent, "its GPUs go to a job that has a right to them")
+                self._context.place_instead(job, lent, "its GPUs go to a job that has a right to them")
 
     def _advance(self, walk: Walk, left: list[Job]) -> _Line | None:
         """The next job of a class that may start and finds room, if there is one."""
-        scratch = self._scratch
+        context = self._context
         while (turn := walk.next()) is not None:
             job = turn[0]
-            if job.id in scratch.places or job.id in scratch.kept:
+            if job.id in context.places or job.id in context.kept:
                 continue
-            admitted, denial = scratch.entitled(job)
-            if denial is not None and denial.reason in FOR_EVER:
+            admitted, denial = context.entitled(job)
+            if denial is not None and denial.reason in UNSCHEDULABLE:
                 return None
             if admitted:
                 line = _Line(walk, job, admitted[0])
                 if self._fit(line):
                     return line
                 left.append(job)
-            if not scratch.placement.relaxes:
+            if not context.placement.relaxes:
                 return None
         return None
 
     def _too_late(self, line: _Line) -> None:
         """Say so to the job, and to those behind it."""
-        self._scratch.too_late.add(line.job.id)
-        while self._scratch.explain and (turn := line.walk.next()) is not None:
-            self._scratch.too_late.add(turn[0].id)
+        self._context.too_late.add(line.job.id)
+        while self._context.explain and (turn := line.walk.next()) is not None:
+            self._context.too_late.add(turn[0].id)
 
     def _stale(self, line: _Line) -> bool:
         """Whether the place that was found may not be there, or not be the best, any more."""
-        if self._scratch.denied(line.job, line.demand) is not None:
+        if self._context.denied(line.job, line.demand) is not None:
             return True
         return any(self._touched.get(share.node_id, -1) >= line.seen for share in line.allocations)
 
     def _fit(self, line: _Line) -> bool:
         """Whether there is a place for the first of the class; if so it is the one of the best alignment."""
         best: tuple[float, Demand, tuple[AllocationView, ...]] | None = None
-        for demand in self._scratch.entitled(line.job)[0]:
+        for demand in self._context.entitled(line.job)[0]:
             line.demand = demand
             if self._find(line) and (best is None or line.alignment > best[0]):
                 best = (line.alignment, demand, line.allocations)
@@ -209,10 +209,10 @@ class _Packing:
 
     def _find(self, line: _Line) -> bool:
         """The same for GPUs of one type."""
-        scratch, demand, job = self._scratch, line.demand, line.job
+        context, demand, job = self._context, line.demand, line.job
         line.seen = self._placed
-        free = scratch.board.free
-        found = scratch.placement.place(free, demand, job.avoid_nodes)
+        free = context.state.free
+        found = context.placement.place(free, demand, job.avoid_nodes)
         if found is None:
             return False
         line.allocations = found
@@ -227,7 +227,7 @@ class _Packing:
     def _choose_node(self, line: _Line) -> None:
         """A job on one node goes to the one with which it aligns best, of equals to the one of the placement."""
         demand, avoid = line.demand, line.job.avoid_nodes
-        for node in self._scratch.board.free.candidates(demand):
+        for node in self._context.state.free.candidates(demand):
             if node.id in avoid:
                 continue
             alignment = self._aligned(node, demand, demand.gpus)
@@ -254,7 +254,7 @@ class _Packing:
 
     def _apart(self, demand: Demand, found: Sequence[AllocationView]) -> bool:
         """Whether the job would lie on several racks, or on more nodes than it must."""
-        nodes = self._scratch.view.node_by_id
+        nodes = self._context.view.node_by_id
         if len({nodes[share.node_id].rack for share in found}) > 1:
             return True
         most = self._largest.get(demand.gpu_type or "", 1) or 1
@@ -263,7 +263,7 @@ class _Packing:
     def _work(self, line: _Line) -> float:
         """The time that is left, or the usual time, times all that the job takes as parts of the pool."""
         left_s = self._usual_s if line.job.remaining_s is None else line.job.remaining_s
-        total = self._books.total
+        total = self._ledger.total
         parts = (amount / total[kind] for kind, amount in wanted(line.demand).items() if total.get(kind))
         return left_s * sum(parts)
 
@@ -272,8 +272,8 @@ class _Packing:
         return (-line.job.priority, -score, line.job.submitted_at)
 
     def _take(self, line: _Line) -> None:
-        self._scratch.take(line.job, line.allocations)
-        self._books.charge(line.job, wanted(line.demand), 1)
+        self._context.take(line.job, line.allocations)
+        self._ledger.charge(line.job, wanted(line.demand), 1)
         for share in line.allocations:
             self._touched[share.node_id] = self._placed
         self._placed += 1
@@ -282,5 +282,5 @@ class _Packing:
         """The virtual clusters with the smallest dominant shares, of those that have jobs; None for all."""
         if not self._policy.fairness:
             return None
-        groups = sorted({line.job.vc_id for line in lines}, key=lambda group: (self._books.key(group), group))
+        groups = sorted({line.job.vc_id for line in lines}, key=lambda group: (self._ledger.key(group), group))
         return frozenset(groups[: max(1, math.ceil((1.0 - self._policy.fairness) * len(groups)))])

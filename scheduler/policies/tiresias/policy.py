@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.state import Key
 from scheduler.model import Job, Running
 from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
@@ -127,18 +127,18 @@ class Tiresias(Preemptive):
         rank = self._rank(int(run.job.memo.get("queue", 0)))
         return (rank, started, run.job.memo.get("place", math.inf), run.job.id)
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         """See `Policy`; with `running_first`, notes in which order jobs started, and lost their GPUs."""
-        Preemptive.serve(self, scratch)
+        Preemptive.serve(self, context)
         if self.tie != "running_first":
             return
-        waiting = scratch.view.waiting_by_id
-        started = [waiting[job_id] for job_id in scratch.places if job_id in waiting]
-        gone = [scratch.view.running_by_job[job_id] for job_id in scratch.preempts]
+        waiting = context.view.waiting_by_id
+        started = [waiting[job_id] for job_id in context.places if job_id in waiting]
+        gone = [context.view.running_by_job[job_id] for job_id in context.preempts]
         for place, job in enumerate(sorted(started, key=self.waiting_key)):
-            scratch.note(job, None, {**_memo(scratch, job), "place": place})
-        for place, run in enumerate(sorted(gone, key=lambda run: self.running_key(run, scratch.now))):
-            scratch.note(run.job, run, {**_memo(scratch, run.job), "place": place})
+            context.note(job, None, {**_memo(context, job), "place": place})
+        for place, run in enumerate(sorted(gone, key=lambda run: self.running_key(run, context.now))):
+            context.note(run.job, run, {**_memo(context, run.job), "place": place})
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
         """Another queue, for a job that has attained enough or waited too long."""
@@ -203,6 +203,6 @@ class Tiresias(Preemptive):
         return -self.service.released_index(attained, self.delta_gpu_s)
 
 
-def _memo(scratch: Scratch, job: Job) -> Mapping[str, float]:
+def _memo(context: CycleContext, job: Job) -> Mapping[str, float]:
     """The memo of the job with what this decision has noted so far."""
-    return scratch.notes[job.id].memo if job.id in scratch.notes else job.memo
+    return context.notes[job.id].memo if job.id in context.notes else job.memo

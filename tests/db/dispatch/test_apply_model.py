@@ -23,7 +23,7 @@ from muster.jobs.services import cancel_job, requeue_job
 from scheduler import model
 from scheduler.engine.cycle import compose, decide
 from scheduler.model.invariants import check, late
-from scheduler.model.lifecycle import AttemptState, Form, JobClass, Reason
+from scheduler.model.lifecycle import AttemptState, JobClass, Reason, RuntimeNeed
 from scheduler.model.plan import apply, requeued
 from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
 from tests.factories import make_node, make_vc
@@ -102,7 +102,7 @@ class History:
             checkpoints="checkpoint" in spec,
             expected_s=row.expected_s,
             remaining_s=row.expected_s,
-            form=Form.PLAIN,
+            form=RuntimeNeed.PLAIN,
         )
         self.jobs[job.id] = job
         self.wait(job)

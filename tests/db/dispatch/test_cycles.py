@@ -175,7 +175,7 @@ class TestWhatACycleWrites:
     def test_a_cycle_has_a_limit_and_asks_for_another_one(
         self, world: World, messages: list[Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pool_settings, "MOST_PLACES", 2)
+        monkeypatch.setattr(pool_settings, "MAX_PLACES", 2)
         jobs = [submit(world) for _ in range(3)]
         messages.clear()
         assert len(cycle(world).plan.places) == 2

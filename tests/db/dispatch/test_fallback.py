@@ -16,7 +16,7 @@ from muster.dispatch.models import Cycle
 from muster.dispatch.settings import config_of, fallback_of
 from muster.events.models import Event, Outbox
 from muster.fleet.models import Pool
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.cycle import CycleConfig
 from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Running, View
@@ -40,7 +40,7 @@ class Raising(Ordered):
     def waiting_key(self, job: Job) -> tuple[int]:
         return (job.id,)
 
-    def serve(self, scratch: Scratch) -> None:
+    def serve(self, context: CycleContext) -> None:
         raise ZeroDivisionError("no share is left")
 
 
@@ -48,12 +48,12 @@ class Raising(Ordered):
 class Unlawful(Raising):
     """Gives each job GPUs that others hold, and stops nobody."""
 
-    def serve(self, scratch: Scratch) -> None:
-        held = next(iter(scratch.view.running)).allocations[0]
-        for job in self.order(scratch.view):
+    def serve(self, context: CycleContext) -> None:
+        held = next(iter(context.view.running)).allocations[0]
+        for job in self.order(context.view):
             share = AllocationView(held.node_id, 0, held.gpu_ids[: job.gpus], job.cpus, job.memory_mib)
-            scratch.board.free.give([share])
-            scratch.take(job, (share,))
+            context.state.free.give([share])
+            context.take(job, (share,))
 
     def order(self, view: View) -> Iterable[Job]:
         return view.waiting

@@ -17,7 +17,7 @@ from muster.fleet.networks import host_network_reason
 from muster.jobs.models import Allocation, Job
 from muster.jobs.services import submit_job
 from scheduler.model import AllocationView
-from scheduler.model.lifecycle import Form, HoldReason
+from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Place
 from tests.factories import make_node, make_pool, make_user, make_vc
 
@@ -74,9 +74,13 @@ def test_a_job_waits_for_its_kind_of_node_and_is_told_so(pool: Pool) -> None:
 def test_a_node_with_an_image_for_jobs_that_name_none_starts_all(pool: Pool) -> None:
     node(pool, "docker", default="busybox")
     (found,) = pool_snapshot(pool, seed=1).nodes
-    assert set(found.forms) == {Form.PLAIN, Form.IMAGE, Form.CONTAINER}
+    assert set(found.forms) == {RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER}
     jobs = [submitted(pool), submitted(pool, image="busybox"), submitted(pool, shm="1GiB")]
-    assert [job.form for job in jobs] == [Form.PLAIN, Form.IMAGE, Form.CONTAINER]
+    assert [job.form for job in jobs] == [
+        RuntimeNeed.PLAIN,
+        RuntimeNeed.IMAGE,
+        RuntimeNeed.CONTAINER,
+    ]
     run_cycle(pool.pk, trigger="test")
     assert [len(places(job)) for job in jobs] == [1, 1, 1]
 

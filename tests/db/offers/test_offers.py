@@ -21,7 +21,7 @@ from muster.offers.selectors import get_offer, note_asked, standing_offers
 from muster.offers.services import Wanted, accept_offer, decline_offer, leave, register_framework
 from muster.offers.tasks import forget_old_offers
 from muster.tenants.models import Membership, Quota, VirtualCluster
-from scheduler.model.lifecycle import Form, HoldReason, JobClass, JobState, OfferState, Reason
+from scheduler.model.lifecycle import HoldReason, JobClass, JobState, OfferState, Reason, RuntimeNeed
 from tests.db.stories import (
     Other,
     World,
@@ -125,7 +125,7 @@ class TestRounds:
         made = framework(world)
         for node, runtime in zip(world.nodes, ("process", "podman"), strict=True):
             Node.objects.filter(pk=node.pk).update(inventory={"runtimes": [runtime], "mount_roots": ["/data"]})
-        register_framework(user=world.user, role_name=made.role.name, needs=Form.IMAGE_VOLUMES)
+        register_framework(user=world.user, role_name=made.role.name, needs=RuntimeNeed.IMAGE_VOLUMES)
         (offer,) = offered(world)
         assert offer.node == world.nodes[1]
         (told,) = offer_list([offer])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from muster.dispatch.trials import on_trial
 from muster.jobs.demand import Demand
-from scheduler.admission import GUARDS
+from scheduler.admission import ADMISSIONS
 from scheduler.admission.screening import FIRST_ID, beside_others
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.engine.policy import POLICIES
@@ -87,7 +87,7 @@ def what_others_get(plan: Plan) -> object:
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str, data: st.DataObject) -> None:
     # To share by users or tenants is to count all that they hold in a pool, also what their trials do.
     world, tried = data.draw(snapshots()), data.draw(trials(of_others=policy == "drf"))
-    config = replace(data.draw(configs_of(policy)), guard=data.draw(st.sampled_from(GUARDS.names)))
+    config = replace(data.draw(configs_of(policy)), guard=data.draw(st.sampled_from(ADMISSIONS.names)))
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
     world = with_nodes(world, tried)
     beside = beside_others(with_running(world, tried), tenants, cap=CAP)

@@ -8,7 +8,7 @@ import pytest
 
 from muster.common.errors import Invalid
 from muster.jobs.spec import json_schema, parse_spec
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 
 
 def spec(*mounts: Any, **fields: Any) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def test_there_are_not_too_many() -> None:
 
 
 def test_a_job_with_volumes_needs_a_node_that_mounts_them() -> None:
-    assert parse_spec(spec("a:/a")).form is Form.IMAGE_VOLUMES
-    assert parse_spec({"command": "true", "mounts": ["a:/a"]}).form is Form.CONTAINER_VOLUMES
-    assert parse_spec(spec()).form is Form.IMAGE
+    assert parse_spec(spec("a:/a")).form is RuntimeNeed.IMAGE_VOLUMES
+    assert parse_spec({"command": "true", "mounts": ["a:/a"]}).form is RuntimeNeed.CONTAINER_VOLUMES
+    assert parse_spec(spec()).form is RuntimeNeed.IMAGE
 
 
 def test_editors_are_told_the_pattern() -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.model import AllocationView, Level, Node, Running
+from scheduler.model import AllocationView, Locality, Node, Running
 from scheduler.placement import Placement
 from scheduler.placement.free import Demand, Free
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 
 
-def gang(gpus: int, nodes: int = 1, within: Level = Level.ANY, cpus: int = 1, memory_mib: int = 1024) -> Demand:
+def gang(gpus: int, nodes: int = 1, within: Locality = Locality.ANY, cpus: int = 1, memory_mib: int = 1024) -> Demand:
     """So many ranks, each with these GPUs on a node of its own."""
     return Demand("A100" if gpus else None, gpus, nodes, cpus, memory_mib, within=within)
 
 
-def lot(gpus: int, within: Level = Level.ANY, cpus: int = 0) -> Demand:
+def lot(gpus: int, within: Locality = Locality.ANY, cpus: int = 0) -> Demand:
     """GPUs on as many nodes as it takes; CPUs are for each of them."""
     return Demand("A100", gpus, 1, cpus, 0, split=True, within=within)
 

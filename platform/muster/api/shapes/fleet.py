@@ -8,7 +8,7 @@ from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Shap
 from muster.fleet.maintenance import LONGEST_REASON
 from muster.fleet.models import CheckResult, RunningJobs, StrikeReason
 from muster.links.models import LinkState
-from scheduler.diagnosis.health import Action, Level
+from scheduler.diagnosis.health import Action, HealthLevel
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 NODE_ACTIONS = ("cordon", "drain", "move-off", "resume")
@@ -34,7 +34,7 @@ class Gpu(Shape):
     numa_node = Integer(allow_null=True, help_text="The NUMA node that the GPU is attached to; null if unknown.")
     healthy = Flag(help_text="Whether jobs may have it: so it is unless it has failed.")
     health = Choice(
-        choices=values(Level), help_text="With a warning it is a last choice, and given to nobody when it failed."
+        choices=values(HealthLevel), help_text="With a warning it is a last choice, and given to nobody when it failed."
     )
     health_since = Moment(allow_null=True, help_text="Null for one that has always been well.")
     health_why = Text(allow_null=True, help_text="Why the GPU has a warning or failed; null if no reason is recorded.")
@@ -178,7 +178,7 @@ class HealthReport(Shape):
     gpu = Integer(allow_null=True, help_text="The index of the GPU.")
     kind = Text(help_text="The kind of problem.")
     xid = Integer(allow_null=True, help_text="The NVIDIA Xid error number; null for other problems.")
-    level = Choice(choices=values(Level), help_text="How serious the problem is.")
+    level = Choice(choices=values(HealthLevel), help_text="How serious the problem is.")
     action = Choice(choices=values(Action), help_text="What has to be done about the problem.")
     words = Text(help_text="What it means.")
     detail = Text(allow_null=True, allow_blank=True, help_text="What the agent wrote; null for who is no operator.")
@@ -247,7 +247,7 @@ class NodeFilter(Shape):
     """Which nodes are wanted."""
 
     health = Choice(
-        choices=[*values(Level), *values(NodeHealth)],
+        choices=[*values(HealthLevel), *values(NodeHealth)],
         required=False,
         help_text="ok, warning, failure: how the worst of its GPUs is. The others: what is known of the node.",
     )

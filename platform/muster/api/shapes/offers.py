@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
 from muster.api.shapes.jobs import JobInList, SpecField
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 
 LONGEST_WAIT_S = 30
 
@@ -16,8 +16,8 @@ class NewFramework(Shape):
 
     role = Text(max_length=63, help_text="The name of the role, which must be in a tenant of yours.")
     needs = Choice(
-        choices=values(Form),
-        default=Form.ANY.value,
+        choices=values(RuntimeNeed),
+        default=RuntimeNeed.ANY.value,
         help_text=("The form in which the framework's jobs start; only nodes that can start it are offered."),
     )
 
@@ -30,7 +30,7 @@ class Framework(Shape):
     vc = Text(help_text="The virtual cluster of the role.")
     pool = Text(help_text="The pool of the virtual cluster.")
     revocable = Flag(help_text="What it launches is opportunistic and may be preempted.")
-    needs = Choice(choices=values(Form), help_text="In what form its jobs start.")
+    needs = Choice(choices=values(RuntimeNeed), help_text="In what form its jobs start.")
     registered_at = Moment(help_text="When the framework registered.")
 
 
@@ -61,7 +61,7 @@ class Offer(Shape):
         child=Text(), help_text="What the node runs jobs in, process, docker or podman; empty: its agent has not said."
     )
     starts = serializers.ListField(
-        child=Choice(choices=values(Form)),
+        child=Choice(choices=values(RuntimeNeed)),
         help_text="The forms of the jobs that the node starts; empty: its agent has not said.",
     )
     gpus = OfferedGpu(many=True, help_text="The offered GPUs.")

@@ -21,7 +21,7 @@ from muster.fleet.models import Gpu, Node, Pool, RunningJobs
 from muster.fleet.selectors import with_worst_gpu
 from muster.fleet.services import cordon_node, drain_node, move_jobs_off, resume_node
 from muster.tenants.selectors import virtual_clusters_of
-from scheduler.diagnosis.health import Level
+from scheduler.diagnosis.health import HealthLevel
 from scheduler.model.lifecycle import NodeAdmin
 
 _ACTIONS: dict[str, Callable[..., None]] = {
@@ -64,8 +64,8 @@ class Nodes(ApiView):
         """Each node with its GPUs."""
         health = query_of(request, shapes.NodeFilter).get("health")
         nodes = Node.objects.exclude(admin=NodeAdmin.RETIRED)
-        if health in set(Level):
-            nodes = with_worst_gpu(nodes, Level(health))
+        if health in set(HealthLevel):
+            nodes = with_worst_gpu(nodes, HealthLevel(health))
         elif health is not None:
             nodes = nodes.filter(health=health)
         return _whole(render.node_list(caller(request), nodes))

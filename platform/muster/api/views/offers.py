@@ -17,7 +17,7 @@ from muster.events.services import wake_pool
 from muster.jobs.units import parse_duration_s
 from muster.offers import services
 from muster.offers.selectors import frameworks_of, note_asked, standing_offers
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 
 
 class Frameworks(ApiView):
@@ -39,7 +39,7 @@ class Frameworks(ApiView):
         """Register in a role: 201, or 200 for one that registers again, whose filters are forgotten."""
         body = body_of(request, shapes.NewFramework)
         row, created = services.register_framework(
-            user=caller(request), role_name=body["role"], needs=Form(body["needs"])
+            user=caller(request), role_name=body["role"], needs=RuntimeNeed(body["needs"])
         )
         return Response(render.framework(row), status=status.HTTP_201_CREATED if created else status.HTTP_200_OK)
 

@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
                 ('model', models.CharField(blank=True, default='', max_length=120)),
                 ('memory_mib', models.PositiveIntegerField(default=0)),
                 ('numa_node', models.PositiveSmallIntegerField(null=True)),
-                ('health', models.CharField(choices=[('ok', 'ok'), ('warning', 'warning'), ('failure', 'failure')], default=scheduler.diagnosis.health.Level['OK'], max_length=10)),
+                ('health', models.CharField(choices=[('ok', 'ok'), ('warning', 'warning'), ('failure', 'failure')], default=scheduler.diagnosis.health.HealthLevel['OK'], max_length=10)),
                 ('health_at', models.DateTimeField(help_text='Since when it is so; null for one that always was well.', null=True)),
                 ('health_why', models.CharField(blank=True, default='', help_text='Why it is not well.', max_length=200)),
                 ('heals', models.CharField(blank=True, choices=[('at_once', 'at_once'), ('by_checks', 'by_checks'), ('by_restart', 'by_restart'), ('never', 'never')], default='', help_text='By what it can come back by itself.', max_length=10)),

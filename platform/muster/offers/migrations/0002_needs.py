@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='framework',
             name='needs',
-            field=models.CharField(choices=[('any', 'any'), ('plain', 'plain'), ('image', 'image'), ('container', 'container'), ('image_volumes', 'image_volumes'), ('container_volumes', 'container_volumes')], db_default='any', default=scheduler.model.lifecycle.Form['ANY'], help_text='In what form its jobs start: it is offered no node that cannot start such a job.', max_length=20),
+            field=models.CharField(choices=[('any', 'any'), ('plain', 'plain'), ('image', 'image'), ('container', 'container'), ('image_volumes', 'image_volumes'), ('container_volumes', 'container_volumes')], db_default='any', default=scheduler.model.lifecycle.RuntimeNeed['ANY'], help_text='In what form its jobs start: it is offered no node that cannot start such a job.', max_length=20),
         ),
         migrations.AddConstraint(
             model_name='framework',

@@ -15,7 +15,7 @@ from scheduler.diagnosis.checks import (
     is_relapse,
     pause_s,
 )
-from scheduler.diagnosis.health import KINDS, XIDS, Action, Heals, Kind, Level, hardest, heals_of
+from scheduler.diagnosis.health import KINDS, XIDS, Action, Heals, HealthLevel, Kind, hardest, heals_of
 
 
 @pytest.mark.parametrize(
@@ -37,17 +37,17 @@ def test_who_is_in_doubt_is_checked_soon_and_less_often_while_it_fails(
 
 
 @given(
-    st.sampled_from(Level),
+    st.sampled_from(HealthLevel),
     st.sampled_from([None, *Heals]),
     st.booleans(),
     st.integers(min_value=-5, max_value=5),
     st.integers(min_value=0, max_value=5),
 )
 def test_nothing_comes_back_that_cannot_heal_or_has_not_passed(
-    level: Level, heals: Heals | None, restarted: bool, passes: int, needed: int
+    level: HealthLevel, heals: Heals | None, restarted: bool, passes: int, needed: int
 ) -> None:
     if gives_back(level, heals, restarted=restarted, passes=passes, needed=needed):
-        assert level is not Level.OK
+        assert level is not HealthLevel.OK
         assert passes >= 1
         assert can_heal(heals, restarted=restarted)
         assert heals is Heals.AT_ONCE or passes >= needed >= 1

@@ -17,8 +17,8 @@ from scheduler.diagnosis.health import (
     UNNAMED_RECOVERY,
     XIDS,
     Action,
+    HealthLevel,
     Kind,
-    Level,
     Meaning,
     is_worse,
     meaning_of,
@@ -43,7 +43,7 @@ def test_each_xid_has_the_action_that_nvidia_asks_for(action: Action, numbers: s
 
 def test_a_gpu_that_must_be_reset_or_drained_for_an_xid_has_failed() -> None:
     for meaning in XIDS.values():
-        assert (meaning.level is Level.FAILURE) == (
+        assert (meaning.level is HealthLevel.FAILURE) == (
             meaning.action in {Action.RESET_GPU, Action.DRAIN_GPU, Action.DRAIN_NODE}
         )
 
@@ -51,14 +51,14 @@ def test_a_gpu_that_must_be_reset_or_drained_for_an_xid_has_failed() -> None:
 @pytest.mark.parametrize(
     ("named", "level", "action"),
     [
-        ("0x1 (GPU Reset Required)", Level.FAILURE, Action.RESET_GPU),
-        ("0x2 (Node Reboot Required)", Level.FAILURE, Action.DRAIN_NODE),
-        ("0x3 (Drain P2P)", Level.FAILURE, Action.DRAIN_GPU),
-        ("0x4 (Drain and Reset)", Level.FAILURE, Action.RESET_GPU),
-        ("0x0 (None)", Level.OK, Action.NONE),
+        ("0x1 (GPU Reset Required)", HealthLevel.FAILURE, Action.RESET_GPU),
+        ("0x2 (Node Reboot Required)", HealthLevel.FAILURE, Action.DRAIN_NODE),
+        ("0x3 (Drain P2P)", HealthLevel.FAILURE, Action.DRAIN_GPU),
+        ("0x4 (Drain and Reset)", HealthLevel.FAILURE, Action.RESET_GPU),
+        ("0x0 (None)", HealthLevel.OK, Action.NONE),
     ],
 )
-def test_xid_154_means_the_action_that_it_names(named: str, level: Level, action: Action) -> None:
+def test_xid_154_means_the_action_that_it_names(named: str, level: HealthLevel, action: Action) -> None:
     said = f"NVRM: Xid (PCI:0000:18:00): 154, GPU recovery action changed from 0x0 (None) to {named}"
     meaning = meaning_of("xid", xid=RECOVERY_XID, detail=said)
     assert (meaning.level, meaning.action) == (level, action)
@@ -94,22 +94,22 @@ def test_off_the_bus_means_the_same_with_and_without_an_xid() -> None:
 @given(st.text(max_size=40), st.one_of(st.none(), st.integers()), st.text(max_size=200))
 def test_whatever_an_agent_sends_means_something(kind: str, xid: int | None, detail: str) -> None:
     meaning = meaning_of(kind, xid=xid, detail=detail)
-    assert meaning.requeues == (meaning.level is Level.FAILURE)
+    assert meaning.requeues == (meaning.level is HealthLevel.FAILURE)
 
 
 @given(st.integers().filter(lambda number: number not in XIDS and number != RECOVERY_XID))
 def test_an_xid_that_is_not_known_harms_nobody(number: int) -> None:
-    assert meaning_of("xid", xid=number).level is Level.OK
+    assert meaning_of("xid", xid=number).level is HealthLevel.OK
 
 
 def test_agents_start_nothing_on_a_gpu_that_has_failed() -> None:
-    failures = {number for number, meaning in XIDS.items() if meaning.level is Level.FAILURE}
+    failures = {number for number, meaning in XIDS.items() if meaning.level is HealthLevel.FAILURE}
     assert failures == FATAL_XIDS
-    assert {kind.value for kind, meaning in KINDS.items() if meaning.level is Level.FAILURE} == FATAL_KINDS
+    assert {kind.value for kind, meaning in KINDS.items() if meaning.level is HealthLevel.FAILURE} == FATAL_KINDS
 
 
 def test_levels_are_in_order() -> None:
-    order = [Level.OK, Level.WARNING, Level.FAILURE]
+    order = [HealthLevel.OK, HealthLevel.WARNING, HealthLevel.FAILURE]
     for place, one in enumerate(order):
         assert [is_worse(one, other) for other in order] == [place > other for other in range(3)]
 
@@ -129,5 +129,5 @@ def test_the_document_says_what_the_table_says() -> None:
 
 def test_the_document_explains_every_level_and_action() -> None:
     text = DOCUMENT.read_text()
-    for word in (*Level, *Action):
+    for word in (*HealthLevel, *Action):
         assert re.search(rf"^\| `{word}` \| [^|`]", text, re.MULTILINE), word

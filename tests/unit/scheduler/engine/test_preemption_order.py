@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.state import Standings
+from scheduler.engine.state import PreemptionOrder
 from scheduler.model import Running
 from scheduler.policies.las import Las
 from scheduler.policies.ordered import Ordered
@@ -47,7 +47,7 @@ RUNS = st.lists(
 def test_they_stand_by_their_keys_whenever_it_is_asked(
     policy: Ordered, told: list[Running], gone: set[int], later_s: int
 ) -> None:
-    standings, live = Standings(policy), dict[int, Running]()
+    standings, live = PreemptionOrder(policy), dict[int, Running]()
     for one in told:
         standings.add(one, NOW)
         live[one.job.id] = one

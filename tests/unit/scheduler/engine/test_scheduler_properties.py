@@ -29,7 +29,7 @@ from scheduler.model import (
     snapshot_to_dict,
 )
 from scheduler.model.invariants import check, late
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
@@ -40,7 +40,13 @@ TYPES = ["A100", "V100"]
 GIB = 1024  # in MiB
 T = TypeVar("T")
 # A node that has said nothing, and those with processes, with containers, and with an image for jobs that name none.
-FORMS = [(), (Form.PLAIN,), (Form.IMAGE,), (Form.IMAGE, Form.IMAGE_VOLUMES), (Form.PLAIN, Form.IMAGE, Form.CONTAINER)]
+FORMS = [
+    (),
+    (RuntimeNeed.PLAIN,),
+    (RuntimeNeed.IMAGE,),
+    (RuntimeNeed.IMAGE, RuntimeNeed.IMAGE_VOLUMES),
+    (RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER),
+]
 
 
 @st.composite
@@ -95,7 +101,7 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
         still_stopping=draw(st.integers(0, 9)) == 0,
         packs=draw(st.booleans()),
         gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
-        form=draw(st.sampled_from(Form)),
+        form=draw(st.sampled_from(RuntimeNeed)),
     )
 
 

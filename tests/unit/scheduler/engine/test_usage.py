@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.state import Board
-from scheduler.engine.usage import CPUS, MEMORY_MIB, Holdings
+from scheduler.engine.state import SchedulerState
+from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage
 from scheduler.model import Running
 from scheduler.model.lifecycle import AttemptState
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
@@ -28,38 +28,38 @@ RUNS = st.builds(run, st.integers(0, 5), owner=st.integers(1, 2), vc=st.integers
 
 @given(st.lists(st.tuples(RUNS, st.booleans())))
 def test_what_is_told_comes_to_what_is_seen(told: list[tuple[Running, bool]]) -> None:
-    board, live = Board(make_snapshot(nodes=NODES)), dict[int, Running]()
-    kept = board.holdings
+    state, live = SchedulerState(make_snapshot(nodes=NODES)), dict[int, Running]()
+    kept = state.holdings
     for one, goes in told:
         if goes:
-            board.runs_no_more(one.job.id)
+            state.runs_no_more(one.job.id)
             live.pop(one.job.id, None)
         else:
-            board.runs(one)
+            state.runs(one)
             live[one.job.id] = one
-        assert kept == Holdings(make_snapshot(nodes=NODES, running=live.values()))
+        assert kept == ResourceUsage(make_snapshot(nodes=NODES, running=live.values()))
     assert kept.stopping_gpus == sum(one.gpus for one in live.values() if one.stopping)
 
 
 def test_it_counts_by_owner_and_virtual_cluster() -> None:
     runs = [run(0), run(1), run(2, owner=2), run(3, vc=2)]
-    found = {(job.owner_id, job.vc_id): held for job, held in Holdings(make_snapshot(nodes=NODES, running=runs))}
+    found = {(job.owner_id, job.vc_id): held for job, held in ResourceUsage(make_snapshot(nodes=NODES, running=runs))}
     assert {owner: held["A100"] for owner, held in found.items()} == {(1, 1): 2, (2, 1): 1, (1, 2): 1}
     assert found[1, 1] == {"A100": 2, "V100": 2, CPUS: 4, MEMORY_MIB: 4096}
 
 
 def test_a_board_that_was_not_told_is_wrong() -> None:
     snapshot = make_snapshot(nodes=NODES, running=[run(0)])
-    board = Board(snapshot)
-    assert len(list(board.holdings)) == 1
-    assert not board.is_wrong
-    board.runs_no_more(0)
-    assert board.is_wrong
+    state = SchedulerState(snapshot)
+    assert len(list(state.holdings)) == 1
+    assert not state.is_wrong
+    state.runs_no_more(0)
+    assert state.is_wrong
 
 
 def test_who_stops_still_holds_and_stands_in_no_order() -> None:
-    board = Board(make_snapshot(nodes=NODES))
-    assert not list(board.holdings)
-    board.runs(run(0, stops=True))
-    assert [dict(held)["A100"] for _, held in board.holdings] == [1]
-    assert board.holdings.stopping_gpus == 2
+    state = SchedulerState(make_snapshot(nodes=NODES))
+    assert not list(state.holdings)
+    state.runs(run(0, stops=True))
+    assert [dict(held)["A100"] for _, held in state.holdings] == [1]
+    assert state.holdings.stopping_gpus == 2

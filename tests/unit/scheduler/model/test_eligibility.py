@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from scheduler.engine.cycle import CycleConfig, decide
-from scheduler.model import Job, Level, Node, Reservation
-from scheduler.model.eligibility import Closings, can_start, closes_before
-from scheduler.model.lifecycle import Form, HoldReason
+from scheduler.model import Job, Locality, Node, Reservation
+from scheduler.model.eligibility import NodeEligibility, can_start, closes_before
+from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Hold
 from scheduler.placement import PLACEMENTS
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot
 
-PROCESS, CONTAINERS = (Form.PLAIN,), (Form.IMAGE,)
-WITH_DEFAULT = (Form.IMAGE, Form.PLAIN, Form.CONTAINER)
-MOUNTING = (Form.IMAGE, Form.IMAGE_VOLUMES)
+PROCESS, CONTAINERS = (RuntimeNeed.PLAIN,), (RuntimeNeed.IMAGE,)
+WITH_DEFAULT = (RuntimeNeed.IMAGE, RuntimeNeed.PLAIN, RuntimeNeed.CONTAINER)
+MOUNTING = (RuntimeNeed.IMAGE, RuntimeNeed.IMAGE_VOLUMES)
 
 
 def nodes_of(job: Job, *nodes: Node, **config: Any) -> list[int]:
@@ -34,18 +34,18 @@ def hold_of(job: Job, *nodes: Node, running: Any = ()) -> Hold:
 @pytest.mark.parametrize(
     ("forms", "starts"),
     [
-        ((), set(Form)),
-        (PROCESS, {Form.PLAIN}),
-        (CONTAINERS, {Form.IMAGE}),
-        (WITH_DEFAULT, {Form.PLAIN, Form.IMAGE, Form.CONTAINER}),
-        (MOUNTING, {Form.IMAGE, Form.IMAGE_VOLUMES}),
+        ((), set(RuntimeNeed)),
+        (PROCESS, {RuntimeNeed.PLAIN}),
+        (CONTAINERS, {RuntimeNeed.IMAGE}),
+        (WITH_DEFAULT, {RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER}),
+        (MOUNTING, {RuntimeNeed.IMAGE, RuntimeNeed.IMAGE_VOLUMES}),
     ],
 )
 def test_a_node_starts_what_it_says_and_everything_when_it_says_nothing(
-    forms: tuple[Form, ...], starts: set[Form]
+    forms: tuple[RuntimeNeed, ...], starts: set[RuntimeNeed]
 ) -> None:
     node = make_node(forms=forms)
-    assert {form for form in Form if can_start(node, form)} == {*starts, Form.ANY}
+    assert {form for form in RuntimeNeed if can_start(node, form)} == {*starts, RuntimeNeed.ANY}
 
 
 @pytest.mark.parametrize(
@@ -84,31 +84,39 @@ def test_a_node_opens_again_when_the_maintenance_is_over() -> None:
 
 
 def test_jobs_that_are_alike_share_one_set_of_closed_nodes() -> None:
-    closings = Closings([make_node(1, forms=PROCESS), make_node(2)])
-    assert closings.to(make_job(1, form=Form.IMAGE), NOW) is closings.to(make_job(2, form=Form.IMAGE), NOW) == {1}
-    assert closings.to(make_job(3, form=Form.PLAIN), NOW) == frozenset()
+    closings = NodeEligibility([make_node(1, forms=PROCESS), make_node(2)])
+    assert (
+        closings.to(make_job(1, form=RuntimeNeed.IMAGE), NOW)
+        is closings.to(make_job(2, form=RuntimeNeed.IMAGE), NOW)
+        == {1}
+    )
+    assert closings.to(make_job(3, form=RuntimeNeed.PLAIN), NOW) == frozenset()
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS.names)
 @pytest.mark.parametrize("split", [False, True])
 def test_no_placement_uses_a_node_that_is_closed_to_the_job(placement: str, split: bool) -> None:
-    job = make_job(gpus=4, form=Form.IMAGE, split=split, cpus=0, memory_mib=0)
+    job = make_job(gpus=4, form=RuntimeNeed.IMAGE, split=split, cpus=0, memory_mib=0)
     nodes = [make_node(1, forms=PROCESS), make_node(2, forms=CONTAINERS), make_node(3, closes_at=NOW + 60)]
     assert nodes_of(job, *nodes, placement=placement) == [2]
-    gang = make_job(gpus=4, nodes=2, form=Form.PLAIN, time_limit_s=60.0)
+    gang = make_job(gpus=4, nodes=2, form=RuntimeNeed.PLAIN, time_limit_s=60.0)
     assert set(nodes_of(gang, *nodes, placement=placement)) == {1, 3}
 
 
 def test_a_lot_is_not_promised_what_lies_on_closed_nodes() -> None:
-    lot = make_job(gpus=10, split=True, cpus=0, memory_mib=0, form=Form.IMAGE)
+    lot = make_job(gpus=10, split=True, cpus=0, memory_mib=0, form=RuntimeNeed.IMAGE)
     assert nodes_of(lot, make_node(1, forms=PROCESS), make_node(2)) == []
     assert sorted(nodes_of(lot, make_node(1), make_node(2))) == [1, 2]
 
 
 def test_a_job_that_fits_open_nodes_starts_behind_an_equal_one_that_finds_none() -> None:
     nodes = [make_node(1, forms=PROCESS), make_node(2, forms=CONTAINERS)]
-    waiting = [make_job(1, gpus=8, form=Form.IMAGE), make_job(2, gpus=8, form=Form.IMAGE), make_job(3, gpus=8)]
-    waiting[2] = replace(waiting[2], form=Form.PLAIN)
+    waiting = [
+        make_job(1, gpus=8, form=RuntimeNeed.IMAGE),
+        make_job(2, gpus=8, form=RuntimeNeed.IMAGE),
+        make_job(3, gpus=8),
+    ]
+    waiting[2] = replace(waiting[2], form=RuntimeNeed.PLAIN)
     plan = decide(make_snapshot(nodes=nodes, waiting=waiting), CycleConfig(policy_params={"skip_blocked": True}))
     assert {place.job_id: place.allocations[0].node_id for place in plan.places} == {1: 2, 3: 1}
     (hold,) = plan.holds
@@ -118,29 +126,41 @@ def test_a_job_that_fits_open_nodes_starts_behind_an_equal_one_that_finds_none()
 @pytest.mark.parametrize(
     ("form", "forms", "detail"),
     [
-        (Form.IMAGE, PROCESS, "no node of this pool runs containers, and this job names an image"),
-        (Form.PLAIN, CONTAINERS, "every node of this pool runs jobs in containers, and this job names no image"),
+        (RuntimeNeed.IMAGE, PROCESS, "no node of this pool runs containers, and this job names an image"),
         (
-            Form.CONTAINER,
+            RuntimeNeed.PLAIN,
+            CONTAINERS,
+            "every node of this pool runs jobs in containers, and this job names no image",
+        ),
+        (
+            RuntimeNeed.CONTAINER,
             CONTAINERS,
             "no node of this pool has an image for jobs that name none, and this job asks for shm",
         ),
-        (Form.IMAGE_VOLUMES, CONTAINERS, "no node of this pool mounts volumes, and this job asks for mounts"),
         (
-            Form.CONTAINER_VOLUMES,
+            RuntimeNeed.IMAGE_VOLUMES,
+            CONTAINERS,
+            "no node of this pool mounts volumes, and this job asks for mounts",
+        ),
+        (
+            RuntimeNeed.CONTAINER_VOLUMES,
             MOUNTING,
             "no node of this pool mounts volumes for jobs without an image, and this job asks for mounts",
         ),
     ],
 )
-def test_a_job_that_no_node_could_start_is_told_so(form: Form, forms: tuple[Form, ...], detail: str) -> None:
+def test_a_job_that_no_node_could_start_is_told_so(
+    form: RuntimeNeed, forms: tuple[RuntimeNeed, ...], detail: str
+) -> None:
     hold = hold_of(make_job(form=form), make_node(1, forms=forms))
     assert (hold.reason, hold.detail) == (HoldReason.INFEASIBLE, detail)
 
 
 def test_a_job_that_only_nodes_of_another_form_could_hold_is_told_what_is_counted() -> None:
     hold = hold_of(
-        make_job(gpus=8, form=Form.IMAGE), make_node(1, forms=PROCESS), make_node(2, gpus=4, forms=CONTAINERS)
+        make_job(gpus=8, form=RuntimeNeed.IMAGE),
+        make_node(1, forms=PROCESS),
+        make_node(2, gpus=4, forms=CONTAINERS),
     )
     assert hold.reason is HoldReason.INFEASIBLE
     assert hold.detail.startswith("counting the 1 node that runs containers: this job needs 8 A100 per node")
@@ -149,7 +169,10 @@ def test_a_job_that_only_nodes_of_another_form_could_hold_is_told_what_is_counte
 def test_a_job_that_waits_beside_free_nodes_of_another_form_is_told_so() -> None:
     busy = make_running(make_share(2, range(8)), attempt_id=9)
     hold = hold_of(
-        make_job(form=Form.IMAGE), make_node(1, forms=PROCESS), make_node(2, forms=CONTAINERS), running=(busy,)
+        make_job(form=RuntimeNeed.IMAGE),
+        make_node(1, forms=PROCESS),
+        make_node(2, forms=CONTAINERS),
+        running=(busy,),
     )
     assert (hold.reason, hold.detail) == (
         HoldReason.RUNTIME,
@@ -160,12 +183,12 @@ def test_a_job_that_waits_beside_free_nodes_of_another_form_is_told_so() -> None
 def test_a_job_that_waits_for_a_node_with_volumes_is_told_so() -> None:
     busy = make_running(make_share(2, range(8)), attempt_id=9)
     nodes = (make_node(1, forms=CONTAINERS), make_node(2, forms=MOUNTING))
-    hold = hold_of(make_job(form=Form.IMAGE_VOLUMES), *nodes, running=(busy,))
+    hold = hold_of(make_job(form=RuntimeNeed.IMAGE_VOLUMES), *nodes, running=(busy,))
     assert (hold.reason, hold.detail) == (
         HoldReason.RUNTIME,
         "there is room on 1 node, but not on nodes that mount volumes",
     )
-    hold = hold_of(make_job(gpus=9, form=Form.IMAGE_VOLUMES), *nodes)
+    hold = hold_of(make_job(gpus=9, form=RuntimeNeed.IMAGE_VOLUMES), *nodes)
     assert hold.detail.startswith("counting the 1 node that mounts volumes: ")
 
 
@@ -187,12 +210,12 @@ def test_what_is_kept_for_a_job_is_let_go_of_when_its_node_closes_to_it() -> Non
 def test_a_gang_within_one_rack_finds_the_rack_whose_nodes_stay_open() -> None:
     nodes = [make_node(number, rack=f"r{(number + 1) // 2}") for number in (1, 2, 3, 4)]
     nodes[0] = replace(nodes[0], closes_at=NOW + 60)
-    assert nodes_of(make_job(gpus=8, nodes=2, locality=Level.RACK), *nodes) == [3, 4]
+    assert nodes_of(make_job(gpus=8, nodes=2, locality=Locality.RACK), *nodes) == [3, 4]
 
 
 def test_a_single_user_node_takes_jobs_of_its_tenant_only() -> None:
     nodes = [make_node(1, single_user=True, tenant_id=7), make_node(2, single_user=True), make_node(3)]
-    closings = Closings(nodes)
+    closings = NodeEligibility(nodes)
     assert closings.to(make_job(1, tenant_id=7), NOW) == {2}
     assert closings.to(make_job(2, tenant_id=8), NOW) == {1, 2}
 

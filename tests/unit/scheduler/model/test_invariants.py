@@ -8,7 +8,7 @@ import pytest
 from scheduler.admission.quota import QUOTA_EXCEEDED, Quota
 from scheduler.model import HALF, AllocationView, Job, Node, Reservation, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import Code, check
-from scheduler.model.lifecycle import AttemptState, Form
+from scheduler.model.lifecycle import AttemptState, RuntimeNeed
 from scheduler.model.plan import Place, Plan, Preempt, apply
 from tests.unit.scheduler.factories import (
     NOW,
@@ -73,8 +73,8 @@ CASES = {
     "an image on a node without containers": Case(
         {Code.WRONG_RUNTIME},
         "node1 runs no containers, and this job names an image",
-        waiting=(replace(GANG, form=Form.IMAGE),),
-        nodes=(make_node(1, forms=(Form.PLAIN,)), make_node(2, forms=(Form.IMAGE,))),
+        waiting=(replace(GANG, form=RuntimeNeed.IMAGE),),
+        nodes=(make_node(1, forms=(RuntimeNeed.PLAIN,)), make_node(2, forms=(RuntimeNeed.IMAGE,))),
     ),
     "a job on the single-user node of another tenant": Case(
         {Code.WRONG_TENANT},

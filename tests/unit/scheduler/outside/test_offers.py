@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.admission import GUARDS
+from scheduler.admission import ADMISSIONS
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import AllocationView, Node, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import check
-from scheduler.model.lifecycle import Form
+from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Place, Plan
 from scheduler.outside.offers import Filter, Framework, Offer, Request, Role, offers, reservation_of
 from tests.unit.scheduler.factories import (
@@ -26,7 +26,7 @@ from tests.unit.scheduler.factories import (
     make_vc,
 )
 
-GUARD = GUARDS.make("quota", {})
+GUARD = ADMISSIONS.make("quota", {})
 ONE, TWO = Role(1, vc_id=1), Role(2, vc_id=2)
 
 
@@ -110,13 +110,17 @@ CASES = {
         nodes(4, 4), (Framework(1, 1, {"A100": 1}, asks=False), framework(2), framework(3, 2)), [(3, 1, 4), (2, 2, 4)]
     ),
     "no node that cannot start what it launches": Case(
-        (make_node(1, forms=(Form.PLAIN,)), make_node(2, gpus=2, forms=(Form.IMAGE,)), make_node(3, gpus=1)),
-        (replace(framework(1), needs=Form.IMAGE),),
+        (
+            make_node(1, forms=(RuntimeNeed.PLAIN,)),
+            make_node(2, gpus=2, forms=(RuntimeNeed.IMAGE,)),
+            make_node(3, gpus=1),
+        ),
+        (replace(framework(1), needs=RuntimeNeed.IMAGE),),
         [(1, 2, 2), (1, 3, 1)],
     ),
     "what one cannot use goes to another": Case(
-        (make_node(1, forms=(Form.PLAIN,)),),
-        (replace(framework(1), needs=Form.IMAGE), framework(2, A100=1)),
+        (make_node(1, forms=(RuntimeNeed.PLAIN,)),),
+        (replace(framework(1), needs=RuntimeNeed.IMAGE), framework(2, A100=1)),
         [(2, 1, 8)],
     ),
     "no more offers than asked for": Case(nodes(4, 4, 4), (framework(1),), [(1, 1, 4), (1, 2, 4)], most=2),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.model import Level
+from scheduler.model import Locality
 from scheduler.placement.best_fit.placement import BestFit
 from tests.unit.scheduler.factories import make_node
 from tests.unit.scheduler.pools import Case, gang, lot, nodes, using
@@ -28,7 +28,7 @@ CASES = {
         [(1, 4), (2, 4)], gang(4, 2), nodes("a", "b", "b"), (using(1, 4), using(2, 4))
     ),
     "two nodes within a rack: where they leave the fewest idle": Case(
-        [(2, 4), (3, 4)], gang(4, 2, Level.RACK), nodes("a", "b", "b", "a"), (using(1, 4), using(2, 4), using(3, 1))
+        [(2, 4), (3, 4)], gang(4, 2, Locality.RACK), nodes("a", "b", "b", "a"), (using(1, 4), using(2, 4), using(3, 1))
     ),
     "no GPUs: the fewest CPUs left": Case([(2, 0)], gang(0), nodes("a", "a"), (using(2, 0, cpus=5),)),
     "a lot on one node: the fewest CPUs left": Case(

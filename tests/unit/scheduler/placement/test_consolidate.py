@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from scheduler.model import Level, Node, Running
+from scheduler.model import Locality, Node, Running
 from scheduler.placement.consolidate.placement import Consolidate
 from scheduler.placement.free import Demand, Free
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
@@ -94,9 +94,9 @@ MORE = {
         [(2, 6), (3, 2)], lot(8), nodes("a", "a", "a"), (using(2, 2), using(3, 2)), avoid=[1]
     ),
     "a lot within a node: the avoided one when no other holds it": Case(
-        [(1, 8)], lot(8, Level.NODE), nodes("a", "a"), (using(2, 1),), avoid=[1]
+        [(1, 8)], lot(8, Locality.NODE), nodes("a", "a"), (using(2, 1),), avoid=[1]
     ),
-    "a lot within a node: none holds it": Case(None, lot(9, Level.NODE), nodes("a", "a")),
+    "a lot within a node: none holds it": Case(None, lot(9, Locality.NODE), nodes("a", "a")),
     "a lot on several nodes: the rack with the fewest": Case(
         [(2, 8), (3, 4)], lot(12), nodes("a", "b", "b", "a", "a"), (using(1, 4), using(3, 4), using(4, 4), using(5, 4))
     ),
@@ -106,7 +106,7 @@ MORE = {
     "a lot on several nodes: the last is the tightest that holds the rest": Case(
         [(1, 8), (3, 2)], lot(10), nodes("a", "a", "a"), (using(2, 4), using(3, 6))
     ),
-    "a lot within a rack: none has so many": Case(None, lot(9, Level.RACK), nodes("a", "b")),
+    "a lot within a rack: none has so many": Case(None, lot(9, Locality.RACK), nodes("a", "b")),
     "a lot over racks: the roomiest nodes of the pool": Case(
         [(2, 8), (3, 8), (1, 1)], lot(17), nodes("a", "b", "c"), (using(1, 5),)
     ),
@@ -119,14 +119,14 @@ MORE = {
     ),
     "a lot: not enough CPUs anywhere": Case(None, lot(3, cpus=40), nodes("a", "a")),
     "a gang within a rack: though a gang over racks were tighter": Case(
-        [(2, 4), (3, 4)], gang(4, 2, Level.RACK), nodes("a", "b", "b", "c"), (using(1, 4), using(4, 4))
+        [(2, 4), (3, 4)], gang(4, 2, Locality.RACK), nodes("a", "b", "b", "c"), (using(1, 4), using(4, 4))
     ),
     "a gang within a rack: the one with the fewest avoided nodes": Case(
-        [(3, 8), (4, 8)], gang(8, 2, Level.RACK), nodes("a", "a", "b", "b"), avoid=[1]
+        [(3, 8), (4, 8)], gang(8, 2, Locality.RACK), nodes("a", "a", "b", "b"), avoid=[1]
     ),
-    "a gang within a rack: no rack has the nodes": Case(None, gang(1, 2, Level.RACK), nodes("a", "b")),
-    "a gang of several within one node": Case(None, gang(1, 2, Level.NODE), nodes("a", "a")),
-    "a rank within one node": Case([(1, 1)], gang(1, 1, Level.NODE), nodes("a")),
+    "a gang within a rack: no rack has the nodes": Case(None, gang(1, 2, Locality.RACK), nodes("a", "b")),
+    "a gang of several within one node": Case(None, gang(1, 2, Locality.NODE), nodes("a", "a")),
+    "a rank within one node": Case([(1, 1)], gang(1, 1, Locality.NODE), nodes("a")),
     "of equals, the fewest strikes": Case([(3, 8)], gang(8), STRUCK),
     "too many strikes are as bad as an avoided node": Case([(1, 3)], gang(3), STRUCK, (using(2, 5), using(3, 6))),
     "a node with too many strikes when no other fits": Case([(2, 8)], gang(8), STRUCK, (using(1, 1), using(3, 1))),

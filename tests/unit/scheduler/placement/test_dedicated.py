@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from scheduler.engine.cycle import CycleConfig, decide
-from scheduler.model import Level
+from scheduler.model import Locality
 from scheduler.model.lifecycle import HoldReason
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.dedicated.placement import Dedicated
@@ -43,7 +43,7 @@ CASES = {
     ),
     "a lot over several nodes waits": Rules(None, lot(10), nodes("a", "a", "a"), (spanning(9, 1, 2),)),
     "a lot that must lie on one node never becomes distributed": Rules(
-        None, lot(8, Level.NODE), nodes("a", "a"), (using(1, 1), using(2, 1))
+        None, lot(8, Locality.NODE), nodes("a", "a"), (using(1, 1), using(2, 1))
     ),
     "a large job keeps away from another": Rules([(2, 4)], gang(4), nodes("a", "a"), (using(1, 4),), rules=BY_SIZE),
     "a small job shares with a large one": Rules([(1, 3)], gang(3), nodes("a", "a"), (using(1, 4),), rules=BY_SIZE),

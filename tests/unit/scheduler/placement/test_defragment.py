@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.admission import GUARDS
-from scheduler.model import AllocationView, Job, Level, Node, Running, Snapshot
+from scheduler.admission import ADMISSIONS
+from scheduler.model import AllocationView, Job, Locality, Node, Running, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import AttemptState
 from scheduler.model.plan import Place, Plan, Preempt
@@ -121,16 +121,16 @@ CASES = {
     ),
     "within the rack where it costs least": Case(
         [(3, [2])],
-        gang(8, 2, Level.RACK),
+        gang(8, 2, Locality.RACK),
         nodes("a", "a", "b", "b"),
         (on(1, 1, [0, 1]), fixed(2, 2, range(4)), on(3, 4, [0])),
     ),
     "for a lot that must lie on one node": Case(
-        [(1, [2])], lot(8, Level.NODE), nodes("a", "a"), (on(1, 1, range(2)), fixed(2, 2, range(6)))
+        [(1, [2])], lot(8, Locality.NODE), nodes("a", "a"), (on(1, 1, range(2)), fixed(2, 2, range(6)))
     ),
     "for a lot that must lie within a rack": Case(
         [(1, [3])],
-        lot(14, Level.RACK),
+        lot(14, Locality.RACK),
         nodes("a", "a", "b"),
         (on(1, 1, range(4)), fixed(2, 3, range(4))),
     ),
@@ -182,9 +182,11 @@ def worlds(draw: st.DrawFn) -> Snapshot:
 
 
 blocked = st.one_of(
-    st.builds(gang, st.integers(2, 4), st.integers(1, 2), st.sampled_from([Level.ANY, Level.RACK]), st.integers(0, 3)),
-    st.builds(lot, st.integers(2, 4), st.just(Level.NODE), st.integers(0, 1)),
-    st.builds(lot, st.integers(4, 8), st.just(Level.RACK), st.integers(0, 1)),
+    st.builds(
+        gang, st.integers(2, 4), st.integers(1, 2), st.sampled_from([Locality.ANY, Locality.RACK]), st.integers(0, 3)
+    ),
+    st.builds(lot, st.integers(2, 4), st.just(Locality.NODE), st.integers(0, 1)),
+    st.builds(lot, st.integers(4, 8), st.just(Locality.RACK), st.integers(0, 1)),
 )
 
 
@@ -211,7 +213,7 @@ def test_after_lawful_moves_the_demand_fits_and_all_others_run_as_before(
         holds=(),
         preempts=tuple(Preempt(move.run.job.id, move.run.job.id, "makes room") for move in moves),
     )
-    assert check(world, plan, GUARDS.make("quota", {})) == ()
+    assert check(world, plan, ADMISSIONS.make("quota", {})) == ()
     assert all(move.run.job.checkpoints and move.allocations != move.run.allocations for move in moves)
     elsewhere = {move.run.job.id: move.allocations for move in moves}
     running = tuple(by_job(run, elsewhere.get(run.job.id, run.allocations)) for run in world.running)

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.admission import GUARDS
-from scheduler.model import Job, Level, Node, Running, Snapshot
+from scheduler.admission import ADMISSIONS
+from scheduler.model import Job, Locality, Node, Running, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.plan import Place, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free
 from scheduler.placement.split import fewest_nodes
-from scheduler.placement.steady import Shun
+from scheduler.placement.steady import NodeExclusion
 from tests.profiles import examples
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
 
@@ -81,7 +81,7 @@ def jobs(draw: st.DrawFn) -> Job:
         split=split,
         cpus=draw(st.integers(0, 3)),
         memory_mib=0,
-        locality=draw(st.sampled_from(Level)),
+        locality=draw(st.sampled_from(Locality)),
         avoid_nodes=tuple(sorted(draw(st.sets(st.integers(1, 6), max_size=3)))),
     )
 
@@ -112,11 +112,11 @@ def test_what_it_gives_is_lawful_and_as_close_together_as_asked(
     if allocations is None:
         return
     world = replace(world, waiting=(job,))
-    assert check(world, Plan((Place(job.id, allocations),), ()), GUARDS.make("quota", {})) == ()
+    assert check(world, Plan((Place(job.id, allocations),), ()), ADMISSIONS.make("quota", {})) == ()
     here = [world.node_by_id[share.node_id] for share in allocations]
-    if job.locality is Level.NODE:
+    if job.locality is Locality.NODE:
         assert len(here) == 1
-    if job.locality is Level.RACK:
+    if job.locality is Locality.RACK:
         assert len({node.rack for node in here}) == 1
 
 
@@ -190,10 +190,14 @@ def test_equal_pools_give_equal_answers_and_asking_changes_nothing(
 
 
 @settings(max_examples=examples(200))
-@given(pools(), st.integers(1, 12), st.sampled_from(Level))
-def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(world: Snapshot, gpus: int, within: Level) -> None:
+@given(pools(), st.integers(1, 12), st.sampled_from(Locality))
+def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(
+    world: Snapshot, gpus: int, within: Locality
+) -> None:
     free, demand = Free(world), Demand("A100", gpus, 1, 0, 0, split=True, within=within)
-    assert fewest_nodes(free, demand, Shun()) == fewest_nodes(free, demand, Shun(barred=lambda node: node.id < 0))
+    assert fewest_nodes(free, demand, NodeExclusion()) == fewest_nodes(
+        free, demand, NodeExclusion(barred=lambda node: node.id < 0)
+    )
 
 
 def fewest(free: Free, world: Snapshot, gpus: int, racks: int) -> int | None:
@@ -211,7 +215,7 @@ def fewest(free: Free, world: Snapshot, gpus: int, racks: int) -> int | None:
 @given(pools(), st.integers(1, 12))
 def test_a_lot_takes_as_few_racks_and_then_as_few_nodes_as_it_can(world: Snapshot, gpus: int) -> None:
     free = Free(replace(world, nodes=tuple(replace(node, strikes=0.0) for node in world.nodes)))
-    lot = fewest_nodes(free, Demand("A100", gpus, 1, 0, 0, split=True), Shun())
+    lot = fewest_nodes(free, Demand("A100", gpus, 1, 0, 0, split=True), NodeExclusion())
     in_one, in_any = fewest(free, world, gpus, 1), fewest(free, world, gpus, 2)
     assert (None if lot is None else len(lot)) == (in_any if in_one is None else in_one)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.cycle import CycleConfig, decide
-from scheduler.model import Job, Level
+from scheduler.model import Job, Locality
 from scheduler.model.lifecycle import HoldReason
 from scheduler.placement.relaxing.placement import Relaxing
 from tests.unit.scheduler.factories import NOW, make_job, make_snapshot
@@ -21,22 +21,26 @@ def waiting(waited_s: float, **fields: Any) -> Job:
 
 
 LEVELS = {
-    "one that just came wants one node": (waiting(0), Level.NODE, NOW + 100),
-    "one moment before its first wait ends": (waiting(99), Level.NODE, NOW + 1),
-    "after its first wait, one rack will do": (waiting(100), Level.RACK, NOW + 200),
-    "one moment before its second wait ends": (waiting(299), Level.RACK, NOW + 1),
-    "after its second wait, anywhere will do": (waiting(300), Level.ANY, None),
-    "it never lies further apart than it asked for": (waiting(300, locality=Level.RACK), Level.RACK, None),
-    "then it waits only for what it allows": (waiting(0, locality=Level.RACK), Level.NODE, NOW + 100),
-    "one that asks for one node never relaxes": (waiting(300, locality=Level.NODE), Level.NODE, None),
-    "one that came back begins anew": (waiting(1000, requeued_at=NOW - 50), Level.NODE, NOW + 50),
-    "a back-off is no waiting": (waiting(1000, eligible_at=NOW - 150), Level.RACK, NOW + 150),
-    "ranks that share no node begin with the rack": (waiting(0, split=False, gpus=1, nodes=2), Level.RACK, NOW + 300),
+    "one that just came wants one node": (waiting(0), Locality.NODE, NOW + 100),
+    "one moment before its first wait ends": (waiting(99), Locality.NODE, NOW + 1),
+    "after its first wait, one rack will do": (waiting(100), Locality.RACK, NOW + 200),
+    "one moment before its second wait ends": (waiting(299), Locality.RACK, NOW + 1),
+    "after its second wait, anywhere will do": (waiting(300), Locality.ANY, None),
+    "it never lies further apart than it asked for": (waiting(300, locality=Locality.RACK), Locality.RACK, None),
+    "then it waits only for what it allows": (waiting(0, locality=Locality.RACK), Locality.NODE, NOW + 100),
+    "one that asks for one node never relaxes": (waiting(300, locality=Locality.NODE), Locality.NODE, None),
+    "one that came back begins anew": (waiting(1000, requeued_at=NOW - 50), Locality.NODE, NOW + 50),
+    "a back-off is no waiting": (waiting(1000, eligible_at=NOW - 150), Locality.RACK, NOW + 150),
+    "ranks that share no node begin with the rack": (
+        waiting(0, split=False, gpus=1, nodes=2),
+        Locality.RACK,
+        NOW + 300,
+    ),
 }
 
 
 @pytest.mark.parametrize(("job", "level", "relaxes_at"), LEVELS.values(), ids=LEVELS)
-def test_a_job_gives_in(job: Job, level: Level, relaxes_at: float | None) -> None:
+def test_a_job_gives_in(job: Job, level: Locality, relaxes_at: float | None) -> None:
     assert RELAXING.within(job, NOW) is level
     assert RELAXING.relaxes_at(job, NOW) == relaxes_at
 
@@ -45,12 +49,12 @@ def test_at_the_moment_that_it_names_the_level_has_changed() -> None:
     job = waiting(0.1)  # NOW - 0.1 + 100 - NOW is not 99.9
     moment = RELAXING.relaxes_at(job, NOW)
     assert moment is not None
-    assert RELAXING.within(job, moment) is Level.RACK
+    assert RELAXING.within(job, moment) is Locality.RACK
 
 
 @pytest.mark.parametrize(("inside", "node"), [("consolidate", 2), ("best_fit", 2), ("spread", 1)])
 def test_another_placement_chooses_among_what_is_close_enough(inside: str, node: int) -> None:
-    case = Case([(node, 3)], lot(3, Level.NODE), nodes("a", "a"), (using(2, 2),))
+    case = Case([(node, 3)], lot(3, Locality.NODE), nodes("a", "a"), (using(2, 2),))
     assert case.got(Relaxing(inside=inside)) == case.expected
 
 
@@ -75,7 +79,7 @@ def test_in_a_cycle(job: Job, expected: list[tuple[int, int]] | None) -> None:
 
 
 def test_a_job_that_may_lie_nowhere_but_on_one_node_is_told_that_none_is_large_enough() -> None:
-    job = waiting(1000, gpus=9, locality=Level.NODE)
+    job = waiting(1000, gpus=9, locality=Locality.NODE)
     plan = decide(make_snapshot(nodes=RACKS, waiting=[job]), CycleConfig(placement="relaxing"))
     assert [hold.reason for hold in plan.holds] == [HoldReason.INFEASIBLE]
     assert plan.holds[0].detail == "this job needs 9 A100 within one node; at most 8 could be had"

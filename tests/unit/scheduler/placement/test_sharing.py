@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.cycle import CycleConfig, compose, decide
-from scheduler.engine.state import Board
-from scheduler.model import HALF, SLOTS, AllocationView, Job, Level, Reservation, Running, Snapshot
+from scheduler.engine.state import SchedulerState
+from scheduler.model import HALF, SLOTS, AllocationView, Job, Locality, Reservation, Running, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import JobClass
-from scheduler.model.sharing import PartlyTaken, may_share
+from scheduler.model.sharing import SharedGpuIndex, may_share
 from scheduler.placement.beside import beside
 from scheduler.placement.free import Free
 from tests.unit.scheduler.factories import (
@@ -58,7 +58,7 @@ def test_who_may_be_on_one_gpu(jobs: list[Job], allowed: bool) -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from([HALF, SLOTS]))))
 def test_whoever_comes_to_a_gpu_first_and_goes_last_is_told_so(steps: list[tuple[int, int]]) -> None:
-    partly, there = PartlyTaken(), dict[int, list[int]]()
+    partly, there = SharedGpuIndex(), dict[int, list[int]]()
     for gpu_id, slots in steps:
         here = there.setdefault(gpu_id, [])
         if sum(here) + slots <= SLOTS:
@@ -85,7 +85,7 @@ class Case:
     job: Job
     running: tuple[Running, ...]
     found: list[tuple[int, tuple[int, ...]]] | None
-    within: Level = Level.ANY
+    within: Locality = Locality.ANY
     reservations: tuple[Reservation, ...] = ()
 
 
@@ -100,7 +100,7 @@ CASES = {
         make_packing(1, gpus=4, split=True), (PAIR,), [(1, (100, 101)), (2, (206, 207))]
     ),
     "nor where the other one is too far apart": Case(
-        make_packing(1, gpus=4, split=True), (PAIR,), None, within=Level.NODE
+        make_packing(1, gpus=4, split=True), (PAIR,), None, within=Locality.NODE
     ),
     "not beside a gang of another shape": Case(make_packing(1, gpus=4), (PAIR,), None),
     "not beside one of another size": Case(make_packing(1, gpus=2), (ONE,), None),
@@ -124,11 +124,15 @@ def world_of(case: Case) -> Snapshot:
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_a_place_beside_another_job(case: Case) -> None:
     world = world_of(case)
-    scratch = Scratch(
-        Board(world), compose(CycleConfig()).guard, compose(CycleConfig()).placement, max_places=9, explain=False
+    context = CycleContext(
+        SchedulerState(world),
+        compose(CycleConfig()).guard,
+        compose(CycleConfig()).placement,
+        max_places=9,
+        explain=False,
     )
-    demand = scratch.demands(case.job)[0]._replace(within=case.within)
-    found = beside(world, scratch.board.free, case.job, demand, case.running[0])
+    demand = context.demands(case.job)[0]._replace(within=case.within)
+    found = beside(world, context.state.free, case.job, demand, case.running[0])
     assert (found and [(share.node_id, share.gpu_ids) for share in found]) == case.found
 
 
@@ -156,18 +160,18 @@ def test_a_virtual_cluster_is_charged_once_for_a_gpu_that_two_of_its_jobs_share(
     world = make_snapshot(running=[first, second, make_running(make_share(1, (1,)), attempt_id=7)])
     assert world.held_by_vc == {(1, "A100"): 2}
     assert world.holders_of_gpu == {100: (5, 6), 101: (1007,)}
-    board = Board(world)
-    board.count(first.job, first.allocations, -1)
-    assert board.usage[1, "A100"] == 2
-    board.count(second.job, second.allocations, -1)
-    assert board.usage[1, "A100"] == 1
-    board.count(first.job, first.allocations, 1)
-    assert board.usage[1, "A100"] == 2
+    state = SchedulerState(world)
+    state.count(first.job, first.allocations, -1)
+    assert state.usage[1, "A100"] == 2
+    state.count(second.job, second.allocations, -1)
+    assert state.usage[1, "A100"] == 1
+    state.count(first.job, first.allocations, 1)
+    assert state.usage[1, "A100"] == 2
 
 
 def test_what_opportunistic_jobs_share_is_on_loan_once() -> None:
     pair = [host(make_share(1, (0,)), attempt_id=number, klass=JobClass.OPPORTUNISTIC) for number in (5, 6)]
-    assert Board(make_snapshot(running=pair)).usage == {(1, "A100"): 1, (-1, "A100"): 1}
+    assert SchedulerState(make_snapshot(running=pair)).usage == {(1, "A100"): 1, (-1, "A100"): 1}
 
 
 PREEMPTIVE = CycleConfig(policy="priority", policy_params={"preemptive": True})

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.model import Level
+from scheduler.model import Locality
 from scheduler.placement.spread.placement import Spread
 from tests.unit.scheduler.factories import make_node
 from tests.unit.scheduler.pools import Case, gang, lot, nodes, using
@@ -28,10 +28,10 @@ CASES = {
     ),
     "two nodes: no more to avoid than it takes": Case([(2, 2), (1, 2)], gang(2, 2), nodes("a", "b"), avoid=[1]),
     "two nodes within a rack: the rack of the emptiest node": Case(
-        [(3, 2), (4, 2)], gang(2, 2, Level.RACK), nodes("a", "a", "b", "b"), (using(1, 1), using(2, 1))
+        [(3, 2), (4, 2)], gang(2, 2, Locality.RACK), nodes("a", "a", "b", "b"), (using(1, 1), using(2, 1))
     ),
-    "two nodes within a rack: none is large enough": Case(None, gang(2, 2, Level.RACK), nodes("a", "b")),
-    "two nodes within one node: never": Case(None, gang(2, 2, Level.NODE), nodes("a", "a")),
+    "two nodes within a rack: none is large enough": Case(None, gang(2, 2, Locality.RACK), nodes("a", "b")),
+    "two nodes within one node: never": Case(None, gang(2, 2, Locality.NODE), nodes("a", "a")),
     "no GPUs: where the most are free": Case([(2, 0)], gang(0), nodes("a", "a"), (using(1, 1),)),
     "no GPUs: a node that has none will do": Case([(1, 0)], gang(0), (make_node(1, gpus=0),)),
     "a lot: all that the emptiest has, then the next": Case(
@@ -40,15 +40,15 @@ CASES = {
     "a lot: of equals, the smallest id": Case([(1, 8), (2, 2)], lot(10), nodes("b", "a", "a")),
     "a lot: avoided nodes last": Case([(2, 4), (1, 2)], lot(6), nodes("a", "a"), (using(2, 4),), [1]),
     "a lot: as much as there are CPUs for": Case([(1, 3), (2, 5)], lot(8, cpus=8), nodes("a", "a"), (using(1, 0, 40),)),
-    "a lot within a node: the emptiest": Case([(2, 5)], lot(5, Level.NODE), nodes("a", "a"), (using(1, 1),)),
-    "a lot within a node: none has room": Case(None, lot(9, Level.NODE), nodes("a", "a")),
+    "a lot within a node: the emptiest": Case([(2, 5)], lot(5, Locality.NODE), nodes("a", "a"), (using(1, 1),)),
+    "a lot within a node: none has room": Case(None, lot(9, Locality.NODE), nodes("a", "a")),
     "a lot within a rack: the rack of the emptiest node": Case(
-        [(2, 8), (3, 1)], lot(9, Level.RACK), nodes("a", "b", "b", "a"), (using(1, 1), using(3, 4), using(4, 1))
+        [(2, 8), (3, 1)], lot(9, Locality.RACK), nodes("a", "b", "b", "a"), (using(1, 1), using(3, 4), using(4, 1))
     ),
     "a lot within a rack: the next rack when the first has too few": Case(
-        [(2, 7), (3, 7)], lot(14, Level.RACK), nodes("a", "b", "b"), (using(2, 1), using(3, 1))
+        [(2, 7), (3, 7)], lot(14, Locality.RACK), nodes("a", "b", "b"), (using(2, 1), using(3, 1))
     ),
-    "a lot within a rack: none has room": Case(None, lot(9, Level.RACK), nodes("a", "b")),
+    "a lot within a rack: none has room": Case(None, lot(9, Locality.RACK), nodes("a", "b")),
     "a lot: too few are free": Case(None, lot(17), nodes("a", "b")),
     "of equals, the fewest strikes": Case(
         [(2, 1)],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Reservation, Running, Snapshot
-from scheduler.model.lifecycle import Form, HoldReason, JobClass
+from scheduler.model.lifecycle import HoldReason, JobClass, RuntimeNeed
 from scheduler.model.plan import RESERVATION_S, Hold, Plan
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
@@ -273,7 +273,12 @@ COMING_BACK: dict[str, tuple[Any, list[Running], Job, float | None]] = {
     "who shares a GPU there is not counted out": (SHUT, [runs(91, 1, range(1), 10, packs=True)], EIGHT, NOW + 100),
     "a gang over both": (replace(SHUT, opens_at=NOW + 150), [], waits(1, 8, nodes=2), NOW + 150),
     "a lot over both": (SHUT, [], waits(1, 8, split=True, cpus=0, memory_mib=0), NOW + 50),
-    "one that starts no such job": (replace(SHUT, forms=(Form.PLAIN,)), [], waits(1, 8, form=Form.IMAGE), NOW + 100),
+    "one that starts no such job": (
+        replace(SHUT, forms=(RuntimeNeed.PLAIN,)),
+        [],
+        waits(1, 8, form=RuntimeNeed.IMAGE),
+        NOW + 100,
+    ),
     "its CPUs are held for longer": (SHUT, [runs(91, 1, range(0), 60, cpus=64)], EIGHT, NOW + 100),
 }
 

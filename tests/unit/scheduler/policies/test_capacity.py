@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, compose, decide
-from scheduler.engine.usage import Holdings
+from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, Running, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
@@ -349,24 +349,24 @@ POLICIES: dict[str, CapacityQueues | Fair | Drf] = {
 def test_who_is_of_another_family_stands_as_it_stood_when_one_goes(
     policy: CapacityQueues | Fair | Drf, world: Snapshot, data: st.DataObject
 ) -> None:
-    books = policy.books(world, Capacity(world), Holdings(world))
+    ledger = policy.ledger(world, Capacity(world), ResourceUsage(world))
     job = data.draw(st.sampled_from(world.waiting))
     kind = job.gpu_type or "A100"
     demand = Demand(kind if job.gpus else None, job.gpus, job.nodes, job.cpus, job.memory_mib)
 
     def standing() -> dict[int, float]:
-        groups = [group for group in books.runs if group != books.group_of(job)]
-        return {group: books.excess(group, job, demand, books.newest(group)[0]) for group in groups}
+        groups = [group for group in ledger.runs if group != ledger.group_of(job)]
+        return {group: ledger.excess(group, job, demand, ledger.newest(group)[0]) for group in groups}
 
-    for goes in [run for runs in books.runs.values() for run in runs]:
-        before, keys = standing(), {group: books.key(group) for group in books.runs}
-        family = books.family(books.group_of(goes.job))
-        books.charge(goes.job, books.held(goes), -1)
-        if family != books.family(books.group_of(job)):
+    for goes in [run for runs in ledger.runs.values() for run in runs]:
+        before, keys = standing(), {group: ledger.key(group) for group in ledger.runs}
+        family = ledger.family(ledger.group_of(goes.job))
+        ledger.charge(goes.job, ledger.held(goes), -1)
+        if family != ledger.family(ledger.group_of(job)):
             after = standing()
-            assert {group: before[group] for group in before if books.family(group) != family} == {
-                group: after[group] for group in after if books.family(group) != family
+            assert {group: before[group] for group in before if ledger.family(group) != family} == {
+                group: after[group] for group in after if ledger.family(group) != family
             }
-        assert books.key(books.group_of(goes.job)) <= keys[books.group_of(goes.job)]
-        books.charge(goes.job, books.held(goes), 1)
-        assert {group: books.key(group) for group in books.runs} == keys
+        assert ledger.key(ledger.group_of(goes.job)) <= keys[ledger.group_of(goes.job)]
+        ledger.charge(goes.job, ledger.held(goes), 1)
+        assert {group: ledger.key(group) for group in ledger.runs} == keys

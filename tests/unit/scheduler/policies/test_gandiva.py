@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.engine.cycle import CycleConfig, compose, decide
-from scheduler.model import Job, Level, Node, Running
+from scheduler.model import Job, Locality, Node, Running
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Plan, apply
@@ -117,7 +117,7 @@ SEARCHES = {
         lot(9, 6), (runs(lot(1, 6), (1, range(4)), (2, [0, 1]), ago_s=60),), [(1, 4), (2, 2)], nodes(2)
     ),
     "one that must lie within a node takes no turns on two": Search(
-        lot(9, 4, locality=Level.NODE),
+        lot(9, 4, locality=Locality.NODE),
         (runs(lot(1, 4), (1, [0, 1]), (2, [0, 1]), ago_s=60), runs(lot(2, 1), (1, [2])), runs(lot(3, 1), (2, [2]))),
         [],
         nodes(2, gpus=3),

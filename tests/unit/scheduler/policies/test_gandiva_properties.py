@@ -9,9 +9,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.engine.context import Scratch
+from scheduler.engine.context import CycleContext
 from scheduler.engine.cycle import CycleConfig, compose, decide, decide_on
-from scheduler.engine.state import Board
+from scheduler.engine.state import SchedulerState
 from scheduler.model import Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import JobClass
@@ -132,8 +132,8 @@ def test_a_decision_without_explanations_decides_as_one_that_looks_at_every_susp
 ) -> None:
     world, config = drawn
     parts = compose(config)
-    few = decide_on(Board(world), parts, max_places=256, explain=False)
-    every = decide_on(Board(world), parts, max_places=256, explain=True)
+    few = decide_on(SchedulerState(world), parts, max_places=256, explain=False)
+    every = decide_on(SchedulerState(world), parts, max_places=256, explain=True)
     assert (few.places, few.preempts, few.notes) == (every.places, every.preempts, every.notes)
 
 
@@ -141,15 +141,15 @@ def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_
     full, partly = (runs(job(1, 4), (1, range(4))), runs(job(2, 2), (2, range(2))))
     memos = [{"node 1": 4.0, "next": NOW + 30}] * 50 + [{"node 1": 4.0, "next": NOW}, {"node 2": 4.0, "next": NOW + 30}]
     waiting = [job(number, 4, memo=memo) for number, memo in enumerate(memos, start=10)]
-    board = Board(make_snapshot(nodes=nodes(2), waiting=waiting, running=[full, partly]))
+    state = SchedulerState(make_snapshot(nodes=nodes(2), waiting=waiting, running=[full, partly]))
     parts = compose(GANDIVA)
-    scratch = Scratch(board, parts.guard, parts.placement, max_places=256, explain=False)
-    index = board.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
+    context = CycleContext(state, parts.guard, parts.placement, max_places=256, explain=False)
+    index = state.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
     index.refresh()
-    wakers = Wakers(scratch, index, look_at_all=False)
+    wakers = Wakers(context, index, look_at_all=False)
     assert [one.job.id for one in iter(wakers.next, None)] == [60, 61]
     # A job that starts leaves the index, so no decision looks at it.
-    board.waits_no_more(60)
+    state.waits_no_more(60)
     index.refresh()
-    wakers = Wakers(scratch, index, look_at_all=False)
+    wakers = Wakers(context, index, look_at_all=False)
     assert [one.job.id for one in iter(wakers.next, None)] == [61]

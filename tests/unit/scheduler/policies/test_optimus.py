@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, compose, decide
-from scheduler.model import Job, Level, Running, Snapshot, VirtualCluster
+from scheduler.model import Job, Locality, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import check, late
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
@@ -244,7 +244,7 @@ def test_who_waits_meanwhile_is_told_so(making_room: Snapshot) -> None:
 
 def test_a_job_that_must_stay_on_one_node_does_not_outgrow_it() -> None:
     world = make_snapshot(
-        nodes=[make_node(1, gpus=4), make_node(2, gpus=4)], waiting=[elastic(1, 9000, locality=Level.NODE)]
+        nodes=[make_node(1, gpus=4), make_node(2, gpus=4)], waiting=[elastic(1, 9000, locality=Locality.NODE)]
     )
     assert sizes(world, decide(world, config())) == {1: 4}
 
@@ -332,7 +332,7 @@ def elastic_worlds(draw: st.DrawFn) -> Snapshot:
         if draw(st.integers(0, 3)) == 0:
             return make_job(job_id, gpus=draw(st.integers(0, 3)), nodes=draw(st.integers(1, 2)), **common)
         speeds = sorted(draw(st.lists(st.floats(1, 8), min_size=1, max_size=8)))
-        left_s, locality = draw(st.floats(0, 1e6)), draw(st.sampled_from([Level.ANY, Level.ANY, Level.NODE]))
+        left_s, locality = draw(st.floats(0, 1e6)), draw(st.sampled_from([Locality.ANY, Locality.ANY, Locality.NODE]))
         cpus = draw(st.sampled_from([0, 0, 1, 20]))
         return elastic(job_id, left_s, speeds, gpus=draw(st.integers(1, 4)), locality=locality, cpus=cpus, **common)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, compose, decide
-from scheduler.model import Job, Level, Running, Snapshot
+from scheduler.model import Job, Locality, Running, Snapshot
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply, release
@@ -104,7 +104,7 @@ PLACES: dict[str, tuple[list[Running], Job, dict[str, Any], dict[int, int] | Non
     ),
     "if its locality allows it": (
         [on(n, range(3), n) for n in (1, 2, 3, 4)],
-        tried(lot(1, 4, locality=Level.RACK), 9),
+        tried(lot(1, 4, locality=Locality.RACK), 9),
         {},
         None,
     ),
@@ -278,7 +278,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
     def one(job_id: int) -> Job:
         fields: dict[str, Any] = {
             "vc_id": draw(st.integers(1, 3)),
-            "locality": draw(st.sampled_from(Level)),
+            "locality": draw(st.sampled_from(Locality)),
             "checkpoints": draw(st.booleans()),
             "preemptible": draw(st.integers(0, 3)) > 0,
             "gpu_type": draw(st.sampled_from(["A100", None])),

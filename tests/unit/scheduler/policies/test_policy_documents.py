@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.admission import GUARDS
+from scheduler.admission import ADMISSIONS
 from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.registry import Registry
 
 PAGES = Path(__file__).parents[4] / "docs" / "policies"
-REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, GUARDS]
+REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, ADMISSIONS]
 PLUGINS = [(registry, name) for registry in REGISTRIES for name in registry.names]
 
 

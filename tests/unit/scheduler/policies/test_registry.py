@@ -6,22 +6,22 @@ from typing import Any
 
 import pytest
 
-from scheduler.admission import GUARDS
+from scheduler.admission import ADMISSIONS
 from scheduler.admission.quota import Quota
-from scheduler.engine.cycle import Composition, CycleConfig, compose, config_from_dict, config_to_dict
+from scheduler.engine.cycle import CycleConfig, Profile, compose, config_from_dict, config_to_dict
 from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.consolidate import Consolidate
 from scheduler.policies.fifo import Fifo
 from scheduler.registry import ConfigError, Registry, check_params
 
-REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, GUARDS]
+REGISTRIES: list[Registry[Any]] = [POLICIES, PLACEMENTS, ADMISSIONS]
 
 
 def test_the_folders_are_the_plug_ins() -> None:
     assert "fifo" in POLICIES.names
     assert "consolidate" in PLACEMENTS.names
-    assert "quota" in GUARDS.names
+    assert "quota" in ADMISSIONS.names
 
 
 @pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.kind)
@@ -36,7 +36,7 @@ def test_every_plug_in_works_with_the_defaults_of_its_schema(registry: Registry[
 
 
 def test_a_configuration_is_composed_by_name() -> None:
-    assert compose(CycleConfig()) == Composition(Fifo(), Consolidate(), Quota())
+    assert compose(CycleConfig()) == Profile(Fifo(), Consolidate(), Quota())
     assert compose(CycleConfig(policy_params={"patience_s": 5})).policy == Fifo(patience_s=5)
 
 
