@@ -52,6 +52,9 @@ def _encoder(hint: Any) -> Convert:
         return lambda items: [item(value) for value in items]
     if origin is Mapping:
         return lambda mapping: dict(sorted(mapping.items()))
+    if origin in (Union, types.UnionType):
+        (some,) = (_encoder(arg) for arg in args if arg is not types.NoneType)
+        return lambda value: None if value is None else some(value)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return lambda member: member.value
     raise TypeError(f"no JSON form for the annotation {hint!r}")
@@ -63,13 +66,18 @@ def _decoder(hint: Any) -> Convert:
         return _record_decoder(hint)
     origin, args = get_origin(hint), get_args(hint)
     if origin is tuple:
+        if args[-1] is not Ellipsis:
+            return _fixed_decoder(tuple(map(_decoder, args)))
         item = _decoder(args[0])
         return lambda data: tuple(item(value) for value in _expect(list, data))
     if origin is Mapping:
         value_of = _decoder(args[1])
         return lambda data: {key: value_of(value) for key, value in _expect(dict, data).items()}
     if origin in (Union, types.UnionType):
-        return lambda data: _expect(args, data)
+        if _is_plain(hint):
+            return lambda data: _expect(args, data)
+        (some,) = (_decoder(arg) for arg in args if arg is not types.NoneType)
+        return lambda data: None if data is None else some(data)
     if hint is float:
         return lambda data: float(_expect((int, float), data))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
@@ -93,6 +101,17 @@ def _record_decoder(kind: type) -> Convert:
             except ValueError as error:
                 raise CodecError(f"{kind.__name__}.{name}: {error}") from error
         return kind(**decoded)
+
+    return decode
+
+
+def _fixed_decoder(steps: tuple[Convert, ...]) -> Convert:
+    """A tuple of as many items as there are steps, each decoded by its own."""
+
+    def decode(data: Any) -> Any:
+        if len(_expect(list, data)) != len(steps):
+            raise CodecError(f"{data!r} has not {len(steps)} items")
+        return tuple(step(value) for step, value in zip(steps, data, strict=True))
 
     return decode
 

@@ -1,0 +1,241 @@
+"""What a job asks for, as one value: its GPU types and sizes, nodes, locality and the rest that decides where it fits.
+
+Two jobs with equal requests fit in the same places. The time limit and the grace are not part of it: jobs that differ
+only in these belong to one class of the queue. What an attempt was given is a request with exactly one choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from scheduler.model.codec import from_json, to_json
+from scheduler.model.lifecycle import Locality, RuntimeNeed
+
+# How many distinct requests have an interned value at once: more than wait in a large pool.
+_INTERNED = 1 << 16
+
+
+class RequestError(ValueError):
+    """A request that cannot be meant; `field` names the field at fault, and the message begins with it."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One acceptable GPU type and the size that goes with it; all sizes are for one node.
+
+    `gpu_type` None stands for any one type of the pool. A choice without GPUs names no type.
+
+    Raises:
+        RequestError: a size is negative, or a GPU type is named for 0 GPUs.
+    """
+
+    gpu_type: str | None
+    gpus: int
+    cpus: int
+    memory_mib: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("gpus", self.gpus), ("cpus", self.cpus), ("memory_mib", self.memory_mib)):
+            if value < 0:
+                raise RequestError(f"choices.{name}", f"{value} is negative")
+        if self.gpu_type == "":
+            raise RequestError("choices.gpu_type", "the GPU type has no name")
+        if self.gpu_type is not None and not self.gpus:
+            raise RequestError("choices.gpu_type", f"{self.gpu_type} is named for 0 GPUs")
+
+    def __str__(self) -> str:
+        """`A100:4`, as a job's spec names it; `4` where any type will do."""
+        return str(self.gpus) if self.gpu_type is None else f"{self.gpu_type}:{self.gpus}"
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticRange:
+    """The sizes between which a policy may resize a job, in GPUs per node; both ends are included.
+
+    Raises:
+        RequestError: the range is empty, or begins below 1.
+    """
+
+    min_gpus: int
+    max_gpus: int
+
+    def __post_init__(self) -> None:
+        if self.min_gpus < 1:
+            raise RequestError("elastic.min_gpus", f"{self.min_gpus} is less than 1")
+        if self.max_gpus < self.min_gpus:
+            raise RequestError("elastic.max_gpus", f"{self.max_gpus} is less than min_gpus, {self.min_gpus}")
+
+    def __contains__(self, gpus: int) -> bool:
+        return self.min_gpus <= gpus <= self.max_gpus
+
+
+class _CachesHash:
+    """The slot for a hash that is computed once; a copy in another process computes its own."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request(_CachesHash):
+    """What a job asks for: a gang of `nodes` ranks, each on a node of its own, in the size of one of the `choices`.
+
+    `choices` stand in order of preference. `nodes_in` and `exclude_nodes` are names of nodes; an empty `nodes_in` names
+    them all. `shares_gpu` allows another job on the same GPUs; `gpu_memory_mib` is what the job needs of each GPU.
+    A `divisible` job is one lot of GPUs that may lie on any number of nodes: its CPUs and memory are for each GPU.
+    `elastic` is the range in which a policy may resize the job. `resources` are amounts of generic resources by name.
+    Names are kept in ascending order, so that equal requests are equal values.
+
+    Raises:
+        RequestError: the values contradict each other; it names the field.
+    """
+
+    choices: tuple[Choice, ...]
+    nodes: int = 1
+    locality: Locality = Locality.ANY
+    nodes_in: tuple[str, ...] = ()
+    exclude_nodes: tuple[str, ...] = ()
+    shares_gpu: bool = False
+    gpu_memory_mib: int | None = None
+    divisible: bool = False
+    elastic: ElasticRange | None = None
+    runtime: RuntimeNeed = RuntimeNeed.ANY
+    resources: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_choices(self.choices)
+        if self.nodes < 1:
+            raise RequestError("nodes", f"{self.nodes} is less than 1")
+        for name, names in (("nodes_in", self.nodes_in), ("exclude_nodes", self.exclude_nodes)):
+            if "" in names:
+                raise RequestError(name, "a node has no name")
+            object.__setattr__(self, name, tuple(sorted(set(names))))
+        if self.nodes_in and not set(self.nodes_in) - set(self.exclude_nodes):
+            raise RequestError("exclude_nodes", f"no node is left of nodes_in: {', '.join(self.nodes_in)}")
+        if self.gpu_memory_mib is not None and self.gpu_memory_mib < 0:
+            raise RequestError("gpu_memory_mib", f"{self.gpu_memory_mib} is negative")
+        if self.divisible and self.nodes != 1:
+            raise RequestError("nodes", f"a divisible job has nodes 1, not {self.nodes}")
+        if self.elastic is not None and not self.needs_gpus:
+            raise RequestError("elastic", "a job without GPUs has no range of them")
+        object.__setattr__(self, "resources", _checked_resources(self.resources))
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            values = (
+                *(self.choices, self.nodes, self.locality, self.nodes_in, self.exclude_nodes, self.shares_gpu),
+                *(self.gpu_memory_mib, self.divisible, self.elastic, self.runtime, self.resources),
+            )
+            value = values.__hash__()
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    @property
+    def first(self) -> Choice:
+        """The choice that the job prefers."""
+        return self.choices[0]
+
+    @property
+    def needs_gpus(self) -> bool:
+        """Whether the job runs on GPUs at all."""
+        return self.choices[0].gpus > 0
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types that it names, in order of preference; empty where any will do, or none is needed."""
+        return tuple(choice.gpu_type for choice in self.choices if choice.gpu_type is not None)
+
+    def types_among(self, gpu_types: Sequence[str]) -> Sequence[str]:
+        """Those of a pool's GPU types that the job accepts, in order of preference."""
+        return tuple(kind for kind in self.gpu_types if kind in gpu_types) if self.gpu_types else gpu_types
+
+    def choice_of(self, gpu_type: str | None) -> Choice | None:
+        """The choice for GPUs of this type, with the type named; None where the job does not accept the type."""
+        for choice in self.choices:
+            if choice.gpu_type == gpu_type or not choice.gpus:
+                return choice
+            if choice.gpu_type is None:
+                return replace(choice, gpu_type=gpu_type)
+        return None
+
+    def resized(self, choice: Choice, gpus: int) -> Choice:
+        """The choice with another number of GPUs; CPUs and memory of an indivisible job grow with it, rounded up."""
+        if gpus == choice.gpus or self.divisible or not choice.gpus:
+            return replace(choice, gpus=gpus)
+        cpus, memory_mib = -(-choice.cpus * gpus // choice.gpus), -(-choice.memory_mib * gpus // choice.gpus)
+        return replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib)
+
+    def accepts(self, given: Choice) -> bool:
+        """Whether the job may run in exactly this size: that of a choice, or one in its elastic range."""
+        choice = self.choice_of(given.gpu_type)
+        if choice is None or choice == given:
+            return choice is not None
+        return self.elastic is not None and given.gpus in self.elastic and given == self.resized(choice, given.gpus)
+
+    def given(self, choice: Choice) -> Request:
+        """The request of an attempt that runs in this choice: nothing else is acceptable, and it has one size."""
+        if self.elastic is None and self.choices == (choice,):
+            return self
+        return replace(self, choices=(choice,), elastic=None)
+
+
+@lru_cache(maxsize=_INTERNED)
+def interned(request: Request) -> Request:
+    """The one value that stands for all equal requests: dicts that are keyed by it compare identities."""
+    return request
+
+
+def request_to_dict(request: Request) -> dict[str, Any]:
+    """The request as plain JSON values; equal requests give equal values."""
+    return to_json(request)
+
+
+def request_from_dict(data: object) -> Request:
+    """The request that `request_to_dict` made `data` from.
+
+    Raises:
+        CodecError: a field is missing, unknown or of another type.
+        RequestError: the values contradict each other.
+    """
+    return interned(from_json(Request, data))
+
+
+def words_for_choices(choices: Iterable[Choice]) -> str:
+    """`A100:4 or V100:8`, for people."""
+    return " or ".join(map(str, choices))
+
+
+def _check_choices(choices: tuple[Choice, ...]) -> None:
+    if not choices:
+        raise RequestError("choices", "there is none")
+    if len(choices) == 1:
+        return
+    types = [choice.gpu_type for choice in choices]
+    if not all(choice.gpus for choice in choices):
+        raise RequestError("choices", "one without GPUs stands beside others")
+    if None in types:
+        raise RequestError("choices", "any GPU type stands beside named ones")
+    twice = next((kind for kind in types if types.count(kind) > 1), None)
+    if twice is not None:
+        raise RequestError("choices", f"{twice} is named twice")
+
+
+def _checked_resources(resources: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    names = [name for name, _ in resources]
+    for name, amount in resources:
+        if not name:
+            raise RequestError("resources", "a resource has no name")
+        if names.count(name) > 1:
+            raise RequestError("resources", f"{name} is named twice")
+        if amount < 1:
+            raise RequestError("resources", f"{amount} of {name} is less than 1")
+    return tuple(sorted(resources))
