@@ -22,12 +22,12 @@ class Opinion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class NodeRun:
     """What one job did on one node; `kind` is the same for jobs of one owner that run the same command."""
 
     job: int
     kind: str
-    held_s: float
+    ran_s: float
     """How long it ran there, so far or in all; not how long it is kept when it has failed."""
     failed: bool = False
     """Whether it failed there, and by itself."""
@@ -46,7 +46,7 @@ class Judgement:
     quick_elsewhere: int
 
 
-def judge(here: Iterable[Stay], elsewhere: Iterable[Stay], *, in_a_row: int, quick_s: float) -> Judgement:
+def judge(here: Iterable[NodeRun], elsewhere: Iterable[NodeRun], *, in_a_row: int, quick_s: float) -> Judgement:
     """What is to be thought of a node, from what jobs did there and elsewhere of late, the newest first.
 
     1. A node is sound unless `in_a_row` jobs (at least 1) have failed there within `quick_s` seconds of their start,
@@ -56,11 +56,11 @@ def judge(here: Iterable[Stay], elsewhere: Iterable[Stay], *, in_a_row: int, qui
     3. Where that is not known yet, the node is suspect.
     """
     failed = _failed_in_a_row(here, quick_s)
-    jobs = tuple(dict.fromkeys(stay.job for stay in failed))
+    jobs = tuple(dict.fromkeys(run.job for run in failed))
     if len(jobs) < in_a_row:
         return Judgement(Opinion.SOUND, jobs, 0, 0)
-    kinds = {stay.kind for stay in failed}
-    well, quick = _tally([stay for stay in elsewhere if stay.kind in kinds], quick_s)
+    kinds = {run.kind for run in failed}
+    well, quick = _tally([run for run in elsewhere if run.kind in kinds], quick_s)
     if well > quick:
         opinion = Opinion.BLACK_HOLE
     elif quick:
@@ -70,24 +70,24 @@ def judge(here: Iterable[Stay], elsewhere: Iterable[Stay], *, in_a_row: int, qui
     return Judgement(opinion, jobs, well, quick)
 
 
-def _failed_in_a_row(here: Iterable[Stay], quick_s: float) -> list[Stay]:
+def _failed_in_a_row(here: Iterable[NodeRun], quick_s: float) -> list[NodeRun]:
     failed = []
-    for stay in here:
-        if _is_well(stay, quick_s):
+    for run in here:
+        if _is_well(run, quick_s):
             break
-        if _is_quick_failure(stay, quick_s):
-            failed.append(stay)
+        if _is_quick_failure(run, quick_s):
+            failed.append(run)
     return failed
 
 
-def _tally(stays: Sequence[Stay], quick_s: float) -> tuple[int, int]:
+def _tally(runs: Sequence[NodeRun], quick_s: float) -> tuple[int, int]:
     """How many did well, and how many failed quickly."""
-    return sum(_is_well(stay, quick_s) for stay in stays), sum(_is_quick_failure(stay, quick_s) for stay in stays)
+    return sum(_is_well(run, quick_s) for run in runs), sum(_is_quick_failure(run, quick_s) for run in runs)
 
 
-def _is_well(stay: Stay, quick_s: float) -> bool:
-    return stay.succeeded or stay.held_s > quick_s
+def _is_well(run: NodeRun, quick_s: float) -> bool:
+    return run.succeeded or run.ran_s > quick_s
 
 
-def _is_quick_failure(stay: Stay, quick_s: float) -> bool:
-    return stay.failed and stay.held_s <= quick_s
+def _is_quick_failure(run: NodeRun, quick_s: float) -> bool:
+    return run.failed and run.ran_s <= quick_s

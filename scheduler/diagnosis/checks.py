@@ -6,7 +6,7 @@ from scheduler.diagnosis.health import Heals, HealthLevel
 
 IDLE_S = 300.0
 """A GPU that nothing speaks against is checked when nobody has had it for so long."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 10.0, 3600.0
 """Until the next check of a GPU that is in doubt: after a pass the first, after each failure in a row twice as long."""
 UNANSWERED_AFTER_S = 900.0
 """A check of which nothing came for so long is given up; agents of before know nothing of checks."""
@@ -19,7 +19,7 @@ def pause_s(*, every_s: float, in_doubt: bool, streak: int) -> float | None:
     if not in_doubt:
         return every_s or None
     failures = max(0, -streak)
-    return min(FIRST_PAUSE_S * 2.0 ** min(failures, 20), LONGEST_PAUSE_S)
+    return min(FIRST_PAUSE_S * 2.0 ** min(failures, 20), MAX_PAUSE_S)
 
 
 def can_heal(heals: Heals | None, *, restarted: bool) -> bool:

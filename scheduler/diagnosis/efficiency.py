@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-LEAST_RUN_S = 600.0
+MIN_RUN_S = 600.0
 """What runs shorter has hardly loaded its data."""
-LEAST_SAMPLES = 12
+MIN_SAMPLES = 12
 GOOD, FAIR = 70.0, 40.0
 IDLE = 5.0
 """Percent of the time: a GPU below it was not used by the job, whatever looked at it now and then."""
-MOST_ADVICE = 2
-_FULL = 90.0
+MAX_ADVICE = 2
+_FULL_PERCENT = 90.0
 """No job keeps a GPU busier than that for long; so many percent are taken for a whole one."""
-_MUCH_MEMORY_MIB = 8192
-_MANY_CPUS = 4
-_HALF = 0.5
+_MIN_MEMORY_MIB = 8192
+_MIN_CPUS = 4
+_LOW_SHARE = 0.5
 _BUSY_CPUS = 0.9
 
 
@@ -36,7 +36,7 @@ class Grade(StrEnum):
     IDLE = "idle"
 
 
-class Silence(StrEnum):
+class NoGradeReason(StrEnum):
     """Why there is no grade."""
 
     NO_GPUS = "no_gpus"
@@ -89,7 +89,7 @@ class Verdict:
     """The grade, or why there is none, and what to do better. `utilization` is the mean over all GPUs, in percent."""
 
     grade: Grade | None
-    silence: Silence | None
+    silence: NoGradeReason | None
     utilization: float | None
     idle_gpus: int
     advice: tuple[str, ...]
@@ -102,26 +102,27 @@ def judge(use: Use) -> Verdict:
     2. `idle` if no GPU was used; else by the mean utilisation: `good` from 70 %, `fair` from 40 %, and `poor`.
     3. Advice is about what costs others most: GPUs first, then memory and processors that the owner asked for.
     """
-    silence = _silence(use)
+    silence = _no_grade_reason(use)
     if silence is not None:
-        told = () if silence in {Silence.TOO_SHORT, Silence.NOT_MEASURED} else tuple(_advice_on_host(use.host))
-        return Verdict(None, silence, None, 0, told[:MOST_ADVICE])
+        measured = silence not in {NoGradeReason.TOO_SHORT, NoGradeReason.NOT_MEASURED}
+        on_host = tuple(_advice_on_host(use.host)) if measured else ()
+        return Verdict(None, silence, None, 0, on_host[:MAX_ADVICE])
     figures = [gpu.utilization or 0.0 for gpu in use.gpus]
     mean = math.fsum(figures) / len(figures)
     idle = sum(figure < IDLE for figure in figures)
     advice = [*_advice_on_gpus(use, mean, idle), *_advice_on_host(use.host)]
-    return Verdict(_grade(mean, idle == len(figures)), None, mean, idle, tuple(advice[:MOST_ADVICE]))
+    return Verdict(_grade(mean, idle == len(figures)), None, mean, idle, tuple(advice[:MAX_ADVICE]))
 
 
-def _silence(use: Use) -> Silence | None:
+def _no_grade_reason(use: Use) -> NoGradeReason | None:
     if not use.gpus:
-        return Silence.NO_GPUS
+        return NoGradeReason.NO_GPUS
     if use.shared:
-        return Silence.SHARED
-    if use.ran_s < LEAST_RUN_S:
-        return Silence.TOO_SHORT
-    if any(gpu.utilization is None or gpu.samples < LEAST_SAMPLES for gpu in use.gpus):
-        return Silence.NOT_MEASURED
+        return NoGradeReason.SHARED
+    if use.ran_s < MIN_RUN_S:
+        return NoGradeReason.TOO_SHORT
+    if any(gpu.utilization is None or gpu.samples < MIN_SAMPLES for gpu in use.gpus):
+        return NoGradeReason.NOT_MEASURED
     return None
 
 
@@ -147,7 +148,7 @@ def _advice_on_gpus(use: Use, mean: float, idle: int) -> Iterator[str]:
         return
     if mean >= GOOD:
         return
-    needed = max(1, math.ceil(math.fsum(gpu.utilization or 0.0 for gpu in use.gpus) / _FULL))
+    needed = max(1, math.ceil(math.fsum(gpu.utilization or 0.0 for gpu in use.gpus) / _FULL_PERCENT))
     starved = use.host.cpu_cores is not None and use.host.cpu_cores >= _BUSY_CPUS * use.host.cpus
     if starved:
         cpus = "processor was" if use.host.cpus == 1 else f"{use.host.cpus} processors were"
@@ -162,10 +163,10 @@ def _advice_on_gpus(use: Use, mean: float, idle: int) -> Iterator[str]:
 
 def _advice_on_host(host: HostUse) -> Iterator[str]:
     memory, cores = host.memory_used_mib, host.cpu_cores
-    much = host.asked_memory and host.memory_mib >= _MUCH_MEMORY_MIB
-    if much and memory is not None and memory < _HALF * host.memory_mib:
+    much = host.asked_memory and host.memory_mib >= _MIN_MEMORY_MIB
+    if much and memory is not None and memory < _LOW_SHARE * host.memory_mib:
         yield f"It asked for {_size(host.memory_mib)} of memory and used {_size(memory)} at most."
-    if host.asked_cpus and cores is not None and host.cpus >= _MANY_CPUS and cores < _HALF * host.cpus:
+    if host.asked_cpus and cores is not None and host.cpus >= _MIN_CPUS and cores < _LOW_SHARE * host.cpus:
         yield f"It asked for {host.cpus} processors and kept {max(cores, 0.1):.1f} of them busy."
 
 

@@ -18,7 +18,7 @@ STEP_S = 60.0
 """The length of a reading."""
 STARTUP_S = 600.0
 """A job that was not busy once has so long to load what it works on before its idleness begins to count."""
-LONGEST_GAP_S = 300.0
+MAX_GAP_S = 300.0
 """After so long without a reading the count begins anew: nobody knows what the job did meanwhile."""
 
 
@@ -30,7 +30,7 @@ class Action(StrEnum):
     STOP = "stop"
 
 
-class Whose(StrEnum):
+class RuleOwner(StrEnum):
     """Who made a rule."""
 
     JOB = "job"
@@ -97,20 +97,20 @@ class Finding:
 
     since_s: float
     below: float
-    whose: Whose
+    owner: RuleOwner
     stop_at_s: float | None = None
     stops: bool = False
 
 
-def rules_of(own: Rule | None, policy: Policy) -> dict[Whose, Rule]:
+def rules_of(own: Rule | None, policy: Policy) -> dict[RuleOwner, Rule]:
     """The rules that a job is under: its own, and its tenant's where it has none or that one binds all."""
-    found = {} if own is None else {Whose.JOB: own}
+    found = {} if own is None else {RuleOwner.JOB: own}
     if policy.rule is not None and (own is None or policy.binding):
-        found[Whose.TENANT] = policy.rule
+        found[RuleOwner.TENANT] = policy.rule
     return found
 
 
-def read_on(count: Count, readings: Sequence[Reading], *, rule: Rule, started_s: float) -> Count:
+def add_readings(count: Count, readings: Sequence[Reading], *, rule: Rule, started_s: float) -> Count:
     """The count after more readings, which are in the order of time.
 
     1. A reading that is not known counts for nothing, and a long time without one begins anew.
@@ -123,7 +123,7 @@ def read_on(count: Count, readings: Sequence[Reading], *, rule: Rule, started_s:
         if not reading.complete and reading.most < rule.below:
             continue
         upto_s = reading.at_s + STEP_S
-        if reading.at_s - count.upto_s > LONGEST_GAP_S:
+        if reading.at_s - count.upto_s > MAX_GAP_S:
             count = Count(count.upto_s, was_busy=count.was_busy)
         if reading.most >= rule.below:
             count = Count(upto_s, was_busy=True)
@@ -135,21 +135,21 @@ def read_on(count: Count, readings: Sequence[Reading], *, rule: Rule, started_s:
     return count
 
 
-def judge(rules: Mapping[Whose, Rule], counts: Mapping[Whose, Count], *, now_s: float) -> Finding | None:
+def judge(rules: Mapping[RuleOwner, Rule], counts: Mapping[RuleOwner, Count], *, now_s: float) -> Finding | None:
     """What is to be done about a job, by the strictest of its rules; None as long as it is not idle for long enough."""
     findings = [
         finding
-        for whose, rule in rules.items()
-        if whose in counts and (finding := _judge_by(whose, rule, counts[whose], now_s)) is not None
+        for owner, rule in rules.items()
+        if owner in counts and (finding := _judge_by(owner, rule, counts[owner], now_s)) is not None
     ]
     return min(findings, key=lambda one: (one.stop_at_s is None, one.stop_at_s or 0.0, one.since_s), default=None)
 
 
-def _judge_by(whose: Whose, rule: Rule, count: Count, now_s: float) -> Finding | None:
+def _judge_by(owner: RuleOwner, rule: Rule, count: Count, now_s: float) -> Finding | None:
     # What was idle when it was last seen, long ago, may be at work now.
-    if count.since_s is None or count.idle_s < rule.warns_after_s or now_s - count.upto_s > LONGEST_GAP_S:
+    if count.since_s is None or count.idle_s < rule.warns_after_s or now_s - count.upto_s > MAX_GAP_S:
         return None
     if not rule.stops:
-        return Finding(count.since_s, rule.below, whose)
+        return Finding(count.since_s, rule.below, owner)
     left_s = max(0.0, rule.for_s - count.idle_s)
-    return Finding(count.since_s, rule.below, whose, count.upto_s + left_s, stops=left_s == 0)
+    return Finding(count.since_s, rule.below, owner, count.upto_s + left_s, stops=left_s == 0)

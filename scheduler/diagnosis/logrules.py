@@ -17,8 +17,8 @@ import yaml
 
 from scheduler.diagnosis.failures.rules import RuleError, compiled
 
-MOST_RULES = 200
-LONGEST_LINE = 4096
+MAX_RULES = 200
+MAX_LINE_BYTES = 4096
 """Of a longer line the newest part is looked at, with what comes next."""
 EVIDENCE_CHARS = 400
 _FIELDS = frozenset({"match", "unless", "line", "actions", "pool", "tenant"})
@@ -58,14 +58,14 @@ class LogRules:
     """Rules that are ready for use."""
 
     rules: Sequence[LogRule]
-    sieve: Any = field(default=None, compare=False, repr=False)
+    prefilter: Any = field(default=None, compare=False, repr=False)
 
     def matches(self, text: bytes, *, without: Collection[str] = ()) -> list[tuple[LogRule, str]]:
         """The rules of which a whole line of the text matches, each with the first such line."""
-        if self.sieve is None:
+        if self.prefilter is None:
             return []
         text = text.replace(b"\r", b"\n")
-        first = self.sieve.search(text)
+        first = self.prefilter.search(text)
         if first is None:
             return []
         begin = text.rfind(b"\n", 0, first.start() + 1) + 1
@@ -82,8 +82,8 @@ def read_log_rules(text: str) -> LogRules:
         raise RuleError(f"the rules: is not YAML: {error}") from None
     if not isinstance(document, dict):
         raise RuleError("the rules: must be a mapping of names to rules")
-    if len(document) > MOST_RULES:
-        raise RuleError(f"the rules: are {len(document)}; at most {MOST_RULES}")
+    if len(document) > MAX_RULES:
+        raise RuleError(f"the rules: are {len(document)}; at most {MAX_RULES}")
     rules = [_rule(name, body) for name, body in document.items()]
     if not rules:
         return LogRules(())
@@ -94,10 +94,10 @@ def read_log_rules(text: str) -> LogRules:
     options.log_errors = False
     options.max_mem = 64 << 20
     try:
-        sieve = re2.compile(f"(?m){joined}".encode(), options)
+        prefilter = re2.compile(f"(?m){joined}".encode(), options)
     except re2.error as error:
         raise RuleError(f"the rules: are too large together: {error}") from None
-    return LogRules(tuple(rules), sieve)
+    return LogRules(tuple(rules), prefilter)
 
 
 def _rule(name: str, body: Any) -> LogRule:
@@ -160,7 +160,7 @@ def _line_of(rule: LogRule, text: bytes, begin: int) -> str | None:
         line = text[start:end]
         # A pattern may reach over the end of its line: what counts is one line.
         inside = rule.pattern.search(line)
-        if inside is not None and (rule.exception is None or rule.exception.search(line[-LONGEST_LINE:]) is None):
+        if inside is not None and (rule.exception is None or rule.exception.search(line[-MAX_LINE_BYTES:]) is None):
             middle = max(0, inside.start() - EVIDENCE_CHARS // 4)
             piece = line[middle : middle + EVIDENCE_CHARS].decode("utf-8", errors="replace")
             return "".join(char if char.isprintable() else " " for char in piece)

@@ -67,7 +67,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class OfferRound:
     """Who may be offered something, what is offered already, and what nobody need be asked again.
 
     An offer stands for `lease_s`.
@@ -85,7 +85,7 @@ def reservation_of(offer_id: int, share: AllocationView, until: float) -> Reserv
     return Reservation(-offer_id, (share,), until)
 
 
-def offers(view: View, guard: Admission, request: Request, *, most: int = 256) -> tuple[Offer, ...]:
+def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 256) -> tuple[Offer, ...]:
     """The offers to make now, at most `most`, in the order in which they are made; `view` keeps the standing ones.
 
     1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
@@ -97,47 +97,49 @@ def offers(view: View, guard: Admission, request: Request, *, most: int = 256) -
     3. Until no role would take anything of what is left.
     """
     state = SchedulerState(view)
-    roles = {role.id: role for role in request.roles}
-    frameworks = sorted((one for one in request.frameworks if one.role_id in roles), key=lambda one: one.id)
-    ledger = _Shares(view, state.capacity, roles, request)
-    room = _Room(view, guard, state.usage, roles, request)
-    until = view.now + request.lease_s
-    nodes = [node for node in state.free.by_room(None) if not _is_closed_by(view.node_by_id[node.id], until)]
-    refused = {(one.framework_id, one.node_id) for one in request.filters if one.until > view.now}
+    roles = {role.id: role for role in round_.roles}
+    frameworks = sorted((one for one in round_.frameworks if one.role_id in roles), key=lambda one: one.id)
+    shares = _ShareLedger(view, state.capacity, roles, round_)
+    quota = _QuotaLedger(view, admission, state.usage, roles, round_)
+    until = view.now + round_.lease_s
+    nodes = [node for node in state.free.by_room(None) if not _drains_before(view.node_by_id[node.id], until)]
+    refused = {(one.framework_id, one.node_id) for one in round_.filters if one.until > view.now}
     taken: set[int] = set()
-    turns: dict[int, list[_Turn]] = {}
+    walks: dict[int, list[_NodeWalk]] = {}
     for one in frameworks:
         if one.asks:
-            unfit = {node.id for node in nodes if not _takes(view, view.node_by_id[node.id], one, roles[one.role_id])}
-            turns.setdefault(one.role_id, []).append(_Turn(one, _unfiltered(one, nodes, refused, unfit)))
-    heap = [(ledger.of_role(role_id), role_id) for role_id in sorted(turns)]
+            unfit = {
+                node.id for node in nodes if not _is_suitable(view, view.node_by_id[node.id], one, roles[one.role_id])
+            }
+            walks.setdefault(one.role_id, []).append(_NodeWalk(one, _eligible_nodes(one, nodes, refused, unfit)))
+    heap = [(shares.of_role(role_id), role_id) for role_id in sorted(walks)]
     heapq.heapify(heap)
     made: list[Offer] = []
     while heap and len(made) < most:
         _, role_id = heapq.heappop(heap)
-        offer = _offer_to(roles[role_id], turns[role_id], ledger, room, taken)
+        offer = _offer_to(roles[role_id], walks[role_id], shares, quota, taken)
         if offer is None:
             continue
         made.append(offer)
         taken.add(offer.share.node_id)
-        ledger.charge(offer)
-        room.charge(roles[role_id], offer)
-        heapq.heappush(heap, (ledger.of_role(role_id), role_id))
+        shares.charge(offer)
+        quota.charge(roles[role_id], offer)
+        heapq.heappush(heap, (shares.of_role(role_id), role_id))
     return tuple(made)
 
 
-def _takes(view: View, node: Node, framework: Framework, role: Role) -> bool:
+def _is_suitable(view: View, node: Node, framework: Framework, role: Role) -> bool:
     """Whether the node starts what the framework launches, and takes jobs of its tenant."""
     return can_start(node, framework.needs) and admits_tenant(node, view.vc_by_id[role.vc_id].tenant_id)
 
 
-def _is_closed_by(node: Node, moment: float) -> bool:
+def _drains_before(node: Node, moment: float) -> bool:
     """Whether maintenance of the node has begun by then: what is launched in the last moment could not stay."""
     return node.closes_at is not None and node.closes_at <= moment
 
 
 @dataclass(slots=True)
-class _Turn:
+class _NodeWalk:
     """A framework and the nodes that it has not been asked about in this round. What it may not have of a node now, it
     may not have later in the round either, so no node is looked at twice."""
 
@@ -145,40 +147,42 @@ class _Turn:
     nodes: Iterator[FreeNode]
 
 
-def _unfiltered(
+def _eligible_nodes(
     framework: Framework, nodes: Iterable[FreeNode], refused: Collection[tuple[int, int]], unfit: Collection[int]
 ) -> Iterator[FreeNode]:
     return (node for node in nodes if (framework.id, node.id) not in refused and node.id not in unfit)
 
 
-def _offer_to(role: Role, turns: list[_Turn], ledger: _Shares, room: _Room, taken: Collection[int]) -> Offer | None:
+def _offer_to(
+    role: Role, walks: list[_NodeWalk], shares: _ShareLedger, quota: _QuotaLedger, taken: Collection[int]
+) -> Offer | None:
     """The next offer to a framework of the role, or None if none of them would take anything."""
-    for turn in sorted(turns, key=lambda turn: (ledger.of_framework(turn.framework.id), turn.framework.id)):
-        for node in turn.nodes:
+    for walk in sorted(walks, key=lambda walk: (shares.of_framework(walk.framework.id), walk.framework.id)):
+        for node in walk.nodes:
             if node.id in taken:
                 continue
-            share = room.share(role, node)
+            share = quota.share(role, node)
             if share is not None:
-                return Offer(turn.framework.id, share)
-        turns.remove(turn)
+                return Offer(walk.framework.id, share)
+        walks.remove(walk)
     return None
 
 
-class _Shares:
+class _ShareLedger:
     """Dominant shares of roles and frameworks."""
 
-    def __init__(self, view: View, capacity: Capacity, roles: Mapping[int, Role], request: Request) -> None:
+    def __init__(self, view: View, capacity: Capacity, roles: Mapping[int, Role], round_: OfferRound) -> None:
         self._view, self._roles = view, roles
         self._total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
         self._held: dict[int, Counter[str]] = {}
         self._held_by_role: dict[int, Counter[str]] = {role_id: Counter() for role_id in roles}
         self._role_of: dict[int, int] = {}
-        for one in request.frameworks:
+        for one in round_.frameworks:
             if one.role_id in roles:
                 self._role_of[one.id] = one.role_id
                 self._held[one.id] = Counter(one.held)
                 self._held_by_role[one.role_id].update(one.held)
-        for offer in request.standing:
+        for offer in round_.standing:
             self.charge(offer)
 
     def of_role(self, role_id: int) -> float:
@@ -200,13 +204,15 @@ class _Shares:
             held[MEMORY_MIB] += offer.share.memory_mib
 
 
-class _Room:
+class _QuotaLedger:
     """What the virtual clusters of the roles may still have, standing offers counted as had."""
 
-    def __init__(self, view: View, guard: Admission, usage: Usage, roles: Mapping[int, Role], request: Request) -> None:
-        self._view, self._guard, self._usage = view, guard, Usage(usage)
-        role_of = {one.id: roles[one.role_id] for one in request.frameworks if one.role_id in roles}
-        for offer in request.standing:
+    def __init__(
+        self, view: View, admission: Admission, usage: Usage, roles: Mapping[int, Role], round_: OfferRound
+    ) -> None:
+        self._view, self._admission, self._usage = view, admission, Usage(usage)
+        role_of = {one.id: roles[one.role_id] for one in round_.frameworks if one.role_id in roles}
+        for offer in round_.standing:
             if offer.framework_id in role_of:
                 self.charge(role_of[offer.framework_id], offer)
 
@@ -220,7 +226,7 @@ class _Room:
         gpu_ids: list[int] = []
         for gpu_type in sorted(node.gpus):
             free = node.gpus[gpu_type]
-            gpu_ids += free[: self._most(role, gpu_type, len(free))]
+            gpu_ids += free[: self._max_gpus(role, gpu_type, len(free))]
         if not gpu_ids:
             return None
         free_gpus = node.count(None)
@@ -229,19 +235,19 @@ class _Room:
             return None
         return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
 
-    def _most(self, role: Role, gpu_type: str, gpus: int) -> int:
-        """How many GPUs of the type, up to so many, the guard would admit for a job of the role."""
+    def _max_gpus(self, role: Role, gpu_type: str, gpus: int) -> int:
+        """How many GPUs of the type, up to so many, the admission would admit for a job of the role."""
         vc = self._view.vc_by_id.get(role.vc_id)
         tenant_id = vc.tenant_id if vc is not None else 0
 
         def admits(wanted: int) -> bool:
             job = _probe(role, tenant_id, gpu_type, wanted)
-            return self._guard.admit(self._view, self._usage, job, gpu_type, wanted) is None
+            return self._admission.admit(self._view, self._usage, job, gpu_type, wanted) is None
 
-        return _last(admits, gpus)
+        return _max_admitted(admits, gpus)
 
 
-def _last(admits: Callable[[int], bool], most: int) -> int:
+def _max_admitted(admits: Callable[[int], bool], most: int) -> int:
     """The largest number up to `most` that is admitted, 0 if none is; whoever admits a number admits all below it."""
     least = 0
     while least < most:

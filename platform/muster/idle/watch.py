@@ -30,9 +30,9 @@ from scheduler.diagnosis.idle import (
     Policy,
     Reading,
     Rule,
-    Whose,
+    RuleOwner,
+    add_readings,
     judge,
-    read_on,
     rules_of,
 )
 from scheduler.model.lifecycle import AttemptState, Desired, Reason, Stage
@@ -64,7 +64,7 @@ class Watched:
     tenant_id: int
     gpus: int
     running_at: datetime
-    rules: Mapping[Whose, Rule]
+    rules: Mapping[RuleOwner, Rule]
 
 
 def look(*, now: datetime) -> int:
@@ -90,7 +90,7 @@ def look(*, now: datetime) -> int:
             counts = _counted(one, before, readings[one.attempt_id])
             finding = judge(one.rules, counts, now_s=now.timestamp())
             _take_note(row, one, finding, now=now, at_work=_is_at_work(counts))
-            row.counts = {whose.value: asdict(count) for whose, count in counts.items()}
+            row.counts = {owner.value: asdict(count) for owner, count in counts.items()}
             if finding is not None and finding.stops:
                 stops.append((one, finding))
         IdleWatch.objects.bulk_update(rows, ["counts", "warned_at", "since", "stop_at"], batch_size=500)
@@ -154,24 +154,24 @@ def _readings(
 
 def _read_upto(row: IdleWatch, one: Watched) -> datetime:
     counts = _counts_of(row)
-    if any(whose not in counts for whose in one.rules):
+    if any(owner not in counts for owner in one.rules):
         return one.running_at
-    return _moment(min(counts[whose].upto_s for whose in one.rules))
+    return _moment(min(counts[owner].upto_s for owner in one.rules))
 
 
-def _counted(one: Watched, before: Mapping[Whose, Count], readings: list[Reading]) -> dict[Whose, Count]:
+def _counted(one: Watched, before: Mapping[RuleOwner, Count], readings: list[Reading]) -> dict[RuleOwner, Count]:
     started_s = one.running_at.timestamp()
     return {
-        whose: read_on(before.get(whose, Count(started_s)), readings, rule=rule, started_s=started_s)
-        for whose, rule in one.rules.items()
+        owner: add_readings(before.get(owner, Count(started_s)), readings, rule=rule, started_s=started_s)
+        for owner, rule in one.rules.items()
     }
 
 
-def _counts_of(row: IdleWatch) -> dict[Whose, Count]:
-    return {Whose(name): Count(**count) for name, count in row.counts.items()}
+def _counts_of(row: IdleWatch) -> dict[RuleOwner, Count]:
+    return {RuleOwner(name): Count(**count) for name, count in row.counts.items()}
 
 
-def _is_at_work(counts: Mapping[Whose, Count]) -> bool:
+def _is_at_work(counts: Mapping[RuleOwner, Count]) -> bool:
     """Whether the last that was seen of it was work, and not just nothing for a long time."""
     return all(count.since_s is None and count.was_busy for count in counts.values())
 
@@ -189,7 +189,7 @@ def _take_note(row: IdleWatch, one: Watched, finding: Finding | None, *, now: da
             "since": _text(_moment(finding.since_s)),
             "stop_at": None if stop_at is None else _text(stop_at),
             "below": finding.below,
-            "by": finding.whose.value,
+            "by": finding.owner.value,
             "gpus": one.gpus,
         }
         _tell(one, "attempt.idle", told)
@@ -209,7 +209,7 @@ def _tell(one: Watched, kind: str, data: dict[str, Any]) -> None:
 
 def _why_stopped(one: Watched, finding: Finding) -> str:
     gpus = "its GPU" if one.gpus == 1 else f"each of its {one.gpus} GPUs"
-    rule = "its own `idle`" if finding.whose is Whose.JOB else "its tenant's rule for idle jobs"
+    rule = "its own `idle`" if finding.owner is RuleOwner.JOB else "its tenant's rule for idle jobs"
     since = _moment(finding.since_s).strftime("%Y-%m-%d %H:%M UTC")
     return f"{gpus} did less than {finding.below:g} % since {since}: stopped by {rule}"
 

@@ -15,7 +15,7 @@ from muster.fleet.checks import check_soon
 from muster.fleet.models import Node
 from muster.fleet.services import cordon_node
 from muster.jobs.models import Allocation
-from scheduler.diagnosis.blackholes import Judgement, Opinion, Stay, judge
+from scheduler.diagnosis.blackholes import Judgement, NodeRun, Opinion, judge
 from scheduler.model.lifecycle import AllocationState, AttemptState, NodeAdmin, Reason, Stage
 
 # Ends that may be the node's doing. The others are somebody's wish, or a limit or an image that the spec names.
@@ -32,7 +32,7 @@ _FAILURES = frozenset(
         Reason.UNKNOWN,
     }
 )
-# What happened longer ago says nothing of today, and so many stays elsewhere say enough.
+# What happened longer ago says nothing of today, and so many runs elsewhere say enough.
 _WINDOW = timedelta(hours=1)
 _STAYS_HERE, _STAYS_ELSEWHERE = 20, 200
 
@@ -60,8 +60,8 @@ def _opinion_of(node: Node) -> Opinion:
     here = Allocation.objects.filter(node=node, attempt__placed_at__gte=node.resumed_at or node.created_at)
     elsewhere = Allocation.objects.filter(node__pool=node.pool).exclude(node=node)
     judgement = judge(
-        _stays(here, now, _STAYS_HERE),
-        _stays(elsewhere, now, _STAYS_ELSEWHERE),
+        _node_runs(here, now, _STAYS_HERE),
+        _node_runs(elsewhere, now, _STAYS_ELSEWHERE),
         in_a_row=node.pool.black_hole_jobs,
         quick_s=node.pool.black_hole_s,
     )
@@ -71,8 +71,8 @@ def _opinion_of(node: Node) -> Opinion:
     return judgement.opinion
 
 
-def _stays(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iterator[Stay]:
-    """The stays of those that are there or were of late, the newest first."""
+def _node_runs(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iterator[NodeRun]:
+    """The runs of those that are there or were of late, the newest first."""
     of_late = Q(released_at__isnull=True) | Q(released_at__gte=now - _WINDOW)
     rows = (
         allocations.filter(of_late, claimed_at__isnull=False)
@@ -101,10 +101,10 @@ def _stays(allocations: QuerySet[Allocation], now: datetime, limit: int) -> Iter
         # may be kept: it has failed all the same, and runs no longer.
         is_over = state == AllocationState.RELEASED or failed is not None
         until = failed or released or now
-        yield Stay(
+        yield NodeRun(
             job=job,
             kind=hashlib.sha256(repr((owner, code, command, image)).encode()).hexdigest(),
-            held_s=max((until - (running or claimed or now)).total_seconds(), 0.0),
+            ran_s=max((until - (running or claimed or now)).total_seconds(), 0.0),
             failed=is_over and why == end_reason and why in _FAILURES,
             succeeded=attempt == AttemptState.SUCCEEDED or why == Reason.SCREENING_PASSED,
         )

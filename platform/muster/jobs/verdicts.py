@@ -10,7 +10,7 @@ from typing import Any
 from muster.events.models import Event
 from muster.jobs.models import Allocation, Attempt, GpuClaim, RankTail
 from scheduler.diagnosis.failures import GpuEvent, RuleSet, Tail, Verdict, builtin, classify
-from scheduler.diagnosis.failures.lastwords import last_words
+from scheduler.diagnosis.failures.log_excerpt import excerpt_of
 from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 from scheduler.model.lifecycle import AttemptState, Reason
 
@@ -76,7 +76,7 @@ def verdict_on(
     )
     if verdict.failure == NO_SIGNATURE and not verdict.line:
         # Nobody knows what it means, but whoever looks may; and jobs that said the same can be told to belong together.
-        verdict = replace(verdict, line=last_words(max(tails.values(), key=len, default="")))
+        verdict = replace(verdict, line=excerpt_of(max(tails.values(), key=len, default="")))
     return verdict
 
 

@@ -20,7 +20,7 @@ from muster.logrules.models import LogMatch
 from muster.logrules.selectors import rules_in_force
 from muster.logs.models import LogFile
 from muster.logs.store import read
-from scheduler.diagnosis.logrules import LONGEST_LINE, Action, LogRule
+from scheduler.diagnosis.logrules import MAX_LINE_BYTES, Action, LogRule
 from scheduler.model.lifecycle import Reason
 
 V = TypeVar("V")
@@ -42,7 +42,7 @@ def look_at(allocation: Allocation, *, start: int, body: bytes, over: bool = Fal
         return
     before = b""
     if start and _line_ends.get(allocation.pk) != start:
-        before = read(allocation, start=max(0, start - LONGEST_LINE), end=start)
+        before = read(allocation, start=max(0, start - MAX_LINE_BYTES), end=start)
     if body.endswith((b"\n", b"\r")):
         _remember(_line_ends, allocation.pk, start + len(body))
     data = before + body
@@ -65,7 +65,7 @@ def look_at_the_end(allocation: Allocation) -> None:
         log = LogFile.objects.filter(pk=allocation.pk).first()
         if log is not None and log.size:
             allocation.log_file = log
-            start = max(0, log.size - LONGEST_LINE)
+            start = max(0, log.size - MAX_LINE_BYTES)
             look_at(allocation, start=start, body=read(allocation, start=start, end=log.size), over=True)
 
 
@@ -79,7 +79,7 @@ def _whole_lines(data: bytes, new: int, *, over: bool) -> bytes:
     """The lines that end at or behind `new`; one that is longer than is waited for counts as it is."""
     begin = max(data.rfind(b"\n", 0, new), data.rfind(b"\r", 0, new)) + 1
     end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-    if over or len(data) - end > LONGEST_LINE // 2:
+    if over or len(data) - end > MAX_LINE_BYTES // 2:
         end = len(data)
     return data[begin:end]
 

@@ -78,7 +78,7 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
     roles = {one.role_id: one.role for one in frameworks}
     standing = standing_rows(pool).filter(expires_at__gt=DatabaseNow())
     filters = OfferFilter.objects.filter(framework__in=asking).order_by("pk")
-    request = two_level.Request(
+    request = two_level.OfferRound(
         roles=[two_level.Role(pk, role.vc_id, role.weight, role.revocable) for pk, role in sorted(roles.items())],
         frameworks=[
             two_level.Framework(

@@ -224,7 +224,7 @@ SPECTACULAR_SETTINGS = {
         "OutputFileState": "muster.outputs.models.FileState",
         "Priority": "muster.api.shapes.jobs.PRIORITY_NAMES",
         "Grade": "scheduler.diagnosis.efficiency.Grade",
-        "GradeSilence": "scheduler.diagnosis.efficiency.Silence",
+        "GradeSilence": "scheduler.diagnosis.efficiency.NoGradeReason",
         "UsageOutcome": "muster.usage.outcomes.Outcome",
         "UsageBy": "muster.usage.dimensions.By",
         "JobClass": "scheduler.model.lifecycle.JobClass",

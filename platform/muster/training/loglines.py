@@ -15,7 +15,7 @@ from muster.logs.models import LogFile
 from muster.logs.store import read
 from muster.training.models import LogPlace
 from muster.training.store import TOTAL, Point, keep_points
-from scheduler.diagnosis.training.loglines import Place, losses_in
+from scheduler.diagnosis.training.loglines import StepCounter, losses_in
 from scheduler.model.lifecycle import AllocationState
 
 PIECE_BYTES = 64 << 10
@@ -71,7 +71,7 @@ def _read_on(log: LogFile) -> None:
             lines = data[first:cut]
         else:
             lines = data[:cut]
-        counter = Place(place.base, place.last)
+        counter = StepCounter(place.base, place.last)
         points: list[Point] = []
         for line in losses_in(lines):
             step, total = counter.of(line)

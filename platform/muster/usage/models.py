@@ -7,7 +7,7 @@ from django.db.models import Q
 
 from muster.common.models import choices
 from muster.jobs.models import Attempt, Job
-from scheduler.diagnosis.efficiency import Grade, Silence
+from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 
 
 class Efficiency(models.Model):
@@ -20,7 +20,7 @@ class Efficiency(models.Model):
     attempt = models.PositiveIntegerField(help_text="The number of the run that it is about.")
     ended_at = models.DateTimeField(help_text="When that ended.")
     grade = models.CharField(max_length=10, choices=choices(Grade), blank=True, default="")
-    silence = models.CharField(max_length=15, choices=choices(Silence), blank=True, default="")
+    silence = models.CharField(max_length=15, choices=choices(NoGradeReason), blank=True, default="")
     gpu_s = models.FloatField(help_text="GPU-seconds of the run.")
     utilization = models.FloatField(null=True, help_text="Mean of all GPUs, in percent.")
     idle_gpus = models.PositiveIntegerField(default=0)
@@ -33,7 +33,7 @@ class Efficiency(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=Q(grade__in=sorted(one.value for one in Grade), silence="", utilization__isnull=False)
-                | Q(grade="", silence__in=sorted(one.value for one in Silence), utilization__isnull=True),
+                | Q(grade="", silence__in=sorted(one.value for one in NoGradeReason), utilization__isnull=True),
                 name="efficiency_grade_or_silence",
             ),
         ]

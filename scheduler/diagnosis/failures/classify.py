@@ -115,7 +115,7 @@ def _cause_in(read: text.Text, found: Sequence[scan.Match]) -> scan.Match:
     if not causes:
         return min(found, key=_rank_of)
     last = len(causes) - 1
-    while last > 0 and not scan.went_on(read, causes[last - 1].at + causes[last - 1].length, causes[last].at):
+    while last > 0 and not scan.made_progress(read, causes[last - 1].at + causes[last - 1].length, causes[last].at):
         last -= 1
     return min(causes[last:], key=_rank_of)
 

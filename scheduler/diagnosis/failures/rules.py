@@ -15,7 +15,7 @@ from scheduler.diagnosis.failures.evidence import Category, Retry, Strength
 
 FOLDER = Path(__file__).parent / "rules"
 NO_SIGNATURE = "no_signature"
-LONGEST_PATTERN = 6000
+MAX_PATTERN_BYTES = 6000
 """Bytes of a pattern; the engine's own bound is on the memory of the compiled one."""
 
 _MEMORY_BYTES = 8 << 20
@@ -72,13 +72,13 @@ class RuleSet:
     gpu: Mapping[int, Fact]
     signals: Mapping[int, str]
     statuses: Mapping[int, str]
-    sieve: Any = field(default=None, compare=False, repr=False)
+    prefilter: Any = field(default=None, compare=False, repr=False)
 
     def with_rules(self, rules: Sequence[Rule]) -> RuleSet:
         """The same with an operator's rules before its own, so that they win where both match one line."""
         every = (*rules, *self.rules)
         return RuleSet(
-            self.classes, every, self.platform, self.gpu, self.signals, self.statuses, sieve=_sieve_of(every)
+            self.classes, every, self.platform, self.gpu, self.signals, self.statuses, prefilter=_prefilter_of(every)
         )
 
 
@@ -121,8 +121,8 @@ def read_rules(text: str, *, classes: Mapping[str, FailureClass] | None = None) 
 
 def compiled(pattern: str, *, rule: str, name_of_field: str) -> Any:
     """The pattern for bytes, without regard to case, `^` and `$` at lines."""
-    if len(pattern) > LONGEST_PATTERN:
-        raise RuleError(f"rule {rule!r}: {name_of_field}: is longer than {LONGEST_PATTERN} characters")
+    if len(pattern) > MAX_PATTERN_BYTES:
+        raise RuleError(f"rule {rule!r}: {name_of_field}: is longer than {MAX_PATTERN_BYTES} characters")
     try:
         return re2.compile(_source(pattern), _options())
     except re2.error as error:
@@ -226,16 +226,16 @@ def _with_facts(classes: Mapping[str, FailureClass], rules: Sequence[Rule]) -> R
         gpu={int(xid): fact(body) for xid, body in facts["gpu"].items()},
         signals={int(number): name for number, name in facts["signals"].items()},
         statuses={int(number): name for number, name in facts["statuses"].items()},
-        sieve=_sieve_of(rules),
+        prefilter=_prefilter_of(rules),
     )
 
 
-def _sieve_of(rules: Sequence[Rule]) -> Any:
+def _prefilter_of(rules: Sequence[Rule]) -> Any:
     """All rules in one automaton over the words that they need: it tells which may match a text in one pass."""
-    sieve = re2.Filter()
+    prefilter = re2.Filter()
     for rule in rules:
-        sieve.Add(_source(rule.match), _options())
-    sieve.Compile()
+        prefilter.Add(_source(rule.match), _options())
+    prefilter.Compile()
     # The automaton is built as texts need it; this builds what signatures need, for the first log to be no slower.
-    sieve.Match("\n".join(rule.line for rule in rules).encode(), True)
-    return sieve
+    prefilter.Match("\n".join(rule.line for rule in rules).encode(), True)
+    return prefilter

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.diagnosis.failures import lines
+from scheduler.diagnosis.failures import line_kinds
 from scheduler.diagnosis.failures.evidence import Strength
 from scheduler.diagnosis.failures.rules import Rule, RuleSet
 from scheduler.diagnosis.failures.text import Text
 
-_MOST_PIECES = 12
+_MAX_PIECES = 12
 """Of the pieces in which a rule may match so many are looked at, and in all pieces so many times."""
 _MOST_LOOKS = 100
 _IN_A_PIECE = 6
@@ -37,36 +37,36 @@ def matches(text: Text, rules: RuleSet) -> list[Match]:
     pieces = list(text.pieces())
     places: defaultdict[int, list[int]] = defaultdict(list)
     for number, (begin, end) in enumerate(pieces):
-        for index in rules.sieve.Match(text.data[begin:end], True) or ():
+        for index in rules.prefilter.Match(text.data[begin:end], True) or ():
             places[index].append(number)
-    most = _MOST_PIECES
+    most = _MAX_PIECES
     while most > 1 and sum(min(len(where), most) for where in places.values()) > _MOST_LOOKS:
         most -= 1
     found: dict[tuple[int, int], Match] = {}
-    news = _news_of(places)
+    rarity = _rarity_of(places)
     for index, where in places.items():
-        for number in _worth_a_look(where, most, news):
+        for number in _pieces_to_search(where, most, rarity):
             for match in _in_piece(text, rules.rules[index], *pieces[number]):
                 found[index, match.at] = match
     return sorted(found.values(), key=lambda match: match.at)
 
 
-def _news_of(places: Mapping[int, list[int]]) -> dict[int, float]:
+def _rarity_of(places: Mapping[int, list[int]]) -> dict[int, float]:
     """How unlike the others a piece is: chatter has the same words everywhere, and a signature has rare ones."""
-    news: defaultdict[int, float] = defaultdict(float)
+    rarity: defaultdict[int, float] = defaultdict(float)
     for where in places.values():
         for number in where:
-            news[number] += 1 / len(where)
-    return news
+            rarity[number] += 1 / len(where)
+    return rarity
 
 
-def _worth_a_look(where: list[int], most: int, news: Mapping[int, float]) -> list[int]:
-    """The pieces of a rule to look at: all, or the first, the last ones and those that have most news."""
+def _pieces_to_search(where: list[int], most: int, rarity: Mapping[int, float]) -> list[int]:
+    """The pieces of a rule to look at: all, or the first, the last ones and those that have most rarity."""
     if len(where) <= most:
         return where
     last = where[-(most // 3) :] if most >= 3 else []
     chosen = {where[0], *last} if most >= 3 else set()
-    rest = sorted((number for number in where if number not in chosen), key=lambda number: (-news[number], number))
+    rest = sorted((number for number in where if number not in chosen), key=lambda number: (-rarity[number], number))
     return sorted({*chosen, *rest[: most - len(chosen)]})
 
 
@@ -100,39 +100,39 @@ def _in_piece(text: Text, rule: Rule, begin: int, end: int) -> list[Match]:
 def _is_source(piece: bytes, begin: int, end: int) -> bool:
     """Whether a line is a frame of a traceback or the source below one: it tells where, and never what."""
     head = piece[begin : min(end, begin + 300)]
-    if lines.FRAME.search(head) is not None or lines.BOXED.search(head) is not None:
+    if line_kinds.FRAME.search(head) is not None or line_kinds.BOXED.search(head) is not None:
         return True
     above = piece.rfind(b"\n", 0, max(0, begin - 1)) + 1
-    if begin == 0 or lines.FRAME.search(piece[above : min(begin, above + 300)]) is None:
+    if begin == 0 or line_kinds.FRAME.search(piece[above : min(begin, above + 300)]) is None:
         return False
-    return lines.EXCEPTION.search(piece[begin : min(end, begin + 600)]) is None
+    return line_kinds.EXCEPTION.search(piece[begin : min(end, begin + 600)]) is None
 
 
 def _worth(rule: Rule, line: bytes, near: bytes) -> float:
     """What a match is worth: less on a line that only warns or goes on, more on the last line of a traceback."""
     worth = _WORTH[rule.strength]
     head = line[:160]
-    exception = lines.EXCEPTION.search(line[:600]) is not None
+    exception = line_kinds.EXCEPTION.search(line[:600]) is not None
     if exception and rule.strength in (Strength.CAUSE, Strength.GENERIC):
         worth += 0.5
-    warns = lines.WARNS.search(head) is not None and lines.WARNS_OF_THE_WORST.search(head) is None
-    if warns or (lines.GOES_ON.search(near) is not None and not exception):
+    warns = line_kinds.WARNING.search(head) is not None and line_kinds.SEVERE_WARNINGS.search(head) is None
+    if warns or (line_kinds.CONTINUES.search(near) is not None and not exception):
         worth -= 2.5
-    elif lines.INFORMS.search(head) is not None:
+    elif line_kinds.INFO.search(head) is not None:
         worth -= 1.2
     return worth
 
 
-def went_on(text: Text, after: int, before: int) -> bool:
+def made_progress(text: Text, after: int, before: int) -> bool:
     """Whether the job's work went on between two places: lines there tell of steps, losses or progress bars."""
     between = text.data[after:before][-_LOOK_BACK_BYTES:]
     at = signs = 0
     for _ in range(_MOST_PROGRESS):
-        hit = lines.PROGRESS.search(between, at)
+        hit = line_kinds.PROGRESS.search(between, at)
         if hit is None:
             return False
         line = hit.group()
-        signs += lines.TROUBLE.search(line) is None and not line.startswith((b"    ", b"\t"))
+        signs += line_kinds.TROUBLE.search(line) is None and not line.startswith((b"    ", b"\t"))
         at = hit.end() + 1
         if signs >= _SIGNS or at >= len(between):
             break

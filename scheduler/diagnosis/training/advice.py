@@ -16,20 +16,20 @@ from scheduler.diagnosis.training.trends import spread_of_means, trend_of
 
 LOSSES = ("loss", "train_loss", "train/loss", "training_loss", "train.loss", "Loss")
 """The names under which a loss is known, the first that there is counts."""
-ODD_POINTS = 3
+NAN_POINTS = 3
 """So many values in a row that are no numbers: mixed precision passes over one or two by itself."""
 WITHIN, WITHIN_NOISE = 0.001, 0.003
 """Philly's question: from when on the loss was within 0.1 % of the lowest. Where noise hides that, within 0.3 %."""
-LEAST_POINTS = 48
-LEAST_POINTS_OF_RISE = 96
+MIN_POINTS = 48
+MIN_POINTS_FOR_RISE = 96
 """In less, noise that is both large and slow cannot be told from a rise, as it has hardly changed its mind yet."""
 _BLOCKS = 8
 _WINDOW_BLOCKS = 64
 """Of the stretch that may be a plateau: enough for its trend, and few enough to compare each with each."""
-_SURE, _SURE_OF_NOTHING = 7.0, 2.576
+_RISE_SIGMA, _PLATEAU_SIGMA = 7.0, 2.576
 """So many standard errors: of a rise, and of what may have been won unseen (0.5 % at either side)."""
-_LEAST_RISE = 0.2
-_LEAST_SHARE = 1 / 3
+_MIN_RISE = 0.2
+_MIN_SHARE_DONE = 1 / 3
 """Of a training whose end is known so much must be done before a plateau is told."""
 
 Points = Sequence[tuple[float, float]]
@@ -54,12 +54,12 @@ class Advice:
 
 def advise(points: Points, *, odd_run: int = 0, total: float | None = None) -> list[Advice]:
     """What the curve of a loss says; `odd_run` are the values at its end that are no numbers, `total` the last step."""
-    if odd_run >= ODD_POINTS:
+    if odd_run >= NAN_POINTS:
         step = points[-1][0] if points else 0.0
         text = f"the last {odd_run} losses are not finite; step {step:g} is the newest"
         return [Advice(Kind.NAN, text, step)]
     finite = [point for point in points if math.isfinite(point[1])]
-    if len(finite) < LEAST_POINTS:
+    if len(finite) < MIN_POINTS:
         return []
     found = _rising(finite) or _plateau(finite, total)
     return [found] if found else []
@@ -70,7 +70,7 @@ def _rising(points: Points) -> Advice | None:
 
     Its own lowest quarter must lie above it too: a restart of the learning rate comes down again, and a spike is short.
     """
-    if len(points) < LEAST_POINTS_OF_RISE:
+    if len(points) < MIN_POINTS_FOR_RISE:
         return None
     blocks = _blocks([value for _, value in points], 2 * _BLOCKS)
     means = [_mean(block) for block in blocks]
@@ -81,7 +81,7 @@ def _rising(points: Points) -> Advice | None:
         # It never went down: what it rises by is measured by the noise alone.
         won = 0.0
     spread = spread_of_means([value for _, value in points], max(1, len(points) // (2 * _BLOCKS)))
-    least = means[lowest] + max(won / 2, _LEAST_RISE * abs(means[lowest]), _SURE * spread)
+    least = means[lowest] + max(won / 2, _MIN_RISE * abs(means[lowest]), _RISE_SIGMA * spread)
     quiet = sorted(last)[: max(1, len(last) // 4)]
     if min(means[-1], means[-2]) <= least or _mean(quiet) <= means[lowest] + won / 4:
         return None
@@ -107,17 +107,17 @@ def _plateau(points: Points, total: float | None) -> Advice | None:
     """
     steps, values = [point[0] for point in points], [point[1] for point in points]
     now = steps[-1]
-    if total is not None and now < total * _LEAST_SHARE:
+    if total is not None and now < total * _MIN_SHARE_DONE:
         return None
     half = next((place for place, step in enumerate(steps) if step > now / 2), 0)
     later = values[half:]
-    if half < LEAST_POINTS // 4 or len(later) < LEAST_POINTS // 2:
+    if half < MIN_POINTS // 4 or len(later) < MIN_POINTS // 2:
         return None
     level = _mean(later)
     if level <= 0:
         return None
     means = [_mean(block) for block in _blocks(later, _WINDOW_BLOCKS)]
-    trend = trend_of(means, sure=_SURE_OF_NOTHING)
+    trend = trend_of(means, sure=_PLATEAU_SIGMA)
     likely, most = (len(means) / level * abs(slope) for slope in (trend.slope, max(trend.least, trend.most, key=abs)))
     noisy = len(means) / level * (trend.most - trend.least) > WITHIN
     if most <= WITHIN:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-MOST_POINTS = 512
+MAX_POINTS = 512
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Curve:
             self.values.append(self._mean())
             self.count = self.finite = 0
             self.total = 0.0
-            if len(self.steps) > MOST_POINTS:
+            if len(self.steps) > MAX_POINTS:
                 self._thin()
 
     def points(self) -> list[tuple[float, float]]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import re2
 
-MOST_LINES = 200
+MAX_LOSSES = 200
 """Of one piece of a log so many losses are taken, evenly."""
-_LONGEST_LINE = 1000
+_MAX_LINE_BYTES = 1000
 
 _NUMBER = r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?|nan|NaN|NAN|[+-]?inf|[+-]?Inf|[+-]?INF)"
 _SEPARATOR = r"['\"]?[ \t]{0,4}[:=]?[ \t]{0,4}(?:tensor\()?"
@@ -44,7 +44,7 @@ _EPOCH = _pattern(
     r"([0-9]{1,6}(?:\.[0-9]{1,12})?)(?: *(?:/|of) *([0-9]{1,6}))?"
 )
 _BAR = _pattern(r"\| *([0-9]{1,12})/([0-9]{1,12}) \[")
-_SIEVE = _pattern(r"(?i:loss)")
+_PREFILTER = _pattern(r"(?i:loss)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LossLine:
 
 def losses_in(data: bytes) -> list[LossLine]:
     """The losses of whole lines, in their order; a carriage return ends a line too."""
-    if _SIEVE.search(data) is None:
+    if _PREFILTER.search(data) is None:
         return []
     lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if b"oss" in line or b"OSS" in line]
     return [one for line in _evenly(lines) if (one := loss_in(line)) is not None]
@@ -68,7 +68,7 @@ def losses_in(data: bytes) -> list[LossLine]:
 
 def loss_in(line: bytes) -> LossLine | None:
     """The loss that the line tells, None if it tells none."""
-    line = line[:_LONGEST_LINE]
+    line = line[:_MAX_LINE_BYTES]
     hit = _LOSS.search(line)
     if hit is None:
         return None
@@ -79,7 +79,7 @@ def loss_in(line: bytes) -> LossLine | None:
 
 
 @dataclass(slots=True)
-class Place:
+class StepCounter:
     """Makes one count of steps out of lines: one that begins anew with each epoch goes on where the last one ended."""
 
     base: float = 0.0
@@ -99,9 +99,9 @@ class Place:
 
 
 def _evenly(lines: list[bytes]) -> list[bytes]:
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= MAX_LOSSES:
         return lines
-    return [lines[(place + 1) * len(lines) // MOST_LINES - 1] for place in range(MOST_LINES)]
+    return [lines[(place + 1) * len(lines) // MAX_LOSSES - 1] for place in range(MAX_LOSSES)]
 
 
 def _pair(hit: Any) -> tuple[float | None, float | None]:

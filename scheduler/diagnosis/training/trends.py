@@ -46,7 +46,7 @@ def trend_of(values: Sequence[float], *, sure: float) -> Trend:
     )
     slope = median(slopes)
     residuals = [value - slope * place for place, value in enumerate(values)]
-    variance = count * (count - 1) * (2 * count + 5) / 18 * _added_by_likeness(residuals)
+    variance = count * (count - 1) * (2 * count + 5) / 18 * _autocorrelation_factor(residuals)
     reach = sure * math.sqrt(variance)
     below, above = math.floor((len(slopes) - reach) / 2), math.ceil((len(slopes) + reach) / 2)
     if below < 0 or above >= len(slopes):
@@ -66,7 +66,7 @@ def spread_of_means(values: Sequence[float], length: int) -> float:
     return max(_apart(values, length, (1, -2, 1)), math.sqrt(2) * _apart(values, 2 * length, (1, -3, 3, -1)))
 
 
-def _added_by_likeness(residuals: Sequence[float]) -> float:
+def _autocorrelation_factor(residuals: Sequence[float]) -> float:
     """By how much autocorrelation of the ranks multiplies the variance of S; never less than one."""
     count = len(residuals)
     if count < 4:

@@ -20,7 +20,7 @@ from muster.training.models import FailureRate, JobAdvice, LogPlace, Series
 from muster.training.selectors import checkpoint_advice, losses_of
 from muster.training.store import curve_of, keep_points, told_points
 from nodeagent.protocol import MAX_REPORTED_NAMES, EndReason, MetricPoint, ReportedMetrics
-from scheduler.diagnosis.training.curve import MOST_POINTS
+from scheduler.diagnosis.training.curve import MAX_POINTS
 from scheduler.model.lifecycle import Reason
 from tests.db.agent_calls import Agent
 from tests.db.stories import World, end, make_world, ranks, start, submit
@@ -61,8 +61,8 @@ class TestKept:
 
     def test_room_is_bounded_by_points_and_by_names(self, world: World) -> None:
         attempt = start(world)
-        losses(attempt, *(1.0 for _ in range(5 * MOST_POINTS)))
-        assert len(points(attempt)) <= MOST_POINTS + 1
+        losses(attempt, *(1.0 for _ in range(5 * MAX_POINTS)))
+        assert len(points(attempt)) <= MAX_POINTS + 1
         for turn in range(3):
             keep_points({attempt.pk: [(f"name{turn}_{number}", 1.0, 1.0) for number in range(100)]})
         assert Series.objects.count() == MAX_REPORTED_NAMES

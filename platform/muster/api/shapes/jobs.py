@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
 from muster.jobs.spec import PRIORITIES
-from scheduler.diagnosis.efficiency import Grade, Silence
+from scheduler.diagnosis.efficiency import Grade, NoGradeReason
 from scheduler.diagnosis.screening import TrialVerdict
 from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
 from scheduler.predict.estimate import Source
@@ -170,7 +170,7 @@ class Efficiency(Shape):
         allow_null=True,
         help_text="How much of its GPUs the job used; null if `silence` says why not.",
     )
-    silence = Choice(choices=values(Silence), allow_null=True, help_text="Why there is no grade.")
+    silence = Choice(choices=values(NoGradeReason), allow_null=True, help_text="Why there is no grade.")
     utilization = Number(allow_null=True, help_text="Mean of all GPUs, in percent; null without a grade.")
     idle_gpus = Integer(help_text="Number of GPUs whose mean utilization was below 5 percent; 0 without a grade.")
     gpu_hours = Number(help_text="Of the run.")

@@ -6,28 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.diagnosis.blackholes import Judgement, Opinion, Stay, judge
+from scheduler.diagnosis.blackholes import Judgement, NodeRun, Opinion, judge
 
 QUICK_S = 10.0
 
 
-def failed(job: int, kind: str = "train", held_s: float = 3.0) -> Stay:
-    return Stay(job, kind, held_s, failed=True)
+def failed(job: int, kind: str = "train", ran_s: float = 3.0) -> NodeRun:
+    return NodeRun(job, kind, ran_s, failed=True)
 
 
-def goes_on(job: int, kind: str = "train") -> Stay:
-    return Stay(job, kind, held_s=100.0)
+def goes_on(job: int, kind: str = "train") -> NodeRun:
+    return NodeRun(job, kind, ran_s=100.0)
 
 
-def succeeded(job: int, kind: str = "train") -> Stay:
-    return Stay(job, kind, held_s=2.0, succeeded=True)
+def succeeded(job: int, kind: str = "train") -> NodeRun:
+    return NodeRun(job, kind, ran_s=2.0, succeeded=True)
 
 
-def young(job: int) -> Stay:
-    return Stay(job, "train", held_s=1.0)
+def young(job: int) -> NodeRun:
+    return NodeRun(job, "train", ran_s=1.0)
 
 
-def look(here: list[Stay], elsewhere: list[Stay]) -> Opinion:
+def look(here: list[NodeRun], elsewhere: list[NodeRun]) -> Opinion:
     return judge(here, elsewhere, in_a_row=3, quick_s=QUICK_S).opinion
 
 
@@ -54,7 +54,7 @@ CASES = {
     "one job failed three times": ([failed(1), failed(1), failed(1)], [goes_on(9)], Opinion.SOUND),
     "the last one does well": ([goes_on(4), *THREE], [goes_on(9)], Opinion.SOUND),
     "one between them succeeded": ([failed(3), succeeded(4), failed(2), failed(1)], [goes_on(9)], Opinion.SOUND),
-    "they failed after a while": ([failed(n, held_s=60.0) for n in (3, 2, 1)], [goes_on(9)], Opinion.SOUND),
+    "they failed after a while": ([failed(n, ran_s=60.0) for n in (3, 2, 1)], [goes_on(9)], Opinion.SOUND),
     "nothing was here": ([], [goes_on(9)], Opinion.SOUND),
 }
 
@@ -71,20 +71,20 @@ def test_the_evidence_is_told() -> None:
     )
 
 
-_stays = st.builds(
-    Stay, job=st.integers(0, 30), kind=st.sampled_from("ab"), held_s=st.floats(0, 30), failed=st.booleans()
+_node_runs = st.builds(
+    NodeRun, job=st.integers(0, 30), kind=st.sampled_from("ab"), ran_s=st.floats(0, 30), failed=st.booleans()
 )
-_many = st.lists(_stays, max_size=12)
+_many = st.lists(_node_runs, max_size=12)
 
 
 @given(here=_many, elsewhere=_many, in_a_row=st.integers(1, 5))
 def test_where_as_many_fail_at_once_as_go_on_no_node_is_to_blame(
-    here: list[Stay], elsewhere: list[Stay], in_a_row: int
+    here: list[NodeRun], elsewhere: list[NodeRun], in_a_row: int
 ) -> None:
-    doubled = elsewhere + [failed(100 + n, stay.kind) for n, stay in enumerate(elsewhere)]
+    doubled = elsewhere + [failed(100 + n, run.kind) for n, run in enumerate(elsewhere)]
     assert judge(here, doubled, in_a_row=in_a_row, quick_s=QUICK_S).opinion is not Opinion.BLACK_HOLE
 
 
 @given(here=_many, elsewhere=_many)
-def test_a_job_that_goes_on_clears_the_node(here: list[Stay], elsewhere: list[Stay]) -> None:
+def test_a_job_that_goes_on_clears_the_node(here: list[NodeRun], elsewhere: list[NodeRun]) -> None:
     assert look([goes_on(99), *here], elsewhere) is Opinion.SOUND

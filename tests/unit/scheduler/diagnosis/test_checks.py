@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.diagnosis.checks import (
     FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
+    MAX_PAUSE_S,
     RELAPSE_S,
     can_heal,
     gives_back,
@@ -27,7 +27,7 @@ from scheduler.diagnosis.health import KINDS, XIDS, Action, Heals, HealthLevel, 
         (3600, True, 3, FIRST_PAUSE_S),
         (3600, True, -1, 2 * FIRST_PAUSE_S),
         (3600, True, -3, 8 * FIRST_PAUSE_S),
-        (3600, True, -1000, LONGEST_PAUSE_S),
+        (3600, True, -1000, MAX_PAUSE_S),
     ],
 )
 def test_who_is_in_doubt_is_checked_soon_and_less_often_while_it_fails(

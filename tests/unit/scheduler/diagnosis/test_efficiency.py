@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.diagnosis.efficiency import LEAST_SAMPLES, MOST_ADVICE, GpuUse, Grade, HostUse, Silence, Use, judge
+from scheduler.diagnosis.efficiency import MAX_ADVICE, MIN_SAMPLES, GpuUse, Grade, HostUse, NoGradeReason, Use, judge
 
 GIB = 1024
 
@@ -106,14 +106,14 @@ def test_each_run_has_its_grade_and_advice(run: Use, grade: Grade, advice: list[
 @pytest.mark.parametrize(
     ("run", "silence"),
     [
-        (use(), Silence.NO_GPUS),
-        (use(5, shared=True), Silence.SHARED),
-        (use(5, ran_s=599), Silence.TOO_SHORT),
-        (use(5, samples=LEAST_SAMPLES - 1), Silence.NOT_MEASURED),
-        (use(95, None), Silence.NOT_MEASURED),
+        (use(), NoGradeReason.NO_GPUS),
+        (use(5, shared=True), NoGradeReason.SHARED),
+        (use(5, ran_s=599), NoGradeReason.TOO_SHORT),
+        (use(5, samples=MIN_SAMPLES - 1), NoGradeReason.NOT_MEASURED),
+        (use(95, None), NoGradeReason.NOT_MEASURED),
     ],
 )
-def test_where_little_is_known_nothing_is_said_of_gpus(run: Use, silence: Silence) -> None:
+def test_where_little_is_known_nothing_is_said_of_gpus(run: Use, silence: NoGradeReason) -> None:
     verdict = judge(run)
     assert (verdict.grade, verdict.silence, verdict.utilization, verdict.advice) == (None, silence, None, ())
 
@@ -146,7 +146,7 @@ def test_there_is_a_grade_or_a_reason_for_none_and_no_more_than_two_sentences(
     verdict = judge(use(*figures, ran_s=ran_s, samples=samples, shared=shared, **asked, **host))
     assert (verdict.grade is None) != (verdict.silence is None)
     assert (verdict.utilization is None) == (verdict.grade is None)
-    assert len(verdict.advice) <= MOST_ADVICE
+    assert len(verdict.advice) <= MAX_ADVICE
     assert all(one.endswith(".") and len(one) < 200 for one in verdict.advice)
     if verdict.utilization is not None:
         assert 0 <= verdict.utilization <= 100

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.diagnosis.training import Curve, Kind, advise, interval_of
-from scheduler.diagnosis.training.advice import ODD_POINTS
+from scheduler.diagnosis.training.advice import NAN_POINTS
 from scheduler.diagnosis.training.checkpoints import PRIOR_NODE_HOURS, daly_s, failures_per_node_hour
 from scheduler.diagnosis.training.curve import joined
 from scheduler.diagnosis.training.trends import spread_of_means, trend_of
@@ -68,7 +68,7 @@ class TestCurve:
         )
     )
     def test_whatever_is_told_the_room_is_bounded_and_steps_grow(self, told: list[tuple[float | None, float]]) -> None:
-        with patch("scheduler.diagnosis.training.curve.MOST_POINTS", 8):
+        with patch("scheduler.diagnosis.training.curve.MAX_POINTS", 8):
             made = curve(*told)
         points = made.points()
         assert len(made.steps) <= 8
@@ -173,7 +173,7 @@ def test_losses_that_are_no_numbers_are_told_when_they_stay() -> None:
     made = curve((1, 1.0), (2, math.nan), (3, 0.9), (4, math.nan), (5, math.inf))
     assert advise(made.points(), odd_run=made.odd_run) == []
     made.add(6, math.nan)
-    assert made.odd_run == ODD_POINTS
+    assert made.odd_run == NAN_POINTS
     (told,) = advise(made.points(), odd_run=made.odd_run)
     assert (told.kind, told.step) == (Kind.NAN, 6)
 

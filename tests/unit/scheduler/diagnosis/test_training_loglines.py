@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler.diagnosis.training.loglines import MOST_LINES, LossLine, Place, loss_in, losses_in
+from scheduler.diagnosis.training.loglines import MAX_LOSSES, LossLine, StepCounter, loss_in, losses_in
 
 LINES: dict[str, LossLine | None] = {
     "loss: 0.123": LossLine(0.123),
@@ -60,7 +60,7 @@ def test_lines_end_with_a_carriage_return_too() -> None:
 def test_of_many_lines_some_are_taken_evenly_and_the_last() -> None:
     found = losses_in(b"".join(b"step %d loss 1.0\n" % step for step in range(1, 10_001)))
     steps = [one.step for one in found]
-    assert (len(steps), steps[0], steps[-1]) == (MOST_LINES, 50.0, 10_000.0)
+    assert (len(steps), steps[0], steps[-1]) == (MAX_LOSSES, 50.0, 10_000.0)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_of_many_lines_some_are_taken_evenly_and_the_last() -> None:
 )
 def test_what_is_made_to_be_slow_is_not(data: bytes) -> None:
     # An engine that backtracks needs hours for it, and would be ended by the limit of every test.
-    assert len(losses_in(data)) <= MOST_LINES
+    assert len(losses_in(data)) <= MAX_LOSSES
 
 
 def placed(*lines: str) -> list[tuple[float | None, float | None]]:
-    place = Place()
+    place = StepCounter()
     return [place.of(one) for line in lines if (one := loss_in(line.encode())) is not None]
 
 

@@ -15,7 +15,7 @@ from scheduler.model import AllocationView, Node, Running, Snapshot, VirtualClus
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Place, Plan
-from scheduler.outside.offers import Filter, Framework, Offer, Request, Role, offers, reservation_of
+from scheduler.outside.offers import Filter, Framework, Offer, OfferRound, Role, offers, reservation_of
 from tests.unit.scheduler.factories import (
     NOW,
     make_job,
@@ -130,14 +130,14 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_offers_are_made(case: Case) -> None:
     world = make_snapshot(nodes=case.nodes, vcs=vcs(**case.quotas), running=case.running)
-    request = Request(case.roles, case.frameworks, filters=case.filters)
-    made = offers(world, GUARD, request, most=case.most)
+    round_ = OfferRound(case.roles, case.frameworks, filters=case.filters)
+    made = offers(world, GUARD, round_, most=case.most)
     assert [(one.framework_id, one.share.node_id, len(one.share.gpu_ids)) for one in made] == case.expected
 
 
 def test_an_offer_has_all_that_its_node_has_free() -> None:
     world = make_snapshot(running=[make_running(make_share(1, (0, 1), cpus=14, memory_mib=1000))], vcs=vcs())
-    (made,) = offers(world, GUARD, Request((ONE,), (framework(1),)))
+    (made,) = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
     assert made.share == AllocationView(1, 0, tuple(range(102, 108)), 50, 512 * 1024 - 1000)
 
 
@@ -147,45 +147,45 @@ def test_a_node_that_closes_before_the_offers_time_is_up_is_not_offered(
 ) -> None:
     closes_at = None if closes_in_s is None else NOW + closes_in_s
     world = make_snapshot(nodes=(make_node(1, closes_at=closes_at), make_node(2, gpus=2)), vcs=vcs())
-    made = offers(world, GUARD, Request((ONE,), (framework(1),), lease_s=30))
+    made = offers(world, GUARD, OfferRound((ONE,), (framework(1),), lease_s=30))
     assert [offer.share.node_id for offer in made] == ([1, 2] if offered else [2])
 
 
 def test_a_single_user_node_is_offered_to_its_tenant_only() -> None:
     tenant_id = vcs()[0].tenant_id
     nodes = [make_node(number, single_user=True, tenant_id=owner) for number, owner in ((1, tenant_id), (2, 99))]
-    made = offers(make_snapshot(nodes=nodes, vcs=vcs()), GUARD, Request((ONE,), (framework(1),)))
+    made = offers(make_snapshot(nodes=nodes, vcs=vcs()), GUARD, OfferRound((ONE,), (framework(1),)))
     assert [offer.share.node_id for offer in made] == [1]
 
 
 def test_a_part_of_the_gpus_comes_with_its_part_of_the_rest() -> None:
     world = make_snapshot(vcs=vcs(one=2))
-    (made,) = offers(world, GUARD, Request((ONE,), (framework(1),)))
+    (made,) = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
     assert made.share == AllocationView(1, 0, (100, 101), 16, 128 * 1024)
 
 
 def test_what_stands_is_neither_offered_again_nor_forgotten() -> None:
     world = make_snapshot(nodes=nodes(4, 4), vcs=vcs(one=6))
-    first = offers(world, GUARD, Request((ONE,), (framework(1),)), most=1)
+    first = offers(world, GUARD, OfferRound((ONE,), (framework(1),)), most=1)
     world = standing(world, first)
-    again = offers(world, GUARD, Request((ONE, TWO), (framework(1), framework(2, 2)), standing=first))
+    again = offers(world, GUARD, OfferRound((ONE, TWO), (framework(1), framework(2, 2)), standing=first))
     assert [(one.framework_id, one.share.node_id) for one in again] == [(2, 2)]
-    alone = offers(world, GUARD, Request((ONE,), (framework(1),), standing=first))
+    alone = offers(world, GUARD, OfferRound((ONE,), (framework(1),), standing=first))
     assert [len(one.share.gpu_ids) for one in alone] == [2]  # four of its six stand already
 
 
 def test_what_an_offer_left_on_a_node_has_no_cpus_of_the_offers() -> None:
     world = make_snapshot(vcs=vcs(one=2))
-    first = offers(world, GUARD, Request((ONE,), (framework(1),)))
-    (made,) = offers(standing(world, first), GUARD, Request((ONE, TWO), (framework(2, 2),), standing=first))
+    first = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
+    (made,) = offers(standing(world, first), GUARD, OfferRound((ONE, TWO), (framework(2, 2),), standing=first))
     assert (made.share.gpu_ids, made.share.cpus) == (tuple(range(102, 108)), 48)
 
 
 def test_an_offer_past_its_time_is_free() -> None:
     world = make_snapshot(vcs=vcs())
-    first = offers(world, GUARD, Request((ONE,), (framework(1),)))
+    first = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
     later = replace(standing(world, first), now=NOW + 30)
-    assert len(offers(later, GUARD, Request((TWO,), (framework(2, 2),)))) == 1
+    assert len(offers(later, GUARD, OfferRound((TWO,), (framework(2, 2),)))) == 1
 
 
 # What the pool's own cycle and the law make of a standing offer.
@@ -211,7 +211,7 @@ def test_the_law_refuses_offered_gpus_to_a_job_until_the_offer_has_ended() -> No
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Snapshot, Request]:
+def worlds(draw: st.DrawFn) -> tuple[Snapshot, OfferRound]:
     """A pool in which some jobs run, some offers stand and some nodes are filtered."""
     drawn = [
         make_node(
@@ -241,9 +241,9 @@ def worlds(draw: st.DrawFn) -> tuple[Snapshot, Request]:
         Filter(draw(st.integers(1, 5)), draw(st.integers(1, 6)), NOW + draw(st.sampled_from([-1, 5])))
         for _ in range(draw(st.integers(0, 5)))
     ]
-    request = Request(roles, frameworks, filters=filters)
-    early = offers(world, GUARD, request, most=draw(st.integers(0, 3)))
-    return standing(world, early), replace(request, standing=early)
+    round_ = OfferRound(roles, frameworks, filters=filters)
+    early = offers(world, GUARD, round_, most=draw(st.integers(0, 3)))
+    return standing(world, early), replace(round_, standing=early)
 
 
 def tried(test: object) -> object:
@@ -251,9 +251,9 @@ def tried(test: object) -> object:
 
 
 @tried
-def test_no_gpu_is_offered_twice_or_while_it_is_held(drawn: tuple[Snapshot, Request]) -> None:
-    world, request = drawn
-    made = [*request.standing, *offers(world, GUARD, request)]
+def test_no_gpu_is_offered_twice_or_while_it_is_held(drawn: tuple[Snapshot, OfferRound]) -> None:
+    world, round_ = drawn
+    made = [*round_.standing, *offers(world, GUARD, round_)]
     gpu_ids = [gpu_id for one in made for gpu_id in one.share.gpu_ids]
     assert len(gpu_ids) == len(set(gpu_ids))
     assert not set(gpu_ids) & set(world.holders_of_gpu)
@@ -267,11 +267,11 @@ def test_no_gpu_is_offered_twice_or_while_it_is_held(drawn: tuple[Snapshot, Requ
 
 
 @tried
-def test_whoever_is_offered_something_could_launch_all_of_it(drawn: tuple[Snapshot, Request]) -> None:
+def test_a_framework_could_launch_all_that_it_is_offered(drawn: tuple[Snapshot, OfferRound]) -> None:
     """One job on each offer, all at once: the law has nothing against it."""
-    world, request = drawn
-    role_of = {one.id: next(role for role in request.roles if role.id == one.role_id) for one in request.frameworks}
-    made = offers(world, GUARD, request)
+    world, round_ = drawn
+    role_of = {one.id: next(role for role in round_.roles if role.id == one.role_id) for one in round_.frameworks}
+    made = offers(world, GUARD, round_)
     jobs = [
         make_job(
             number,
@@ -281,31 +281,31 @@ def test_whoever_is_offered_something_could_launch_all_of_it(drawn: tuple[Snapsh
             cpus=one.share.cpus,
             memory_mib=one.share.memory_mib,
         )
-        for number, one in enumerate([*request.standing, *made], 1)
+        for number, one in enumerate([*round_.standing, *made], 1)
     ]
-    shares = [one.share for one in (*request.standing, *made)]
+    shares = [one.share for one in (*round_.standing, *made)]
     places = tuple(Place(job.id, (share,)) for job, share in zip(jobs, shares, strict=True))
     accepted = replace(world, reservations=(), waiting=tuple(jobs))
     assert check(accepted, Plan(places, ()), GUARD) == ()
 
 
 @tried
-def test_filters_are_respected_until_they_end(drawn: tuple[Snapshot, Request]) -> None:
-    world, request = drawn
-    refused = {(one.framework_id, one.node_id) for one in request.filters if one.until > NOW}
-    made = offers(world, GUARD, request)
+def test_filters_are_respected_until_they_end(drawn: tuple[Snapshot, OfferRound]) -> None:
+    world, round_ = drawn
+    refused = {(one.framework_id, one.node_id) for one in round_.filters if one.until > NOW}
+    made = offers(world, GUARD, round_)
     assert not refused & {(one.framework_id, one.share.node_id) for one in made}
 
 
 @tried
-def test_in_the_end_everything_is_offered_that_somebody_may_have(drawn: tuple[Snapshot, Request]) -> None:
+def test_in_the_end_all_that_a_role_may_have_is_offered(drawn: tuple[Snapshot, OfferRound]) -> None:
     """Whoever gets nothing of a node once the filters have ended has no quota for it, or the node has no CPUs."""
-    world, request = drawn
-    request = replace(request, filters=())
-    made = [*request.standing, *offers(world, GUARD, request)]
+    world, round_ = drawn
+    round_ = replace(round_, filters=())
+    made = [*round_.standing, *offers(world, GUARD, round_)]
     offered = {gpu_id for one in made for gpu_id in one.share.gpu_ids}
-    roles = {role.id: role for role in request.roles}
-    vc_of = {one.id: roles[one.role_id].vc_id for one in request.frameworks}
+    roles = {role.id: role for role in round_.roles}
+    vc_of = {one.id: roles[one.role_id].vc_id for one in round_.frameworks}
     for gpu in world.gpu_by_id.values():
         node = world.node_by_id[gpu.node_id]
         if gpu.id in offered or gpu.id in world.holders_of_gpu or not (gpu.healthy and node.schedulable):
@@ -325,17 +325,17 @@ def test_in_the_end_everything_is_offered_that_somebody_may_have(drawn: tuple[Sn
 
 
 @tried
-def test_each_offer_goes_to_the_role_with_the_least_that_would_take_any(drawn: tuple[Snapshot, Request]) -> None:
+def test_each_offer_goes_to_the_role_with_the_least_that_would_take_any(drawn: tuple[Snapshot, OfferRound]) -> None:
     """Whichever role had less when an offer was made gets nothing afterwards: it would take nothing any more."""
-    world, request = drawn
-    made = offers(world, GUARD, request)
-    role_of = {one.id: one.role_id for one in request.frameworks}
-    weight = {role.id: role.weight for role in request.roles}
+    world, round_ = drawn
+    made = offers(world, GUARD, round_)
+    role_of = {one.id: one.role_id for one in round_.frameworks}
+    weight = {role.id: role.weight for role in round_.roles}
     total: dict[str, int] = {"cpus": sum(node.cpus for node in world.nodes)}
     total["memory_mib"] = sum(node.memory_mib for node in world.nodes)
     for gpu in world.gpu_by_id.values():
         total[gpu.type] = total.get(gpu.type, 0) + 1
-    held: dict[int, dict[str, int]] = {role.id: {} for role in request.roles}
+    held: dict[int, dict[str, int]] = {role.id: {} for role in round_.roles}
 
     def charge(role_id: int, vector: Mapping[str, int]) -> None:
         for resource, amount in vector.items():
@@ -352,9 +352,9 @@ def test_each_offer_goes_to_the_role_with_the_least_that_would_take_any(drawn: t
         found = (amount / total[name] if total.get(name) else 1.0 for name, amount in held[role_id].items() if amount)
         return max(found, default=0.0) / weight[role_id]
 
-    for known in request.frameworks:
+    for known in round_.frameworks:
         charge(known.role_id, known.held)
-    for one in request.standing:
+    for one in round_.standing:
         charge(role_of[one.framework_id], of(one))
     for number, one in enumerate(made):
         role_id, later = role_of[one.framework_id], {role_of[next_.framework_id] for next_ in made[number:]}
@@ -363,8 +363,8 @@ def test_each_offer_goes_to_the_role_with_the_least_that_would_take_any(drawn: t
 
 
 @tried
-def test_the_same_world_in_any_order_has_the_same_offers(drawn: tuple[Snapshot, Request]) -> None:
-    world, request = drawn
+def test_the_same_world_in_any_order_has_the_same_offers(drawn: tuple[Snapshot, OfferRound]) -> None:
+    world, round_ = drawn
     twin = replace(world, nodes=world.nodes[::-1], running=world.running[::-1], vcs=world.vcs[::-1])
-    turned = Request(request.roles[::-1], request.frameworks[::-1], request.standing[::-1], request.filters[::-1])
-    assert offers(twin, GUARD, turned) == offers(world, GUARD, request)
+    turned = OfferRound(round_.roles[::-1], round_.frameworks[::-1], round_.standing[::-1], round_.filters[::-1])
+    assert offers(twin, GUARD, turned) == offers(world, GUARD, round_)

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-LONGEST = 400
+MAX_CHARS = 400
 _HINTS = re.compile(
     r"error|exception|fail|fatal|abort|cannot|can't|could not|unable|denied|invalid|killed|panic", re.IGNORECASE
 )
 # Only so many of the last lines are looked at: a summary may follow what went wrong, a whole log does not.
-_LAST_LINES = 40
-_LAST_CHARACTERS = 16 << 10
+_MAX_LINES = 40
+_MAX_LOG_CHARS = 16 << 10
 # What differs between two jobs that fail alike, the most special first.
 _VARIABLE = re.compile(
     r"""0x[0-9a-f]+ | \b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b | (?:/[\w.@+~-]+){2,}/? | \b[\w-]+(?:\.[\w-]+){2,}\b(?::\d+)?
@@ -37,17 +37,17 @@ class Cluster:
         return ".*".join(re.escape(part).replace(r"\ ", " ") for part in self.template.split(_HOLE))
 
 
-def last_words(log: str) -> str:
+def excerpt_of(log: str) -> str:
     """The last line that sounds like a failure, or else the last line that says anything."""
-    lines = [line.strip() for line in log[-_LAST_CHARACTERS:].replace("\r", "\n").splitlines()[-_LAST_LINES:]]
+    lines = [line.strip() for line in log[-_MAX_LOG_CHARS:].replace("\r", "\n").splitlines()[-_MAX_LINES:]]
     spoken = [line for line in lines if line]
-    complaints = [line for line in spoken if _HINTS.search(line[:LONGEST])]
-    return (complaints or spoken or [""])[-1][:LONGEST]
+    complaints = [line for line in spoken if _HINTS.search(line[:MAX_CHARS])]
+    return (complaints or spoken or [""])[-1][:MAX_CHARS]
 
 
 def template_of(line: str) -> str:
     """The line with what may differ from job to job left open."""
-    return _VARIABLE.sub(_HOLE, line[:LONGEST])
+    return _VARIABLE.sub(_HOLE, line[:MAX_CHARS])
 
 
 def clusters(words: Iterable[tuple[int, str]]) -> list[Cluster]:

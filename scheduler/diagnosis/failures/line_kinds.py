@@ -17,20 +17,20 @@ def _any(*patterns: str, begin: str = "", end: str = "", flags: str = "") -> Any
 
 _BEFORE_LEVEL, _AFTER_LEVEL = r"(?:^|[\s\[(:|=\"'/])", r"(?:[\s\])(:|,\"'/]|$)"
 
-WARNS = _any(
+WARNING = _any(
     rf"{_BEFORE_LEVEL}(?:WARN(?:ING)?|DEBUG|TRACE|warn(?:ing)?|debug){_AFTER_LEVEL}",
     r"\[W[ \d]",
     r"(?:^|\s)W(?:\d{4}| tensorflow|\s+\w+/)",
     r"\w+Warning:",
 )
 # NCCL's highest level is WARN, and the events of Kubernetes have no higher one than Warning.
-WARNS_OF_THE_WORST = _any("NCCL WARN", r"^Warning  ?\w+", "kubelet", r"Warning\s+(?:Evicted|Failed|BackOff)")
-INFORMS = _any(
+SEVERE_WARNINGS = _any("NCCL WARN", r"^Warning  ?\w+", "kubelet", r"Warning\s+(?:Evicted|Failed|BackOff)")
+INFO = _any(
     rf"{_BEFORE_LEVEL}(?:INFO|NOTICE|info|notice){_AFTER_LEVEL}",
     r"\[I[ \d]",
     r"(?:^|\s)I\d{4}\s",
 )
-GOES_ON = _any(
+CONTINUES = _any(
     r"\bretry(?:ing|$|[\s,.:] ?)",
     r"will (?:be )?retr(?:y|ied)",
     "retries left",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.diagnosis.failures.lastwords import LONGEST, clusters, last_words, template_of
+from scheduler.diagnosis.failures.log_excerpt import MAX_CHARS, clusters, excerpt_of, template_of
 
 SAID = {
     "the last line that sounds like a failure": ("start\nwidget 7 failed to align\nbye\n", "widget 7 failed to align"),
@@ -20,9 +20,9 @@ SAID = {
 
 
 @pytest.mark.parametrize("case", SAID)
-def test_the_last_words_are(case: str) -> None:
+def test_it_extracts_the_line_that_tells_most(case: str) -> None:
     log, words = SAID[case]
-    assert last_words(log) == words
+    assert excerpt_of(log) == words
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_jobs_that_said_the_same_are_together_the_most_first() -> None:
 
 @given(st.text(max_size=600))
 def test_the_pattern_of_a_cluster_matches_its_example(line: str) -> None:
-    words = last_words(line)
-    assert len(words) <= LONGEST
+    words = excerpt_of(line)
+    assert len(words) <= MAX_CHARS
     for cluster in clusters([(1, words)]):
         assert re.search(cluster.pattern, cluster.example)
