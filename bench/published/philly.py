@@ -128,7 +128,7 @@ def run(folder: Path, study: Study) -> Summary:
         policy=study.policy,
         policy_params=study.params or PARAMS.get(study.policy, {}),
         # Philly's policy keeps the quotas itself: it lends what others leave idle.
-        guard="open" if study.policy == "philly" else "quota",
+        admission="open" if study.policy == "philly" else "quota",
         quotas=quotas(trace, cluster),
         restart_s=RESTART_S,
         first_start_s=0.0,

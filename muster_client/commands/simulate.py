@@ -54,7 +54,7 @@ def simulate_command(
     placement: Annotated[
         OptionalText, typer.Option(metavar=_NAME, help="Which GPUs exactly; consolidate if nothing is said.")
     ] = None,
-    guard: Annotated[str, typer.Option(metavar=_NAME, help="What a virtual cluster may have.")] = "quota",
+    admission: Annotated[str, typer.Option(metavar=_NAME, help="What a virtual cluster may have.")] = "quota",
     start: Annotated[float, typer.Option(metavar="S", help="Only jobs from so long after the first submission.")] = 0.0,
     end: Annotated[float, typer.Option(metavar="S", help="Only jobs before that.", show_default=False)] = float("inf"),
     limit: Annotated[int | None, typer.Option(metavar="N", help="Only so many jobs, the first ones.")] = None,
@@ -115,7 +115,7 @@ def simulate_command(
         bool, typer.Option("--no-timing", help="Leave out wall time and memory, which differ from run to run.")
     ] = False,
     list_: Annotated[
-        bool, typer.Option("--list", help="List policies, placements, guards, generators and formats.")
+        bool, typer.Option("--list", help="List policies, placements, admissions, generators and formats.")
     ] = False,
 ) -> None:
     """Compare policies on a trace, without a server."""
@@ -141,7 +141,7 @@ def simulate_command(
                 policies=policy or (),
                 cluster=cluster,
                 placement=placement,
-                guard=guard,
+                admission=admission,
                 peer=peer,
                 round_s=round_s,
                 first_round_s=first_round,

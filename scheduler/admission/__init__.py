@@ -1,4 +1,4 @@
-"""What a virtual cluster may have: the port of the guards and their registry."""
+"""What a virtual cluster may have: the port of the admissions and their registry."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ class Admission(Plugin, PlanValidator, Protocol):
         ...
 
 
-ADMISSIONS: Registry[Admission] = Registry("guard", "scheduler.admission")
+ADMISSIONS: Registry[Admission] = Registry("admission", "scheduler.admission")

@@ -1,4 +1,4 @@
-"""How many GPUs a plan would give to whom, and take from whom: what the guards hold against quotas."""
+"""How many GPUs a plan would give to whom, and take from whom: what the admissions hold against quotas."""
 
 from __future__ import annotations
 

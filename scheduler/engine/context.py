@@ -95,9 +95,9 @@ class CycleContext:
     """What a policy works with during one decision."""
 
     def __init__(
-        self, state: SchedulerState, guard: Admission, placement: Placement, *, max_places: int, explain: bool
+        self, state: SchedulerState, admission: Admission, placement: Placement, *, max_places: int, explain: bool
     ) -> None:
-        self.state, self.view, self.guard, self.placement = state, state.view, guard, placement
+        self.state, self.view, self.admission, self.placement = state, state.view, admission, placement
         self.now = state.view.now
         self.max_places, self.explain = max_places, explain
         self.places: dict[int, Place] = {}
@@ -143,7 +143,7 @@ class CycleContext:
         return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
 
     def entitled(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
-        """What the job may have as far as pool and guard go, the type with the most free GPUs first; or why nothing."""
+        """What pool and quota let the job have, the GPU type with most free GPUs first; or why nothing."""
         demands = self.demands(job, gpus)
         if not self.state.capacity.nodes:
             return demands, None  # which fail for want of nodes: that is what the job waits for
@@ -162,11 +162,11 @@ class CycleContext:
         return admitted, None
 
     def denied(self, job: Job, demand: Demand) -> Denial | None:
-        """Why the guard does not let the job have this, or None when it does."""
-        return self.guard.admit(self.view, self.state.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
+        """Why the admission does not let the job have this, or None when it does."""
+        return self.admission.admit(self.view, self.state.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
-        """Whether the guard would let the job have one of its demands if these were gone."""
+        """Whether the admission would let the job have one of its demands if these were gone."""
         gone = list(runs)
         for run in gone:
             self.state.count(run.job, run.allocations, -1)
@@ -198,7 +198,7 @@ class CycleContext:
     def place_instead(self, job: Job, victims: Iterable[Running], detail: str, claim: Claim | None = None) -> bool:
         """Whether the job found room once some of `victims` go; they are asked in their order, and none in vain.
 
-        1. Victims let go, one by one, until guard and claim admit the job and the placement finds room for it. While
+        1. Victims let go, one by one, until quota and claim admit the job and the placement finds room for it. While
            it lacks quota, only those of its own virtual cluster can help.
         2. Of those, the ones that the job does not need after all stay, the last asked first.
         """
@@ -220,11 +220,11 @@ class CycleContext:
 
         Where guaranteed jobs take GPUs back from opportunistic ones, they go first: nobody starts only to be stopped.
         """
-        return (JobClass.GUARANTEED, JobClass.OPPORTUNISTIC) if self.guard.reclaims else (None,)
+        return (JobClass.GUARANTEED, JobClass.OPPORTUNISTIC) if self.admission.reclaims else (None,)
 
     def reclaimable(self, job: Job) -> Sequence[Running]:
         """Those that have their GPUs only until the job has use for them, the newest first."""
-        if not self.guard.reclaims:
+        if not self.admission.reclaims:
             return ()
         if self._newest is None:
             in_service = self.state.free.node
@@ -234,7 +234,7 @@ class CycleContext:
                 if run.job.preemptible and not run.stopping and any(in_service(one.node_id) for one in run.allocations)
             )
             self._newest = sorted(may_go, key=lambda run: (-run.placed_at, -run.job.id))
-        return [run for run in self._newest if self.stays(run) and self.guard.yields(run.job, job)]
+        return [run for run in self._newest if self.stays(run) and self.admission.yields(run.job, job)]
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         """Give the job exactly these; they must be free, or have room beside those with whom the job shares them."""
@@ -346,9 +346,9 @@ class CycleContext:
         return False
 
     def can_stay(self, run: Running) -> bool:
-        """Whether all that a released job held is free still, promises considered, and its guard agrees."""
+        """Whether all that a released job held is free still, promises considered, and its admission agrees."""
         return self.has_room_for(run) and all(
-            self.guard.admit(self.view, self.state.usage, run.job, kind, gpus) is None
+            self.admission.admit(self.view, self.state.usage, run.job, kind, gpus) is None
             for kind, gpus in self._types_of(run).items()
         )
 
@@ -360,7 +360,7 @@ class CycleContext:
         return self.state.free.has_gpus(run.allocations)
 
     def has_room_for(self, run: Running) -> bool:
-        """The same, whatever its guard says."""
+        """The same, whatever its admission says."""
         free = self.state.free
         return (
             self.has_gpus_for(run)
@@ -451,7 +451,7 @@ class CycleContext:
         gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
         gpu = self.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
         kind = gpu.type if gpu is not None else None
-        return self.guard.admit(self.view, self.state.usage, job, kind, len(gpu_ids)) is not None
+        return self.admission.admit(self.view, self.state.usage, job, kind, len(gpu_ids)) is not None
 
     # The end
 

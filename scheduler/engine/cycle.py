@@ -1,4 +1,4 @@
-"""One cycle: a guard, a policy and a placement composed into `decide(snapshot, config) -> plan`.
+"""One cycle: an admission, a policy and a placement composed into `decide(snapshot, config) -> plan`.
 
 Production, dry runs, replays and tests call this same function. It reads nothing but its arguments and keeps nothing.
 """
@@ -20,6 +20,8 @@ from scheduler.model.plan import Hold, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.registry import ConfigError
 
+_FORMER_NAMES = {"guard": "admission", "guard_params": "admission_params"}
+
 
 @dataclass(frozen=True, slots=True)
 class CycleConfig:
@@ -29,8 +31,8 @@ class CycleConfig:
     policy_params: Mapping[str, object] = field(default_factory=dict)
     placement: str = "consolidate"
     placement_params: Mapping[str, object] = field(default_factory=dict)
-    guard: str = "quota"
-    guard_params: Mapping[str, object] = field(default_factory=dict)
+    admission: str = "quota"
+    admission_params: Mapping[str, object] = field(default_factory=dict)
     max_places: int = 256
 
 
@@ -40,7 +42,7 @@ class Profile:
 
     policy: Policy
     placement: Placement
-    guard: Admission
+    admission: Admission
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,12 @@ def config_to_dict(config: CycleConfig) -> dict[str, Any]:
 
 
 def config_from_dict(data: object) -> CycleConfig:
-    """The configuration that `config_to_dict` made `data` from."""
+    """The configuration that `config_to_dict` made `data` from.
+
+    Stored configurations may still call the quota admission a guard.
+    """
+    if isinstance(data, Mapping):
+        data = {_FORMER_NAMES.get(name, name): value for name, value in data.items()}
     return from_json(CycleConfig, data)
 
 
@@ -74,7 +81,7 @@ def compose(config: CycleConfig) -> Profile:
     return Profile(
         policy=POLICIES.make(config.policy, config.policy_params),
         placement=PLACEMENTS.make(config.placement, config.placement_params),
-        guard=ADMISSIONS.make(config.guard, config.guard_params),
+        admission=ADMISSIONS.make(config.admission, config.admission_params),
     )
 
 
@@ -88,7 +95,7 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
 
     Without `explain` the plan has no holds: of millions of decisions in a simulation nobody reads them.
     """
-    context = CycleContext(state, parts.guard, parts.placement, max_places=max_places, explain=explain)
+    context = CycleContext(state, parts.admission, parts.placement, max_places=max_places, explain=explain)
     parts.policy.serve(context)
     plan = context.plan()
     if not explain:
@@ -103,13 +110,13 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
     world = replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id)))
     hold = next((hold for hold in decide(world, config).holds if hold.job_id == job.id), None)
     parts, state = compose(config), SchedulerState(world)
-    context = CycleContext(state, parts.guard, parts.placement, max_places=config.max_places, explain=False)
+    context = CycleContext(state, parts.admission, parts.placement, max_places=config.max_places, explain=False)
     demands = context.demands(job)
     return Forecast(
         feasible=any(state.capacity.infeasible(demand) is None for demand in demands),
         fits_quota=not snapshot.nodes
         or any(
-            parts.guard.admit(world, Usage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None
+            parts.admission.admit(world, Usage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None
             for demand in demands
         ),
         starts_now=hold is None,

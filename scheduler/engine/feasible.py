@@ -21,7 +21,9 @@ class Feasibility:
     def __init__(self, snapshot: Snapshot, config: CycleConfig) -> None:
         empty = replace(snapshot, waiting=(), running=(), reservations=())
         parts = compose(config)
-        self._context = CycleContext(SchedulerState(empty), parts.guard, parts.placement, max_places=1, explain=False)
+        self._context = CycleContext(
+            SchedulerState(empty), parts.admission, parts.placement, max_places=1, explain=False
+        )
 
     def denial(self, job: Job) -> Denial | None:
         """Why no amount of waiting would help the job; None when it could run, and while the pool has no nodes."""

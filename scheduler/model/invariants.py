@@ -19,7 +19,7 @@ from scheduler.model.sharing import may_share
 
 
 class Code(StrEnum):
-    """What a plan did wrong; a guard adds codes of its own."""
+    """What a plan did wrong; an admission adds codes of its own."""
 
     JOB_NOT_WAITING = "job_not_waiting"
     JOB_NOT_ELIGIBLE = "job_not_eligible"
@@ -55,23 +55,23 @@ class Violation:
 
 
 class PlanValidator(Protocol):
-    """What the law asks of a guard: its own objections to a plan."""
+    """What the law asks of an admission: its own objections to a plan."""
 
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
-        """What the plan does against the rules of this guard."""
+        """What the plan does against the rules of this admission."""
         ...
 
 
-def check(view: View, plan: Plan, guard: PlanValidator) -> tuple[Violation, ...]:
-    """Every violation of the plan: of its preemptions, its places, and then the guard's; empty when it is lawful."""
+def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, ...]:
+    """Every violation of the plan: of its preemptions, its places, then of quotas; empty when it is lawful."""
     claims = _Claims(drops=frozenset(plan.drops))
     found = [*_against_preemptions(view, plan, claims)]
     for place in plan.places:
         found += _violations(view, place, claims)
-    return (*found, *guard.violations(view, plan))
+    return (*found, *admission.violations(view, plan))
 
 
-def late(view: View, plan: Plan, guard: PlanValidator) -> frozenset[int]:
+def late(view: View, plan: Plan, admission: PlanValidator) -> frozenset[int]:
     """The ids of the placed jobs of a lawful plan that cannot start before others have stopped.
 
     They are those for whom somebody is preempted, and those whose place is not lawful with everybody still there.
@@ -81,7 +81,7 @@ def late(view: View, plan: Plan, guard: PlanValidator) -> frozenset[int]:
         return frozenset(waiting)
     while True:
         rest = tuple(place for place in plan.places if place.job_id not in waiting)
-        found = {violation.job_id for violation in check(view, Plan(rest, (), drops=plan.drops), guard)}
+        found = {violation.job_id for violation in check(view, Plan(rest, (), drops=plan.drops), admission)}
         if not found:
             return frozenset(waiting)
         waiting |= found

@@ -1,4 +1,4 @@
-"""Phrases that guards, placements and policies share in what they tell of a waiting job."""
+"""Phrases that admissions, placements and policies share in what they tell of a waiting job."""
 
 
 def become_free(number: int, noun: str) -> str:

@@ -118,7 +118,7 @@ class Ordered:
         self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _Reprieve
     ) -> bool:
         """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
-        if context.full or not (self.preemptive or context.guard.reclaims):
+        if context.full or not (self.preemptive or context.admission.reclaims):
             return False
         # Quota that is lacking can only come from the own virtual cluster: often nobody there would have to go.
         if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, job.vc_id)):
@@ -145,7 +145,7 @@ class Ordered:
         for run in context.state.standings(self).from_the_last(context.now, vc_id):
             if self.running_key(run, context.now) <= key:
                 return
-            if context.guard.reclaims and context.guard.yields(job, run.job):
+            if context.admission.reclaims and context.admission.yields(job, run.job):
                 continue
             if context.stays(run) and self.may_go(run, context.now):
                 yield run

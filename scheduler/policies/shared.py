@@ -288,7 +288,7 @@ class Shared:
         return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class have a chance
 
     def _reclaim(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
-        """Whether the job took the place of those that the guard let have it until now."""
+        """Whether the job took the place of those that the admission let have it until now."""
         lent = context.reclaimable(job)
         if not lent or not context.place_instead(job, lent, "its GPUs go to a job that has a right to them"):
             return False
@@ -369,7 +369,7 @@ class _Claim:
         def advance(group: int, runs: Iterator[Running]) -> None:
             for run in runs:
                 useful = demand.gpu_type is None or ledger.held(run).get(demand.gpu_type)
-                if useful and context.stays(run) and not context.guard.yields(job, run.job):
+                if useful and context.stays(run) and not context.admission.yields(job, run.job):
                     nexts[group] = (runs, run)
                     return
             nexts.pop(group, None)

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--policy", action="append", default=[], metavar="NAME[:K=V,…]", help="A policy to compare; may be repeated.")
     add("--cluster", metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file.")
     add("--placement", metavar="NAME[:K=V,…]", help="Which GPUs exactly; consolidate if nothing is said.")
-    add("--guard", default="quota", metavar="NAME[:K=V,…]", help="What a virtual cluster may have.")
+    add("--admission", default="quota", metavar="NAME[:K=V,…]", help="What a virtual cluster may have.")
     add("--start", type=float, default=0.0, metavar="S", help="Only jobs from so long after the first submission.")
     add("--end", type=float, default=math.inf, metavar="S", help="Only jobs before that.")
     add("--limit", type=int, metavar="N", help="Only so many jobs, the first ones.")
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     add("--jobs-csv", metavar="OUT", help="A line for each job of each run.")
     add("--plots", type=Path, metavar="FOLDER", help="Three PNG files; needs matplotlib.")
     add("--no-timing", action="store_true", help="Leave out wall time and memory, which differ from run to run.")
-    add("--list", action="store_true", help="List policies, placements, guards, generators and formats.")
+    add("--list", action="store_true", help="List policies, placements, admissions, generators and formats.")
     return made
 
 
@@ -138,7 +138,7 @@ def _request(given: argparse.Namespace) -> Request:
         policies=given.policy,
         cluster=given.cluster,
         placement=given.placement,
-        guard=given.guard,
+        admission=given.admission,
         peer=given.peer,
         round_s=given.round,
         first_round_s=given.first_round,

@@ -2,7 +2,7 @@
 
 A job waits for its *fair share* while its virtual cluster's quota has no room for it, and otherwise because of
 *fragmentation*: it is under quota, but the GPUs that it may have are not free, or not free together (Jeon et al.,
-Philly, USENIX ATC 2019, §3.1). It is the quota that counts, whether the guard keeps it or the policy does, as Philly's
+Philly, USENIX ATC 2019, §3.1). The quota counts, whether quota admission keeps it or the policy does, as Philly's
 does while it lends what is idle. Jobs of one class of equal demands wait for the same reason, so there is a clock for
 each class; a job reads it when it comes and when it goes.
 """

@@ -254,7 +254,7 @@ class _Simulation:
         self._measure()
         plan = decide_on(self.state, self.parts, max_places=self.options.config.max_places, explain=False)
         self.result.decisions += 1
-        violations = check(self.world, plan, self.parts.guard)
+        violations = check(self.world, plan, self.parts.admission)
         if violations:
             raise SimulationError(f"at {self.world.now:g}s the plan is unlawful: {violations[0].message}")
         self._apply(plan)
@@ -290,7 +290,7 @@ class _Simulation:
         over = placed.keys() | set(plan.drops)
         kept = {one.job_id: one for one in self.world.reservations if one.job_id not in over}
         # Without a grace, those who have to stop are gone before anybody is started.
-        waits = late(self.world, plan, self.parts.guard) if self.options.grace_s > 0 else frozenset[int]()
+        waits = late(self.world, plan, self.parts.admission) if self.options.grace_s > 0 else frozenset[int]()
         for preempt in plan.preempts:
             run = self.world.running_by_job[preempt.job_id]
             self.clocks.touch(run.job.vc_id)

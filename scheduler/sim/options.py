@@ -31,8 +31,8 @@ class Options:
     policy_params: Mapping[str, object] = field(default_factory=dict)
     placement: str = "consolidate"
     placement_params: Mapping[str, object] = field(default_factory=dict)
-    guard: str = "quota"
-    guard_params: Mapping[str, object] = field(default_factory=dict)
+    admission: str = "quota"
+    admission_params: Mapping[str, object] = field(default_factory=dict)
     quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # a vc that is not named may use everything
     round_s: float = 0.0  # decide at multiples of this only; 0 = whenever something happens
     first_round_s: float = 0.0  # and not before this
@@ -80,7 +80,7 @@ class Options:
             policy_params=self.policy_params,
             placement=self.placement,
             placement_params=self.placement_params,
-            guard=self.guard,
-            guard_params=self.guard_params,
+            admission=self.admission,
+            admission_params=self.admission_params,
             max_places=1_000_000_000,
         )

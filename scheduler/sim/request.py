@@ -50,7 +50,7 @@ class Request:
     policies: Sequence[str] = ()
     cluster: str | None = None
     placement: str | None = None
-    guard: str = "quota"
+    admission: str = "quota"
     peer: bool | None = None  # None: where the format is named, and its traces have authors with a simulator
     round_s: float | None = None
     first_round_s: float | None = None
@@ -164,7 +164,7 @@ def assumed(study: Study, options: Options) -> dict[str, object]:
 def catalogue() -> dict[str, dict[str, str]]:
     """What can be named, by kind: each name with one sentence."""
     registries: dict[str, Registry[Any]] = {
-        "policies": POLICIES, "placements": PLACEMENTS, "guards": ADMISSIONS, "generators": generators,
+        "policies": POLICIES, "placements": PLACEMENTS, "admissions": ADMISSIONS, "generators": generators,
     }  # fmt: skip
     listed = {
         kind: {name: _sentence(f"{registry.package}.{name}") for name in registry.names}
@@ -197,7 +197,7 @@ def _runs(request: Request, peer: Peer | None) -> list[tuple[str, Options]]:
     }
     if request.placement is not None:
         given["placement"], given["placement_params"] = _plugin("--placement", PLACEMENTS, request.placement)
-    given["guard"], given["guard_params"] = _plugin("--guard", ADMISSIONS, request.guard)
+    given["admission"], given["admission_params"] = _plugin("--admission", ADMISSIONS, request.admission)
     said = {name: value for name, value in given.items() if value is not None}
     runs: dict[str, Options] = {}
     for text in request.policies:

@@ -30,7 +30,7 @@ def test_every_plug_in_is_listed_with_the_schema_of_its_parameters(world: World,
     found = {one["name"]: one["params_schema"] for one in answer.json()["policies"]}
     assert tuple(found) == POLICIES.names
     assert found["fifo"]["properties"]["skip_blocked"]["default"] is True
-    assert {one["name"] for one in answer.json()["guards"]} >= {"quota"}
+    assert {one["name"] for one in answer.json()["admissions"]} >= {"quota"}
     assert {one["name"] for one in answer.json()["placements"]} >= {"consolidate"}
 
 
@@ -44,8 +44,8 @@ def test_an_operator_lets_a_pool_decide_in_another_way(world: World, api: Api, p
         "policy_params": {"skip_blocked": False},
         "placement": "spread",
         "placement_params": {},
-        "guard": "quota",
-        "guard_params": {},
+        "admission": "quota",
+        "admission_params": {},
         "fallback": None,
     }
     assert api(world.operator).get(path).json() == answer.json()
@@ -71,7 +71,7 @@ def test_a_policy_that_is_named_alone_gets_its_defaults(world: World, api: Api, 
         ({"policy": "fifo", "policy_params": {"speed": 1}}, "policy_params.speed"),
         ({"policy": "fifo", "policy_params": {"patience_s": -1}}, "policy_params.patience_s"),
         ({"policy": "fifo", "policy_params": []}, "policy_params"),
-        ({"policy": "fifo", "guard": "none-such"}, "guard"),
+        ({"policy": "fifo", "admission": "none-such"}, "admission"),
     ],
 )
 def test_what_a_pool_could_not_decide_by_is_refused_by_name(

@@ -190,7 +190,10 @@ BAD: dict[str, tuple[list[str], str]] = {
     "an open bracket": (["--policy", "fifo:patience_s=[1"], "--policy: 'patience_s=[1' lacks ]"),
     "no name": (["--policy", ":a=1"], "--policy: ':a=1' has no name"),
     "an unknown placement": (["--placement", "consolidat"], "did you mean 'consolidate'?"),
-    "an unknown guard": (["--guard", "quotas"], "--guard: there is no guard 'quotas'; did you mean 'quota'?"),
+    "an unknown admission": (
+        ["--admission", "quotas"],
+        "--admission: there is no admission 'quotas'; did you mean 'quota'?",
+    ),
     "an unknown format": (["--format", "philli"], "--format: there is no format 'philli'; did you mean 'philly'?"),
     "an unknown oracle": (["--oracle", "delphi"], "--oracle: there is no oracle 'delphi'"),
     "no number": (["--round", "often"], "--round: invalid float value: 'often'"),

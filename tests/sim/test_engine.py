@@ -177,7 +177,7 @@ def test_a_job_that_holds_out_for_one_node_is_looked_at_again_when_it_gives_in()
 def test_a_job_waits_for_its_share_also_where_the_policy_keeps_the_quotas() -> None:
     quotas = {"own": {"A100": 2}, "other": {"A100": 2}}
     jobs = [job(1, gpus=4, vc="own"), job(2, at=10.0, gpus=1, vc="own"), job(3, at=10.0, gpus=1, vc="other")]
-    records = by_id(play(jobs, policy="fifo", guard="open", quotas=quotas))
+    records = by_id(play(jobs, policy="fifo", admission="open", quotas=quotas))
     # Job 1 holds all, twice its quota: job 2 has no right to more, and job 3 has.
     assert (records[2].fair_share_delay_s, records[2].fragmentation_delay_s) == (90.0, 0.0)
     assert (records[3].fair_share_delay_s, records[3].fragmentation_delay_s) == (0.0, 90.0)

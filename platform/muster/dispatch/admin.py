@@ -17,6 +17,7 @@ from muster.dispatch.settings import fallback_of, forget_fallback
 from muster.events.admin_base import AuditedMixin, ModelAdmin, ReadOnlyMixin, actor
 from muster.events.services import wake_pool
 from muster.fleet.models import Pool
+from scheduler.engine.cycle import config_from_dict
 
 _JOBS = [
     "cpus_per_gpu",
@@ -48,7 +49,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
     """Nodes that are scheduled together."""
 
     form = PoolForm
-    list_display = ["name", "policy", "placement", "guard", "decides_by", "silent_since"]
+    list_display = ["name", "policy", "placement", "admission", "decides_by", "silent_since"]
     search_fields = ["name"]
     ordering = ["name"]
     actions = ["try_again"]
@@ -107,9 +108,9 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         fallback = fallback_of(pool)
         if fallback is None:
             return pool.policy
-        config = fallback["config"]
+        config = config_from_dict(fallback["config"])
         return (
-            f"{config['policy']}, {config['placement']}, {config['guard']} since {fallback['since']}, because its own "
+            f"{config.policy}, {config.placement}, {config.admission} since {fallback['since']}, because its own "
             f"settings failed in cycle {fallback['cycle']}: {fallback['why']}"
         )
 

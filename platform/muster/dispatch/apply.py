@@ -83,7 +83,7 @@ def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleCo
     _write_notes(snapshot, plan)
     versions = {node.id: node.version for node in snapshot.nodes}
     applied = Applied()
-    for units in batches_of(snapshot, units_of(snapshot, plan, compose(config).guard)):
+    for units in batches_of(snapshot, units_of(snapshot, plan, compose(config).admission)):
         applied.add(apply_units(pool, units, config, versions, seen=snapshot.node_by_id))
     for refusal in applied.refusals:
         log.info("place_refused job=%s reason=%s", refusal.job_id, refusal.reason)
@@ -160,9 +160,9 @@ def _apply(
     if not current:
         return applied
     snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
-    guard = compose(config).guard
-    lawful = _lawful(snapshot, current, guard, applied)
-    waits = late(snapshot, _together(lawful), guard)
+    admission = compose(config).admission
+    lawful = _lawful(snapshot, current, admission, applied)
+    waits = late(snapshot, _together(lawful), admission)
     kept = {reservation.job_id for reservation in snapshot.reservations}
     starts: list[tuple[Job, Place]] = []
     for unit in lawful:
@@ -181,13 +181,15 @@ def _apply(
     return applied
 
 
-def _lawful(snapshot: model.Snapshot, units: Sequence[Unit], guard: PlanValidator, applied: Applied) -> Sequence[Unit]:
+def _lawful(
+    snapshot: model.Snapshot, units: Sequence[Unit], admission: PlanValidator, applied: Applied
+) -> Sequence[Unit]:
     """The units that the law allows on the locked rows; each is judged as if the lawful ones before it were there."""
-    if not check(snapshot, _together(units), guard):
+    if not check(snapshot, _together(units), admission):
         return units
     lawful: list[Unit] = []
     for unit in units:
-        violations = check(snapshot, _together([*lawful, unit]), guard)
+        violations = check(snapshot, _together([*lawful, unit]), admission)
         if applied.unless(unit, violations[0].message if violations else None):
             lawful.append(unit)
     return lawful

@@ -152,7 +152,7 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
         error = ""
         try:
             plan = decide(snapshot, config)
-            violations = check(snapshot, plan, compose(config).guard)
+            violations = check(snapshot, plan, compose(config).admission)
         # A plug-in may fail in any way: which way is recorded, and the pool goes on without it.
         except Exception as failure:
             if plainer(config) is None:

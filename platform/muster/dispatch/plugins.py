@@ -10,7 +10,7 @@ from scheduler.engine.policy import POLICIES
 from scheduler.placement import PLACEMENTS
 from scheduler.registry import ConfigError, Registry, check_params
 
-KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "guard": ADMISSIONS}
+KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENTS, "admission": ADMISSIONS}
 
 
 def parameters(kind: str, name: str) -> Mapping[str, Mapping[str, Any]]:

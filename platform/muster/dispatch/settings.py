@@ -27,7 +27,9 @@ def config_of(pool: Pool) -> CycleConfig:
 def fallback_of(pool: Pool) -> dict[str, Any] | None:
     """From which settings the pool has fallen back (`instead_of`), to which (`config`), `since` when and `why`; None
     while it decides by its settings. Settings that have been edited since get a chance again."""
-    if pool.fallback and pool.fallback["instead_of"] == _as_data(_settings_of(pool)):
+    if pool.fallback and config_from_dict(pool.fallback["instead_of"] | {"max_places": MAX_PLACES}) == _settings_of(
+        pool
+    ):
         fallback: dict[str, Any] = pool.fallback
         return fallback
     return None
@@ -41,8 +43,8 @@ def plainer(config: CycleConfig) -> CycleConfig | None:
         return CycleConfig(
             placement=config.placement,
             placement_params=config.placement_params,
-            guard=config.guard,
-            guard_params=config.guard_params,
+            admission=config.admission,
+            admission_params=config.admission_params,
             max_places=config.max_places,
         )
     return None if config == default else default
@@ -54,7 +56,7 @@ def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cyc
         "pool": pool.name,
         "policy": failed.policy,
         "placement": failed.placement,
-        "guard": failed.guard,
+        "admission": failed.admission,
         "why": why,
         "cycle": cycle_id,
     }
@@ -132,8 +134,8 @@ def _settings_of(pool: Pool) -> CycleConfig:
         policy_params=pool.policy_params,
         placement=pool.placement,
         placement_params=pool.placement_params,
-        guard=pool.guard,
-        guard_params=pool.guard_params,
+        admission=pool.admission,
+        admission_params=pool.admission_params,
         max_places=MAX_PLACES,
     )
 

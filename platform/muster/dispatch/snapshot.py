@@ -195,7 +195,7 @@ def locked_snapshot(
     if any(job.stage == Stage.SCREENING for job in jobs):
         who, params = _TRIALS_COUNT, [*params, pool.pk]
     running = _running(who, params, now=moment)
-    # What they hold may lie on other nodes: the guard counts it by type, which never changes, so these come along.
+    # What they hold may lie on other nodes: the admission counts it by type, which never changes, so these come along.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
     unseen = others - seen.keys()
     if unseen:

@@ -2,7 +2,7 @@
 
 A job that is tried is in the queue of its screening pool, and in no other. There it asks for what its trial takes, and
 belongs to a virtual cluster that exists in snapshots only, one for each tenant, whose quota is the tenant's cap. So the
-guard, the law and the policies count and bound trials as they do everything, and nothing of them is charged to the
+admission, the law and the policies count and bound trials as they do everything, and nothing of them is charged to the
 virtual cluster that the job was submitted to.
 """
 

@@ -27,7 +27,7 @@ class Unit:
         return Plan(self.places, (), preempts=self.preempts)
 
 
-def units_of(view: View, plan: Plan, guard: PlanValidator) -> list[Unit]:
+def units_of(view: View, plan: Plan, admission: PlanValidator) -> list[Unit]:
     """The units of a lawful plan, in the order in which they are carried out.
 
     1. Whoever can start with everybody still there is a unit alone.
@@ -35,7 +35,7 @@ def units_of(view: View, plan: Plan, guard: PlanValidator) -> list[Unit]:
        on a node, or the quota of its virtual cluster. Who shares one who stops with another is in one unit with it.
     3. Who only leaves its GPUs to the one it shared them with is a unit alone.
     """
-    waits = late(view, plan, guard)
+    waits = late(view, plan, admission)
     alone = [Unit((place,)) for place in plan.places if place.job_id not in waits]
     groups: list[tuple[set[int], list[Place]]] = []  # ids of those who stop, and the places that need them
     for place in plan.places:

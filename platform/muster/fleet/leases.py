@@ -57,7 +57,7 @@ BOOTS_KEPT = 16
 # What no call of an agent reads is not read for each of them.
 _WIDE = (
     *("inventory", "labels", "links", "past_boots"),
-    *("pool__policy_params", "pool__placement_params", "pool__guard_params", "pool__fallback"),
+    *("pool__policy_params", "pool__placement_params", "pool__admission_params", "pool__fallback"),
 )
 # Rows are locked in their order, as by every other process that does the same.
 _RENEWAL = """

@@ -71,8 +71,8 @@ class Pool(models.Model):
     policy_params = models.JSONField(default=dict, blank=True)
     placement = models.CharField(max_length=40, default="consolidate")
     placement_params = models.JSONField(default=dict, blank=True)
-    guard = models.CharField(max_length=40, default="quota")
-    guard_params = models.JSONField(default=dict, blank=True)
+    admission = models.CharField(max_length=40, default="quota")
+    admission_params = models.JSONField(default=dict, blank=True)
     fallback = models.JSONField(
         null=True, editable=False, help_text="What the pool decides by instead of its settings, since when and why."
     )

@@ -90,7 +90,7 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
         filters=[two_level.Filter(row.framework_id, row.node_id, row.until.timestamp()) for row in filters],
         lease_s=pool.offer_lease_s,
     )
-    return two_level.offers(snapshot, compose(config_of(pool)).guard, request, most=MOST_OFFERS)
+    return two_level.offers(snapshot, compose(config_of(pool)).admission, request, most=MOST_OFFERS)
 
 
 def _held(snapshot: model.Snapshot) -> dict[int, Counter[str]]:

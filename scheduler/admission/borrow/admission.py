@@ -1,4 +1,4 @@
-"""The borrowing guard; docs/policies/borrow.md says what it promises and what it does not."""
+"""The borrowing admission; docs/policies/borrow.md says what it promises and what it does not."""
 
 from __future__ import annotations
 

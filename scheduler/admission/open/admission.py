@@ -1,4 +1,4 @@
-"""The guard that guards nothing; docs/policies/open.md says what it is for."""
+"""The admission that admissions nothing; docs/policies/open.md says what it is for."""
 
 from __future__ import annotations
 

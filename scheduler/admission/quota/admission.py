@@ -1,4 +1,4 @@
-"""The quota guard; docs/policies/quota.md says what it promises and what it does not."""
+"""The quota admission; docs/policies/quota.md says what it promises and what it does not."""
 
 from __future__ import annotations
 

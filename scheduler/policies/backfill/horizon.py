@@ -69,7 +69,7 @@ class Horizon:
         self._moments: list[float] = [context.now]
         self._used: list[tuple[float, Usage]] = []  # GPUs that are used after an end, for some of the ends
         self._usages: dict[float, Usage] = {}  # the same for the moments that were looked at
-        # The first moment at which the guard lets somebody have something, promises aside.
+        # The first moment at which the admission lets somebody have something, promises aside.
         self._admitted_from: dict[tuple[int, JobClass, str | None, int], float] = {}
         self._job_ids = max((job.id for job in context.view.waiting), default=0)
         self._owed = self._overbooked()
@@ -365,10 +365,10 @@ class Horizon:
             return None
         return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
 
-    # The guard
+    # The admission
 
     def _admits(self, job: Job, gpu_type: str | None, start: float, end: float) -> bool:
-        """Whether the guard lets the job in, with what its virtual cluster is promised in the meantime."""
+        """Whether the admission lets the job in, with what its virtual cluster is promised in the meantime."""
         usage = self._usage(start)
         promised = list(self._promised_quota(job, str(gpu_type), start, end))
         if promised:
@@ -376,7 +376,7 @@ class Horizon:
         for klass, gpus in promised:
             charge(usage, job.vc_id, klass, str(gpu_type), gpus)
         state = self._context.state
-        return self._context.guard.admit(state.view, usage, job, gpu_type, job.gpus_total) is None
+        return self._context.admission.admit(state.view, usage, job, gpu_type, job.gpus_total) is None
 
     def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
         """The most that is promised to each class of the virtual cluster at any moment in between."""
@@ -387,20 +387,20 @@ class Horizon:
                 yield klass, peak(claims.values(), ends, start, end)
 
     def _admitted(self, job: Job, demand: Demand) -> float | None:
-        """The first moment at which the guard lets the job have it, promises aside; None when there is none.
+        """The first moment at which the admission lets the job have it, promises aside; None when there is none.
 
-        The less is used, the sooner a guard admits, so that a few moments need be tried.
+        The less is used, the sooner an admission admits, so that a few moments need be tried.
         """
         key = (job.vc_id, job.klass, demand.gpu_type, demand.gpus * demand.nodes)
         since = self._admitted_from.get(key)
         if since is not None:
             return since
-        guard, view, gpus = self._context.guard, self._context.view, demand.gpus * demand.nodes
+        admission, view, gpus = self._context.admission, self._context.view, demand.gpus * demand.nodes
         moments = self._moments
         low, high = 0, len(moments)
         while low < high:
             middle = (low + high) // 2
-            if guard.admit(view, self._usage(moments[middle]), job, demand.gpu_type, gpus) is None:
+            if admission.admit(view, self._usage(moments[middle]), job, demand.gpu_type, gpus) is None:
                 high = middle
             else:
                 low = middle + 1

@@ -30,7 +30,7 @@ class Backfill(Ordered):
     2. One that cannot is promised the earliest place that it can have: the first such job (`easy`), or each of the
        first `depth` (`conservative`).
     3. Conservative promises are kept from cycle to cycle: a job can only be promised something sooner.
-    4. Where the guard lends GPUs, those to whom they belong come first, and take them back if no promise needs them.
+    4. Where quota admission lends GPUs, their owners come first, and reclaim them if no promise needs them.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -122,7 +122,7 @@ class _Cycle:
         Most decisions in a full pool end here, before the cost of looking ahead.
         """
         context = self.context
-        if context.explain or context.guard.reclaims or context.placement.relaxes or self.policy.mode != "easy":
+        if context.explain or context.admission.reclaims or context.placement.relaxes or self.policy.mode != "easy":
             return True
         heads = (job for job, _ in context.state.queue(self.policy).classes())
         return any(self._fits(job, demand) for job in heads for demand in context.entitled(job)[0])
@@ -179,7 +179,7 @@ class _Cycle:
         if before is not None and not _is_same(before, horizon.promises.get(job.id)):
             self.too_long.clear()  # what was promised then may have come free
             self.too_long_anyhow.clear()
-        return started or bool(fitting) or job.id in horizon.promises or bool(admitted and context.guard.reclaims)
+        return started or bool(fitting) or job.id in horizon.promises or bool(admitted and context.admission.reclaims)
 
     def _protects(self, job: Job, admitted: Sequence[Demand]) -> bool:
         """Whether the job is one of those that are promised something."""
@@ -216,7 +216,7 @@ class _Cycle:
         What comes free before its time may be promised from its time on: then it is of no use to a job that runs on.
         """
         context, horizon, length_s = self.context, self.horizon, self.policy.length_s(job)
-        hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if context.guard.reclaims else ()
+        hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if context.admission.reclaims else ()
         if not hopeful or context.full:
             return False
         lent = context.reclaimable(job)

@@ -212,12 +212,12 @@ class _Guarantees(TreeLedger):
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
         """Whether with the job its queue stays within its guarantee, and has waited for as long as the grace."""
-        return waited_s >= self._grace_s and self._within(self.tree.leaf(job.vc_id), _guarded(demand))
+        return waited_s >= self._grace_s and self._within(self.tree.leaf(job.vc_id), _guaranteed_part(demand))
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
         """How far its queue is beyond its guarantee, and all above it up to where the two belong together."""
         ours, theirs = self.branches(job.vc_id, group)
-        want = _guarded(demand)
+        want = _guaranteed_part(demand)
         if not theirs or not all(self._within(name, want) for name in ours):
             return 0.0
         return min(max((self._beyond(name, kind) for kind in want), default=0.0) for name in theirs)
@@ -234,7 +234,7 @@ class _Guarantees(TreeLedger):
         return used / sure - 1.0 if sure > 0.0 else 1e6 * used
 
 
-def _guarded(demand: Demand) -> Mapping[str, int]:
+def _guaranteed_part(demand: Demand) -> Mapping[str, int]:
     """What a guarantee is about: the GPUs of a job that has any."""
     want = wanted(demand)
     if demand.gpu_type is not None:

@@ -174,7 +174,7 @@ class _Decision:
     def _resume_suspended(self) -> None:
         """Serve those of the suspended jobs that may not sleep on, in the order of the queue."""
         context, nodes = self.context, self.nodes
-        look_at_all = self.policy.slice_s is None or context.guard.reclaims or context.explain
+        look_at_all = self.policy.slice_s is None or context.admission.reclaims or context.explain
         wakers = Wakers(context, self.suspended, look_at_all=look_at_all)
         while (one := wakers.next()) is not None:
             if one.job.id in context.places or one.job.id in context.kept:
@@ -210,7 +210,7 @@ class _Decision:
         at = job.memo.get(NEXT, 0.0)
         if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, home):
             return False
-        if self.context.guard.reclaims or not self.nodes.nothing_for(job, home):
+        if self.context.admission.reclaims or not self.nodes.nothing_for(job, home):
             return False
         if self.context.explain:
             self.context.said[job.id] = self._takes_turns(job, home)

@@ -141,7 +141,7 @@ class Turns:
 
     def _on_loan(self, job: Job, run: Running) -> bool:
         """Whether the job would have what it gets only until the other one wants it back."""
-        return self.context.guard.reclaims and self.context.guard.yields(job, run.job)
+        return self.context.admission.reclaims and self.context.admission.yields(job, run.job)
 
     def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
         """Whether the job at home is nearer to its turn once this one lets go."""

@@ -147,7 +147,7 @@ class _Entrant:
 
 
 class _Ledger:
-    """What is left to hand out: the GPUs of each type that are free or held by entrants, and what guards admit."""
+    """What is left to hand out: the GPUs of each type that are free or held by entrants, and what admissions admit."""
 
     def __init__(self, context: CycleContext, entrants: Iterable[_Entrant]) -> None:
         self._context = context
@@ -176,12 +176,12 @@ class _Ledger:
         if kind is None:
             if one.job.gpus:
                 return False
-            one.goes = context.guard.admit(context.view, self._usage, one.job, None, 0) is None
+            one.goes = context.admission.admit(context.view, self._usage, one.job, None, 0) is None
             return one.goes
         demand = context.demands(one.job, one.size + gpus if one.sizable else None)[0]._replace(gpu_type=kind)
         if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
             return False
-        if context.guard.admit(context.view, self._usage, one.job, kind, gpus) is not None:
+        if context.admission.admit(context.view, self._usage, one.job, kind, gpus) is not None:
             return False
         self._left[kind] -= gpus
         charge(self._usage, one.job.vc_id, one.job.klass, kind, gpus)
@@ -223,7 +223,7 @@ def _above_quota(context: CycleContext, one: _Entrant) -> bool:
     While some stop for others, both count, those who go and those who come. Whoever were sized by that would shrink for
     nobody, and the next one for that one.
     """
-    return context.guard.admit(context.view, context.state.usage, one.job, one.kind, 0) is not None
+    return context.admission.admit(context.view, context.state.usage, one.job, one.kind, 0) is not None
 
 
 def _in_service(context: CycleContext, run: Running) -> bool:
@@ -299,7 +299,7 @@ def _preempt(context: CycleContext, released: list[_Entrant], takers: list[_Entr
             context.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
             continue
         taker, detail = (None, "") if context.can_stay(run) else _taker(context, one, run, takers)
-        if taker is None:  # who was meant to have what it held found no room, or only its guard would have it go
+        if taker is None:  # who was meant to have what it held found no room, or only its admission would have it go
             context.keep(run)
         else:
             context.preempt(run, taker, detail)

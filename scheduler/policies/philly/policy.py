@@ -136,7 +136,7 @@ class Philly(Shared):
 
         def hopeless(job: Job, settled: bool) -> bool:
             """Nobody of its class finds room, or may preempt."""
-            if job.gpu_type is None or not job.gpus or context.guard.reclaims or not isinstance(ledger, _Quotas):
+            if job.gpu_type is None or not job.gpus or context.admission.reclaims or not isinstance(ledger, _Quotas):
                 return False
             if ledger.within(job.vc_id, job.gpu_type, job.gpus_total):
                 return False

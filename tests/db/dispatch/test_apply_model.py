@@ -113,8 +113,8 @@ class History:
         result = cycle(self.world)
         self.lines.append(f"cycle {result.plan.places} {result.plan.preempts} {result.plan.drops}")
         assert result.refusals == [], "\n".join(self.lines)
-        guard = compose(config).guard
-        assert check(before, result.plan, guard) == ()
+        admission = compose(config).admission
+        assert check(before, result.plan, admission) == ()
         if result.cycle_id is None:
             assert not self.told.waiting
             return
@@ -122,7 +122,7 @@ class History:
         self.told = replace(self.told, now=stored_snapshot(row).now if row.snapshot else before.now)
         plan = decide(self.told, config)
         assert replace(plan, holds=()) == replace(result.plan, holds=()), "\n".join(self.lines)
-        self.told = apply(self.told, plan, late=late(self.told, plan, guard))
+        self.told = apply(self.told, plan, late=late(self.told, plan, admission))
         for one in self.told.running:  # the database's clock is its own
             if one.attempt_id < 0:
                 placed_at = live_attempt(Job.objects.get(pk=one.job_id)).placed_at.timestamp()

@@ -151,7 +151,7 @@ def test_it_stays_with_fifo_until_its_settings_are_edited(world: World) -> None:
     assert Cycle.objects.exclude(error="").count() == 2
 
 
-def test_it_keeps_its_placement_and_guard_unless_they_fail_too(world: World) -> None:
+def test_it_keeps_its_placement_and_admission_unless_they_fail_too(world: World) -> None:
     set_policy(world, "raising", placement="spread")
     submit(world)
     cycle(world)

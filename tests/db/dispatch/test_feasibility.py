@@ -130,7 +130,7 @@ def test_a_batch_stores_what_fits_and_names_the_rest() -> None:
 
 def test_a_plug_in_that_fails_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = refusing()
-    Pool.objects.filter(pk=world.pool.pk).update(guard="gone")
+    Pool.objects.filter(pk=world.pool.pk).update(admission="gone")
     assert submit(world, gpus=64).state == "queued"
 
 

@@ -293,7 +293,7 @@ class TestAMove:
 def planned(world: World) -> tuple[Unit, dict[int, int]]:
     """The one unit that a cycle would carry out now, and the node versions that it saw."""
     snapshot, config = pool_snapshot(world.pool, seed=1), config_of(world.pool)
-    (unit,) = units_of(snapshot, decide(snapshot, config), compose(config).guard)
+    (unit,) = units_of(snapshot, decide(snapshot, config), compose(config).admission)
     assert unit.preempts
     return unit, {node.id: node.version for node in snapshot.nodes}
 

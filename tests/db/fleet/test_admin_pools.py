@@ -39,13 +39,13 @@ def last_audit(object_type: str) -> AuditEntry:
 
 
 def pool_form(**changes: Any) -> dict[str, Any]:
-    text = "policy policy_params placement placement_params guard guard_params name id"
+    text = "policy policy_params placement placement_params admission admission_params name id"
     defaults = {
         field.name: field.get_default()
         for field in Pool._meta.concrete_fields
         if field.editable and field.name not in text.split()
     }
-    plugins = {"policy": "fifo", "placement": "consolidate", "guard": "quota"}
+    plugins = {"policy": "fifo", "placement": "consolidate", "admission": "quota"}
     return {"name": "main", **defaults, **plugins, **changes}
 
 
@@ -156,7 +156,7 @@ class TestTheParametersOfPlugIns:
         assert form.fields["policy"].help_text == "Stored: tiresias."
         assert form.fields["cpus_per_gpu"].help_text == "CPUs for a job that asks for none, by GPU. Stored: 4."
         assert form.fields["policy__fifo__patience_s"].help_text.endswith("Stored: nothing.")
-        assert "Stored" not in form.fields["guard"].help_text
+        assert "Stored" not in form.fields["admission"].help_text
         assert answer.context["original"].policy == "tiresias"
 
     def test_what_is_edited_is_stored_and_audited_and_what_is_a_default_is_not(self, browser: Client) -> None:

@@ -367,7 +367,7 @@ class TestAccepting:
         type(offer.node).objects.filter(pk=offer.node_id).update(version=99)
         assert accept(world, offer)[0].state == JobState.ACTIVE
 
-    def test_the_guard_has_the_last_word_on_the_quota(self, world: World) -> None:
+    def test_the_admission_has_the_last_word_on_the_quota(self, world: World) -> None:
         framework(world)
         offer, _ = offered(world)
         Quota.objects.update(gpus=1)

@@ -49,9 +49,9 @@ GANG = {"gpus": 4, "nodes": 2}
 class Screened:
     """A pool whose jobs are tried in another one, which has one node with two GPUs."""
 
-    def __init__(self, *, small: int = 1, gpus: int = 2, guard: str = "quota", **settings: Any) -> None:
+    def __init__(self, *, small: int = 1, gpus: int = 2, admission: str = "quota", **settings: Any) -> None:
         self.main = make_world(nodes=2, gpus=4)
-        pool = make_pool(guard=guard)
+        pool = make_pool(admission=admission)
         nodes = [make_node(pool, gpus=gpus, credential=f"small-{pool.pk}-{number}") for number in range(small)]
         self.small = replace(self.main, pool=pool, nodes=nodes)
         self.settings = PoolScreening.objects.create(pool=self.main.pool, screening_pool=pool, **settings)
@@ -453,7 +453,7 @@ class TestWhoPays:
         assert cycle(pools.small).applied.started == [others.pk]
 
     def test_opportunistic_jobs_use_what_is_idle_and_go_when_a_trial_wants_it(self) -> None:
-        pools = Screened(guard="borrow")
+        pools = Screened(admission="borrow")
         tenant = make_tenant()
         guest = replace(
             pools.small, tenant=tenant, user=make_user(tenant=tenant), vc=make_vc(tenant, pools.small.pool, quotas={})

@@ -87,7 +87,7 @@ def what_others_get(plan: Plan) -> object:
 def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str, data: st.DataObject) -> None:
     # To share by users or tenants is to count all that they hold in a pool, also what their trials do.
     world, tried = data.draw(snapshots()), data.draw(trials(of_others=policy == "drf"))
-    config = replace(data.draw(configs_of(policy)), guard=data.draw(st.sampled_from(ADMISSIONS.names)))
+    config = replace(data.draw(configs_of(policy)), admission=data.draw(st.sampled_from(ADMISSIONS.names)))
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
     world = with_nodes(world, tried)
     beside = beside_others(with_running(world, tried), tenants, cap=CAP)
@@ -95,9 +95,9 @@ def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str,
     assert what_others_get(decide(beside, config)) == what_others_get(decide(world, config))
 
 
-@pytest.mark.parametrize("guard", ["quota", "borrow"])
-def test_were_a_trial_its_jobs_own_the_job_behind_it_would_wait(guard: str) -> None:
-    tried, config = make_job(FIRST_JOB, gpus=8), CycleConfig(guard=guard)
+@pytest.mark.parametrize("admission", ["quota", "borrow"])
+def test_were_a_trial_its_jobs_own_the_job_behind_it_would_wait(admission: str) -> None:
+    tried, config = make_job(FIRST_JOB, gpus=8), CycleConfig(admission=admission)
     world = make_snapshot(waiting=[make_job(1, gpus=4)], vcs=[make_vc(quotas={"A100": 4})])
     for job, starts in ((trial_of(tried, gpus=2, gpu_type="A100"), 1), (replace(tried, gpus=2, gpu_type="A100"), 0)):
         plan = decide(beside_others(with_running(with_nodes(world, [job]), [job]), world.tenants, cap=CAP), config)

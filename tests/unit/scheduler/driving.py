@@ -15,8 +15,8 @@ def carried_out(world: Snapshot, config: CycleConfig) -> Snapshot:
     """The world after decisions about this moment, until nothing changes: who is preempted lets go at once."""
     for _ in range(20):
         plan = decide(world, config)
-        if check(world, plan, compose(config).guard):
-            raise AssertionError(f"unlawful: {check(world, plan, compose(config).guard)}")
+        if check(world, plan, compose(config).admission):
+            raise AssertionError(f"unlawful: {check(world, plan, compose(config).admission)}")
         if not plan.places and not plan.preempts:
             return apply(world, plan)
         world = release(apply(world, plan), [preempt.job_id for preempt in plan.preempts])

@@ -298,7 +298,7 @@ def pool_list(pools: QuerySet[Pool]) -> list[Json]:
             "name": pool.name,
             "policy": pool.policy,
             "placement": pool.placement,
-            "guard": pool.guard,
+            "admission": pool.admission,
             "nodes": nodes.get(pool.pk, 0),
             "gpus": gpus[pool.pk],
         }

@@ -298,7 +298,7 @@ class Pool(Shape):
     name = Text(help_text="The name of the pool.")
     policy = Text(help_text="The policy, which orders the waiting jobs.")
     placement = Text(help_text="The placement, which picks the nodes and GPUs of a job.")
-    guard = Text(help_text="The guard, which admits jobs by quota.")
+    admission = Text(help_text="What decides whether a virtual cluster may have the GPUs, such as `quota`.")
     nodes = Integer(help_text="The number of nodes that are not retired.")
     gpus = PoolGpus(many=True, help_text="The GPUs of the pool, by type.")
 

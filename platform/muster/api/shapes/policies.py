@@ -9,7 +9,7 @@ from muster.api.shapes.jobs import Values
 
 
 class PlugIn(Shape):
-    """A policy, placement or guard; `params_schema` is the JSON Schema of its parameters."""
+    """A policy, a placement or a quota admission; `params_schema` is the JSON Schema of its parameters."""
 
     name = Text(help_text="The name of the plug-in, as the settings of a pool name it.")
     params_schema = Values(help_text="The JSON Schema of its parameters.")
@@ -20,7 +20,7 @@ class PlugIns(Shape):
 
     policies = PlugIn(many=True, help_text="The policies, which order the waiting jobs.")
     placements = PlugIn(many=True, help_text="The placements, which pick nodes and GPUs.")
-    guards = PlugIn(many=True, help_text="The guards, which admit jobs by quota.")
+    admissions = PlugIn(many=True, help_text="What can decide whether a virtual cluster may have GPUs.")
 
 
 class Fallback(Shape):
@@ -28,7 +28,7 @@ class Fallback(Shape):
 
     policy = Text(help_text="The policy in use.")
     placement = Text(help_text="The placement in use.")
-    guard = Text(help_text="The guard in use.")
+    admission = Text(help_text="The quota admission in use.")
     since = Moment(help_text="When the pool's own settings failed.")
     why = Text(help_text="How the pool's own settings failed.")
     cycle = Integer(help_text="The id of the scheduling cycle that failed.")
@@ -44,8 +44,8 @@ class PoolPolicy(Shape):
     policy_params = Values(help_text="The parameters of the policy.")
     placement = Text(help_text="The name of the placement.")
     placement_params = Values(help_text="The parameters of the placement.")
-    guard = Text(help_text="The name of the guard.")
-    guard_params = Values(help_text="The parameters of the guard.")
+    admission = Text(help_text="The name of the quota admission.")
+    admission_params = Values(help_text="The parameters of the quota admission.")
     fallback = Fallback(
         allow_null=True, help_text="What the pool uses instead since these settings failed; null if they work."
     )
@@ -60,14 +60,15 @@ class PoolPolicyChange(Shape):
     placement_params = Values(
         required=False, help_text="The parameters of the placement; if only `placement` is given, it gets its defaults."
     )
-    guard = Text(max_length=40, required=False, help_text="The name of the guard; by default it stays.")
-    guard_params = Values(
-        required=False, help_text="The parameters of the guard; if only `guard` is given, it gets its defaults."
+    admission = Text(max_length=40, required=False, help_text="The name of the quota admission; by default it stays.")
+    admission_params = Values(
+        required=False,
+        help_text="The parameters of the quota admission; if only `admission` is given, it gets its defaults.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """The new settings; a plug-in that is named replaces the parameters, too."""
-        for kind in ("policy", "placement", "guard"):
+        for kind in ("policy", "placement", "admission"):
             if kind in attrs:
                 attrs.setdefault(f"{kind}_params", {})
         return attrs

@@ -14,7 +14,7 @@ from muster.dispatch.plugins import KINDS
 from muster.dispatch.settings import SETTINGS, change_settings, fallback_of
 from muster.fleet.models import Pool
 
-_PLURALS = {"policy": "policies", "placement": "placements", "guard": "guards"}
+_PLURALS = {"policy": "policies", "placement": "placements", "admission": "admissions"}
 
 
 class Policies(ApiView):
@@ -22,7 +22,7 @@ class Policies(ApiView):
 
     @describe("list_policies", tag="cluster", answers={200: shapes.PlugIns})
     def get(self, request: Request) -> Response:
-        """Every policy, placement and guard with the JSON Schema of its parameters."""
+        """Every policy, placement and admission with the JSON Schema of its parameters."""
         return Response(
             {
                 _PLURALS[kind]: [{"name": name, "params_schema": registry.schema(name)} for name in registry.names]
@@ -36,7 +36,7 @@ class OnePoolPolicy(ApiView):
 
     @describe("get_pool_policy", tag="cluster", answers={200: shapes.PoolPolicy}, problems=(403, 404))
     def get(self, request: Request, name: str) -> Response:
-        """The pool's policy, placement and guard with their parameters, and whether it has fallen back. For
+        """The pool's policy, placement and admission with their parameters, and whether it has fallen back. For
         operators."""
         _require_operator(caller(request))
         return Response(_settings(_pool(name)))

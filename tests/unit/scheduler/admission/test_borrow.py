@@ -1,4 +1,4 @@
-"""The borrowing guard: guaranteed jobs have the quota, opportunistic ones what is idle until it is wanted."""
+"""The borrowing admission: guaranteed jobs have the quota, opportunistic ones what is idle until it is wanted."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ LENT = {"klass": JobClass.OPPORTUNISTIC}
 
 
 def config(policy: str = "fifo", **params: Any) -> CycleConfig:
-    return CycleConfig(policy=policy, policy_params=params, guard="borrow")
+    return CycleConfig(policy=policy, policy_params=params, admission="borrow")
 
 
 def run(attempt_id: int, indexes: range, **fields: Any) -> Running:
@@ -161,11 +161,11 @@ UNLAWFUL: dict[str, tuple[list[Running], Job, list[Preempt], bool]] = {
 
 
 @pytest.mark.parametrize(("running", "job", "preempts", "unlawful"), UNLAWFUL.values(), ids=UNLAWFUL)
-def test_the_guard_objects(running: list[Running], job: Job, preempts: list[Preempt], unlawful: bool) -> None:
+def test_the_admission_objects(running: list[Running], job: Job, preempts: list[Preempt], unlawful: bool) -> None:
     nodes = [make_node(1), make_node(2)]
     world = make_snapshot(nodes=nodes, vcs=VCS, running=running, waiting=[job])
     plan = Plan((Place(1, (make_share(2, range(3)),)),), (), tuple(preempts))
-    codes = [violation.code for violation in check(world, plan, compose(config()).guard)]
+    codes = [violation.code for violation in check(world, plan, compose(config()).admission)]
     assert codes == ([GUARANTEE_EXCEEDED] if unlawful else [])
 
 
@@ -210,7 +210,7 @@ def test_a_plan_never_breaks_the_law_and_never_takes_from_the_guaranteed_for_oth
 ) -> None:
     for _ in range(3):
         plan = decide(world, config(policy))
-        assert check(world, plan, compose(config(policy)).guard) == ()
+        assert check(world, plan, compose(config(policy)).admission) == ()
         after = apply(world, plan)
         world = release(after, [run.job.id for run in after.running if run.stopping])
         held = {vc.id: 0 for vc in VCS}

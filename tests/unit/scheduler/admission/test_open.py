@@ -1,20 +1,20 @@
-"""The open guard admits everybody; the law still holds."""
+"""The open admission admits everybody; the law still holds."""
 
 from scheduler.admission import Usage
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model.invariants import check
 from tests.unit.scheduler.factories import make_job, make_snapshot, make_vc
 
-OPEN = CycleConfig(guard="open")
+OPEN = CycleConfig(admission="open")
 
 
 def test_a_job_is_admitted_whatever_its_virtual_cluster_holds() -> None:
     world = make_snapshot(waiting=[make_job(1, gpus=8)], vcs=[make_vc(quotas={})])
-    guard = compose(OPEN).guard
-    assert guard.admit(world, Usage({(1, "A100"): 99}), make_job(1), "A100", 8) is None
+    admission = compose(OPEN).admission
+    assert admission.admit(world, Usage({(1, "A100"): 99}), make_job(1), "A100", 8) is None
     plan = decide(world, OPEN)
     assert [place.job_id for place in plan.places] == [1]
-    assert check(world, plan, guard) == ()
+    assert check(world, plan, admission) == ()
 
 
 def test_a_job_of_a_virtual_cluster_that_nobody_knows_starts_too() -> None:

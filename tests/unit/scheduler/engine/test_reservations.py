@@ -147,13 +147,13 @@ def test_every_cycle_is_lawful_while_some_of_the_preempted_have_stopped(
     world: Snapshot, policy: str, data: st.DataObject
 ) -> None:
     config = CycleConfig(policy=policy)
-    guard = compose(config).guard
+    admission = compose(config).admission
     for _ in range(4):
         plan = decide(world, config)
-        assert check(world, plan, guard) == ()
-        waits = late(world, plan, guard)
+        assert check(world, plan, admission) == ()
+        waits = late(world, plan, admission)
         started = [place for place in plan.places if place.job_id not in waits]
-        assert check(world, Plan(tuple(started), (), drops=plan.drops), guard) == ()
+        assert check(world, Plan(tuple(started), (), drops=plan.drops), admission) == ()
         world = apply(world, plan, late=waits)
         leaving = [run.job.id for run in world.running if run.stopping]
         world = release(world, data.draw(st.sets(st.sampled_from(leaving))) if leaving else ())

@@ -192,7 +192,7 @@ def worlds(*others: st.SearchStrategy[Any], count: int = 12) -> Callable[[Callab
 
 def carried_out(world: Snapshot, plan: Plan, config: CycleConfig) -> Snapshot:
     """The world after a plan."""
-    return apply(world, plan, late=late(world, plan, compose(config).guard))
+    return apply(world, plan, late=late(world, plan, compose(config).admission))
 
 
 def job_of_place(world: Snapshot, job_id: int) -> Job:
@@ -202,7 +202,7 @@ def job_of_place(world: Snapshot, job_id: int) -> Job:
 @worlds(count=36)
 def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> None:
     plan = decide(world, config)
-    assert check(world, plan, compose(config).guard) == ()
+    assert check(world, plan, compose(config).admission) == ()
     # The law is checked above by the law's own code; here its promises are counted afresh.
     preempted = {preempt.job_id for preempt in plan.preempts}
     held = [(run.vc_id, share) for run in world.running if run.job.id not in preempted for share in run.allocations]

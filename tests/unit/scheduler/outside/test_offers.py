@@ -26,7 +26,7 @@ from tests.unit.scheduler.factories import (
     make_vc,
 )
 
-GUARD = ADMISSIONS.make("quota", {})
+QUOTA = ADMISSIONS.make("quota", {})
 ONE, TWO = Role(1, vc_id=1), Role(2, vc_id=2)
 
 
@@ -131,13 +131,13 @@ CASES = {
 def test_offers_are_made(case: Case) -> None:
     world = make_snapshot(nodes=case.nodes, vcs=vcs(**case.quotas), running=case.running)
     round_ = OfferRound(case.roles, case.frameworks, filters=case.filters)
-    made = offers(world, GUARD, round_, most=case.most)
+    made = offers(world, QUOTA, round_, most=case.most)
     assert [(one.framework_id, one.share.node_id, len(one.share.gpu_ids)) for one in made] == case.expected
 
 
 def test_an_offer_has_all_that_its_node_has_free() -> None:
     world = make_snapshot(running=[make_running(make_share(1, (0, 1), cpus=14, memory_mib=1000))], vcs=vcs())
-    (made,) = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
+    (made,) = offers(world, QUOTA, OfferRound((ONE,), (framework(1),)))
     assert made.share == AllocationView(1, 0, tuple(range(102, 108)), 50, 512 * 1024 - 1000)
 
 
@@ -147,45 +147,45 @@ def test_a_node_that_closes_before_the_offers_time_is_up_is_not_offered(
 ) -> None:
     closes_at = None if closes_in_s is None else NOW + closes_in_s
     world = make_snapshot(nodes=(make_node(1, closes_at=closes_at), make_node(2, gpus=2)), vcs=vcs())
-    made = offers(world, GUARD, OfferRound((ONE,), (framework(1),), lease_s=30))
+    made = offers(world, QUOTA, OfferRound((ONE,), (framework(1),), lease_s=30))
     assert [offer.share.node_id for offer in made] == ([1, 2] if offered else [2])
 
 
 def test_a_single_user_node_is_offered_to_its_tenant_only() -> None:
     tenant_id = vcs()[0].tenant_id
     nodes = [make_node(number, single_user=True, tenant_id=owner) for number, owner in ((1, tenant_id), (2, 99))]
-    made = offers(make_snapshot(nodes=nodes, vcs=vcs()), GUARD, OfferRound((ONE,), (framework(1),)))
+    made = offers(make_snapshot(nodes=nodes, vcs=vcs()), QUOTA, OfferRound((ONE,), (framework(1),)))
     assert [offer.share.node_id for offer in made] == [1]
 
 
 def test_a_part_of_the_gpus_comes_with_its_part_of_the_rest() -> None:
     world = make_snapshot(vcs=vcs(one=2))
-    (made,) = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
+    (made,) = offers(world, QUOTA, OfferRound((ONE,), (framework(1),)))
     assert made.share == AllocationView(1, 0, (100, 101), 16, 128 * 1024)
 
 
 def test_what_stands_is_neither_offered_again_nor_forgotten() -> None:
     world = make_snapshot(nodes=nodes(4, 4), vcs=vcs(one=6))
-    first = offers(world, GUARD, OfferRound((ONE,), (framework(1),)), most=1)
+    first = offers(world, QUOTA, OfferRound((ONE,), (framework(1),)), most=1)
     world = standing(world, first)
-    again = offers(world, GUARD, OfferRound((ONE, TWO), (framework(1), framework(2, 2)), standing=first))
+    again = offers(world, QUOTA, OfferRound((ONE, TWO), (framework(1), framework(2, 2)), standing=first))
     assert [(one.framework_id, one.share.node_id) for one in again] == [(2, 2)]
-    alone = offers(world, GUARD, OfferRound((ONE,), (framework(1),), standing=first))
+    alone = offers(world, QUOTA, OfferRound((ONE,), (framework(1),), standing=first))
     assert [len(one.share.gpu_ids) for one in alone] == [2]  # four of its six stand already
 
 
 def test_what_an_offer_left_on_a_node_has_no_cpus_of_the_offers() -> None:
     world = make_snapshot(vcs=vcs(one=2))
-    first = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
-    (made,) = offers(standing(world, first), GUARD, OfferRound((ONE, TWO), (framework(2, 2),), standing=first))
+    first = offers(world, QUOTA, OfferRound((ONE,), (framework(1),)))
+    (made,) = offers(standing(world, first), QUOTA, OfferRound((ONE, TWO), (framework(2, 2),), standing=first))
     assert (made.share.gpu_ids, made.share.cpus) == (tuple(range(102, 108)), 48)
 
 
 def test_an_offer_past_its_time_is_free() -> None:
     world = make_snapshot(vcs=vcs())
-    first = offers(world, GUARD, OfferRound((ONE,), (framework(1),)))
+    first = offers(world, QUOTA, OfferRound((ONE,), (framework(1),)))
     later = replace(standing(world, first), now=NOW + 30)
-    assert len(offers(later, GUARD, OfferRound((TWO,), (framework(2, 2),)))) == 1
+    assert len(offers(later, QUOTA, OfferRound((TWO,), (framework(2, 2),)))) == 1
 
 
 # What the pool's own cycle and the law make of a standing offer.
@@ -203,8 +203,8 @@ def test_a_cycle_leaves_offered_gpus_and_cpus_alone() -> None:
 def test_the_law_refuses_offered_gpus_to_a_job_until_the_offer_has_ended() -> None:
     world = standing(make_snapshot(waiting=[make_job(1)]), [Offer(1, make_share(1, (0, 1)))])
     plan = Plan((Place(1, (make_share(1, (0,)),)),), ())
-    assert [found.code for found in check(world, plan, GUARD)] == ["gpu_reserved"]
-    assert check(replace(world, now=NOW + 30), plan, GUARD) == ()
+    assert [found.code for found in check(world, plan, QUOTA)] == ["gpu_reserved"]
+    assert check(replace(world, now=NOW + 30), plan, QUOTA) == ()
 
 
 # What must hold for every world.
@@ -242,7 +242,7 @@ def worlds(draw: st.DrawFn) -> tuple[Snapshot, OfferRound]:
         for _ in range(draw(st.integers(0, 5)))
     ]
     round_ = OfferRound(roles, frameworks, filters=filters)
-    early = offers(world, GUARD, round_, most=draw(st.integers(0, 3)))
+    early = offers(world, QUOTA, round_, most=draw(st.integers(0, 3)))
     return standing(world, early), replace(round_, standing=early)
 
 
@@ -253,7 +253,7 @@ def tried(test: object) -> object:
 @tried
 def test_no_gpu_is_offered_twice_or_while_it_is_held(drawn: tuple[Snapshot, OfferRound]) -> None:
     world, round_ = drawn
-    made = [*round_.standing, *offers(world, GUARD, round_)]
+    made = [*round_.standing, *offers(world, QUOTA, round_)]
     gpu_ids = [gpu_id for one in made for gpu_id in one.share.gpu_ids]
     assert len(gpu_ids) == len(set(gpu_ids))
     assert not set(gpu_ids) & set(world.holders_of_gpu)
@@ -271,7 +271,7 @@ def test_a_framework_could_launch_all_that_it_is_offered(drawn: tuple[Snapshot, 
     """One job on each offer, all at once: the law has nothing against it."""
     world, round_ = drawn
     role_of = {one.id: next(role for role in round_.roles if role.id == one.role_id) for one in round_.frameworks}
-    made = offers(world, GUARD, round_)
+    made = offers(world, QUOTA, round_)
     jobs = [
         make_job(
             number,
@@ -286,14 +286,14 @@ def test_a_framework_could_launch_all_that_it_is_offered(drawn: tuple[Snapshot, 
     shares = [one.share for one in (*round_.standing, *made)]
     places = tuple(Place(job.id, (share,)) for job, share in zip(jobs, shares, strict=True))
     accepted = replace(world, reservations=(), waiting=tuple(jobs))
-    assert check(accepted, Plan(places, ()), GUARD) == ()
+    assert check(accepted, Plan(places, ()), QUOTA) == ()
 
 
 @tried
 def test_filters_are_respected_until_they_end(drawn: tuple[Snapshot, OfferRound]) -> None:
     world, round_ = drawn
     refused = {(one.framework_id, one.node_id) for one in round_.filters if one.until > NOW}
-    made = offers(world, GUARD, round_)
+    made = offers(world, QUOTA, round_)
     assert not refused & {(one.framework_id, one.share.node_id) for one in made}
 
 
@@ -302,7 +302,7 @@ def test_in_the_end_all_that_a_role_may_have_is_offered(drawn: tuple[Snapshot, O
     """Whoever gets nothing of a node once the filters have ended has no quota for it, or the node has no CPUs."""
     world, round_ = drawn
     round_ = replace(round_, filters=())
-    made = [*round_.standing, *offers(world, GUARD, round_)]
+    made = [*round_.standing, *offers(world, QUOTA, round_)]
     offered = {gpu_id for one in made for gpu_id in one.share.gpu_ids}
     roles = {role.id: role for role in round_.roles}
     vc_of = {one.id: roles[one.role_id].vc_id for one in round_.frameworks}
@@ -328,7 +328,7 @@ def test_in_the_end_all_that_a_role_may_have_is_offered(drawn: tuple[Snapshot, O
 def test_each_offer_goes_to_the_role_with_the_least_that_would_take_any(drawn: tuple[Snapshot, OfferRound]) -> None:
     """Whichever role had less when an offer was made gets nothing afterwards: it would take nothing any more."""
     world, round_ = drawn
-    made = offers(world, GUARD, round_)
+    made = offers(world, QUOTA, round_)
     role_of = {one.id: one.role_id for one in round_.frameworks}
     weight = {role.id: role.weight for role in round_.roles}
     total: dict[str, int] = {"cpus": sum(node.cpus for node in world.nodes)}
@@ -367,4 +367,4 @@ def test_the_same_world_in_any_order_has_the_same_offers(drawn: tuple[Snapshot, 
     world, round_ = drawn
     twin = replace(world, nodes=world.nodes[::-1], running=world.running[::-1], vcs=world.vcs[::-1])
     turned = OfferRound(round_.roles[::-1], round_.frameworks[::-1], round_.standing[::-1], round_.filters[::-1])
-    assert offers(twin, GUARD, turned) == offers(world, GUARD, round_)
+    assert offers(twin, QUOTA, turned) == offers(world, QUOTA, round_)

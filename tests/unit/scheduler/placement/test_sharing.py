@@ -126,7 +126,7 @@ def test_a_place_beside_another_job(case: Case) -> None:
     world = world_of(case)
     context = CycleContext(
         SchedulerState(world),
-        compose(CycleConfig()).guard,
+        compose(CycleConfig()).admission,
         compose(CycleConfig()).placement,
         max_places=9,
         explain=False,
@@ -187,7 +187,7 @@ def test_whoever_takes_a_gpu_from_a_pair_takes_it_from_both(vc_id: int) -> None:
     vcs = [make_vc(), make_vc(2, "speech")]
     world = make_snapshot(nodes=[make_node(1, gpus=1)], waiting=[winner], running=pair_of(), vcs=vcs)
     plan = decide(world, PREEMPTIVE)
-    assert check(world, plan, compose(PREEMPTIVE).guard) == ()
+    assert check(world, plan, compose(PREEMPTIVE).admission) == ()
     assert ([place.job_id for place in plan.places], [one.job_id for one in plan.preempts]) == ([9], [5, 6])
 
 
@@ -198,5 +198,5 @@ def test_of_a_pair_that_was_let_go_in_vain_both_stay_though_their_quota_is_used_
     vcs = [make_vc(quotas={"A100": 3})]
     world = make_snapshot(nodes=nodes, waiting=[winner], running=[*pair_of(), single], vcs=vcs)
     plan = decide(world, PREEMPTIVE)
-    assert check(world, plan, compose(PREEMPTIVE).guard) == ()
+    assert check(world, plan, compose(PREEMPTIVE).admission) == ()
     assert [one.job_id for one in plan.preempts] == [1007]

@@ -211,7 +211,7 @@ def test_a_job_that_has_gone_back_to_the_queue_is_a_newcomer() -> None:
 def test_a_guaranteed_job_takes_back_what_an_opportunistic_one_has_on_loan() -> None:
     lent = runs(90, 1, range(6), 100, klass=JobClass.OPPORTUNISTIC)
     world = make_snapshot(running=[lent], waiting=[waits(1, 8, 50)])
-    plan = decide(world, replace(config(), guard="borrow"))
+    plan = decide(world, replace(config(), admission="borrow"))
     assert placed(plan) == [1]
     assert [preempt.job_id for preempt in plan.preempts] == [90]
 
@@ -219,7 +219,7 @@ def test_a_guaranteed_job_takes_back_what_an_opportunistic_one_has_on_loan() -> 
 def test_a_guaranteed_job_stops_no_more_opportunistic_ones_than_it_needs() -> None:
     lent = [runs(90 + gpu, 1, range(gpu, gpu + 2), 100, klass=JobClass.OPPORTUNISTIC) for gpu in (0, 2, 4)]
     world = make_snapshot(nodes=[make_node(1, gpus=6)], running=lent, waiting=[waits(1, 2, 50)])
-    plan = decide(world, replace(config(), guard="borrow"))
+    plan = decide(world, replace(config(), admission="borrow"))
     assert placed(plan) == [1]
     assert [preempt.job_id for preempt in plan.preempts] == [94]
 
@@ -229,12 +229,12 @@ def test_who_takes_back_early_what_is_promised_for_later_must_have_ended_by_then
     running = [runs(90, 1, range(4), 10_000, klass=JobClass.OPPORTUNISTIC), runs(91, 1, range(4, 8), 10_000)]
     for limit_s, expected in ((10_000 - RESERVATION_S, [2]), (10_000, [])):
         world = make_snapshot(running=running, waiting=[waits(1, 8, 50), waits(2, 4, limit_s)])
-        assert placed(decide(world, replace(config(), guard="borrow"))) == expected
+        assert placed(decide(world, replace(config(), admission="borrow"))) == expected
 
 
 def test_guaranteed_jobs_are_served_before_opportunistic_ones() -> None:
     first = waits(1, 8, 50, klass=JobClass.OPPORTUNISTIC, priority=9)
-    plan = decide(make_snapshot(waiting=[first, waits(2, 8, 50)]), replace(config(), guard="borrow"))
+    plan = decide(make_snapshot(waiting=[first, waits(2, 8, 50)]), replace(config(), admission="borrow"))
     assert placed(plan) == [2]
 
 

@@ -27,7 +27,7 @@ VCS = [make_vc(1, "a", {"A100": 6}), make_vc(2, "b", {"A100": 2}), make_vc(3, "c
 
 
 def config(**params: Any) -> CycleConfig:
-    return CycleConfig(policy="capacity", policy_params=params, guard="open")
+    return CycleConfig(policy="capacity", policy_params=params, admission="open")
 
 
 def jobs(line: int, count: int, **fields: Any) -> list[Job]:
@@ -204,10 +204,10 @@ def test_a_leaf_takes_its_guarantee_back_inside_a_queue_at_its_maximum(
     waiting = jobs(2, 1, gpus=2, submitted_at=NOW - 2000)
     for others in ([], of_another):
         world = make_snapshot(nodes=[make_node(1), make_node(2)], vcs=VCS, running=of_sibling + others, waiting=waiting)
-        chosen = CycleConfig(policy=policy, policy_params={"queues": rows, "preemption_share": 1.0}, guard="open")
+        chosen = CycleConfig(policy=policy, policy_params={"queues": rows, "preemption_share": 1.0}, admission="open")
         plan = decide(world, chosen)
         assert [preempt.job_id for preempt in plan.preempts] == [1016, 1017]
-        assert check(world, plan, compose(chosen).guard) == ()
+        assert check(world, plan, compose(chosen).admission) == ()
 
 
 def test_a_leaf_beyond_its_guarantee_waits_inside_a_queue_at_its_maximum() -> None:
@@ -307,7 +307,7 @@ def shared_worlds(draw: st.DrawFn) -> Snapshot:
         vcs=VCS,
         waiting=[job(n) for n in range(1, 1 + draw(st.integers(0, 5)))],
     )
-    world = apply(world, decide(world, CycleConfig(guard="open")))
+    world = apply(world, decide(world, CycleConfig(admission="open")))
     return replace(world, now=NOW + 100, waiting=(*world.waiting, *(job(n) for n in range(11, 17))))
 
 
@@ -319,7 +319,7 @@ def test_a_plan_never_breaks_the_law(
         rows = [{key: value for key, value in row.items() if key != "capacity"} for row in rows]
     chosen = replace(config(queues=rows, preemption_share=0.5), policy=policy, max_places=max_places)
     plan = decide(world, chosen)
-    assert check(world, plan, compose(chosen).guard) == ()
+    assert check(world, plan, compose(chosen).admission) == ()
     answered = [place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds]
     assert sorted(answered) == sorted(job.id for job in world.waiting)
     freed = sum(world.running_by_job[preempt.job_id].gpus for preempt in plan.preempts)
@@ -331,7 +331,7 @@ def test_a_plan_never_breaks_the_law(
 def test_nothing_that_fits_is_left_idle(world: Snapshot, policy: str) -> None:
     plan = decide(world, replace(config(), policy=policy))
     after = apply(world, plan)
-    greedy = decide(replace(after, running=after.running), CycleConfig(guard="open"))
+    greedy = decide(replace(after, running=after.running), CycleConfig(admission="open"))
     assert greedy.places == ()
 
 

@@ -19,7 +19,7 @@ GIB = 1024  # in MiB
 
 
 def config(**params: Any) -> CycleConfig:
-    return CycleConfig(policy="drf", policy_params=params, guard="open")
+    return CycleConfig(policy="drf", policy_params=params, admission="open")
 
 
 def placed(plan: Plan) -> list[int]:
@@ -179,6 +179,6 @@ def test_a_plan_never_breaks_the_law(
     world = apply(world, decide(world, chosen))
     world = replace(world, waiting=(*world.waiting, *jobs[6:]), now=NOW + 100)
     plan = decide(world, chosen)
-    assert check(world, plan, compose(chosen).guard) == ()
+    assert check(world, plan, compose(chosen).admission) == ()
     answered = [place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds]
     assert sorted(answered) == sorted(job.id for job in world.waiting)

@@ -18,7 +18,7 @@ VCS = [make_vc(1, "a", {}), VirtualCluster(2, 2, "b", {}), VirtualCluster(3, 2, 
 
 
 def config(**params: Any) -> CycleConfig:
-    return CycleConfig(policy="fair", policy_params=params, guard="open")
+    return CycleConfig(policy="fair", policy_params=params, admission="open")
 
 
 THREE_TO_ONE: list[Mapping[str, object]] = [{"name": "a", "weight": 3}, {"name": "b"}]

@@ -129,7 +129,7 @@ SEARCHES = {
 def test_where_a_job_goes(case: Search) -> None:
     world = make_snapshot(nodes=case.nodes, waiting=[case.waits], running=case.running)
     plan = decide(world, gandiva(introspect_s=None))
-    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert check(world, plan, compose(GANDIVA).admission) == ()
     assert where(plan).get(case.waits.id, []) == case.found
 
 
@@ -252,7 +252,7 @@ def test_a_virtual_cluster_without_quota_left_takes_turns_within_itself() -> Non
         vcs=vcs,
     )
     plan = decide(world, GANDIVA)
-    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert check(world, plan, compose(GANDIVA).admission) == ()
     assert [preempt.job_id for preempt in plan.preempts] == [2]
 
 
@@ -261,13 +261,13 @@ LENT: dict[str, Any] = {"klass": JobClass.OPPORTUNISTIC}
 
 def test_who_has_gpus_on_loan_gives_them_back_before_his_turn_is_over() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1, **LENT), (1, [0]), ago_s=5)])
-    plan = decide(world, replace(GANDIVA, guard="borrow"))
+    plan = decide(world, replace(GANDIVA, admission="borrow"))
     assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, 9)]
 
 
 def test_who_would_have_gpus_on_loan_takes_no_turn_from_their_owner() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9, **LENT)], running=[runs(job(1), (1, [0]), ago_s=500)])
-    assert decide(world, replace(GANDIVA, guard="borrow")).preempts == ()
+    assert decide(world, replace(GANDIVA, admission="borrow")).preempts == ()
 
 
 # Moves
@@ -315,7 +315,7 @@ def test_jobs_are_moved_to_make_room_for_a_gang() -> None:
         running=[runs(job(1, 1), (1, [0]), ago_s=400), runs(job(2, 3), (2, [0, 1, 2]), ago_s=400)],
     )
     plan = decide(world, GANDIVA)
-    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert check(world, plan, compose(GANDIVA).admission) == ()
     assert where(plan) == {9: [(1, 4)], 1: [(2, 1)]}
     assert [(one.job_id, one.for_job_id) for one in plan.preempts] == [(1, 1)]
 
@@ -362,7 +362,7 @@ def test_who_goes_back_after_a_move(
 ) -> None:
     world = make_snapshot(nodes=nodes(3), running=[run])
     plan = decide(world, gandiva(**params))
-    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert check(world, plan, compose(GANDIVA).admission) == ()
     assert where(plan).get(1) == found
     assert [(one.job_id, one.for_job_id) for one in plan.preempts] == ([] if found is None else [(1, 1)])
     assert {note.job_id: note.memo for note in plan.notes}.get(1) == memo
@@ -450,7 +450,7 @@ GROWTHS = {
 def test_who_grows(grower: Job, found: Any) -> None:
     world = make_snapshot(nodes=nodes(1), running=[runs(grower, (1, [0]))])
     plan = decide(world, gandiva(grow_after_s=50, restart_s=10))
-    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert check(world, plan, compose(GANDIVA).admission) == ()
     assert where(plan).get(1) == found
 
 
@@ -480,7 +480,7 @@ def test_nobody_grows_while_anybody_waits() -> None:
 def test_a_job_that_has_grown_shrinks_as_soon_as_somebody_waits() -> None:
     world = make_snapshot(nodes=nodes(1), waiting=[job(9, 2)], running=[runs(elastic(), (1, range(4)), ago_s=1)])
     plan = decide(world, gandiva(grow_after_s=50))
-    assert check(world, plan, compose(GANDIVA).guard) == ()
+    assert check(world, plan, compose(GANDIVA).admission) == ()
     assert where(plan) == {9: [(1, 2)], 1: [(1, 1)]}
     assert [(one.job_id, one.for_job_id) for one in plan.preempts] == [(1, 1)]
 

@@ -25,7 +25,7 @@ from tests.unit.scheduler.policies.test_gandiva import GANDIVA, SPEEDS, gandiva,
 
 
 @st.composite
-def histories(draw: st.DrawFn, guards: Sequence[str] = ("quota", "borrow")) -> tuple[Snapshot, CycleConfig]:
+def histories(draw: st.DrawFn, admissions: Sequence[str] = ("quota", "borrow")) -> tuple[Snapshot, CycleConfig]:
     """A pool some decisions into its life, so that jobs run, are suspended, and wait."""
     config = gandiva(
         slice_s=draw(st.sampled_from([None, 10])),
@@ -34,8 +34,8 @@ def histories(draw: st.DrawFn, guards: Sequence[str] = ("quota", "borrow")) -> t
         grow_after_s=draw(st.sampled_from([None, 1, 15])),
         trial_s=draw(st.sampled_from([None, 5])),
     )
-    guard = draw(st.sampled_from(guards))
-    config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])), guard=guard)
+    admission = draw(st.sampled_from(admissions))
+    config = replace(config, max_places=draw(st.sampled_from([1, 3, 256])), admission=admission)
     vcs = [make_vc(1, "a", {"A100": draw(st.integers(1, 12))}), make_vc(2, "b", {"A100": 12})]
     world = make_snapshot(nodes=nodes(3), vcs=vcs)
     number = 0
@@ -73,7 +73,7 @@ def histories(draw: st.DrawFn, guards: Sequence[str] = ("quota", "borrow")) -> t
 def test_a_plan_is_lawful_and_answers_every_job_once(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
     plan = decide(world, config)
-    assert check(world, plan, compose(config).guard) == ()
+    assert check(world, plan, compose(config).admission) == ()
     answered = Counter([place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds])
     moved = {preempt.job_id for preempt in plan.preempts if preempt.job_id == preempt.for_job_id}
     assert answered == Counter([*world.waiting_by_id, *moved])
@@ -87,7 +87,7 @@ def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
     drawn: tuple[Snapshot, CycleConfig],
 ) -> None:
     world, config = drawn
-    config = replace(config, guard="quota")
+    config = replace(config, admission="quota")
     for preempt in decide(world, config).preempts:
         run = world.running_by_job[preempt.job_id]
         assert run.job.preemptible
@@ -98,7 +98,7 @@ def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
 @given(histories())
 def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
-    config = replace(config, max_places=256, guard="quota")
+    config = replace(config, max_places=256, admission="quota")
     # A node may be kept for a wider job whose turn begins soon: only without turns nothing is ever left idle.
     config = replace(config, policy_params={**config.policy_params, "slice_s": None})
     world = replace(world, waiting=tuple(replace(one, memo={}) for one in world.waiting))
@@ -112,7 +112,7 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
 
 
 @settings(max_examples=examples(150))
-@given(histories(guards=("open", "quota")))
+@given(histories(admissions=("open", "quota")))
 def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
     awake = replace(
@@ -143,7 +143,7 @@ def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_
     waiting = [job(number, 4, memo=memo) for number, memo in enumerate(memos, start=10)]
     state = SchedulerState(make_snapshot(nodes=nodes(2), waiting=waiting, running=[full, partly]))
     parts = compose(GANDIVA)
-    context = CycleContext(state, parts.guard, parts.placement, max_places=256, explain=False)
+    context = CycleContext(state, parts.admission, parts.placement, max_places=256, explain=False)
     index = state.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
     index.refresh()
     wakers = Wakers(context, index, look_at_all=False)

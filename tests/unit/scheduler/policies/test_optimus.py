@@ -39,7 +39,7 @@ def config(**params: Any) -> CycleConfig:
 def carried_out(world: Snapshot) -> Snapshot:
     """The world once a decision is carried out, and nobody who has to stop has stopped."""
     plan = decide(world, config())
-    return apply(world, plan, late=late(world, plan, compose(config()).guard))
+    return apply(world, plan, late=late(world, plan, compose(config()).admission))
 
 
 def sizes(world: Snapshot, plan: Plan) -> dict[int, int]:
@@ -353,7 +353,7 @@ def elastic_worlds(draw: st.DrawFn) -> Snapshot:
 def test_a_plan_never_breaks_the_law(world: Snapshot, max_places: int, restart_s: float) -> None:
     chosen = replace(config(restart_s=restart_s), max_places=max_places)
     plan = decide(world, chosen)
-    assert check(world, plan, compose(chosen).guard) == ()
+    assert check(world, plan, compose(chosen).admission) == ()
     answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
     assert sorted(answered + [hold.job_id for hold in plan.holds]) == sorted(world.waiting_by_id)
     kept = {one.job_id for one in world.reservations}  # those places were counted in the cycle that kept them

@@ -20,7 +20,7 @@ VCS = [make_vc(1, "a", {"A100": 6}), make_vc(2, "b", {"A100": 2})]
 
 
 def config(**params: Any) -> CycleConfig:
-    return CycleConfig(policy="philly", policy_params=params, guard="open")
+    return CycleConfig(policy="philly", policy_params=params, admission="open")
 
 
 def lot(job_id: int, gpus: int, **fields: Any) -> Job:
@@ -308,11 +308,11 @@ SWITCHES = st.fixed_dictionaries(
 
 @settings(max_examples=examples(150))
 @given(worlds(), SWITCHES, st.sampled_from([1, 256]), st.sampled_from(["open", "borrow", "quota"]))
-def test_a_plan_never_breaks_the_law(world: Snapshot, params: dict[str, Any], max_places: int, guard: str) -> None:
-    chosen = replace(config(**params), max_places=max_places, guard=guard)
+def test_a_plan_never_breaks_the_law(world: Snapshot, params: dict[str, Any], max_places: int, admission: str) -> None:
+    chosen = replace(config(**params), max_places=max_places, admission=admission)
     for _ in range(2):
         plan = decide(world, chosen)
-        assert check(world, plan, compose(chosen).guard) == ()
+        assert check(world, plan, compose(chosen).admission) == ()
         answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
         answered += [hold.job_id for hold in plan.holds]
         assert sorted(answered) == sorted(one.id for one in world.waiting)

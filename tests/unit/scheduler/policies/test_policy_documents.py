@@ -19,7 +19,7 @@ PLUGINS = [(registry, name) for registry in REGISTRIES for name in registry.name
 def test_a_plug_in_has_a_page_that_names_its_kind_and_its_parameters(registry: Registry[Any], name: str) -> None:
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     assert page.startswith(f"# `{name}`: ")
-    assert f"\nA {registry.kind}. " in page
+    assert f"\nA {registry.kind.replace('admission', 'quota admission')}. " in page
     assert all(f"| `{parameter}` |" in page for parameter in registry.schema(name)["properties"])
 
 

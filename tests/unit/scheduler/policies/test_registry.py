@@ -45,10 +45,16 @@ def test_a_configuration_survives_the_trip_through_json() -> None:
     assert config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
 
 
+def test_a_stored_configuration_may_call_its_admission_a_guard() -> None:
+    stored = config_to_dict(CycleConfig(admission="borrow"))
+    stored["guard"], stored["guard_params"] = stored.pop("admission"), stored.pop("admission_params")
+    assert config_from_dict(stored) == CycleConfig(admission="borrow")
+
+
 WRONG: dict[str, tuple[CycleConfig, str]] = {
     "a policy that does not exist": (CycleConfig(policy="lifo"), "there is no policy 'lifo'; there is "),
     "a placement that does not exist": (CycleConfig(placement="x"), "there is no placement 'x'"),
-    "a guard that does not exist": (CycleConfig(guard="free"), "there is no guard 'free'"),
+    "an admission that does not exist": (CycleConfig(admission="free"), "there is no admission 'free'"),
     "a module of the package that is no plug-in": (
         CycleConfig(placement="shortage"),
         "there is no placement 'shortage'",
@@ -58,9 +64,9 @@ WRONG: dict[str, tuple[CycleConfig, str]] = {
         CycleConfig(policy_params={"speed": 1}),
         "policy fifo: unknown parameter 'speed'; known: patience_s, skip_blocked",
     ),
-    "a parameter for a guard that has none": (
-        CycleConfig(guard_params={"soft": True}),
-        "guard quota: unknown parameter 'soft'; known: none",
+    "a parameter for an admission that has none": (
+        CycleConfig(admission_params={"soft": True}),
+        "admission quota: unknown parameter 'soft'; known: none",
     ),
     "a number for a boolean": (
         CycleConfig(policy_params={"skip_blocked": 1}),

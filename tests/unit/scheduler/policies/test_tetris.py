@@ -20,7 +20,7 @@ VCS = [make_vc(1, "a"), make_vc(2, "b")]
 
 
 def config(**params: Any) -> CycleConfig:
-    return CycleConfig(policy="tetris", policy_params=params, guard="open")
+    return CycleConfig(policy="tetris", policy_params=params, admission="open")
 
 
 def where(plan: Plan) -> dict[int, list[int]]:
@@ -169,12 +169,12 @@ def worlds(draw: st.DrawFn) -> Snapshot:
 
 
 @given(worlds(), st.sampled_from(["open", "quota"]), st.sampled_from([0, 0.5, 1]), st.sampled_from([1, 256]))
-def test_a_plan_never_breaks_the_law(world: Snapshot, guard: str, fairness: float, max_places: int) -> None:
-    chosen = replace(config(fairness=fairness), guard=guard, max_places=max_places)
+def test_a_plan_never_breaks_the_law(world: Snapshot, admission: str, fairness: float, max_places: int) -> None:
+    chosen = replace(config(fairness=fairness), admission=admission, max_places=max_places)
     plan = decide(world, chosen)
-    assert check(world, plan, compose(chosen).guard) == ()
+    assert check(world, plan, compose(chosen).admission) == ()
     answered = [place.job_id for place in plan.places] + [hold.job_id for hold in plan.holds]
     assert sorted(answered) == sorted(one.id for one in world.waiting)
     if max_places > 1:
-        greedy = decide(apply(world, plan), CycleConfig(guard=guard))
+        greedy = decide(apply(world, plan), CycleConfig(admission=admission))
         assert greedy.places == ()  # nothing that fits is left idle
