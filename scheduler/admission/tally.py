@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduler.admission import Usage
+from scheduler.admission import QuotaUsage
 from scheduler.model import SLOTS, AllocationView, Job, Running, View
 
 
@@ -15,16 +15,16 @@ class Tally:
         self._view = view
         self._jobs: dict[int, int] = {}  # on a GPU that is shared
 
-    def go(self, run: Running) -> Usage:
+    def go(self, run: Running) -> QuotaUsage:
         """The GPUs that nobody holds any more once this one is gone, by virtual cluster and type."""
         return self._count(run.job, run.allocations, -1)
 
-    def come(self, job: Job, allocations: tuple[AllocationView, ...]) -> Usage:
+    def come(self, job: Job, allocations: tuple[AllocationView, ...]) -> QuotaUsage:
         """The GPUs that nobody had, and the job gets, by virtual cluster and type."""
         return self._count(job, allocations, 1)
 
-    def _count(self, job: Job, allocations: tuple[AllocationView, ...], times: int) -> Usage:
-        found: Usage = Counter()
+    def _count(self, job: Job, allocations: tuple[AllocationView, ...], times: int) -> QuotaUsage:
+        found: QuotaUsage = Counter()
         for share in allocations:
             for gpu_id in share.gpu_ids:
                 gpu = self._view.gpu_by_id.get(gpu_id)

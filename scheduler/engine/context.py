@@ -103,17 +103,17 @@ class CycleContext:
         self.places: dict[int, Place] = {}
         self.preempts: dict[int, Preempt] = {}
         self.notes: dict[int, Note] = {}
-        self.kept: set[int] = set()  # ids of the jobs whose reservation waits for others to stop
+        self.reserved: set[int] = set()  # ids of the jobs whose reservation waits for others to stop
         self.drops: set[int] = set()  # ids of the jobs for which nothing is kept any longer
         self.waits_behind: dict[int, Job] = {}  # job id -> the head that it may not pass
-        self.said: dict[int, Denial] = {}  # job id -> why the policy itself lets it wait
-        self.too_late: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
+        self.pending_reasons: dict[int, Denial] = {}  # job id -> why the policy itself lets it wait
+        self.deferred: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
         self._newest: Sequence[Running] | None = None  # those that may be preempted
         self._failures = _Failures()
         self._shared_out: set[int] = set()  # ids of the GPUs of which somebody has got a part
         # Lots that may lie anywhere are cut last, when it is known who else goes: (job, demand) in their order.
-        self._promised: list[tuple[Job, Demand]] = []
-        self._promised_gpus: Counter[str | None] = Counter()
+        self._deferred_lots: list[tuple[Job, Demand]] = []
+        self._deferred_gpus: Counter[str | None] = Counter()
         self._bind_reservations()
 
     # What a job may have
@@ -163,7 +163,7 @@ class CycleContext:
 
     def denied(self, job: Job, demand: Demand) -> Denial | None:
         """Why the admission does not let the job have this, or None when it does."""
-        return self.admission.admit(self.view, self.state.usage, job, demand.gpu_type, demand.gpus * demand.nodes)
+        return self.admission.admit(self.view, self.state.quota_usage, job, demand.gpu_type, demand.gpus * demand.nodes)
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
         """Whether the admission would let the job have one of its demands if these were gone."""
@@ -180,7 +180,7 @@ class CycleContext:
     @property
     def full(self) -> bool:
         """Whether this cycle has given all the places that it may."""
-        return len(self.places) + len(self._promised) >= self.max_places
+        return len(self.places) + len(self._deferred_lots) >= self.max_places
 
     def place(self, job: Job, demands: Iterable[Demand]) -> bool:
         """Whether one of the demands found room; if so, it is the job's, unless the cycle's limit came first."""
@@ -188,7 +188,7 @@ class CycleContext:
             if self._failures.imply(demand):
                 continue
             if self.full:
-                self.too_late.add(job.id)
+                self.deferred.add(job.id)
                 return False
             if self._place_as(job, demand):
                 return True
@@ -206,7 +206,7 @@ class CycleContext:
             return False
         candidates = _Candidates(victims)
         for demand in self.demands(job) if claim is None else claim.demands:
-            free = self.state.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type]
+            free = self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type]
             if not candidates.hold(demand.gpus * demand.nodes - free):
                 continue
             if self.state.capacity.infeasible(demand) is None and self._place_instead(
@@ -215,7 +215,7 @@ class CycleContext:
                 return True
         return False
 
-    def turns(self) -> Sequence[JobClass | None]:
+    def service_classes(self) -> Sequence[JobClass | None]:
         """The classes of jobs to be served one after the other; None for all at once.
 
         Where guaranteed jobs take GPUs back from opportunistic ones, they go first: nobody starts only to be stopped.
@@ -234,7 +234,7 @@ class CycleContext:
                 if run.job.preemptible and not run.stopping and any(in_service(one.node_id) for one in run.allocations)
             )
             self._newest = sorted(may_go, key=lambda run: (-run.placed_at, -run.job.id))
-        return [run for run in self._newest if self.stays(run) and self.admission.yields(run.job, job)]
+        return [run for run in self._newest if self.stays(run) and self.admission.reclaimable_by(run.job, job)]
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
         """Give the job exactly these; they must be free, or have room beside those with whom the job shares them."""
@@ -251,7 +251,7 @@ class CycleContext:
         self.state.count(run.job, run.allocations, -1)
         self._failures.forget()
 
-    def keep(self, run: Running) -> None:
+    def undo_release(self, run: Running) -> None:
         """Undo a `release`; all of it must be free still."""
         self.state.free.take(run.allocations)
         self.state.count(run.job, run.allocations, 1)
@@ -276,25 +276,25 @@ class CycleContext:
     def _place_as(self, job: Job, demand: Demand) -> bool:
         anywhere = demand.split and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
         if anywhere and self.placement.fills and not demand.closed:
-            if self.state.free.gpus(demand.gpu_type) - self._promised_gpus[demand.gpu_type] < demand.gpus:
+            if self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type] < demand.gpus:
                 return False
-            self._promised.append((job, demand))
-            self._promised_gpus[demand.gpu_type] += demand.gpus
-            charge(self.state.usage, job.vc_id, job.klass, str(demand.gpu_type), demand.gpus)
+            self._deferred_lots.append((job, demand))
+            self._deferred_gpus[demand.gpu_type] += demand.gpus
+            charge(self.state.quota_usage, job.vc_id, job.klass, str(demand.gpu_type), demand.gpus)
             return True
-        self.settle()
+        self.bind_deferred_lots()
         allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
         if allocations is None:
             return False
         self.take(job, allocations)
         return True
 
-    def settle(self) -> None:
+    def bind_deferred_lots(self) -> None:
         """Cut the lots that were only promised so far."""
-        promised, self._promised = self._promised, []
-        self._promised_gpus.clear()
+        promised, self._deferred_lots = self._deferred_lots, []
+        self._deferred_gpus.clear()
         for job, demand in promised:
-            charge(self.state.usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
+            charge(self.state.quota_usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
             allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
             if allocations is None:
                 raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
@@ -306,12 +306,12 @@ class CycleContext:
         gone: list[Running] = []
         if not self._release_until_it_fits(job, demand, candidates, gone, claim):
             for run in reversed(gone):
-                self.keep(run)
+                self.undo_release(run)
             return False
         for run in list(reversed(gone)):
             if self.can_stay(run) and (claim is None or claim.admits([one for one in gone if one is not run])):
                 gone.remove(run)
-                self.keep(run)
+                self.undo_release(run)
             else:
                 self.preempt(run, job.id, detail)
         return True
@@ -348,7 +348,7 @@ class CycleContext:
     def can_stay(self, run: Running) -> bool:
         """Whether all that a released job held is free still, promises considered, and its admission agrees."""
         return self.has_room_for(run) and all(
-            self.admission.admit(self.view, self.state.usage, run.job, kind, gpus) is None
+            self.admission.admit(self.view, self.state.quota_usage, run.job, kind, gpus) is None
             for kind, gpus in self._types_of(run).items()
         )
 
@@ -366,8 +366,8 @@ class CycleContext:
             self.has_gpus_for(run)
             and free.can_take(run.allocations)
             and (
-                not self._promised
-                or all(free.gpus(kind) - self._promised_gpus[kind] >= n for kind, n in self._types_of(run).items())
+                not self._deferred_lots
+                or all(free.gpus(kind) - self._deferred_gpus[kind] >= n for kind, n in self._types_of(run).items())
             )
         )
 
@@ -384,7 +384,7 @@ class CycleContext:
             if kept.until <= self.now or job is None:
                 continue
             if self._usable(kept, job) and self._held(kept):
-                self.kept.add(job.id)
+                self.reserved.add(job.id)
                 continue
             self.state.count(job, kept.allocations, -1)
             late = self._lacks_quota(job, kept) and any(
@@ -392,7 +392,7 @@ class CycleContext:
             )
             if late and self._usable(kept, job):
                 self.state.count(job, kept.allocations, 1)
-                self.kept.add(job.id)
+                self.reserved.add(job.id)
                 continue
             self._give_back(kept)
             allowed = job.eligible_at <= self.now and not self._lacks_quota(job, kept)
@@ -451,13 +451,13 @@ class CycleContext:
         gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
         gpu = self.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
         kind = gpu.type if gpu is not None else None
-        return self.admission.admit(self.view, self.state.usage, job, kind, len(gpu_ids)) is not None
+        return self.admission.admit(self.view, self.state.quota_usage, job, kind, len(gpu_ids)) is not None
 
     # The end
 
     def plan(self) -> Plan:
         """The plan but for its holds."""
-        self.settle()
+        self.bind_deferred_lots()
         return Plan(
             places=tuple(self.places.values()),
             holds=(),
@@ -467,7 +467,7 @@ class CycleContext:
         )
 
 
-def not_yet(job: Job, now: float) -> Denial | None:
+def backoff_reason(job: Job, now: float) -> Denial | None:
     """Why it is too early to look at the job, or None when it is not."""
     if job.still_stopping:
         return Denial(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler.admission import ADMISSIONS, Admission, Usage
+from scheduler.admission import ADMISSIONS, Admission, QuotaUsage
 from scheduler.engine.context import CycleContext
 from scheduler.engine.pending import holds
 from scheduler.engine.policy import POLICIES, Policy
@@ -116,7 +116,7 @@ def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
         feasible=any(state.capacity.infeasible(demand) is None for demand in demands),
         fits_quota=not snapshot.nodes
         or any(
-            parts.admission.admit(world, Usage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None
+            parts.admission.admit(world, QuotaUsage(), job, demand.gpu_type, demand.gpus * demand.nodes) is None
             for demand in demands
         ),
         starts_now=hold is None,

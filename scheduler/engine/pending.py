@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from scheduler.engine.context import CycleContext, not_yet
+from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.model import Job
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Hold
@@ -53,21 +53,21 @@ class _Queue:
 
 
 def _why(context: CycleContext, job: Job, shortage: Shortage) -> Denial:
-    if job.id in context.kept:
+    if job.id in context.reserved:
         return _kept(context, job)
     admitted, denial = context.entitled(job)
     if denial is not None and denial.reason in UNSCHEDULABLE:
         return denial
-    early = not_yet(job, context.now)
+    early = backoff_reason(job, context.now)
     if early is not None:
         return early
     if job.id in context.waits_behind:
         return _behind(job, context.waits_behind[job.id])
     if denial is not None:
         return denial
-    if job.id in context.said:
-        return context.said[job.id]
-    if job.id in context.too_late:
+    if job.id in context.pending_reasons:
+        return context.pending_reasons[job.id]
+    if job.id in context.deferred:
         return _cycle_limit(context.max_places)
     return shortage.of(admitted[0])
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar, cast
 
-from scheduler.admission import Usage, charge
+from scheduler.admission import QuotaUsage, charge
 from scheduler.engine.usage import ResourceUsage
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running, View
 from scheduler.model.eligibility import NodeEligibility
@@ -38,12 +38,12 @@ class Ordering(Keyed, Protocol):
         """Where a running job stands now among those that wait."""
         ...
 
-    def standing(self, run: Running, now: float) -> Key:
-        """What orders those that run at one pace as their keys do, whatever time it is."""
+    def preemption_key(self, run: Running, now: float) -> Key:
+        """What orders those that run at one aging_rate as their keys do, whatever time it is."""
         ...
 
-    def pace(self, run: Running) -> float:
-        """How fast the key of a running job changes; of two at one pace, the same one is always before the other."""
+    def aging_rate(self, run: Running) -> float:
+        """How fast the key of a running job changes. Two jobs with one aging rate never change their order."""
         ...
 
 
@@ -75,13 +75,13 @@ class SchedulerState:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.free, self.capacity, self.usage = Free(view), Capacity(view), Usage(view.held_by_vc)
+        self.free, self.capacity, self.quota_usage = Free(view), Capacity(view), QuotaUsage(view.held_by_vc)
         self._partly = SharedGpuIndex()
         # The jobs whose memo the policy should look at before it decides: all, unless the simulator knows better.
         self.due: set[int] | None = None
         self._indexes: dict[type[WaitingIndex], WaitingIndex] = {}
-        self._standings: PreemptionOrder | None = None
-        self._holdings: ResourceUsage | None = None
+        self._preemption_order: PreemptionOrder | None = None
+        self._resource_usage: ResourceUsage | None = None
         for run in view.running:
             if run.job.packs or run.job.klass is JobClass.OPPORTUNISTIC:
                 self._look_at(run)
@@ -106,26 +106,26 @@ class SchedulerState:
                     index.add(job)
         return cast(IndexT, self._indexes[kind])
 
-    def standings(self, ordering: Ordering) -> PreemptionOrder:
+    def preemption_order(self, ordering: Ordering) -> PreemptionOrder:
         """Those that run and may be preempted, in the order of the policy."""
-        if self._standings is None:
-            self._standings = PreemptionOrder(ordering)
+        if self._preemption_order is None:
+            self._preemption_order = PreemptionOrder(ordering)
             for run in self.view.running:
                 if run.job.preemptible and not run.stopping:
-                    self._standings.add(run, self.view.now)
-        return self._standings
+                    self._preemption_order.add(run, self.view.now)
+        return self._preemption_order
 
     @property
-    def holdings(self) -> ResourceUsage:
+    def resource_usage(self) -> ResourceUsage:
         """What those that run hold, those that stop included."""
-        if self._holdings is None:
-            self._holdings = ResourceUsage(self.view)
-        return self._holdings
+        if self._resource_usage is None:
+            self._resource_usage = ResourceUsage(self.view)
+        return self._resource_usage
 
     @property
     def is_wrong(self) -> bool:
         """Whether what it keeps of holdings does not follow from the view any more: somebody forgot to tell it."""
-        return self._holdings is not None and self._holdings != ResourceUsage(self.view)
+        return self._resource_usage is not None and self._resource_usage != ResourceUsage(self.view)
 
     def count(self, job: Job, allocations: Iterable[AllocationView], times: int) -> None:
         """Add GPUs to what the job's virtual cluster uses, or take them off with `times` -1.
@@ -138,7 +138,7 @@ class SchedulerState:
                 if gpu is None:
                     continue
                 if share.slots == SLOTS or (self._partly.come if times > 0 else self._partly.go)(gpu_id, share.slots):
-                    charge(self.usage, job.vc_id, job.klass, gpu.type, times)
+                    charge(self.quota_usage, job.vc_id, job.klass, gpu.type, times)
 
     def _look_at(self, run: Running) -> None:
         """Of what is counted already, say whose it is, and what is shared."""
@@ -148,7 +148,7 @@ class SchedulerState:
                 if gpu is None:
                     continue
                 if self._partly.come(gpu_id, share.slots) and run.job.klass is JobClass.OPPORTUNISTIC:
-                    self.usage[-run.job.vc_id, gpu.type] += 1
+                    self.quota_usage[-run.job.vc_id, gpu.type] += 1
 
     def waits(self, job: Job) -> None:
         """A job has come to the queue, or has another memo now."""
@@ -162,17 +162,17 @@ class SchedulerState:
 
     def runs(self, run: Running) -> None:
         """A job has started, has another memo now, or has begun to stop."""
-        if self._holdings is not None:
-            self._holdings.add(run)
-        if self._standings is not None and run.job.preemptible and not run.stopping:
-            self._standings.add(run, self.view.now)
+        if self._resource_usage is not None:
+            self._resource_usage.add(run)
+        if self._preemption_order is not None and run.job.preemptible and not run.stopping:
+            self._preemption_order.add(run, self.view.now)
 
     def runs_no_more(self, job_id: int) -> None:
         """A job has stopped."""
-        if self._holdings is not None:
-            self._holdings.remove(job_id)
-        if self._standings is not None:
-            self._standings.remove(job_id)
+        if self._resource_usage is not None:
+            self._resource_usage.remove(job_id)
+        if self._preemption_order is not None:
+            self._preemption_order.remove(job_id)
 
     def _keep(self, kept: Reservation) -> None:
         job = self.view.waiting_by_id.get(kept.job_id)
@@ -328,36 +328,35 @@ class Walk:
 class PreemptionOrder:
     """Running jobs that may be preempted, the one to go first at the end.
 
-    Those of one pace are in one order for ever, so that the order of all is a merger of a few, however often it is
-    asked for.
+    Jobs with one aging rate keep their order, so the order of all is a merge of a few sorted lists.
     """
 
     def __init__(self, ordering: Ordering) -> None:
         self._ordering = ordering
-        # By virtual cluster (None: all), by pace.
+        # By virtual cluster (None: all), by aging_rate.
         self._orders: dict[int | None, dict[float, list[tuple[Key, int]]]] = {}
         self._runs: dict[int, tuple[Running, Key, float]] = {}
 
     def add(self, run: Running, now: float) -> None:
         """Put a job into its place; one that was there already takes its new one."""
         self.remove(run.job.id)
-        key, pace = self._ordering.standing(run, now), self._ordering.pace(run)
-        self._runs[run.job.id] = (run, key, pace)
+        key, aging_rate = self._ordering.preemption_key(run, now), self._ordering.aging_rate(run)
+        self._runs[run.job.id] = (run, key, aging_rate)
         for vc_id in (None, run.job.vc_id):
-            insort(self._orders.setdefault(vc_id, {}).setdefault(pace, []), (key, run.job.id))
+            insort(self._orders.setdefault(vc_id, {}).setdefault(aging_rate, []), (key, run.job.id))
 
     def remove(self, job_id: int) -> None:
         """Forget a job; one that was not there is no error."""
         found = self._runs.pop(job_id, None)
         if found is not None:
-            run, key, pace = found
+            run, key, aging_rate = found
             for vc_id in (None, run.job.vc_id):
-                order = self._orders[vc_id][pace]
+                order = self._orders[vc_id][aging_rate]
                 del order[bisect_left(order, (key, job_id))]
                 if not order:
-                    del self._orders[vc_id][pace]
+                    del self._orders[vc_id][aging_rate]
 
-    def from_the_last(self, now: float, vc_id: int | None = None) -> Iterator[Running]:
+    def victims(self, now: float, vc_id: int | None = None) -> Iterator[Running]:
         """Those that run, in one virtual cluster or in all, the one with the least right to first."""
         orders = [map(self._run, reversed(order)) for order in self._orders.get(vc_id, {}).values()]
         if len(orders) == 1:

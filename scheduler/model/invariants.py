@@ -71,7 +71,7 @@ def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, 
     return (*found, *admission.violations(view, plan))
 
 
-def late(view: View, plan: Plan, admission: PlanValidator) -> frozenset[int]:
+def awaits_preemption(view: View, plan: Plan, admission: PlanValidator) -> frozenset[int]:
     """The ids of the placed jobs of a lawful plan that cannot start before others have stopped.
 
     They are those for whom somebody is preempted, and those whose place is not lawful with everybody still there.

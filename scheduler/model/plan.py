@@ -115,10 +115,10 @@ def taken_by(view: View, place: Place) -> frozenset[int]:
     )
 
 
-def apply(snapshot: Snapshot, plan: Plan, *, late: Collection[int] = ()) -> Snapshot:
+def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> Snapshot:
     """The snapshot after all of a lawful plan went through; no time passes, so whoever stops has not stopped yet.
 
-    `late` are the ids of jobs that wait for others to stop though the GPUs of their place are free: see `law.late`.
+    `awaiting` holds the ids that `invariants.awaits_preemption` returned.
 
     Real attempt ids are the database's to give. Here the attempt of job 7 is -7, which no other attempt has: a job has
     one live attempt at most.
@@ -129,7 +129,7 @@ def apply(snapshot: Snapshot, plan: Plan, *, late: Collection[int] = ()) -> Snap
     kept = {one.job_id: one for one in snapshot.reservations if one.job_id not in plan.drops}
     for place in plan.places:
         kept.pop(place.job_id, None)
-        if place.job_id in preempted or place.job_id in late or taken_by(snapshot, place):
+        if place.job_id in preempted or place.job_id in awaiting or taken_by(snapshot, place):
             kept[place.job_id] = Reservation(place.job_id, place.allocations, snapshot.now + RESERVATION_S)
         else:
             started.append(_start(snapshot.now, _noted(snapshot.waiting_by_id[place.job_id], notes), place))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.admission import Admission, Usage
+from scheduler.admission import Admission, QuotaUsage
 from scheduler.engine.state import SchedulerState
 from scheduler.engine.usage import CPUS, MEMORY_MIB, Vector
 from scheduler.model import AllocationView, Job, Node, Reservation, View
@@ -100,7 +100,7 @@ def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 
     roles = {role.id: role for role in round_.roles}
     frameworks = sorted((one for one in round_.frameworks if one.role_id in roles), key=lambda one: one.id)
     shares = _ShareLedger(view, state.capacity, roles, round_)
-    quota = _QuotaLedger(view, admission, state.usage, roles, round_)
+    quota = _QuotaLedger(view, admission, state.quota_usage, roles, round_)
     until = view.now + round_.lease_s
     nodes = [node for node in state.free.by_room(None) if not _drains_before(view.node_by_id[node.id], until)]
     refused = {(one.framework_id, one.node_id) for one in round_.filters if one.until > view.now}
@@ -208,9 +208,9 @@ class _QuotaLedger:
     """What the virtual clusters of the roles may still have, standing offers counted as had."""
 
     def __init__(
-        self, view: View, admission: Admission, usage: Usage, roles: Mapping[int, Role], round_: OfferRound
+        self, view: View, admission: Admission, usage: QuotaUsage, roles: Mapping[int, Role], round_: OfferRound
     ) -> None:
-        self._view, self._admission, self._usage = view, admission, Usage(usage)
+        self._view, self._admission, self._usage = view, admission, QuotaUsage(usage)
         role_of = {one.id: roles[one.role_id] for one in round_.frameworks if one.role_id in roles}
         for offer in round_.standing:
             if offer.framework_id in role_of:

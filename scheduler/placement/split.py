@@ -43,7 +43,7 @@ def cut(demand: Demand, nodes: Iterable[FreeNode]) -> tuple[AllocationView, ...]
 def fewest_nodes(
     free: Free,
     demand: Demand,
-    shun: NodeExclusion,
+    exclusion: NodeExclusion,
     singles: Callable[[Free, Demand], Iterable[FreeNode]] = Free.candidates,
 ) -> tuple[AllocationView, ...] | None:
     """The lot on as few nodes as possible, and as few racks; the last node is the one that it fills best.
@@ -54,16 +54,16 @@ def fewest_nodes(
     4. All the same with as few last choices as possible.
     """
     last_choice = None
-    for node in shun.of(singles(free, demand)):
-        if node.id not in shun.last:
+    for node in exclusion.allowed(singles(free, demand)):
+        if node.id not in exclusion.last_resort:
             return cut(demand, [node])
         last_choice = last_choice or node
     if demand.within is not Locality.NODE and free.gpus(demand.gpu_type) >= demand.gpus:
-        if demand.cpus or demand.memory_mib or demand.closed or shun.last or shun.barred is not None:
-            nodes = _with_a_look_at_each(free, demand, shun)
+        if demand.cpus or demand.memory_mib or demand.closed or exclusion.last_resort or exclusion.excluded is not None:
+            nodes = _with_a_look_at_each(free, demand, exclusion)
         else:
             nodes = _by_number(free, demand, str(demand.gpu_type))
-        if nodes is not None and (last_choice is None or not among(shun.last, nodes)):
+        if nodes is not None and (last_choice is None or not among(exclusion.last_resort, nodes)):
             return cut(demand, nodes)
     return None if last_choice is None else cut(demand, [last_choice])
 
@@ -85,24 +85,24 @@ def _by_number(free: Free, demand: Demand, gpu_type: str) -> list[FreeNode] | No
     return [free.at(place) for place in _roomiest(best, gpus)] or None
 
 
-def _with_a_look_at_each(free: Free, demand: Demand, shun: NodeExclusion) -> list[FreeNode] | None:
-    lot = _in_one_rack(free, demand, shun)
+def _with_a_look_at_each(free: Free, demand: Demand, exclusion: NodeExclusion) -> list[FreeNode] | None:
+    lot = _in_one_rack(free, demand, exclusion)
     if lot:
         return lot
-    nodes = list(shun.of(free.by_room(demand.gpu_type)))
-    wanted = [node for node in nodes if node.id not in shun.last] if shun.last else nodes
+    nodes = list(exclusion.allowed(free.by_room(demand.gpu_type)))
+    wanted = [node for node in nodes if node.id not in exclusion.last_resort] if exclusion.last_resort else nodes
     if demand.within is Locality.ANY:
         lot = _roomiest(_shelved(wanted, demand), demand.gpus)
     if lot or len(wanted) == len(nodes):
         return lot or None
-    lots = [_last_choices_last(inside, demand, shun) for _, inside in sorted(by_rack(nodes).items())]
+    lots = [_last_choices_last(inside, demand, exclusion) for _, inside in sorted(by_rack(nodes).items())]
     fitting = [lot for lot in lots if lot]
     if fitting:
-        return min(fitting, key=lambda lot: (among(shun.last, lot), len(lot)))
-    return (_last_choices_last(nodes, demand, shun) or None) if demand.within is Locality.ANY else None
+        return min(fitting, key=lambda lot: (among(exclusion.last_resort, lot), len(lot)))
+    return (_last_choices_last(nodes, demand, exclusion) or None) if demand.within is Locality.ANY else None
 
 
-def _in_one_rack(free: Free, demand: Demand, shun: NodeExclusion) -> list[FreeNode]:
+def _in_one_rack(free: Free, demand: Demand, exclusion: NodeExclusion) -> list[FreeNode]:
     """The lot without last choices in the rack that needs the fewest nodes, or none.
 
     By its GPUs alone a rack would need no more nodes than it does, so most racks need no look at their nodes.
@@ -114,22 +114,22 @@ def _in_one_rack(free: Free, demand: Demand, shun: NodeExclusion) -> list[FreeNo
     for least, rack in sorted((_how_many(shelves, gpus), rack) for rack, shelves in racks.items()):
         if found is not None and found < (least, rack):
             break
-        nodes = shun.of(free.at(place) for shelf in reversed(racks[rack]) for place in shelf)
-        here = _roomiest(_shelved((node for node in nodes if node.id not in shun.last), demand), gpus)
+        nodes = exclusion.allowed(free.at(place) for shelf in reversed(racks[rack]) for place in shelf)
+        here = _roomiest(_shelved((node for node in nodes if node.id not in exclusion.last_resort), demand), gpus)
         if here and (found is None or (len(here), rack) < found):
             found, lot = (len(here), rack), here
     return lot
 
 
-def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, shun: NodeExclusion) -> list[FreeNode]:
+def _last_choices_last(nodes: Sequence[FreeNode], demand: Demand, exclusion: NodeExclusion) -> list[FreeNode]:
     """The roomiest of the nodes that hold the lot together, or none when they do not."""
-    wanted = _shelved((node for node in nodes if node.id not in shun.last), demand)
+    wanted = _shelved((node for node in nodes if node.id not in exclusion.last_resort), demand)
     lot = _roomiest(wanted, demand.gpus)
-    if lot or not shun.last:
+    if lot or not exclusion.last_resort:
         return lot
     whole = [node for shelf in reversed(wanted) for node in shelf]
     missing = demand.gpus - sum(node.room(demand) for node in whole)
-    rest = _roomiest(_shelved((node for node in nodes if node.id in shun.last), demand), missing)
+    rest = _roomiest(_shelved((node for node in nodes if node.id in exclusion.last_resort), demand), missing)
     return whole + rest if rest else []
 
 

@@ -24,15 +24,15 @@ STRIKES_SCHEMA: Mapping[str, Any] = {
 class NodeExclusion:
     """The nodes that are a `last` choice, by id, and those that are none at all."""
 
-    last: frozenset[int] = frozenset()
-    barred: Callable[[FreeNode], bool] | None = None
+    last_resort: frozenset[int] = frozenset()
+    excluded: Callable[[FreeNode], bool] | None = None
 
-    def of(self, nodes: Iterable[FreeNode]) -> Iterator[FreeNode]:
+    def allowed(self, nodes: Iterable[FreeNode]) -> Iterator[FreeNode]:
         """Those of the nodes that may be chosen, in their order."""
-        barred = self.barred
-        if barred is None:
+        excluded = self.excluded
+        if excluded is None:
             return iter(nodes)
-        return (node for node in nodes if not barred(node))
+        return (node for node in nodes if not excluded(node))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ class Steady(AsAsked):
 
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""
-        return self.choose(free, demand, self.shun(free, avoid))
+        return self.choose(free, demand, self.exclusion(free, avoid))
 
-    def shun(self, free: Free, avoid: Collection[int]) -> NodeExclusion:
+    def exclusion(self, free: Free, avoid: Collection[int]) -> NodeExclusion:
         """What the job avoids, and what has too many strikes."""
         struck = free.struck(self.strikes_limit)
         return NodeExclusion(struck.union(avoid)) if struck or avoid else _NOTHING
 
-    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
-        """As `place`, for these nodes to shun."""
+    def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
+        """As `place`, without the nodes of `exclusion`."""
         raise NotImplementedError
 
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from scheduler.engine.context import CycleContext, not_yet
+from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.engine.state import Key
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
@@ -38,11 +38,11 @@ class Ordered:
         """Where a running job stands among those that wait."""
         return self.waiting_key(run.job)
 
-    def standing(self, run: Running, now: float) -> Key:
+    def preemption_key(self, run: Running, now: float) -> Key:
         """See `scheduler.engine.state.Ordering`."""
         return self.running_key(run, now)
 
-    def pace(self, run: Running) -> float:
+    def aging_rate(self, run: Running) -> float:
         """See `scheduler.engine.state.Ordering`."""
         return 1
 
@@ -75,7 +75,7 @@ class Ordered:
         """See `Policy`."""
         self._review(context)
         second_thoughts = _Reprieve(self, context)
-        for klass in context.turns():
+        for klass in context.service_classes():
             self._walk(context, second_thoughts, klass)
         second_thoughts.about_all()
 
@@ -88,7 +88,7 @@ class Ordered:
         while (turn := walk.next()) is not None:
             job, key = turn
             second_thoughts.before(key)
-            if job.id in context.places or job.id in context.kept:
+            if job.id in context.places or job.id in context.reserved:
                 continue
             admitted, denial = context.entitled(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
@@ -100,7 +100,7 @@ class Ordered:
                 continue
             if context.place(job, admitted) or self._place_instead(context, job, key, admitted, second_thoughts):
                 continue
-            if job.id in context.too_late:
+            if job.id in context.deferred:
                 if not context.explain:
                     return
                 continue
@@ -142,10 +142,10 @@ class Ordered:
 
         The job takes nothing back that it had on loan.
         """
-        for run in context.state.standings(self).from_the_last(context.now, vc_id):
+        for run in context.state.preemption_order(self).victims(context.now, vc_id):
             if self.running_key(run, context.now) <= key:
                 return
-            if context.admission.reclaims and context.admission.yields(job, run.job):
+            if context.admission.reclaims and context.admission.reclaimable_by(job, run.job):
                 continue
             if context.stays(run) and self.may_go(run, context.now):
                 yield run
@@ -155,14 +155,14 @@ class Ordered:
         state, view = context.state, context.view
         # A note moves a job within these, so they must be there: made afterwards, they would not know of it.
         state.queue(self)
-        state.standings(self)
+        state.preemption_order(self)
         due = state.due
         if due is None:
             due = {*view.waiting_by_id, *view.running_by_job}
         for job_id in sorted(due):
             run = view.running_by_job.get(job_id)
             job = run.job if run is not None else view.waiting_by_id.get(job_id)
-            if job is None or (run is None and not_yet(job, context.now)):
+            if job is None or (run is None and backoff_reason(job, context.now)):
                 continue
             memo = self.review(job, run, context.now)
             if memo is not None:
@@ -215,16 +215,16 @@ class _Reprieve:
             victim = next(victims, None)
             if victim is None:
                 for other in reversed(released):
-                    context.keep(other)
+                    context.undo_release(other)
                 return ()
             context.release(victim)
             released.append(victim)
-        context.keep(run)
+        context.undo_release(run)
         preempt = context.preempts.pop(run.job.id)
         gone = []
         for other in reversed(released):
             if context.can_stay(other):
-                context.keep(other)
+                context.undo_release(other)
             else:  # it goes to whom this one was to go, who is the reason for all of it
                 context.preempt(other, preempt.for_job_id, preempt.detail)
                 gone.append(other)
@@ -235,6 +235,6 @@ class _Reprieve:
         preempts, now = self._context.preempts, self._context.now
         for _, job_id in zip(range(count), reversed(preempts), strict=False):
             run = self._context.view.running_by_job[job_id]
-            key, standing = self._policy.running_key(run, now), self._policy.standing(run, now)
+            key, standing = self._policy.running_key(run, now), self._policy.preemption_key(run, now)
             heapq.heappush(self._turns, (key, standing, job_id, run, self._times))
         self._known = len(preempts)

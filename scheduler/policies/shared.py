@@ -221,9 +221,9 @@ class Shared:
 
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        ledger = self.ledger(context.view, context.state.capacity, context.state.holdings)
+        ledger = self.ledger(context.view, context.state.capacity, context.state.resource_usage)
         unplaced: _Unplaced = {}
-        for klass in context.turns():
+        for klass in context.service_classes():
             self._fill(context, ledger, unplaced, klass)
         if self.bound > 0:
             self._preempt(context, ledger, unplaced)
@@ -251,7 +251,7 @@ class Shared:
         """Whether another job of the group was placed."""
         while (turn := walk.next()) is not None:
             job = turn[0]
-            if job.id in context.places or job.id in context.kept:
+            if job.id in context.places or job.id in context.reserved:
                 continue
             admitted, denial = context.entitled(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
@@ -264,7 +264,7 @@ class Shared:
                     return True
             if allowed and self._reclaim(context, ledger, job, allowed[0]):
                 return True
-            if job.id in context.too_late:
+            if job.id in context.deferred:
                 if not context.explain:
                     return False
                 continue
@@ -281,7 +281,9 @@ class Shared:
         self, context: CycleContext, ledger: ShareLedger, job: Job, admitted: Sequence[Demand], unplaced: _Unplaced
     ) -> bool:
         """Note why the limits deny the job all demands; returns whether they deny them to its whole class too."""
-        context.said[job.id] = next(limit for demand in admitted if (limit := ledger.limit(job, demand)) is not None)
+        context.pending_reasons[job.id] = next(
+            limit for demand in admitted if (limit := ledger.limit(job, demand)) is not None
+        )
         full = [demand for demand in admitted if ledger.full_family(job, demand) is not None]
         if full:
             unplaced.setdefault((self.group_of(job), class_of(job)), (job, full))
@@ -369,7 +371,7 @@ class _Claim:
         def advance(group: int, runs: Iterator[Running]) -> None:
             for run in runs:
                 useful = demand.gpu_type is None or ledger.held(run).get(demand.gpu_type)
-                if useful and context.stays(run) and not context.admission.yields(job, run.job):
+                if useful and context.stays(run) and not context.admission.reclaimable_by(job, run.job):
                     nexts[group] = (runs, run)
                     return
             nexts.pop(group, None)

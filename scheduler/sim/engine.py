@@ -22,7 +22,7 @@ from scheduler.engine.cycle import compose, decide_on
 from scheduler.engine.policy import PeriodicPolicy
 from scheduler.engine.state import SchedulerState
 from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
-from scheduler.model.invariants import check, late
+from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, JobClass
 from scheduler.model.plan import RESERVATION_S, Plan
 from scheduler.placement.free import Demand, Free
@@ -290,7 +290,7 @@ class _Simulation:
         over = placed.keys() | set(plan.drops)
         kept = {one.job_id: one for one in self.world.reservations if one.job_id not in over}
         # Without a grace, those who have to stop are gone before anybody is started.
-        waits = late(self.world, plan, self.parts.admission) if self.options.grace_s > 0 else frozenset[int]()
+        waits = awaits_preemption(self.world, plan, self.parts.admission) if self.options.grace_s else frozenset[int]()
         for preempt in plan.preempts:
             run = self.world.running_by_job[preempt.job_id]
             self.clocks.touch(run.job.vc_id)

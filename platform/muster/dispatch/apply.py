@@ -26,7 +26,7 @@ from muster.jobs.transitions import forget_reservations
 from muster.tenants.models import VirtualCluster
 from scheduler import model
 from scheduler.engine.cycle import CycleConfig, compose
-from scheduler.model.invariants import PlanValidator, check, late
+from scheduler.model.invariants import PlanValidator, awaits_preemption, check
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
 from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
 
@@ -162,7 +162,7 @@ def _apply(
     snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
     admission = compose(config).admission
     lawful = _lawful(snapshot, current, admission, applied)
-    waits = late(snapshot, _together(lawful), admission)
+    waits = awaits_preemption(snapshot, _together(lawful), admission)
     kept = {reservation.job_id for reservation in snapshot.reservations}
     starts: list[tuple[Job, Place]] = []
     for unit in lawful:

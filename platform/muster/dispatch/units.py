@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scheduler.model import View
-from scheduler.model.invariants import PlanValidator, late
+from scheduler.model.invariants import PlanValidator, awaits_preemption
 from scheduler.model.plan import Place, Plan, Preempt
 
 # So that a transaction stays short: what one holds locked, others wait for.
@@ -35,7 +35,7 @@ def units_of(view: View, plan: Plan, admission: PlanValidator) -> list[Unit]:
        on a node, or the quota of its virtual cluster. Who shares one who stops with another is in one unit with it.
     3. Who only leaves its GPUs to the one it shared them with is a unit alone.
     """
-    waits = late(view, plan, admission)
+    waits = awaits_preemption(view, plan, admission)
     alone = [Unit((place,)) for place in plan.places if place.job_id not in waits]
     groups: list[tuple[set[int], list[Place]]] = []  # ids of those who stop, and the places that need them
     for place in plan.places:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.admission import Usage
+from scheduler.admission import QuotaUsage
 from scheduler.admission.tally import Tally
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
@@ -24,7 +24,7 @@ class Borrow:
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     reclaims: ClassVar[bool] = True
 
-    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+    def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """None when the job is opportunistic, or the quota has room for it beside other guaranteed jobs."""
         if gpu_type is None or job.klass is JobClass.OPPORTUNISTIC:
             return None
@@ -50,8 +50,8 @@ class Borrow:
             (as_opportunistic, f"ask an operator to raise the quota of {name}"),
         )
 
-    def yields(self, loser: Job, winner: Job) -> bool:
-        """An opportunistic job yields to a guaranteed one."""
+    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
+        """A guaranteed job may reclaim the GPUs of an opportunistic one."""
         return loser.klass is JobClass.OPPORTUNISTIC and winner.klass is JobClass.GUARANTEED
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
@@ -59,11 +59,11 @@ class Borrow:
 
         Also each guaranteed job that is preempted for an opportunistic one.
         """
-        given, tally = Usage(view.held_by_vc), Tally(view)
+        given, tally = QuotaUsage(view.held_by_vc), Tally(view)
         for run in view.running:  # those who share a GPU are of one class, so this is all that is theirs
             if run.job.klass is JobClass.OPPORTUNISTIC:
                 given.subtract(tally.go(run))
-        before = Usage(given)
+        before = QuotaUsage(given)
         for preempt in plan.preempts:
             run_of = view.running_by_job.get(preempt.job_id)
             if run_of is None:
@@ -71,7 +71,7 @@ class Borrow:
             if run_of.job.klass is JobClass.GUARANTEED:
                 given.subtract(tally.go(run_of))
                 winner = _job(view, preempt.for_job_id)
-                if winner is not None and self.yields(winner, run_of.job):
+                if winner is not None and self.reclaimable_by(winner, run_of.job):
                     message = f"a guaranteed job would make room for opportunistic job {winner.id}"
                     yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)
         for place in plan.places:

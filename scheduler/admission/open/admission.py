@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.admission import Usage
+from scheduler.admission import QuotaUsage
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
 from scheduler.model.plan import Denial, Plan
@@ -19,11 +19,11 @@ class Open:
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     reclaims: ClassVar[bool] = False
 
-    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+    def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """Nothing is denied."""
         return None
 
-    def yields(self, loser: Job, winner: Job) -> bool:
+    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
         """Nobody holds what is another's."""
         return False
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.admission import Usage
+from scheduler.admission import QuotaUsage
 from scheduler.admission.tally import Tally
 from scheduler.model import Job, View
 from scheduler.model.invariants import Violation
@@ -24,7 +24,7 @@ class Quota:
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     reclaims: ClassVar[bool] = False
 
-    def admit(self, view: View, usage: Usage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
+    def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
         """None when the quota has room for the job, or by how much it has not."""
         if gpu_type is None:
             return None
@@ -50,13 +50,13 @@ class Quota:
             (f"ask for at most {quota} {gpu_type}", raise_it) if quota else (raise_it,),
         )
 
-    def yields(self, loser: Job, winner: Job) -> bool:
+    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
         """Nobody holds what is another's."""
         return False
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """Each place that takes its virtual cluster above its quota of a GPU type, with what the plan frees off."""
-        given, tally = Usage(), Tally(view)
+        given, tally = QuotaUsage(), Tally(view)
         for preempt in plan.preempts:
             attempt = view.running_by_job.get(preempt.job_id)
             if attempt is not None:

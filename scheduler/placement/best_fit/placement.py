@@ -24,11 +24,11 @@ class BestFit(Steady):
     3. The fewer strikes, the smaller node id.
     """
 
-    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
         if demand.split:
-            return fewest_nodes(free, demand, shun, _tightest_first)
-        nodes = gang(shun.of(_tightest_first(free, demand)), demand, shun.last, _the_first, idle)
+            return fewest_nodes(free, demand, exclusion, _tightest_first)
+        nodes = gang(exclusion.allowed(_tightest_first(free, demand)), demand, exclusion.last_resort, _the_first, idle)
         return None if nodes is None else ranks(demand, sorted(nodes, key=lambda node: (node.rack, node.id)))
 
 

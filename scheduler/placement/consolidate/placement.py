@@ -22,11 +22,13 @@ class Consolidate(Steady):
     4. The smaller rack name, the fewer strikes, the smaller node id.
     """
 
-    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
         if demand.split:
-            return fewest_nodes(free, demand, shun)
-        nodes = gang(shun.of(free.candidates(demand)), demand, shun.last, _fewest_racks, rack_cost)
+            return fewest_nodes(free, demand, exclusion)
+        nodes = gang(
+            exclusion.allowed(free.candidates(demand)), demand, exclusion.last_resort, _fewest_racks, rack_cost
+        )
         return None if nodes is None else ranks(demand, sorted(nodes, key=lambda node: (node.rack, node.id)))
 
 

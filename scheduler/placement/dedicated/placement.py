@@ -58,9 +58,9 @@ class Dedicated(AsAsked):
         A lot that is not large by its number is so only if it needs several nodes, and one node is better.
         """
         inside = base(self.inside, self.strikes_limit)
-        shun = inside.shun(free, avoid)
-        for_small = replace(shun, barred=self._hosts_large) if self.whole_nodes else shun
-        for_large = replace(shun, barred=_in_use if self.whole_nodes else self._hosts_large)
+        exclusion = inside.exclusion(free, avoid)
+        for_small = replace(exclusion, excluded=self._hosts_large) if self.whole_nodes else exclusion
+        for_large = replace(exclusion, excluded=_in_use if self.whole_nodes else self._hosts_large)
         if self._large(Guest(demand.gpus * demand.nodes, demand.nodes)):
             return inside.choose(free, demand, for_large)
         if not (demand.split and self.distributed):

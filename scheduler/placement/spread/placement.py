@@ -23,12 +23,12 @@ class Spread(Steady):
     4. The fewer strikes, the smaller node id.
     """
 
-    def choose(self, free: Free, demand: Demand, shun: NodeExclusion) -> tuple[AllocationView, ...] | None:
+    def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, the emptiest node first, or None when the gang does not fit."""
-        nodes = shun.of(_emptiest_first(free, demand))
+        nodes = exclusion.allowed(_emptiest_first(free, demand))
         if demand.split:
-            return _lot(nodes, demand, shun.last)
-        chosen = gang((node for node in nodes if node.fits(demand)), demand, shun.last, _turns)
+            return _lot(nodes, demand, exclusion.last_resort)
+        chosen = gang((node for node in nodes if node.fits(demand)), demand, exclusion.last_resort, _turns)
         return None if chosen is None else ranks(demand, chosen)
 
 

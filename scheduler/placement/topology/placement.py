@@ -42,13 +42,13 @@ class Topology(AsAsked):
     def place(self, free: Free, demand: Demand, avoid: Collection[int]) -> tuple[AllocationView, ...] | None:
         """See `Placement`."""
         inside = base(self.inside, self.strikes_limit)
-        shun = inside.shun(free, avoid)
-        shares = inside.choose(free, demand, shun)
+        exclusion = inside.exclusion(free, avoid)
+        shares = inside.choose(free, demand, exclusion)
         if shares is None or demand.gpu_type is None or not free.linked:
             return shares
         if len(shares) == 1:
             (share,) = shares
-            nodes = _as_tight(free, demand, share.node_id, shun.last)
+            nodes = _as_tight(free, demand, share.node_id, exclusion.last_resort)
             found = [(_linked(free, node, demand.gpu_type, len(share.gpu_ids)), node) for node in nodes]
             (_, gpu_ids), best = max(found, key=lambda one: one[0][0])  # of equals, the first
             return (replace(share, node_id=best.id, gpu_ids=gpu_ids),)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.admission import Usage, charge
+from scheduler.admission import QuotaUsage, charge
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.model.lifecycle import JobClass
@@ -67,8 +67,8 @@ class Horizon:
         self._of_run: dict[int, _Entry] = {}
         self._number = 0
         self._moments: list[float] = [context.now]
-        self._used: list[tuple[float, Usage]] = []  # GPUs that are used after an end, for some of the ends
-        self._usages: dict[float, Usage] = {}  # the same for the moments that were looked at
+        self._used: list[tuple[float, QuotaUsage]] = []  # GPUs that are used after an end, for some of the ends
+        self._usages: dict[float, QuotaUsage] = {}  # the same for the moments that were looked at
         # The first moment at which the admission lets somebody have something, promises aside.
         self._admitted_from: dict[tuple[int, JobClass, str | None, int], float] = {}
         self._job_ids = max((job.id for job in context.view.waiting), default=0)
@@ -200,7 +200,7 @@ class Horizon:
         """CPUs and memory by node that are kept beyond what is free: who stops there gives back so much to them."""
         view, wanted = self._context.view, dict[int, tuple[int, int]]()
         for kept in view.reservations:
-            held = kept.offered or kept.job_id in self._context.kept or kept.job_id in view.running_by_job
+            held = kept.offered or kept.job_id in self._context.reserved or kept.job_id in view.running_by_job
             if kept.until > self._context.now and held:
                 for share in kept.allocations:
                     cpus, memory_mib = wanted.get(share.node_id, (0, 0))
@@ -372,7 +372,7 @@ class Horizon:
         usage = self._usage(start)
         promised = list(self._promised_quota(job, str(gpu_type), start, end))
         if promised:
-            usage = Usage(usage)
+            usage = QuotaUsage(usage)
         for klass, gpus in promised:
             charge(usage, job.vc_id, klass, str(gpu_type), gpus)
         state = self._context.state
@@ -409,13 +409,13 @@ class Horizon:
         self._admitted_from[key] = moments[low]  # it can only get later, when others start
         return moments[low]
 
-    def _usage(self, moment: float) -> Usage:
+    def _usage(self, moment: float) -> QuotaUsage:
         """What is used once those have ended who end by then; not to be changed."""
         if moment not in self._usages:
             if not self._used:
                 self._count_ends()
             at, usage = self._used[bisect_right(self._used, moment, key=lambda mark: mark[0]) - 1]
-            self._usages[moment] = usage = Usage(usage)
+            self._usages[moment] = usage = QuotaUsage(usage)
             for entry in self._between(at, moment):
                 for vc_id, klass, kind, gpus in self._holding[entry].used:
                     charge(usage, vc_id, klass, kind, -gpus)
@@ -427,13 +427,13 @@ class Horizon:
         return self._ends[first : bisect_right(self._ends, (until, math.inf))]
 
     def _count_ends(self) -> None:
-        usage, since_mark = Usage(self._context.state.usage), 0
-        self._used.append((-math.inf, Usage(usage)))
+        usage, since_mark = QuotaUsage(self._context.state.quota_usage), 0
+        self._used.append((-math.inf, QuotaUsage(usage)))
         for position, entry in enumerate(self._ends, start=1):
             for vc_id, klass, kind, gpus in self._holding[entry].used:
                 charge(usage, vc_id, klass, kind, -gpus)
             since_mark += 1
             # A mark has all that ends by its moment, so none stands between two that end at the same.
             if since_mark >= _STEP and (position == len(self._ends) or self._ends[position][0] > entry[0]):
-                self._used.append((entry[0], Usage(usage)))
+                self._used.append((entry[0], QuotaUsage(usage)))
                 since_mark = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from scheduler.engine.context import CycleContext, not_yet
+from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.engine.state import Key
 from scheduler.model import AllocationView, Job, Node, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
@@ -111,7 +111,7 @@ class _Cycle:
         self._look_ahead()
         if policy.mode == "conservative":
             self._remember()
-        for klass in context.turns():
+        for klass in context.service_classes():
             self._walk(klass)
         if policy.mode == "conservative":
             self._note()
@@ -142,7 +142,7 @@ class _Cycle:
             moving = view.running_by_job.get(kept.job_id)
             if kept.offered:  # whether somebody takes them, and for how long, nobody knows
                 self.horizon.keeps(None, kept.allocations, math.inf)
-            elif kept.job_id in context.kept:
+            elif kept.job_id in context.reserved:
                 job = view.waiting_by_id[kept.job_id]
                 self.horizon.keeps(job, kept.allocations, kept.until + policy.length_s(job))
             elif moving is not None:
@@ -154,7 +154,7 @@ class _Cycle:
         passing: list[Job] = []
         while (context.explain or not context.full) and (turn := walk.next()) is not None:
             job, _ = turn
-            if job.id not in context.places and job.id not in context.kept:
+            if job.id not in context.places and job.id not in context.reserved:
                 if self.promised and policy.shortest_first and policy.mode == "easy":
                     passing.append(job)
                 elif not self._serve(job) and not context.placement.relaxes:
@@ -174,8 +174,8 @@ class _Cycle:
         started = self._starts(job, fitting) or self._reclaims(job, admitted)
         if not started and self._protects(job, admitted):
             self._promise(job, admitted, before)
-        elif not started and fitting and context.explain and job.id not in context.too_late:
-            context.said[job.id] = _would_be_late(horizon.promises.values(), context.now)
+        elif not started and fitting and context.explain and job.id not in context.deferred:
+            context.pending_reasons[job.id] = _would_be_late(horizon.promises.values(), context.now)
         if before is not None and not _is_same(before, horizon.promises.get(job.id)):
             self.too_long.clear()  # what was promised then may have come free
             self.too_long_anyhow.clear()
@@ -204,7 +204,7 @@ class _Cycle:
             self.too_long |= {(job.vc_id, one): length_s for one in hopeful}
             return False
         if context.full:
-            context.too_late.add(job.id)
+            context.deferred.add(job.id)
             return False
         context.take(job, allocations)
         self.horizon.takes(job, allocations, context.now + length_s)
@@ -255,7 +255,7 @@ class _Cycle:
         self.released.add(run.job.id)
 
     def _keeps(self, run: Running) -> None:
-        self.context.keep(run)
+        self.context.undo_release(run)
         self.horizon.stays(run, self.policy.ends(run, self.context.now))
         self.released.remove(run.job.id)
 
@@ -288,8 +288,8 @@ class _Cycle:
         self.horizon.promise(promise)
         if promise.shares:
             self.promised += 1
-            if context.explain and job.id not in context.too_late:
-                context.said[job.id] = _will_start(promise, context)
+            if context.explain and job.id not in context.deferred:
+                context.pending_reasons[job.id] = _will_start(promise, context)
 
     # Promises of earlier cycles
 
@@ -302,11 +302,11 @@ class _Cycle:
         context = self.context
         left = sum("since" in job.memo for job in context.view.waiting)
         newest_at, newest_id = -math.inf, 0  # of those so far to whom nothing is promised
-        for klass in context.turns():
+        for klass in context.service_classes():
             walk = context.state.queue(self.policy).walk(klass)
             while left and len(self.horizon.promises) < self.most and (turn := walk.next()) is not None:
                 job, _ = turn
-                if job.id in context.places or job.id in context.kept:
+                if job.id in context.places or job.id in context.reserved:
                     continue
                 left -= "since" in job.memo
                 promise = _promise_of(job, self.policy.length_s(job), context.now)
@@ -321,7 +321,7 @@ class _Cycle:
         """Have the promises of this cycle told to the next one."""
         context = self.context
         for job in sorted(context.view.waiting, key=lambda one: one.id):
-            if job.id in context.places or job.id in context.kept or not_yet(job, context.now):
+            if job.id in context.places or job.id in context.reserved or backoff_reason(job, context.now):
                 continue
             promise = self.horizon.promises.get(job.id)
             memo = _memo_of(promise) if promise is not None and promise.shares else {}

@@ -96,7 +96,7 @@ def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown
     for run in reversed(gone):
         _hold(context, run, -1)
         if context.can_stay(run):
-            context.keep(run)
+            context.undo_release(run)
         else:
             context.take(run.job, _own(run))
             context.preempt(run, run.job.id, "it gives back what it has grown by, for others wait")

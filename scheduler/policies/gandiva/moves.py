@@ -87,7 +87,7 @@ def _gather(context: CycleContext, nodes: Nodes, run: Running, restart_s: float)
     context.release(run)
     found = nodes.seat(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
     if found is None or _spread(context, found) >= _spread(context, run.allocations):
-        context.keep(run)
+        context.undo_release(run)
         return False
     context.take(run.job, found)
     context.preempt(run, run.job.id, "it goes on with its GPUs closer together")
@@ -109,7 +109,7 @@ def _make_room(context: CycleContext, job: Job, demand: Demand, settled: Sequenc
         free, [found, *(move.allocations for move in moves)]
     ):  # the search had let go of more jobs, of which some then stayed
         for move in reversed(moves):
-            context.keep(move.run)
+            context.undo_release(move.run)
         return False
     context.take(job, found)
     for move in moves:

@@ -26,7 +26,7 @@ class Nodes:
         self.suspended, self.turn_s = suspended, turn_s
         self.served: Entry | None = None  # the suspended job that is being served; None: all have been
         # The ids of the suspended jobs that do not sleep: they have been served, or had a place before.
-        self.awake: set[int] = {*context.places, *context.kept}
+        self.awake: set[int] = {*context.places, *context.reserved}
         self._blocked: set[int] = set()  # ids of the nodes that are kept for a job that was served
         # What has changed since the decision began, as in `SuspendedJobs`.
         self._sizes: dict[int, Counter[int]] = {}
@@ -171,7 +171,7 @@ class Nodes:
         if hidden:
             self.free.take(hidden)
         placed = self.context.place(job, demands)
-        self.context.settle()
+        self.context.bind_deferred_lots()
         if hidden:
             self.free.give(hidden)
         return placed

@@ -51,7 +51,7 @@ def pack(context: CycleContext, nodes: Nodes, walk: Walk) -> Sequence[Job]:
         job, _ = turn
         if not job.packs or not job.gpus:
             walk.drop()
-        elif job.id not in context.places and job.id not in context.kept:
+        elif job.id not in context.places and job.id not in context.reserved:
             host = _pack(context, nodes, job, hosts)
             if host is not None:
                 hosts.remove(host)
@@ -112,7 +112,7 @@ def _pack(context: CycleContext, nodes: Nodes, job: Job, hosts: Sequence[Running
         if are_apart(job, host.job) or any(nodes.is_blocked(share.node_id) for share in host.allocations):
             continue
         for demand in demands:
-            if context.admission.admit(context.view, context.state.usage, job, demand.gpu_type, 0) is not None:
+            if context.admission.admit(context.view, context.state.quota_usage, job, demand.gpu_type, 0) is not None:
                 continue
             found = beside(context.view, context.state.free, job, demand, host)
             if found is not None:

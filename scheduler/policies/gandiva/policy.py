@@ -177,7 +177,7 @@ class _Decision:
         look_at_all = self.policy.slice_s is None or context.admission.reclaims or context.explain
         wakers = Wakers(context, self.suspended, look_at_all=look_at_all)
         while (one := wakers.next()) is not None:
-            if one.job.id in context.places or one.job.id in context.kept:
+            if one.job.id in context.places or one.job.id in context.reserved:
                 continue
             nodes.served = one.entry
             if not self._sleeps(one.job, one.home):
@@ -213,7 +213,7 @@ class _Decision:
         if self.context.admission.reclaims or not self.nodes.nothing_for(job, home):
             return False
         if self.context.explain:
-            self.context.said[job.id] = self._takes_turns(job, home)
+            self.context.pending_reasons[job.id] = self._takes_turns(job, home)
         return True
 
     def _newcomers(self) -> None:
@@ -222,7 +222,7 @@ class _Decision:
         grown: Sequence[Running] | None = None
         while (turn := walk.next()) is not None:
             job, _ = turn
-            if job.id in context.places or job.id in context.kept:
+            if job.id in context.places or job.id in context.reserved:
                 continue
             demands, denial = context.entitled(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
@@ -235,7 +235,7 @@ class _Decision:
                 self._remember(job, {})
                 self.turns.placed(job)
                 continue
-            if job.id in context.too_late:
+            if job.id in context.deferred:
                 if not context.explain:
                     return
                 continue
@@ -268,8 +268,8 @@ class _Decision:
                 at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
             looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
             self._remember(job, {**home_memo(home), **looked, NEXT: at})
-        if self.context.explain and job.id not in self.context.too_late:
-            self.context.said[job.id] = self._takes_turns(job, home)
+        if self.context.explain and job.id not in self.context.deferred:
+            self.context.pending_reasons[job.id] = self._takes_turns(job, home)
 
     def _seat(self, job: Job, demands: Sequence[Demand]) -> bool:
         """Whether GPUs that are free were found for the job, and are its own now."""
@@ -288,14 +288,14 @@ class _Decision:
         victims = self.context.reclaimable(job)
         if not victims or not self.context.place_instead(job, victims, "its GPUs go to a job that is ahead of it"):
             return False
-        self.context.settle()
+        self.context.bind_deferred_lots()
         self._remember(job, {})
         self.turns.placed(job)
         return True
 
     def _take(self, job: Job, found: Sequence[Any]) -> bool:
         if self.context.full:
-            self.context.too_late.add(job.id)
+            self.context.deferred.add(job.id)
             return False
         self.context.take(job, tuple(found))
         self._remember(job, {})

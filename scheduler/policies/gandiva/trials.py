@@ -52,7 +52,7 @@ def _go_back(context: CycleContext, nodes: Nodes, run: Running, home: Home) -> b
     context.release(run)
     found = nodes.room(held._replace(gpus=sum(home.values())) if held.split else held, home)
     if found is None:
-        context.keep(run)
+        context.undo_release(run)
         return False
     context.take(run.job, found)
     context.preempt(run, run.job.id, "it has become slower here, and goes back to what it had")

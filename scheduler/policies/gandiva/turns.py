@@ -38,7 +38,7 @@ class Turns:
         if any(map(self.nodes.is_blocked, home)):
             return False
         if context.full:
-            context.too_late.add(job.id)
+            context.deferred.add(job.id)
             return False
         return any(
             self._begin(job, demand, home)
@@ -60,7 +60,7 @@ class Turns:
         """When to look again at a job that can have its turn at this moment; keeps its nodes for it if need be."""
         now = self.context.now
         if at <= now + SOON_S:  # it lacks something else: a place in this cycle, else such as quota
-            return now if job.id in self.context.too_late else now + self.turn_s
+            return now if job.id in self.context.deferred else now + self.turn_s
         if self.rested(job) and at < now + self.turn_s - SOON_S:
             self.nodes.block(home)
         return at
@@ -115,13 +115,13 @@ class Turns:
                     break
         if found is None:
             for run in reversed(gone):
-                context.keep(run)
+                context.undo_release(run)
             return False
         context.take(job, found)
         self.placed(job)
         for run in reversed(gone):
             if context.can_stay(run):
-                context.keep(run)
+                context.undo_release(run)
                 continue
             left = home_left_by(run)
             context.preempt(run, job.id, "its turn is over, and another job takes its own")
@@ -141,7 +141,7 @@ class Turns:
 
     def _on_loan(self, job: Job, run: Running) -> bool:
         """Whether the job would have what it gets only until the other one wants it back."""
-        return self.context.admission.reclaims and self.context.admission.yields(job, run.job)
+        return self.context.admission.reclaims and self.context.admission.reclaimable_by(job, run.job)
 
     def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
         """Whether the job at home is nearer to its turn once this one lets go."""

@@ -48,11 +48,11 @@ class Las(Ordered):
         """By the service attained by now, then submission."""
         return (run.attained_gpu_s(now), run.job.submitted_at)
 
-    def standing(self, run: Running, now: float) -> Key:
+    def preemption_key(self, run: Running, now: float) -> Key:
         """By what it would have attained at time 0 if it had always run, then submission: the same at any time."""
         return (run.job.attained_gpu_s - run.gpus * run.placed_at, run.job.submitted_at)
 
-    def pace(self, run: Running) -> int:
+    def aging_rate(self, run: Running) -> int:
         """The wide ones attain service faster."""
         return run.gpus
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.admission import Usage, charge
-from scheduler.engine.context import CycleContext, not_yet
+from scheduler.admission import QuotaUsage, charge
+from scheduler.engine.context import CycleContext, backoff_reason
 from scheduler.engine.state import Key
 from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.lifecycle import HoldReason
@@ -151,7 +151,7 @@ class _Ledger:
 
     def __init__(self, context: CycleContext, entrants: Iterable[_Entrant]) -> None:
         self._context = context
-        self._usage = Usage(context.state.usage)
+        self._usage = QuotaUsage(context.state.quota_usage)
         self._left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
         for one in entrants:
             if one.run is not None and one.kind is not None:
@@ -210,7 +210,7 @@ def _entrants(context: CycleContext) -> tuple[list[_Entrant], bool]:
             else:
                 entrants.append(one)
     for job in view.waiting:
-        if job.id not in context.places and job.id not in context.kept and not_yet(job, now) is None:
+        if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
             _, denial = context.entitled(job, 1 if job.max_gpus else None)
             if denial is None or denial.reason not in UNSCHEDULABLE:  # nobody waits behind what can never start
                 entrants.append(_Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
@@ -223,7 +223,7 @@ def _above_quota(context: CycleContext, one: _Entrant) -> bool:
     While some stop for others, both count, those who go and those who come. Whoever were sized by that would shrink for
     nobody, and the next one for that one.
     """
-    return context.admission.admit(context.view, context.state.usage, one.job, one.kind, 0) is not None
+    return context.admission.admit(context.view, context.state.quota_usage, one.job, one.kind, 0) is not None
 
 
 def _in_service(context: CycleContext, run: Running) -> bool:
@@ -258,7 +258,7 @@ def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool)
     wanted = sorted((one for one in changed if one.goes), key=lambda one: one.size)
     room = max(0, context.max_places - len(context.places))
     for one in wanted[room:]:
-        context.too_late.add(one.job.id)
+        context.deferred.add(one.job.id)
     too_late = {one.job.id for one in wanted[room:]}
     released = [one for one in changed if one.run is not None and one.job.id not in too_late]
     for one in released:
@@ -271,11 +271,11 @@ def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool)
             context.take(one.job, allocations)
             takers.append(one)
         elif one.run is None:
-            context.said[one.job.id] = _scattered(one)
+            context.pending_reasons[one.job.id] = _scattered(one)
     _preempt(context, released, takers)
     for one in entrants:
         if one.run is None and not one.size and one.sizable:
-            context.said.setdefault(one.job.id, _nothing_left(one, steady=steady))
+            context.pending_reasons.setdefault(one.job.id, _nothing_left(one, steady=steady))
 
 
 def _places(context: CycleContext, one: _Entrant) -> tuple[AllocationView, ...] | None:
@@ -300,7 +300,7 @@ def _preempt(context: CycleContext, released: list[_Entrant], takers: list[_Entr
             continue
         taker, detail = (None, "") if context.can_stay(run) else _taker(context, one, run, takers)
         if taker is None:  # who was meant to have what it held found no room, or only its admission would have it go
-            context.keep(run)
+            context.undo_release(run)
         else:
             context.preempt(run, taker, detail)
 

@@ -153,9 +153,9 @@ class Philly(Shared):
         if not idle and again_at(context.view.waiting_by_id[job.id]) > context.now:
             return False  # it was woken because nothing ran, but meanwhile somebody was placed
         if context.full:
-            context.too_late.add(job.id)
+            context.deferred.add(job.id)
             return False
-        context.settle()
+        context.bind_deferred_lots()
         stage, free = ANYWHERE if idle else self.stage(job, context.now), context.state.free
         found = None
         known = isinstance(ledger, _Quotas) and ledger.fails(context, demand, stage)
@@ -196,7 +196,7 @@ class Philly(Shared):
                 continue
             demands, denial = context.entitled(job)
             if denial is None:
-                context.said[job.id] = _backs_off(late, demands[0])
+                context.pending_reasons[job.id] = _backs_off(late, demands[0])
 
     def _tries_of(self, job: Job) -> int:
         """How often the job is tried before it may lie further apart."""
@@ -228,7 +228,7 @@ class Philly(Shared):
                     context.preempt(move.run, move.run.job.id, "it moves so that a gang finds room")
                 return True
         for move in reversed(moves):
-            context.keep(move.run)
+            context.undo_release(move.run)
         return False
 
 

@@ -39,6 +39,6 @@ class Priority(Preemptive):
         """By priority, and before all that wait within it."""
         return (-run.job.priority, -math.inf)
 
-    def standing(self, run: Running, now: float) -> Key:
+    def preemption_key(self, run: Running, now: float) -> Key:
         """By priority, then by start: whoever started last has the least to lose."""
         return (-run.job.priority, run.placed_at)

@@ -32,10 +32,10 @@ class Srsf(Preemptive):
         """By the service that is left now, then submission."""
         return (left_s(run, now, self.unknown_s) * width(run.job), run.job.submitted_at)
 
-    def standing(self, run: Running, now: float) -> Key:
-        """By the time at which it will end, then submission: among jobs of one `pace` the same order at any time."""
+    def preemption_key(self, run: Running, now: float) -> Key:
+        """By the time at which it will end, then submission: a fixed order among jobs with one aging rate."""
         return (ends_at(run, self.unknown_s), run.job.submitted_at)
 
-    def pace(self, run: Running) -> float:
+    def aging_rate(self, run: Running) -> float:
         """A wide or fast job loses more of its remaining service each second than a narrow or slow one."""
         return width(run.job) * run.work_rate

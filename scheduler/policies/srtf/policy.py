@@ -32,10 +32,10 @@ class Srtf(Preemptive):
         """By the time that is left now, then submission."""
         return (left_s(run, now, self.unknown_s), run.job.submitted_at)
 
-    def standing(self, run: Running, now: float) -> Key:
+    def preemption_key(self, run: Running, now: float) -> Key:
         """By the time at which it will end, then submission: among jobs at one speed the same order at any time."""
         return (ends_at(run, self.unknown_s), run.job.submitted_at)
 
-    def pace(self, run: Running) -> float:
+    def aging_rate(self, run: Running) -> float:
         """A job on fast GPUs loses more of its remaining work each second than one on slow GPUs."""
         return run.work_rate

@@ -76,7 +76,7 @@ class Tetris:
 
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
-        for klass in context.turns():
+        for klass in context.service_classes():
             _Packing(self, context).serve([*context.state.queue(self).walks(klass)])
 
 
@@ -107,7 +107,7 @@ class _Packing:
         self._ledger = DominantShares(
             context.view,
             context.state.capacity,
-            context.state.holdings,
+            context.state.resource_usage,
             lambda job: job.vc_id,
             weights_of_vcs(context.view),
         )
@@ -170,7 +170,7 @@ class _Packing:
         context = self._context
         while (turn := walk.next()) is not None:
             job = turn[0]
-            if job.id in context.places or job.id in context.kept:
+            if job.id in context.places or job.id in context.reserved:
                 continue
             admitted, denial = context.entitled(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
@@ -186,9 +186,9 @@ class _Packing:
 
     def _too_late(self, line: _Line) -> None:
         """Say so to the job, and to those behind it."""
-        self._context.too_late.add(line.job.id)
+        self._context.deferred.add(line.job.id)
         while self._context.explain and (turn := line.walk.next()) is not None:
-            self._context.too_late.add(turn[0].id)
+            self._context.deferred.add(turn[0].id)
 
     def _stale(self, line: _Line) -> bool:
         """Whether the place that was found may not be there, or not be the best, any more."""

@@ -113,16 +113,16 @@ class Tiresias(Preemptive):
         """
         if self.tie != "running_first":
             return Preemptive.running_key(self, run, now)
-        rank, *rest = self.standing(run, now)
+        rank, *rest = self.preemption_key(run, now)
         since = self._since(run.job)
         if run.placed_at < since and now - since <= SOON_S:
             return (rank, _WAITS, math.inf, since, run.job.id)
         return (rank, _RUNS, *rest)
 
-    def standing(self, run: Running, now: float) -> Key:
+    def preemption_key(self, run: Running, now: float) -> Key:
         """See `scheduler.engine.state.Ordering`."""
         if self.tie != "running_first":
-            return Preemptive.standing(self, run, now)
+            return Preemptive.preemption_key(self, run, now)
         started = max(run.placed_at, self._since(run.job))
         rank = self._rank(int(run.job.memo.get("queue", 0)))
         return (rank, started, run.job.memo.get("place", math.inf), run.job.id)

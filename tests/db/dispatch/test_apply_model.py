@@ -22,7 +22,7 @@ from muster.jobs.models import Job
 from muster.jobs.services import cancel_job, requeue_job
 from scheduler import model
 from scheduler.engine.cycle import compose, decide
-from scheduler.model.invariants import check, late
+from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, JobClass, Reason, RuntimeNeed
 from scheduler.model.plan import apply, requeued
 from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
@@ -122,7 +122,7 @@ class History:
         self.told = replace(self.told, now=stored_snapshot(row).now if row.snapshot else before.now)
         plan = decide(self.told, config)
         assert replace(plan, holds=()) == replace(result.plan, holds=()), "\n".join(self.lines)
-        self.told = apply(self.told, plan, late=late(self.told, plan, admission))
+        self.told = apply(self.told, plan, awaiting=awaits_preemption(self.told, plan, admission))
         for one in self.told.running:  # the database's clock is its own
             if one.attempt_id < 0:
                 placed_at = live_attempt(Job.objects.get(pk=one.job_id)).placed_at.timestamp()

@@ -1,6 +1,6 @@
 """The open admission admits everybody; the law still holds."""
 
-from scheduler.admission import Usage
+from scheduler.admission import QuotaUsage
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model.invariants import check
 from tests.unit.scheduler.factories import make_job, make_snapshot, make_vc
@@ -11,7 +11,7 @@ OPEN = CycleConfig(admission="open")
 def test_a_job_is_admitted_whatever_its_virtual_cluster_holds() -> None:
     world = make_snapshot(waiting=[make_job(1, gpus=8)], vcs=[make_vc(quotas={})])
     admission = compose(OPEN).admission
-    assert admission.admit(world, Usage({(1, "A100"): 99}), make_job(1), "A100", 8) is None
+    assert admission.admit(world, QuotaUsage({(1, "A100"): 99}), make_job(1), "A100", 8) is None
     plan = decide(world, OPEN)
     assert [place.job_id for place in plan.places] == [1]
     assert check(world, plan, admission) == ()

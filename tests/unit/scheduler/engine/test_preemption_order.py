@@ -58,4 +58,4 @@ def test_they_stand_by_their_keys_whenever_it_is_asked(
     for vc in (None, 1, 2):
         there = [one for one in live.values() if vc in {None, one.job.vc_id}]
         expected = sorted(there, key=lambda one: (policy.running_key(one, now), one.job.id), reverse=True)
-        assert list(standings.from_the_last(now, vc)) == expected
+        assert list(standings.victims(now, vc)) == expected

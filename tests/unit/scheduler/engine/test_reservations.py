@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler.admission.quota import Quota
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Node, Reservation, Running, Snapshot, VirtualCluster
-from scheduler.model.invariants import check, late
+from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.plan import Place, Plan, Preempt, apply, release, taken_by
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
@@ -103,8 +103,8 @@ def test_who_is_placed_with_the_quota_of_one_who_stops_starts_later() -> None:
     plan = Plan((free, *others), (), preempts=(Preempt(victim.job.id, 1, ""),))
     assert check(world, plan, Quota()) == ()
     assert taken_by(world, free) == frozenset()
-    assert late(world, plan, Quota()) == {1, 2}
-    after = apply(world, plan, late=late(world, plan, Quota()))
+    assert awaits_preemption(world, plan, Quota()) == {1, 2}
+    after = apply(world, plan, awaiting=awaits_preemption(world, plan, Quota()))
     assert [kept.job_id for kept in after.reservations] == [1, 2]
     assert [run.job.id for run in after.running if not run.stopping] == [3]
     assert check(after, decide(after, CycleConfig()), Quota()) == ()
@@ -151,10 +151,10 @@ def test_every_cycle_is_lawful_while_some_of_the_preempted_have_stopped(
     for _ in range(4):
         plan = decide(world, config)
         assert check(world, plan, admission) == ()
-        waits = late(world, plan, admission)
+        waits = awaits_preemption(world, plan, admission)
         started = [place for place in plan.places if place.job_id not in waits]
         assert check(world, Plan(tuple(started), (), drops=plan.drops), admission) == ()
-        world = apply(world, plan, late=waits)
+        world = apply(world, plan, awaiting=waits)
         leaving = [run.job.id for run in world.running if run.stopping]
         world = release(world, data.draw(st.sets(st.sampled_from(leaving))) if leaving else ())
         world = replace(world, now=world.now + 10)

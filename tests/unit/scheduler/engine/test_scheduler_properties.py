@@ -28,7 +28,7 @@ from scheduler.model import (
     snapshot_from_dict,
     snapshot_to_dict,
 )
-from scheduler.model.invariants import check, late
+from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
 from scheduler.model.sharing import may_share
@@ -192,7 +192,7 @@ def worlds(*others: st.SearchStrategy[Any], count: int = 12) -> Callable[[Callab
 
 def carried_out(world: Snapshot, plan: Plan, config: CycleConfig) -> Snapshot:
     """The world after a plan."""
-    return apply(world, plan, late=late(world, plan, compose(config).admission))
+    return apply(world, plan, awaiting=awaits_preemption(world, plan, compose(config).admission))
 
 
 def job_of_place(world: Snapshot, job_id: int) -> Job:

@@ -29,7 +29,7 @@ RUNS = st.builds(run, st.integers(0, 5), owner=st.integers(1, 2), vc=st.integers
 @given(st.lists(st.tuples(RUNS, st.booleans())))
 def test_what_is_told_comes_to_what_is_seen(told: list[tuple[Running, bool]]) -> None:
     state, live = SchedulerState(make_snapshot(nodes=NODES)), dict[int, Running]()
-    kept = state.holdings
+    kept = state.resource_usage
     for one, goes in told:
         if goes:
             state.runs_no_more(one.job.id)
@@ -51,7 +51,7 @@ def test_it_counts_by_owner_and_virtual_cluster() -> None:
 def test_a_board_that_was_not_told_is_wrong() -> None:
     snapshot = make_snapshot(nodes=NODES, running=[run(0)])
     state = SchedulerState(snapshot)
-    assert len(list(state.holdings)) == 1
+    assert len(list(state.resource_usage)) == 1
     assert not state.is_wrong
     state.runs_no_more(0)
     assert state.is_wrong
@@ -59,7 +59,7 @@ def test_a_board_that_was_not_told_is_wrong() -> None:
 
 def test_who_stops_still_holds_and_stands_in_no_order() -> None:
     state = SchedulerState(make_snapshot(nodes=NODES))
-    assert not list(state.holdings)
+    assert not list(state.resource_usage)
     state.runs(run(0, stops=True))
-    assert [dict(held)["A100"] for _, held in state.holdings] == [1]
-    assert state.holdings.stopping_gpus == 2
+    assert [dict(held)["A100"] for _, held in state.resource_usage] == [1]
+    assert state.resource_usage.stopping_gpus == 2

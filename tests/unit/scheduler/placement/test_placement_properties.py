@@ -196,7 +196,7 @@ def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(
 ) -> None:
     free, demand = Free(world), Demand("A100", gpus, 1, 0, 0, split=True, within=within)
     assert fewest_nodes(free, demand, NodeExclusion()) == fewest_nodes(
-        free, demand, NodeExclusion(barred=lambda node: node.id < 0)
+        free, demand, NodeExclusion(excluded=lambda node: node.id < 0)
     )
 
 

@@ -162,16 +162,16 @@ def test_a_virtual_cluster_is_charged_once_for_a_gpu_that_two_of_its_jobs_share(
     assert world.holders_of_gpu == {100: (5, 6), 101: (1007,)}
     state = SchedulerState(world)
     state.count(first.job, first.allocations, -1)
-    assert state.usage[1, "A100"] == 2
+    assert state.quota_usage[1, "A100"] == 2
     state.count(second.job, second.allocations, -1)
-    assert state.usage[1, "A100"] == 1
+    assert state.quota_usage[1, "A100"] == 1
     state.count(first.job, first.allocations, 1)
-    assert state.usage[1, "A100"] == 2
+    assert state.quota_usage[1, "A100"] == 2
 
 
 def test_what_opportunistic_jobs_share_is_on_loan_once() -> None:
     pair = [host(make_share(1, (0,)), attempt_id=number, klass=JobClass.OPPORTUNISTIC) for number in (5, 6)]
-    assert SchedulerState(make_snapshot(running=pair)).usage == {(1, "A100"): 1, (-1, "A100"): 1}
+    assert SchedulerState(make_snapshot(running=pair)).quota_usage == {(1, "A100"): 1, (-1, "A100"): 1}
 
 
 PREEMPTIVE = CycleConfig(policy="priority", policy_params={"preemptive": True})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Locality, Running, Snapshot, VirtualCluster
-from scheduler.model.invariants import check, late
+from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
 from scheduler.policies.optimus.policy import Optimus
@@ -39,7 +39,7 @@ def config(**params: Any) -> CycleConfig:
 def carried_out(world: Snapshot) -> Snapshot:
     """The world once a decision is carried out, and nobody who has to stop has stopped."""
     plan = decide(world, config())
-    return apply(world, plan, late=late(world, plan, compose(config()).admission))
+    return apply(world, plan, awaiting=awaits_preemption(world, plan, compose(config()).admission))
 
 
 def sizes(world: Snapshot, plan: Plan) -> dict[int, int]:

@@ -43,4 +43,4 @@ def test_a_wide_job_overtakes_a_narrow_one_while_both_run() -> None:
     policy = Srsf()
     assert policy.running_key(wide, NOW) > policy.running_key(narrow, NOW)
     assert policy.running_key(wide, NOW + 50) < policy.running_key(narrow, NOW + 50)
-    assert policy.pace(wide) != policy.pace(narrow)
+    assert policy.aging_rate(wide) != policy.aging_rate(narrow)

@@ -72,4 +72,4 @@ def test_those_who_run_stand_in_the_same_order_at_any_time(drawn: list[tuple[int
     policy = Srtf(unknown_s=100)
     attempts = [runs(wants(job_id, left_s or None), for_s) for job_id, (left_s, for_s) in enumerate(drawn, start=1)]
     by_key = sorted(attempts, key=lambda run: policy.running_key(run, NOW + after_s))
-    assert by_key == sorted(attempts, key=lambda run: policy.standing(run, NOW))
+    assert by_key == sorted(attempts, key=lambda run: policy.preemption_key(run, NOW))
