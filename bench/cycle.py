@@ -126,7 +126,7 @@ def _node(number: int) -> Node:
         memory_mib=_MEMORY_MIB,
         version=1,
         schedulable=True,
-        why_not="",
+        unschedulable_reason="",
         gpus=gpus,
     )
 

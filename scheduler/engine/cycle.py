@@ -20,8 +20,6 @@ from scheduler.model.plan import Hold, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.registry import ConfigError
 
-_FORMER_NAMES = {"guard": "admission", "guard_params": "admission_params"}
-
 
 @dataclass(frozen=True, slots=True)
 class CycleConfig:
@@ -65,12 +63,7 @@ def config_to_dict(config: CycleConfig) -> dict[str, Any]:
 
 
 def config_from_dict(data: object) -> CycleConfig:
-    """The configuration that `config_to_dict` made `data` from.
-
-    Stored configurations may still call the quota admission a guard.
-    """
-    if isinstance(data, Mapping):
-        data = {_FORMER_NAMES.get(name, name): value for name, value in data.items()}
+    """The configuration that `config_to_dict` made `data` from."""
     return from_json(CycleConfig, data)
 
 

@@ -196,9 +196,9 @@ class Queue:
     thousands looks at a few.
     """
 
-    def __init__(self, ordering: Keyed, closings: NodeEligibility) -> None:
+    def __init__(self, ordering: Keyed, eligibility: NodeEligibility) -> None:
         self._ordering = ordering
-        self._closings = closings
+        self._eligibility = eligibility
         self._classes: dict[Hashable, list[tuple[Key, int]]] = {}
         self._jobs: dict[int, tuple[Job, Hashable, Key]] = {}
 
@@ -208,7 +208,7 @@ class Queue:
     def add(self, job: Job) -> None:
         """Put a job into its place; one that was there already takes its new one."""
         self.remove(job.id)
-        kind, key = (class_of(job), self._closings.kind(job)), self._ordering.waiting_key(job)
+        kind, key = (class_of(job), self._eligibility.kind(job)), self._ordering.waiting_key(job)
         self._jobs[job.id] = (job, kind, key)
         insort(self._classes.setdefault(kind, []), (key, job.id))
 
@@ -247,9 +247,9 @@ class Queue:
 class Queues:
     """A queue for each group that has jobs which wait."""
 
-    def __init__(self, grouping: Grouping, closings: NodeEligibility) -> None:
+    def __init__(self, grouping: Grouping, eligibility: NodeEligibility) -> None:
         self._grouping = grouping
-        self._closings = closings
+        self._eligibility = eligibility
         self._queues: dict[int, Queue] = {}
         self._arrivals: dict[int, list[tuple[float, int]]] = {}  # by group: (start of the wait, job id), ascending
         self._members: dict[int, tuple[int, float]] = {}  # job id -> its group, the start of its wait
@@ -260,7 +260,7 @@ class Queues:
         group = self._grouping.group_of(job)
         self._members[job.id] = (group, job.waiting_since)
         if group not in self._queues:
-            self._queues[group] = Queue(self._grouping, self._closings)
+            self._queues[group] = Queue(self._grouping, self._eligibility)
             self._arrivals[group] = []
         self._queues[group].add(job)
         insort(self._arrivals[group], (job.waiting_since, job.id))

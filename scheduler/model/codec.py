@@ -18,6 +18,19 @@ T = TypeVar("T")
 
 Convert = Callable[[Any], Any]
 
+# The former names of fields, by class: cycles and configurations stored under them are still read.
+FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
+    "CycleConfig": {"guard": "admission", "guard_params": "admission_params"},
+    "Node": {
+        "why_not": "unschedulable_reason",
+        "forms": "runtimes",
+        "closes_at": "maintenance_starts_at",
+        "opens_at": "maintenance_ends_at",
+        "closing": "maintenance_reason",
+        "clears": "drains",
+    },
+}
+
 
 class CodecError(ValueError):
     """JSON that does not have the shape of the record it should become; the message names the field."""
@@ -88,9 +101,12 @@ def _decoder(hint: Any) -> Convert:
 def _record_decoder(kind: type) -> Convert:
     hints = get_type_hints(kind)
     steps = {f.name: _decoder(hints[f.name]) for f in fields(kind)}
+    former = FORMER_NAMES.get(kind.__name__, {})
 
     def decode(data: Any) -> Any:
         values = _expect(dict, data)
+        if not former.keys().isdisjoint(values):
+            values = {former.get(name, name): value for name, value in values.items()}
         if values.keys() != steps.keys():
             odd = ", ".join(sorted(values.keys() ^ steps.keys()))
             raise CodecError(f"{kind.__name__}: missing or unknown field: {odd}")

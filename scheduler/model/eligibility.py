@@ -1,13 +1,12 @@
-"""Which nodes are closed to a job though they are in service: they cannot start it, or must be free before it ends.
+"""Which schedulable nodes a job may start on: the runtime fits, the tenant is admitted, maintenance is far enough away.
 
-The law asks this of each place, and placements of each demand, so that nothing is placed where it could not stay. A
-node that is to be free from some moment on takes until then only what has ended by then:
+Plan validation and placement ask the same functions. Before its maintenance, a node takes only these jobs:
 
-- a job with a time limit, if that and its grace are over by then; they are counted from now, and not from when the job
-  really starts, so a start that takes long can reach into the maintenance by as much;
-- a job without a limit, only if preemptible jobs are moved off the node then, and the job goes on from a checkpoint.
+- a job whose time limit and grace end before the maintenance starts. Both count from now, not from the real start, so
+  a slow start can overlap the maintenance by its own length;
+- a job without a limit that is preemptible and checkpoints, if the maintenance moves jobs off the node.
 
-A single-user node runs all jobs as one account, where a job can read and signal every other one. It takes jobs of one
+A single-user node runs all jobs as one account, where each job can read and signal the others. It takes jobs of one
 tenant only.
 """
 
@@ -23,8 +22,8 @@ OPEN: frozenset[int] = frozenset()
 
 
 def can_start(node: Node, form: RuntimeNeed) -> bool:
-    """Whether the node starts jobs of this form, as far as anybody has said."""
-    return form is RuntimeNeed.ANY or not node.forms or form in node.forms
+    """Whether the node meets the runtime need; True while its agent has not reported its runtimes."""
+    return form is RuntimeNeed.ANY or not node.runtimes or form in node.runtimes
 
 
 def admits_tenant(node: Node, tenant_id: int) -> bool:
@@ -32,40 +31,41 @@ def admits_tenant(node: Node, tenant_id: int) -> bool:
     return not node.single_user or node.tenant_id == tenant_id
 
 
-def opens_by(node: Node, moment: float) -> bool:
-    """Whether the node takes jobs again at that moment: what it was to be free for is over by then."""
-    return node.opens_at is not None and node.opens_at <= moment
+def maintenance_over(node: Node, moment: float) -> bool:
+    """Whether the maintenance of the node is over at that moment."""
+    return node.maintenance_ends_at is not None and node.maintenance_ends_at <= moment
 
 
-def closes_before(node: Node, job: Job, now: float) -> bool:
-    """Whether the node has to be free before the job, if it starts now, has surely ended."""
-    if node.closes_at is None or opens_by(node, now):
+def overlaps_maintenance(node: Node, job: Job, now: float) -> bool:
+    """Whether the job, if it starts now, may still run when the maintenance of the node starts."""
+    if node.maintenance_starts_at is None or maintenance_over(node, now):
         return False
     if job.time_limit_s is not None:
-        return now + job.max_run_s > node.closes_at
-    moves = node.clears and job.preemptible and job.checkpoints
-    return now >= node.closes_at or not moves
+        return now + job.max_run_s > node.maintenance_starts_at
+    movable = node.drains and job.preemptible and job.checkpoints
+    return now >= node.maintenance_starts_at or not movable
 
 
-def why_closed(node: Node, job: Job, now: float) -> str:
-    """Why the node is closed to the job, in a few words; empty when it is not."""
+def ineligible_reason(node: Node, job: Job, now: float) -> str:
+    """Why the job may not start on the node, as a short sentence; empty if it may."""
     if not can_start(node, job.form):
-        return f"{node.name} {CANNOT[job.form]}"
+        return f"{node.name} {RUNTIME_MISMATCH[job.form]}"
     if not admits_tenant(node, job.tenant_id):
         which = "no tenant's" if node.tenant_id is None else "another tenant's"
-        return f"{node.name} runs all jobs as one account, and takes {which} jobs"
-    if closes_before(node, job, now):
-        return f"{node.name} is to be free from {moment(node.closes_at or now)} on: {node.closing}"
+        return f"{node.name} runs all jobs as one account and takes {which} jobs"
+    if overlaps_maintenance(node, job, now):
+        starts = utc_text(node.maintenance_starts_at or now)
+        return f"{node.name} has maintenance from {starts}: {node.maintenance_reason}"
     return ""
 
 
-def moment(at: float) -> str:
-    """A moment as people read it, in UTC."""
+def utc_text(at: float) -> str:
+    """A moment for people to read, such as `2026-05-01 12:30 UTC`."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-CANNOT: Mapping[RuntimeNeed, str] = {
-    RuntimeNeed.ANY: "starts nothing",
+RUNTIME_MISMATCH: Mapping[RuntimeNeed, str] = {
+    RuntimeNeed.ANY: "starts no jobs",
     RuntimeNeed.PLAIN: "runs jobs in containers, and this job names no image",
     RuntimeNeed.IMAGE: "runs no containers, and this job names an image",
     RuntimeNeed.CONTAINER: "has no image for jobs that name none, and this job asks for shm",
@@ -75,17 +75,19 @@ CANNOT: Mapping[RuntimeNeed, str] = {
 
 
 class NodeEligibility:
-    """The nodes that are closed to jobs at one moment; jobs that are alike in this share one set."""
+    """The nodes on which a job may not start. Jobs with equal requirements share one cached set."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        # Most pools close nothing to anybody, and then no job is looked at.
-        self._nodes = tuple(node for node in nodes if node.forms or node.closes_at is not None or node.single_user)
-        self._timed = any(node.closes_at is not None for node in self._nodes)
+        # Most pools restrict no node; then no job is looked at.
+        self._nodes = tuple(
+            node for node in nodes if node.runtimes or node.maintenance_starts_at is not None or node.single_user
+        )
+        self._timed = any(node.maintenance_starts_at is not None for node in self._nodes)
         self._by_tenant = any(node.single_user for node in self._nodes)
         self._known: dict[tuple[object, ...], frozenset[int]] = {}
 
     def to(self, job: Job, now: float) -> frozenset[int]:
-        """The ids of the nodes that are closed to the job now."""
+        """The ids of the nodes on which the job may not start now."""
         if not self._nodes:
             return OPEN
         kind = self.kind(job)
@@ -97,15 +99,15 @@ class NodeEligibility:
                 for node in self._nodes
                 if not can_start(node, job.form)
                 or not admits_tenant(node, job.tenant_id)
-                or closes_before(node, job, now)
+                or overlaps_maintenance(node, job, now)
             )
             found = self._known[key] = frozenset(closed) or OPEN
         return found
 
     def kind(self, job: Job) -> tuple[object, ...]:
-        """What two jobs must have in common to which the same nodes are closed."""
+        """The requirements of the job that decide its set of nodes."""
         tenant_id = job.tenant_id if self._by_tenant else None
         if not self._timed:
             return (job.form, tenant_id)
-        moves = job.time_limit_s is None and job.preemptible and job.checkpoints
-        return (job.form, tenant_id, job.max_run_s, moves)
+        movable = job.time_limit_s is None and job.preemptible and job.checkpoints
+        return (job.form, tenant_id, job.max_run_s, movable)

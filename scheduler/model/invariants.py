@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
-from scheduler.model.eligibility import admits_tenant, can_start, why_closed
+from scheduler.model.eligibility import admits_tenant, can_start, ineligible_reason
 from scheduler.model.plan import Place, Plan
 from scheduler.model.sharing import may_share
 
@@ -32,7 +32,7 @@ class Code(StrEnum):
     NODE_NOT_SCHEDULABLE = "node_not_schedulable"
     WRONG_RUNTIME = "wrong_runtime"
     WRONG_TENANT = "wrong_tenant"
-    NODE_CLOSES = "node_closes"
+    MAINTENANCE = "maintenance"
     GPU_UNKNOWN = "gpu_unknown"
     GPU_UNHEALTHY = "gpu_unhealthy"
     GPU_TAKEN = "gpu_taken"
@@ -205,9 +205,9 @@ def _against_the_node(
         yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"node {share.node_id} is not in this pool")
         return
     if not node.schedulable:
-        yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"{node.name} takes no jobs: {node.why_not}")
-    if job is not None and (why := why_closed(node, job, view.now)):
-        yield Violation(_code_of_closed(node, job), job_id, why)
+        yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"{node.name} takes no jobs: {node.unschedulable_reason}")
+    if job is not None and (why := ineligible_reason(node, job, view.now)):
+        yield Violation(_code_of_ineligible(node, job), job_id, why)
 
     for gpu_id in share.gpu_ids:
         gpu = view.gpu_by_id.get(gpu_id)
@@ -218,10 +218,10 @@ def _against_the_node(
     yield from _against_the_rest(view, job_id, node, share, claims)
 
 
-def _code_of_closed(node: Node, job: Job) -> Code:
+def _code_of_ineligible(node: Node, job: Job) -> Code:
     if not can_start(node, job.form):
         return Code.WRONG_RUNTIME
-    return Code.NODE_CLOSES if admits_tenant(node, job.tenant_id) else Code.WRONG_TENANT
+    return Code.MAINTENANCE if admits_tenant(node, job.tenant_id) else Code.WRONG_TENANT
 
 
 def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims: _Claims) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""The hardware of a pool as a decision sees it: nodes and their GPUs."""
+"""The hardware of a pool: nodes and their GPUs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from scheduler.model.lifecycle import RuntimeNeed
 
-# What a GPU can be divided into. A job that shares its GPUs has half of each, whether or not another one is there yet.
+# The slots of a GPU. A job that shares its GPUs takes half of the slots of each, even while it runs there alone.
 SLOTS = 64
 HALF = SLOTS // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU; one that is not `healthy` is given to nobody, and one with a warning after all others of its node."""
+    """One GPU. Only a `healthy` GPU is given to jobs; a `warned` one is given last of its node."""
 
     id: int
     node_id: int
@@ -27,15 +27,16 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One server; `why_not` says in a few words why it is not `schedulable`, and is empty when it is.
+    """One server. `unschedulable_reason` is a short phrase, empty while the node is `schedulable`.
 
-    `links[a][b]` scores how close GPU index a is to GPU index b, larger is closer: any measure that is the same for the
-    whole node, such as the number of NVLinks between them, or below that the level of PCIe at which they meet. Empty
-    when nobody knows. `strikes` counts the failures blamed on the node, decayed by age until now. `forms` are those of
-    the jobs that it can start, all when nobody has said. It is to be free of jobs from `closes_at` on, for a reason
-    that `closing` tells; when it `clears` then, those that can go on elsewhere are moved. See `eligibility`.
-    From `opens_at` on it takes jobs again, one that is not schedulable too; None when nobody knows.
-    A `single_user` node runs all jobs as one account, so it takes jobs of the tenant `tenant_id` only; None: of none.
+    - `links[a][b]` is the closeness of the GPUs with index a and b; larger is closer. Any measure that one node uses
+      throughout will do: the number of NVLinks, or the PCIe level at which the two meet. Empty: unknown.
+    - `strikes` is the number of failures blamed on the node, decayed by age.
+    - `runtimes` are the runtime needs that the node meets. Empty: its agent has not reported them.
+    - Maintenance begins at `maintenance_starts_at`, s, for `maintenance_reason`. When it begins, a node that `drains`
+      has its preemptible jobs moved off.
+    - From `maintenance_ends_at` on, the node takes jobs again, even if it is not schedulable now. None: unknown.
+    - A `single_user` node runs all jobs as one account, so it takes only jobs of the tenant `tenant_id`. None: no jobs.
     """
 
     id: int
@@ -45,14 +46,14 @@ class Node:
     memory_mib: int
     version: int
     schedulable: bool
-    why_not: str
+    unschedulable_reason: str
     gpus: tuple[Gpu, ...]
     links: tuple[tuple[int, ...], ...] = ()
     strikes: float = 0.0
-    forms: tuple[RuntimeNeed, ...] = ()
-    closes_at: float | None = None
-    clears: bool = False
-    closing: str = ""
-    opens_at: float | None = None
+    runtimes: tuple[RuntimeNeed, ...] = ()
+    maintenance_starts_at: float | None = None
+    drains: bool = False
+    maintenance_reason: str = ""
+    maintenance_ends_at: float | None = None
     single_user: bool = False
     tenant_id: int | None = None

@@ -135,7 +135,7 @@ def _is_suitable(view: View, node: Node, framework: Framework, role: Role) -> bo
 
 def _drains_before(node: Node, moment: float) -> bool:
     """Whether maintenance of the node has begun by then: what is launched in the last moment could not stay."""
-    return node.closes_at is not None and node.closes_at <= moment
+    return node.maintenance_starts_at is not None and node.maintenance_starts_at <= moment
 
 
 @dataclass(slots=True)

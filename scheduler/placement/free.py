@@ -94,7 +94,7 @@ class Free:
     """An index of what is free, kept up to date as GPUs are taken and given back."""
 
     def __init__(self, view: View) -> None:
-        known = [node for node in view.nodes if node.schedulable or node.opens_at is not None]
+        known = [node for node in view.nodes if node.schedulable or node.maintenance_ends_at is not None]
         known.sort(key=lambda node: (node.strikes, node.id))
         self.closings = NodeEligibility(known)
         self._at = [_free_node(view, node, place) for place, node in enumerate(known)]

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from scheduler.model import Locality
-from scheduler.model.eligibility import OPEN, can_start, moment
+from scheduler.model.eligibility import OPEN, can_start, utc_text
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial
@@ -64,19 +64,23 @@ class Shortage:
                 wanted=demand.gpus * demand.nodes,
                 once_free=f"nodes that {words.FORMS[demand.form]} become free",
             )
-        closing = [node for node in closing if self._free.whole(node.id).closes_at is not None]
+        closing = [node for node in closing if self._free.whole(node.id).maintenance_starts_at is not None]
         if not closing:
             return self._single_user(demand, rooms)
         # The one that stays open longest tells what would fit there still.
-        last = max((self._free.whole(node.id) for node in closing), key=lambda node: (node.closes_at or 0.0, -node.id))
-        left_min = int((last.closes_at or 0.0) - self._now) // 60
+        last = max(
+            (self._free.whole(node.id) for node in closing),
+            key=lambda node: (node.maintenance_starts_at or 0.0, -node.id),
+        )
+        left_min = int((last.maintenance_starts_at or 0.0) - self._now) // 60
         helps = [f"the maintenance of {last.name} is over, or is called off"]
         if left_min > 0:
             helps.insert(0, f"set a time limit of at most {left_min}m, the job's grace included")
         return Denial(
             HoldReason.MAINTENANCE,
             f"there is room on {words.count(len(closing), 'node')}, but this job might not end before the maintenance "
-            f"there; {last.name} is to be free from {moment(last.closes_at or 0.0)} on: {last.closing}",
+            f"there; {last.name} has maintenance from {utc_text(last.maintenance_starts_at or 0.0)}: "
+            f"{last.maintenance_reason}",
             evidence,
             tuple(helps),
         )

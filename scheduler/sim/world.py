@@ -107,7 +107,7 @@ def _nodes(cluster: ClusterSpec) -> Iterable[Node]:
                 memory_mib=group.memory_mib or PLENTY_OF_MEMORY_MIB,
                 version=1,
                 schedulable=True,
-                why_not="",
+                unschedulable_reason="",
                 gpus=tuple(
                     Gpu(
                         id=next(gpu_ids),

@@ -247,7 +247,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             memory_mib=node.memory_mib,
             version=node.version,
             schedulable=not (why_not := pause or _why_not(node)),
-            why_not=why_not,
+            unschedulable_reason=why_not,
             gpus=tuple(gpus[node.pk]),
             links=tuple(map(tuple, node.links)),
             strikes=strikes.get(node.pk, 0.0) + WARNING_STRIKES * any(gpu.warned for gpu in gpus[node.pk]),
@@ -256,7 +256,7 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
             tenant_id=(node.single_user_tenant_id or only_tenants.get(node.pool_id))
             if _is_of_one_tenant(node)
             else None,
-            forms=forms_of(
+            runtimes=forms_of(
                 _said(node, "runtimes"), str(node.labels.get("default-image", "")), _said(node, "mount_roots")
             ),
         )
@@ -267,13 +267,13 @@ def _nodes(nodes: Iterable[Node], strikes: Mapping[int, float] = NO_STRIKES) -> 
 def _closing(node: Node, closing: ClosingTime | None) -> dict[str, Any]:
     if closing is None:
         return {}
-    found: dict[str, Any] = {"clears": closing.moves_jobs_off, "closing": closing.reason}
+    found: dict[str, Any] = {"drains": closing.moves_jobs_off, "maintenance_reason": closing.reason}
     if closing.at is not None:
-        found["closes_at"] = closing.at.timestamp()
+        found["maintenance_starts_at"] = closing.at.timestamp()
     # A node that is switched off while it is worked on comes back; one that is out of service for its own reasons,
     # and one whose agent is not fit for the job, nobody knows when.
     if closing.until is not None and not node.barred and (closing.at is None or not _why_not(node)):
-        found["opens_at"] = closing.until.timestamp()
+        found["maintenance_ends_at"] = closing.until.timestamp()
     return found
 
 

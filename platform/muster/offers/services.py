@@ -25,7 +25,7 @@ from muster.offers.selectors import get_framework, get_offer
 from muster.offers.transitions import accept, end_offers, set_filter
 from muster.tenants.selectors import tenants_of
 from scheduler.model import AllocationView
-from scheduler.model.eligibility import CANNOT
+from scheduler.model.eligibility import RUNTIME_MISMATCH
 from scheduler.model.lifecycle import JobClass, OfferState, RuntimeNeed
 from scheduler.model.plan import Place
 
@@ -183,7 +183,7 @@ def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
     for index, job in enumerate(jobs):
         form = RuntimeNeed(job.form)
         if forms and form not in forms:
-            raise Invalid.field(f"jobs.{index}.spec.{ASKED_BY[form]}", f"{offer.node.name} {CANNOT[form]}")
+            raise Invalid.field(f"jobs.{index}.spec.{ASKED_BY[form]}", f"{offer.node.name} {RUNTIME_MISMATCH[form]}")
 
 
 def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list[AllocationView]:

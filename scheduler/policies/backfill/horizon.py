@@ -107,22 +107,24 @@ class Horizon:
         """
         view = self._context.view
         for node in view.nodes:
-            if node.opens_at is not None and node.closes_at is not None and node.schedulable:
-                self._note_moment(max(node.opens_at, self._context.now))
+            if node.maintenance_ends_at is not None and node.maintenance_starts_at is not None and node.schedulable:
+                self._note_moment(max(node.maintenance_ends_at, self._context.now))
         back = {free.id: view.node_by_id[free.id] for free in self._free.coming_back}
         left = {node_id: [node.cpus, node.memory_mib] for node_id, node in back.items()}
         staying = set(view.reserved_gpus)
         for run in view.running if back else ():
             for share in run.allocations:
-                opens_at = back[share.node_id].opens_at if share.node_id in back else None
-                if opens_at is not None and (run.job.packs or self._of_run[run.job.id][0] > opens_at):
+                maintenance_ends_at = back[share.node_id].maintenance_ends_at if share.node_id in back else None
+                if maintenance_ends_at is not None and (
+                    run.job.packs or self._of_run[run.job.id][0] > maintenance_ends_at
+                ):
                     staying.update(share.gpu_ids)
                     left[share.node_id][0] -= share.cpus
                     left[share.node_id][1] -= share.memory_mib
         for node_id, node in back.items():
             gpu_ids = tuple(gpu.id for gpu in node.gpus if gpu.healthy and gpu.id not in staying)
             cpus, memory_mib = (max(0, amount) for amount in left[node_id])
-            end = max(node.opens_at or 0.0, self._context.now)
+            end = max(node.maintenance_ends_at or 0.0, self._context.now)
             self._add(Holding(end, None, (AllocationView(node_id, 0, gpu_ids, cpus, memory_mib),), ()))
 
     def takes(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:

@@ -388,10 +388,14 @@ def _will_start(promise: Promise, context: CycleContext) -> Denial:
         return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("those that run now end",))
     evidence["starts_by"] = promise.start
     by = f"backfill: starts by {_moment(promise.start)} at the latest"
-    closed = next((node for node in _nodes(promise, context) if node.opens_at == promise.start), None)
+    closed = next((node for node in _nodes(promise, context) if node.maintenance_ends_at == promise.start), None)
     if closed is not None:
         helps = [f"the maintenance of {closed.name} is called off", "those that run now end before their time limits"]
-        if closed.schedulable and closed.closes_at is not None and closed.closes_at > context.now:
+        if (
+            closed.schedulable
+            and closed.maintenance_starts_at is not None
+            and closed.maintenance_starts_at > context.now
+        ):
             helps.insert(0, "set a time limit that is over before the maintenance begins")
         detail = f"{by}, when the maintenance of {closed.name} is over"
         return Denial(HoldReason.MAINTENANCE, detail, evidence, tuple(helps))

@@ -212,7 +212,7 @@ class History:
         row = next(one for one in self.world.nodes if one.pk == node.id)
         (resume_node if schedulable else cordon_node)(node=row, reason="fan", actor="op")
         why_not = "" if schedulable else "cordoned: fan"
-        new = replace(node, schedulable=schedulable, why_not=why_not, version=node.version + 1)
+        new = replace(node, schedulable=schedulable, unschedulable_reason=why_not, version=node.version + 1)
         self.told = replace(self.told, nodes=tuple(new if one.id == new.id else one for one in self.told.nodes))
 
     def pick(self, suits: Any) -> model.Running | None:

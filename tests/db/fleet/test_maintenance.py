@@ -83,7 +83,7 @@ def test_before_it_only_what_is_over_by_then_is_placed(pool: Pool, node: Node) -
         job.refresh_from_db()
         assert job.hold_reason == HoldReason.MAINTENANCE
         assert job.hold is not None
-        assert "gpu1 is to be free from" in job.hold["detail"]
+        assert "gpu1 has maintenance from" in job.hold["detail"]
         assert job.hold["detail"].endswith(": new driver")
         assert job.hold["helps"][0].startswith("set a time limit of at most ")
 
@@ -120,11 +120,15 @@ def test_a_job_is_told_when_the_maintenance_is_over_that_it_waits_for(pool: Pool
     let_begin(row)
     assert told() == (HoldReason.MAINTENANCE, expected)
     (seen,) = pool_snapshot(pool, seed=1).nodes
-    assert (seen.schedulable, seen.closes_at, seen.opens_at) == (False, None, row.ends_at.timestamp())
+    assert (seen.schedulable, seen.maintenance_starts_at, seen.maintenance_ends_at) == (
+        False,
+        None,
+        row.ends_at.timestamp(),
+    )
     # Whatever else an operator does with it has no end that anybody knows.
     cordon_node(node=node, reason="fans", actor="olga")
     (seen,) = pool_snapshot(pool, seed=1).nodes
-    assert (seen.schedulable, seen.opens_at) == (False, None)
+    assert (seen.schedulable, seen.maintenance_ends_at) == (False, None)
     let_end(row)
     resume_node(node=node, reason="mended", actor="olga")
     assert is_placed(job)
@@ -145,16 +149,20 @@ def test_a_node_that_is_out_of_service_for_its_own_reasons_comes_back_nobody_kno
     Node.objects.filter(pk=node.pk).update(**fields)
     plan()
     (seen,) = pool_snapshot(pool, seed=1).nodes
-    assert (seen.closes_at is not None, seen.opens_at is not None) == (True, opens)
+    assert (seen.maintenance_starts_at is not None, seen.maintenance_ends_at is not None) == (True, opens)
 
 
 def test_a_node_with_two_maintenances_opens_when_nobody_plans_for(pool: Pool, node: Node) -> None:
     row, after = plan(), plan(begins_in=3 * HOUR)
     (seen,) = pool_snapshot(pool, seed=1).nodes
-    assert (seen.closes_at, seen.opens_at) == (row.begins_at.timestamp(), None)
+    assert (seen.maintenance_starts_at, seen.maintenance_ends_at) == (row.begins_at.timestamp(), None)
     let_begin(row)
     (seen,) = pool_snapshot(pool, seed=1).nodes
-    assert (seen.schedulable, seen.closes_at, seen.opens_at) == (False, after.begins_at.timestamp(), None)
+    assert (seen.schedulable, seen.maintenance_starts_at, seen.maintenance_ends_at) == (
+        False,
+        after.begins_at.timestamp(),
+        None,
+    )
 
 
 def test_what_lies_far_ahead_of_one_node_closes_no_other(pool: Pool, node: Node) -> None:
@@ -163,7 +171,7 @@ def test_what_lies_far_ahead_of_one_node_closes_no_other(pool: Pool, node: Node)
     plan(pool="main")
     assert is_placed(submitted(other))
     (seen,) = pool_snapshot(other, seed=1).nodes
-    assert seen.closes_at is None
+    assert seen.maintenance_starts_at is None
 
 
 def test_when_it_begins_its_nodes_are_drained_and_when_it_ends_they_are_given_back(pool: Pool, node: Node) -> None:

@@ -74,7 +74,7 @@ def test_a_job_waits_for_its_kind_of_node_and_is_told_so(pool: Pool) -> None:
 def test_a_node_with_an_image_for_jobs_that_name_none_starts_all(pool: Pool) -> None:
     node(pool, "docker", default="busybox")
     (found,) = pool_snapshot(pool, seed=1).nodes
-    assert set(found.forms) == {RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER}
+    assert set(found.runtimes) == {RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER}
     jobs = [submitted(pool), submitted(pool, image="busybox"), submitted(pool, shm="1GiB")]
     assert [job.form for job in jobs] == [
         RuntimeNeed.PLAIN,

@@ -24,7 +24,7 @@ def make_node(
         memory_mib=512 * 1024,
         version=1,
         schedulable=True,
-        why_not="",
+        unschedulable_reason="",
         gpus=tuple(
             Gpu(
                 id=node_id * 100 + index,

@@ -101,7 +101,7 @@ def test_what_may_not_be_preempted_is_not_taken_back() -> None:
     assert preempted(decide(world, config())) == []
 
 
-OUT = make_node(2, gpus=4, schedulable=False, why_not="drains")
+OUT = make_node(2, gpus=4, schedulable=False, unschedulable_reason="drains")
 USELESS: dict[str, tuple[Running, Job]] = {
     "it is on a node that drains": (make_running(make_share(2, range(4)), **LENT), make_job(1, gpus=4)),
     "a part of it is": (

@@ -60,10 +60,10 @@ def node_of(draw: st.DrawFn, node_id: int) -> Node:
         cpus=draw(st.integers(1, 8)),
         memory_mib=draw(st.integers(1, 8)) * GIB,
         schedulable=draw(st.integers(0, 5)) > 0,
-        forms=draw(st.sampled_from(FORMS)),
-        closes_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
-        clears=draw(st.booleans()),
-        opens_at=draw(st.sampled_from([None, None, NOW + 100.0, NOW + 7000.0])),
+        runtimes=draw(st.sampled_from(FORMS)),
+        maintenance_starts_at=draw(st.sampled_from([None, None, NOW, NOW + 500.0, NOW + 6000.0])),
+        drains=draw(st.booleans()),
+        maintenance_ends_at=draw(st.sampled_from([None, None, NOW + 100.0, NOW + 7000.0])),
     )
     if draw(st.booleans()):
         return node
@@ -304,8 +304,8 @@ def test_in_the_end_every_feasible_job_runs(world: Snapshot, config: CycleConfig
         replace(
             node,
             schedulable=True,
-            closes_at=None,
-            opens_at=None,
+            maintenance_starts_at=None,
+            maintenance_ends_at=None,
             gpus=tuple(replace(gpu, healthy=True) for gpu in node.gpus),
         )
         for node in world.nodes

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Locality, Node, Reservation
-from scheduler.model.eligibility import NodeEligibility, can_start, closes_before
+from scheduler.model.eligibility import NodeEligibility, can_start, overlaps_maintenance
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Hold
 from scheduler.placement import PLACEMENTS
@@ -44,7 +44,7 @@ def hold_of(job: Job, *nodes: Node, running: Any = ()) -> Hold:
 def test_a_node_starts_what_it_says_and_everything_when_it_says_nothing(
     forms: tuple[RuntimeNeed, ...], starts: set[RuntimeNeed]
 ) -> None:
-    node = make_node(forms=forms)
+    node = make_node(runtimes=forms)
     assert {form for form in RuntimeNeed if can_start(node, form)} == {*starts, RuntimeNeed.ANY}
 
 
@@ -66,25 +66,25 @@ def test_a_node_starts_what_it_says_and_everything_when_it_says_nothing(
 def test_a_node_takes_until_maintenance_what_is_over_or_can_be_moved_by_then(
     fields: dict[str, Any], clears: bool, closed: bool
 ) -> None:
-    node = make_node(closes_at=NOW + 600, clears=clears)
-    assert closes_before(node, make_job(**fields), NOW) is closed
-    assert not closes_before(make_node(), make_job(**fields), NOW)
+    node = make_node(maintenance_starts_at=NOW + 600, drains=clears)
+    assert overlaps_maintenance(node, make_job(**fields), NOW) is closed
+    assert not overlaps_maintenance(make_node(), make_job(**fields), NOW)
 
 
 def test_once_maintenance_has_begun_nothing_starts_there() -> None:
-    node = make_node(closes_at=NOW, clears=True)
-    assert closes_before(node, make_job(checkpoints=True), NOW)
-    assert closes_before(node, make_job(time_limit_s=1.0), NOW)
+    node = make_node(maintenance_starts_at=NOW, drains=True)
+    assert overlaps_maintenance(node, make_job(checkpoints=True), NOW)
+    assert overlaps_maintenance(node, make_job(time_limit_s=1.0), NOW)
 
 
 def test_a_node_opens_again_when_the_maintenance_is_over() -> None:
-    node = make_node(closes_at=NOW, opens_at=NOW + 600)
-    assert closes_before(node, make_job(time_limit_s=1.0), NOW + 599)
-    assert not closes_before(node, make_job(), NOW + 600)
+    node = make_node(maintenance_starts_at=NOW, maintenance_ends_at=NOW + 600)
+    assert overlaps_maintenance(node, make_job(time_limit_s=1.0), NOW + 599)
+    assert not overlaps_maintenance(node, make_job(), NOW + 600)
 
 
 def test_jobs_that_are_alike_share_one_set_of_closed_nodes() -> None:
-    closings = NodeEligibility([make_node(1, forms=PROCESS), make_node(2)])
+    closings = NodeEligibility([make_node(1, runtimes=PROCESS), make_node(2)])
     assert (
         closings.to(make_job(1, form=RuntimeNeed.IMAGE), NOW)
         is closings.to(make_job(2, form=RuntimeNeed.IMAGE), NOW)
@@ -97,7 +97,11 @@ def test_jobs_that_are_alike_share_one_set_of_closed_nodes() -> None:
 @pytest.mark.parametrize("split", [False, True])
 def test_no_placement_uses_a_node_that_is_closed_to_the_job(placement: str, split: bool) -> None:
     job = make_job(gpus=4, form=RuntimeNeed.IMAGE, split=split, cpus=0, memory_mib=0)
-    nodes = [make_node(1, forms=PROCESS), make_node(2, forms=CONTAINERS), make_node(3, closes_at=NOW + 60)]
+    nodes = [
+        make_node(1, runtimes=PROCESS),
+        make_node(2, runtimes=CONTAINERS),
+        make_node(3, maintenance_starts_at=NOW + 60),
+    ]
     assert nodes_of(job, *nodes, placement=placement) == [2]
     gang = make_job(gpus=4, nodes=2, form=RuntimeNeed.PLAIN, time_limit_s=60.0)
     assert set(nodes_of(gang, *nodes, placement=placement)) == {1, 3}
@@ -105,12 +109,12 @@ def test_no_placement_uses_a_node_that_is_closed_to_the_job(placement: str, spli
 
 def test_a_lot_is_not_promised_what_lies_on_closed_nodes() -> None:
     lot = make_job(gpus=10, split=True, cpus=0, memory_mib=0, form=RuntimeNeed.IMAGE)
-    assert nodes_of(lot, make_node(1, forms=PROCESS), make_node(2)) == []
+    assert nodes_of(lot, make_node(1, runtimes=PROCESS), make_node(2)) == []
     assert sorted(nodes_of(lot, make_node(1), make_node(2))) == [1, 2]
 
 
 def test_a_job_that_fits_open_nodes_starts_behind_an_equal_one_that_finds_none() -> None:
-    nodes = [make_node(1, forms=PROCESS), make_node(2, forms=CONTAINERS)]
+    nodes = [make_node(1, runtimes=PROCESS), make_node(2, runtimes=CONTAINERS)]
     waiting = [
         make_job(1, gpus=8, form=RuntimeNeed.IMAGE),
         make_job(2, gpus=8, form=RuntimeNeed.IMAGE),
@@ -152,15 +156,15 @@ def test_a_job_that_fits_open_nodes_starts_behind_an_equal_one_that_finds_none()
 def test_a_job_that_no_node_could_start_is_told_so(
     form: RuntimeNeed, forms: tuple[RuntimeNeed, ...], detail: str
 ) -> None:
-    hold = hold_of(make_job(form=form), make_node(1, forms=forms))
+    hold = hold_of(make_job(form=form), make_node(1, runtimes=forms))
     assert (hold.reason, hold.detail) == (HoldReason.INFEASIBLE, detail)
 
 
 def test_a_job_that_only_nodes_of_another_form_could_hold_is_told_what_is_counted() -> None:
     hold = hold_of(
         make_job(gpus=8, form=RuntimeNeed.IMAGE),
-        make_node(1, forms=PROCESS),
-        make_node(2, gpus=4, forms=CONTAINERS),
+        make_node(1, runtimes=PROCESS),
+        make_node(2, gpus=4, runtimes=CONTAINERS),
     )
     assert hold.reason is HoldReason.INFEASIBLE
     assert hold.detail.startswith("counting the 1 node that runs containers: this job needs 8 A100 per node")
@@ -170,8 +174,8 @@ def test_a_job_that_waits_beside_free_nodes_of_another_form_is_told_so() -> None
     busy = make_running(make_share(2, range(8)), attempt_id=9)
     hold = hold_of(
         make_job(form=RuntimeNeed.IMAGE),
-        make_node(1, forms=PROCESS),
-        make_node(2, forms=CONTAINERS),
+        make_node(1, runtimes=PROCESS),
+        make_node(2, runtimes=CONTAINERS),
         running=(busy,),
     )
     assert (hold.reason, hold.detail) == (
@@ -182,7 +186,7 @@ def test_a_job_that_waits_beside_free_nodes_of_another_form_is_told_so() -> None
 
 def test_a_job_that_waits_for_a_node_with_volumes_is_told_so() -> None:
     busy = make_running(make_share(2, range(8)), attempt_id=9)
-    nodes = (make_node(1, forms=CONTAINERS), make_node(2, forms=MOUNTING))
+    nodes = (make_node(1, runtimes=CONTAINERS), make_node(2, runtimes=MOUNTING))
     hold = hold_of(make_job(form=RuntimeNeed.IMAGE_VOLUMES), *nodes, running=(busy,))
     assert (hold.reason, hold.detail) == (
         HoldReason.RUNTIME,
@@ -193,23 +197,23 @@ def test_a_job_that_waits_for_a_node_with_volumes_is_told_so() -> None:
 
 
 def test_a_job_that_waits_for_maintenance_is_told_when_and_what_would_help() -> None:
-    hold = hold_of(make_job(), make_node(1, closes_at=NOW + 3700, closing="new driver"))
+    hold = hold_of(make_job(), make_node(1, maintenance_starts_at=NOW + 3700, maintenance_reason="new driver"))
     assert hold.reason is HoldReason.MAINTENANCE
-    assert hold.detail.endswith("node1 is to be free from 1970-01-12 14:48 UTC on: new driver")
+    assert hold.detail.endswith("node1 has maintenance from 1970-01-12 14:48 UTC: new driver")
     assert hold.helps[0] == "set a time limit of at most 61m, the job's grace included"
-    assert nodes_of(make_job(time_limit_s=3660.0), make_node(1, closes_at=NOW + 3700)) == [1]
+    assert nodes_of(make_job(time_limit_s=3660.0), make_node(1, maintenance_starts_at=NOW + 3700)) == [1]
 
 
 def test_what_is_kept_for_a_job_is_let_go_of_when_its_node_closes_to_it() -> None:
     kept = Reservation(1, (make_share(1),), NOW + 60)
-    world = make_snapshot(nodes=[make_node(1, closes_at=NOW + 60), make_node(2)], waiting=(make_job(1),))
+    world = make_snapshot(nodes=[make_node(1, maintenance_starts_at=NOW + 60), make_node(2)], waiting=(make_job(1),))
     plan = decide(replace(world, reservations=(kept,)), CycleConfig())
     assert plan.drops == (1,)
 
 
 def test_a_gang_within_one_rack_finds_the_rack_whose_nodes_stay_open() -> None:
     nodes = [make_node(number, rack=f"r{(number + 1) // 2}") for number in (1, 2, 3, 4)]
-    nodes[0] = replace(nodes[0], closes_at=NOW + 60)
+    nodes[0] = replace(nodes[0], maintenance_starts_at=NOW + 60)
     assert nodes_of(make_job(gpus=8, nodes=2, locality=Locality.RACK), *nodes) == [3, 4]
 
 

@@ -74,23 +74,23 @@ CASES = {
         {Code.WRONG_RUNTIME},
         "node1 runs no containers, and this job names an image",
         waiting=(replace(GANG, form=RuntimeNeed.IMAGE),),
-        nodes=(make_node(1, forms=(RuntimeNeed.PLAIN,)), make_node(2, forms=(RuntimeNeed.IMAGE,))),
+        nodes=(make_node(1, runtimes=(RuntimeNeed.PLAIN,)), make_node(2, runtimes=(RuntimeNeed.IMAGE,))),
     ),
     "a job on the single-user node of another tenant": Case(
         {Code.WRONG_TENANT},
-        "node2 runs all jobs as one account, and takes another tenant's jobs",
+        "node2 runs all jobs as one account and takes another tenant's jobs",
         nodes=(make_node(1, single_user=True, tenant_id=GANG.tenant_id), make_node(2, single_user=True, tenant_id=7)),
     ),
     "a job on a single-user node without a tenant": Case(
         {Code.WRONG_TENANT},
-        "node2 runs all jobs as one account, and takes no tenant's jobs",
+        "node2 runs all jobs as one account and takes no tenant's jobs",
         nodes=(make_node(1), make_node(2, single_user=True)),
     ),
     "a job that would reach into the maintenance of a node": Case(
-        {Code.NODE_CLOSES},
-        "node2 is to be free from 1970-01-12 14:46 UTC on: new driver",
+        {Code.MAINTENANCE},
+        "node2 has maintenance from 1970-01-12 14:46 UTC: new driver",
         waiting=(replace(GANG, time_limit_s=3601.0),),
-        nodes=(make_node(1), make_node(2, closes_at=NOW + 3600.0, closing="new driver")),
+        nodes=(make_node(1), make_node(2, maintenance_starts_at=NOW + 3600.0, maintenance_reason="new driver")),
     ),
     "a job that backs off": Case(
         {Code.JOB_NOT_ELIGIBLE}, "it does not start for another 1 s", waiting=(replace(GANG, eligible_at=NOW + 1),)
@@ -190,7 +190,7 @@ CASES = {
     "a node that takes no jobs": Case(
         {Code.NODE_NOT_SCHEDULABLE},
         "node2 takes no jobs: cordoned",
-        nodes=(make_node(1), make_node(2, schedulable=False, why_not="cordoned")),
+        nodes=(make_node(1), make_node(2, schedulable=False, unschedulable_reason="cordoned")),
     ),
     "a node of another pool": Case({Code.NODE_NOT_SCHEDULABLE}, "node 2 is not in this pool", nodes=(make_node(1),)),
     "a GPU that does not exist": Case(

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from scheduler.model import snapshot_from_dict, snapshot_to_dict
-from scheduler.model.codec import CodecError
+from scheduler.model.codec import FORMER_NAMES, CodecError
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.plan import Hold, Place, Plan, apply, plan_from_dict, plan_to_dict
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 WORLD = make_snapshot(
-    nodes=[make_node(1, unhealthy=[3]), make_node(2, schedulable=False, why_not="drained")],
+    nodes=[make_node(1, unhealthy=[3]), make_node(2, schedulable=False, unschedulable_reason="drained")],
     waiting=[make_job(1, gpu_type=None, time_limit_s=60.0, avoid_nodes=(1, 2)), make_job(2)],
     running=[make_running(make_share(1, (0, 1)), make_share(2, (5,), rank=1))],
     vcs=[make_vc(1, quotas={"V100": 2, "A100": 4})],
@@ -30,6 +30,14 @@ def test_a_snapshot_survives_the_trip_through_json() -> None:
 
 def test_a_plan_survives_the_trip_through_json() -> None:
     assert plan_from_dict(json.loads(json.dumps(plan_to_dict(PLAN)))) == PLAN
+
+
+def test_a_snapshot_stored_under_former_names_is_read() -> None:
+    stored = snapshot_to_dict(WORLD)
+    for former, name in FORMER_NAMES["Node"].items():
+        for node in stored["nodes"]:
+            node[former] = node.pop(name)
+    assert snapshot_from_dict(stored) == WORLD
 
 
 def test_equal_snapshots_give_the_same_text() -> None:

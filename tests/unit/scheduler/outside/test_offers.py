@@ -100,7 +100,7 @@ CASES = {
         nodes(4, 4), (framework(1),), [(1, 2, 2)], quotas={"one": 6}, running=(make_running(make_share(1, range(4))),)
     ),
     "a node that takes no jobs is not offered": Case(
-        (make_node(1, schedulable=False, why_not="cordoned"), make_node(2)), (framework(1),), [(1, 2, 8)]
+        (make_node(1, schedulable=False, unschedulable_reason="cordoned"), make_node(2)), (framework(1),), [(1, 2, 8)]
     ),
     "a sick GPU is not offered": Case((make_node(1, gpus=4, unhealthy=[0]),), (framework(1),), [(1, 1, 3)]),
     "GPUs without a CPU are not offered": Case((make_node(1, gpus=4, cpus=0),), (framework(1),), []),
@@ -111,15 +111,15 @@ CASES = {
     ),
     "no node that cannot start what it launches": Case(
         (
-            make_node(1, forms=(RuntimeNeed.PLAIN,)),
-            make_node(2, gpus=2, forms=(RuntimeNeed.IMAGE,)),
+            make_node(1, runtimes=(RuntimeNeed.PLAIN,)),
+            make_node(2, gpus=2, runtimes=(RuntimeNeed.IMAGE,)),
             make_node(3, gpus=1),
         ),
         (replace(framework(1), needs=RuntimeNeed.IMAGE),),
         [(1, 2, 2), (1, 3, 1)],
     ),
     "what one cannot use goes to another": Case(
-        (make_node(1, forms=(RuntimeNeed.PLAIN,)),),
+        (make_node(1, runtimes=(RuntimeNeed.PLAIN,)),),
         (replace(framework(1), needs=RuntimeNeed.IMAGE), framework(2, A100=1)),
         [(2, 1, 8)],
     ),
@@ -145,8 +145,10 @@ def test_an_offer_has_all_that_its_node_has_free() -> None:
 def test_a_node_that_closes_before_the_offers_time_is_up_is_not_offered(
     closes_in_s: float | None, offered: bool
 ) -> None:
-    closes_at = None if closes_in_s is None else NOW + closes_in_s
-    world = make_snapshot(nodes=(make_node(1, closes_at=closes_at), make_node(2, gpus=2)), vcs=vcs())
+    maintenance_starts_at = None if closes_in_s is None else NOW + closes_in_s
+    world = make_snapshot(
+        nodes=(make_node(1, maintenance_starts_at=maintenance_starts_at), make_node(2, gpus=2)), vcs=vcs()
+    )
     made = offers(world, QUOTA, OfferRound((ONE,), (framework(1),), lease_s=30))
     assert [offer.share.node_id for offer in made] == ([1, 2] if offered else [2])
 

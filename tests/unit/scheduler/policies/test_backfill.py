@@ -239,7 +239,7 @@ def test_guaranteed_jobs_are_served_before_opportunistic_ones() -> None:
 
 
 def test_the_quota_of_those_on_a_node_that_drains_comes_free_when_they_end() -> None:
-    drained = make_node(1, schedulable=False, why_not="drained")
+    drained = make_node(1, schedulable=False, unschedulable_reason="drained")
     world = make_snapshot(
         nodes=[drained, make_node(2)],
         running=[runs(90, 1, range(4), 100)],
@@ -259,22 +259,22 @@ def test_nobody_is_promised_what_is_offered_outside() -> None:
 
 
 # Nodes under maintenance, now or later, that take jobs again at a known time.
-SHUT = make_node(1, schedulable=False, why_not="draining", opens_at=NOW + 50)
-CLOSING = make_node(1, closes_at=NOW + 20, opens_at=NOW + 50)
+SHUT = make_node(1, schedulable=False, unschedulable_reason="draining", maintenance_ends_at=NOW + 50)
+CLOSING = make_node(1, maintenance_starts_at=NOW + 20, maintenance_ends_at=NOW + 50)
 BUSY = make_node(2)
 COMING_BACK: dict[str, tuple[Any, list[Running], Job, float | None]] = {
     "a node that comes back": (SHUT, [], EIGHT, NOW + 50),
     "a node that closes first": (CLOSING, [], EIGHT, NOW + 50),
-    "others end before it comes back": (replace(SHUT, opens_at=NOW + 500), [], EIGHT, NOW + 100),
-    "nobody knows when": (replace(SHUT, opens_at=None), [], EIGHT, NOW + 100),
+    "others end before it comes back": (replace(SHUT, maintenance_ends_at=NOW + 500), [], EIGHT, NOW + 100),
+    "nobody knows when": (replace(SHUT, maintenance_ends_at=None), [], EIGHT, NOW + 100),
     "who is there ends by then": (SHUT, [runs(91, 1, range(4), 50)], EIGHT, NOW + 50),
     "who is there stays": (SHUT, [runs(91, 1, range(4), 60)], EIGHT, NOW + 100),
     "what is left beside them will do": (SHUT, [runs(91, 1, range(4), None)], waits(1, 4), NOW + 50),
     "who shares a GPU there is not counted out": (SHUT, [runs(91, 1, range(1), 10, packs=True)], EIGHT, NOW + 100),
-    "a gang over both": (replace(SHUT, opens_at=NOW + 150), [], waits(1, 8, nodes=2), NOW + 150),
+    "a gang over both": (replace(SHUT, maintenance_ends_at=NOW + 150), [], waits(1, 8, nodes=2), NOW + 150),
     "a lot over both": (SHUT, [], waits(1, 8, split=True, cpus=0, memory_mib=0), NOW + 50),
     "one that starts no such job": (
-        replace(SHUT, forms=(RuntimeNeed.PLAIN,)),
+        replace(SHUT, runtimes=(RuntimeNeed.PLAIN,)),
         [],
         waits(1, 8, form=RuntimeNeed.IMAGE),
         NOW + 100,
@@ -295,7 +295,7 @@ def test_what_comes_back_from_maintenance_can_be_promised(
         plan = decide(world, config(mode=mode))
         hold = hold_of(plan, 1)
         assert hold.evidence.get("starts_by") == by
-        opens = by == node.opens_at
+        opens = by == node.maintenance_ends_at
         assert hold.reason is (HoldReason.MAINTENANCE if opens else HoldReason.NO_FREE_GPUS)
         assert ("when the maintenance of node1 is over" in hold.detail) is opens
         # Nothing starts there before.
@@ -335,10 +335,14 @@ MODES = st.sampled_from([{"mode": "easy"}, {"mode": "conservative"}, {"mode": "c
 def as_it_is(world: Snapshot, window: tuple[float, float] | None) -> Snapshot:
     """The world with the maintenance of its first node: planned, under way, or over."""
     node, *others = world.nodes
-    closed = {"closes_at": None, "opens_at": None, "schedulable": True}
+    closed = {"maintenance_starts_at": None, "maintenance_ends_at": None, "schedulable": True}
     if window is not None and world.now < window[1]:
         begun = window[0] <= world.now
-        closed = {"closes_at": None if begun else window[0], "opens_at": window[1], "schedulable": not begun}
+        closed = {
+            "maintenance_starts_at": None if begun else window[0],
+            "maintenance_ends_at": window[1],
+            "schedulable": not begun,
+        }
     return replace(world, nodes=(replace(node, **closed), *others))
 
 
@@ -390,7 +394,7 @@ def test_the_first_is_promised_nothing_later_for_what_is_known_of_maintenance(
     world = later(world, NOW, [replace(job, submitted_at=NOW - 100 + job_id) for job_id, (_, job, _) in jobs.items()])
     known = carried_out(as_it_is(world, window), config(**params))
     known = replace(known, waiting=tuple(replace(job, memo={}) for job in known.waiting))
-    unknown = replace(known, nodes=tuple(replace(node, opens_at=None) for node in known.nodes))
+    unknown = replace(known, nodes=tuple(replace(node, maintenance_ends_at=None) for node in known.nodes))
     plans = decide(known, config(**params)), decide(unknown, config(**params))
     first = min((job.id for job in known.waiting), default=0)
     by, at_the_worst = (
