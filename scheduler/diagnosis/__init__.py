@@ -1,1 +1,1 @@
-"""What an attempt, a GPU or a node tells about itself: causes, health, idleness, progress. Nothing here schedules."""
+"""Diagnosis of attempts, GPUs and nodes: causes of failures, health, idleness, progress. Nothing here schedules."""

@@ -1,8 +1,8 @@
-"""Nodes that fail whatever comes to them, told from jobs that fail wherever they go.
+"""Detects black-hole nodes: nodes that fail every job, as opposed to jobs that fail on every node.
 
-A node that fails its jobs at once is free again at once, so a scheduler sends it the next ones: it eats the queue, and
-operators of batch systems call it a black hole. What is decided here is pure; `muster.jobs.blackholes` reads what
-happened, and cordons.
+A node that fails its jobs at once is free again at once, so the scheduler sends it the next ones. Operators of batch
+systems call such a node a black hole. The decision here is pure; `muster.jobs.blackholes` reads the history and cordons
+the node.
 """
 
 from __future__ import annotations
@@ -13,47 +13,49 @@ from enum import StrEnum
 
 
 class Opinion(StrEnum):
-    """What is thought of a node."""
+    """The judgement about a node."""
 
     SOUND = "sound"
     SUSPECT = "suspect"
-    """Jobs fail there in a row, and nobody knows how they do elsewhere: the next one should be tried there."""
+    """Jobs fail there in a row, and there is no comparison yet: the scheduler should try the next such job elsewhere.
+    """
     BLACK_HOLE = "black_hole"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """What one job did on one node; `kind` is the same for jobs of one owner that run the same command."""
+    """One run of a job on one node; `kind` is equal for jobs of one owner that run the same command."""
 
     job: int
     kind: str
     ran_s: float
-    """How long it ran there, so far or in all; not how long it is kept when it has failed."""
+    """How long the job ran there, so far or in total, without the time for which a failed job is retained."""
     failed: bool = False
-    """Whether it failed there, and by itself."""
+    """Whether the job failed there by itself."""
     succeeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is thought of a node, and the evidence."""
+    """The opinion about a node, and the evidence for it."""
 
     opinion: Opinion
     jobs: tuple[int, ...]
-    """Those that failed there in a row, the newest first."""
+    """The jobs that failed there in a row, newest first."""
     well_elsewhere: int
-    """Stays of the same kinds on other nodes that went on or succeeded, and those that failed as quickly."""
+    """Runs of the same kinds on other nodes: those that went on or succeeded, and those that failed as quickly."""
     quick_elsewhere: int
 
 
 def judge(here: Iterable[NodeRun], elsewhere: Iterable[NodeRun], *, in_a_row: int, quick_s: float) -> Judgement:
-    """What is to be thought of a node, from what jobs did there and elsewhere of late, the newest first.
+    """The opinion about a node from recent runs there and elsewhere, newest first.
 
-    1. A node is sound unless `in_a_row` jobs (at least 1) have failed there within `quick_s` seconds of their start,
-       and none that went on lies between them. What is too young to tell, or was stopped by somebody, says nothing.
-    2. That could be the jobs' own doing, as most quick failures of a cluster are. So what counts is how the same
-       commands of the same owners do elsewhere: well more often than not, and it is the node; or it is they.
-    3. Where that is not known yet, the node is suspect.
+    1. A node is sound unless `in_a_row` jobs (at least 1) in a row failed there within `quick_s` seconds of their
+       start. A
+       run that lasted longer, or succeeded, ends the row. Runs too young to judge, or stopped by a user, do not count.
+    2. Most quick failures in a cluster are the jobs' own fault. So the same commands of the same owners on other nodes
+       decide: if more of those runs did well than failed quickly, the node is at fault; otherwise the jobs are.
+    3. Without such runs the node is suspect.
     """
     failed = _failed_in_a_row(here, quick_s)
     jobs = tuple(dict.fromkeys(run.job for run in failed))
@@ -81,7 +83,7 @@ def _failed_in_a_row(here: Iterable[NodeRun], quick_s: float) -> list[NodeRun]:
 
 
 def _tally(runs: Sequence[NodeRun], quick_s: float) -> tuple[int, int]:
-    """How many did well, and how many failed quickly."""
+    """The number of runs that did well, and of those that failed quickly."""
     return sum(_is_well(run, quick_s) for run in runs), sum(_is_quick_failure(run, quick_s) for run in runs)
 
 

@@ -1,21 +1,21 @@
-"""When a GPU is checked between jobs, and when checks that it passed give it back to the scheduler. Pure decisions."""
+"""When to check a GPU between jobs, and when passed checks return it to the scheduler. Pure decisions."""
 
 from __future__ import annotations
 
 from scheduler.diagnosis.health import Heals, HealthLevel
 
 IDLE_S = 300.0
-"""A GPU that nothing speaks against is checked when nobody has had it for so long."""
+"""A GPU that is not in doubt is checked once it has been free for this long."""
 FIRST_PAUSE_S, MAX_PAUSE_S = 10.0, 3600.0
-"""Until the next check of a GPU that is in doubt: after a pass the first, after each failure in a row twice as long."""
+"""The pause before the next check of a GPU in doubt: the first after a pass, doubled with each failure in a row."""
 UNANSWERED_AFTER_S = 900.0
-"""A check of which nothing came for so long is given up; agents of before know nothing of checks."""
+"""A check without an answer is abandoned after this time, for instance if the agent is too old to know checks."""
 RELAPSE_S = 86_400.0
-"""What fails again so soon after it was given back is not given back by itself any more."""
+"""A GPU that fails again within this time after checks returned it stays out of service until an operator acts."""
 
 
 def pause_s(*, every_s: float, in_doubt: bool, streak: int) -> float | None:
-    """How long until the next check; None for none. `streak` counts passes in a row, or below 0 failures."""
+    """The time until the next check; None for no check. `streak` counts passes in a row, or failures if negative."""
     if not in_doubt:
         return every_s or None
     failures = max(0, -streak)
@@ -23,15 +23,16 @@ def pause_s(*, every_s: float, in_doubt: bool, streak: int) -> float | None:
 
 
 def can_heal(heals: Heals | None, *, restarted: bool) -> bool:
-    """Whether a check can show that a GPU is well again; `restarted`: its machine was, since it failed."""
+    """Whether a check can show that the GPU has recovered; `restarted`: its machine restarted after the failure."""
     return heals in {Heals.AT_ONCE, Heals.BY_CHECKS} or (heals is Heals.BY_RESTART and restarted)
 
 
 def gives_back(level: HealthLevel, heals: Heals | None, *, restarted: bool, passes: int, needed: int) -> bool:
-    """Whether a GPU is given back after so many passes in a row.
+    """Whether a GPU returns to service after `passes` passes in a row.
 
-    `needed` is what its pool asks for, 0 for never; one pass is enough for a GPU of which nothing is known but that it
-    failed a check. A GPU of which nobody knows why it failed is not given back by itself.
+    `needed` is the number that the pool asks for, 0 for never. One pass is enough for a GPU whose only failure was a
+    check.
+    A GPU whose failure has no known cause does not return by itself.
     """
     if level is HealthLevel.OK or not can_heal(heals, restarted=restarted):
         return False
@@ -41,5 +42,5 @@ def gives_back(level: HealthLevel, heals: Heals | None, *, restarted: bool, pass
 
 
 def is_relapse(*, failed_at_s: float, given_back_at_s: float | None) -> bool:
-    """Whether what failed had been given back by itself shortly before."""
+    """Whether the GPU failed shortly after checks returned it to service."""
     return given_back_at_s is not None and failed_at_s - given_back_at_s < RELAPSE_S

@@ -1,8 +1,8 @@
-"""What a job used of what it had asked for: a grade, and at most two sentences of advice. Pure.
+"""How well a job used the resources it asked for: a grade, and at most two sentences of advice. Pure.
 
-Utilisation here is the share of time in which a GPU did anything at all, as its driver tells it. A GPU with a high
-figure may still be used badly; one with a low figure was surely not needed for all of that time. So the grade is an
-upper limit, and speaks only where enough was measured.
+Utilisation is the share of time in which a GPU did any work, as its driver reports it. A GPU with a high figure may
+still be used badly, but a low figure proves that the job did not need it all the time. So the grade is an upper limit,
+and there is none where too little was measured.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MIN_RUN_S = 600.0
-"""What runs shorter has hardly loaded its data."""
+"""Shorter runs have hardly loaded their data."""
 MIN_SAMPLES = 12
 GOOD, FAIR = 70.0, 40.0
 IDLE = 5.0
-"""Percent of the time: a GPU below it was not used by the job, whatever looked at it now and then."""
+"""Percent of the time. Below it the job did not use the GPU."""
 MAX_ADVICE = 2
 _FULL_PERCENT = 90.0
-"""No job keeps a GPU busier than that for long; so many percent are taken for a whole one."""
+"""The utilisation of a busy GPU, in percent: jobs do not exceed it for long."""
 _MIN_MEMORY_MIB = 8192
 _MIN_CPUS = 4
 _LOW_SHARE = 0.5
@@ -41,14 +41,14 @@ class NoGradeReason(StrEnum):
 
     NO_GPUS = "no_gpus"
     SHARED = "shared"
-    """The figures are those of the whole GPU, and others were on it."""
+    """The figures are those of the whole GPU, which other jobs used too."""
     TOO_SHORT = "too_short"
     NOT_MEASURED = "not_measured"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuUse:
-    """One GPU of the job. `utilization` is the mean in percent, `memory_mib` the most; None: not measured."""
+    """One GPU of the job. `utilization` is a mean in percent, `memory_used_mib` the maximum; None: not measured."""
 
     rank: int
     index: int
@@ -60,10 +60,11 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True)
 class HostUse:
-    """What each rank had of its host, and what the one used that used the most; None: not measured.
+    """The share of its host that each rank had, and what the busiest rank used of it; None: not measured.
 
-    `cpu_cores` is a mean over the run, `memory_used_mib` the most at any time. Whether the owner asked for so much, or
-    got the pool's share, is `asked_*`.
+    `cpu_cores` is a mean over the run, `memory_used_mib` the maximum. `asked_cpus` and `asked_memory` say whether the
+    owner
+    asked for the amount or got the pool's default.
     """
 
     cpus: int
@@ -76,7 +77,7 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One run of a job: for how long, on which GPUs, and what of its hosts."""
+    """One run of a job: its length, its GPUs and its use of the hosts."""
 
     ran_s: float
     gpus: Sequence[GpuUse]
@@ -86,7 +87,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The grade, or why there is none, and what to do better. `utilization` is the mean over all GPUs, in percent."""
+    """The grade or why there is none, and the advice. `utilization` is the mean over all GPUs, in percent."""
 
     grade: Grade | None
     silence: NoGradeReason | None
@@ -96,11 +97,13 @@ class Verdict:
 
 
 def judge(use: Use) -> Verdict:
-    """How well a job used what it had.
+    """The grade of a run and the advice for its owner.
 
-    1. There is no grade for jobs without GPUs, on shared GPUs, for short runs, and where a GPU was hardly measured.
-    2. `idle` if no GPU was used; else by the mean utilisation: `good` from 70 %, `fair` from 40 %, and `poor`.
-    3. Advice is about what costs others most: GPUs first, then memory and processors that the owner asked for.
+    1. There is no grade for jobs without GPUs, on shared GPUs, for short runs, and where a GPU has too few samples.
+    2. The grade is `idle` if the job used no GPU; else the mean utilisation decides: `good` from 70 %, `fair` from 40
+       %,
+       `poor` below.
+    3. Advice names the most expensive waste first: GPUs, then memory and processors that the owner asked for.
     """
     silence = _no_grade_reason(use)
     if silence is not None:
@@ -137,14 +140,16 @@ def _grade(mean: float, all_idle: bool) -> Grade:
 def _advice_on_gpus(use: Use, mean: float, idle: int) -> Iterator[str]:
     count = len(use.gpus)
     if idle == count:
-        it = "the GPU" if count == 1 else f"none of the {count} GPUs"
-        yield (
-            f"It hardly used {it}: does it find it?" if count == 1 else f"It used {it}: does it find them?"
-        ) + " A job that needs none asks for `gpus: 0`."
+        advice = (
+            "It hardly used its GPU. Check that the program finds it;"
+            if count == 1
+            else f"It used none of its {count} GPUs. Check that the program finds them;"
+        )
+        yield f"{advice} a job without GPUs asks for `gpus: 0`."
         return
     if idle:
-        used = count - idle
-        yield f"{idle} of its {count} GPUs did nothing; {used} would have been enough."
+        were = "was" if idle == 1 else "were"
+        yield f"{idle} of its {count} GPUs {were} idle; {count - idle} would have been enough."
         return
     if mean >= GOOD:
         return
@@ -152,13 +157,13 @@ def _advice_on_gpus(use: Use, mean: float, idle: int) -> Iterator[str]:
     starved = use.host.cpu_cores is not None and use.host.cpu_cores >= _BUSY_CPUS * use.host.cpus
     if starved:
         cpus = "processor was" if use.host.cpus == 1 else f"{use.host.cpus} processors were"
-        yield f"Its {cpus} busy while its GPUs waited ({mean:.0f} % used): with more `cpus` it may be faster."
+        yield f"Its {cpus} busy while its GPUs waited ({mean:.0f} % used): ask for more `cpus`."
     elif needed < count:
         would = "one" if needed == 1 else str(needed)
         yield f"It used {mean:.0f} % of {count} GPUs; {would} might have been enough."
     elif mean < FAIR:
         which = "its GPU" if count == 1 else f"its {count} GPUs"
-        yield f"It used {mean:.0f} % of {which}: see whether it waits for its data."
+        yield f"It used {mean:.0f} % of {which}: check whether it waits for data."
 
 
 def _advice_on_host(host: HostUse) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What a report of a GPU's health means: how bad it is, what to do, and what becomes of the job there.
+"""What a health report about a GPU means: how bad it is, what to do, and what happens to the job there.
 
-The table is data, and the one place that decides: NVIDIA's Xid numbers, what its driver counts, and what agents see. It
-is drawn in docs/health.md, and a test holds both against each other.
+The table is data and the only place that decides. It covers NVIDIA's Xid numbers, the driver's counters and what agents
+see. docs/health.md shows it, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class HealthLevel(StrEnum):
-    """How a GPU is: one with a warning is a last choice, one that failed is given to nobody."""
+    """The health of a GPU: one with a warning is a last choice, a failed one gets no jobs."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,35 +21,35 @@ class HealthLevel(StrEnum):
 
 
 class Action(StrEnum):
-    """What it takes. The platform drains by itself; resetting and restarting is for operators."""
+    """What to do. The platform drains by itself; operators reset and restart."""
 
     NONE = "none"
     RESTART_JOB = "restart_job"
-    """The error is the application's: it ends by itself, and how it ends decides whether it is tried again."""
+    """The application caused the error: it ends by itself, and the way it ends decides about a retry."""
     RESET_GPU = "reset_gpu"
     DRAIN_GPU = "drain_gpu"
-    """No reset is known to mend it; somebody has to look."""
+    """No reset is known to fix it; an operator must look at it."""
     CHECK_GPU = "check_gpu"
-    """The platform has the GPU checked, and gives it back when a check has passed."""
+    """The platform checks the GPU and returns it to service when a check passes."""
     DRAIN_NODE = "drain_node"
-    """The whole machine must be restarted, so nothing new starts there."""
+    """The machine must be restarted, so no job starts there."""
 
 
 class Heals(StrEnum):
-    """By what a GPU can come back by itself, the lightest first."""
+    """How a GPU can return to service by itself, easiest first."""
 
     AT_ONCE = "at_once"
-    """One check that passes."""
+    """After one passed check."""
     BY_CHECKS = "by_checks"
-    """Checks that pass, as many in a row as its pool asks for."""
+    """After as many passed checks in a row as its pool asks for."""
     BY_RESTART = "by_restart"
-    """The same, once its machine was restarted."""
+    """The same, after a restart of its machine."""
     NEVER = "never"
-    """Only an operator gives it back."""
+    """Only an operator returns it to service."""
 
 
 class Kind(StrEnum):
-    """What agents report. A kind that is not known is kept, and means nothing."""
+    """The kinds that agents report. Unknown kinds are stored and have no effect."""
 
     XID = "xid"
     GPU_LOST = "gpu_lost"
@@ -60,14 +60,14 @@ class Kind(StrEnum):
     NVLINK = "nvlink"
     MEMORY_HELD = "memory_held"
     CHECK_FAILED = "check_failed"
-    """A check before a job was started there, or between jobs."""
+    """A check failed, before a job's start or between jobs."""
     DISK_FULL = "disk_full"
     OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The level and the action, in words of our own: what an agent wrote is not repeated to owners of jobs."""
+    """Level, action and text. The text is the platform's: owners of jobs never see what an agent wrote."""
 
     level: HealthLevel
     action: Action
@@ -75,7 +75,7 @@ class Meaning:
 
     @property
     def requeues(self) -> bool:
-        """Whether the job that has the GPU is stopped and queued again, to run elsewhere."""
+        """Whether the job on the GPU is stopped and queued again, to run elsewhere."""
         return self.level is HealthLevel.FAILURE
 
 
@@ -87,19 +87,19 @@ XIDS: Mapping[int, Meaning] = {
     43: Meaning(_OK, Action.NONE, "a channel of the application was reset"),
     45: Meaning(_OK, Action.NONE, "cleaned up after another error"),
     46: Meaning(_FAILURE, Action.RESET_GPU, "stopped processing"),
-    48: Meaning(_FAILURE, Action.RESET_GPU, "memory error that was not corrected"),
+    48: Meaning(_FAILURE, Action.RESET_GPU, "uncorrectable memory error"),
     62: Meaning(_FAILURE, Action.RESET_GPU, "its microcontroller halted"),
-    63: Meaning(_OK, Action.NONE, "a bad part of its memory is being retired"),
-    64: Meaning(_FAILURE, Action.RESET_GPU, "a bad part of its memory could not be retired"),
+    63: Meaning(_OK, Action.NONE, "a faulty part of its memory is being retired"),
+    64: Meaning(_FAILURE, Action.RESET_GPU, "a faulty part of its memory could not be retired"),
     74: Meaning(_FAILURE, Action.DRAIN_GPU, "NVLink error"),
     79: Meaning(_FAILURE, Action.DRAIN_NODE, "fallen off the bus"),
-    92: Meaning(_OK, Action.NONE, "many memory errors that were corrected"),
-    94: Meaning(_WARNING, Action.RESTART_JOB, "memory error that hit one application only"),
-    95: Meaning(_FAILURE, Action.RESET_GPU, "memory error that was not contained"),
-    109: Meaning(_FAILURE, Action.RESET_GPU, "a switch of contexts timed out"),
-    119: Meaning(_FAILURE, Action.RESET_GPU, "its system processor does not answer"),
-    120: Meaning(_FAILURE, Action.RESET_GPU, "error of its system processor"),
-    140: Meaning(_FAILURE, Action.RESET_GPU, "ECC error that was not recovered"),
+    92: Meaning(_OK, Action.NONE, "many corrected memory errors"),
+    94: Meaning(_WARNING, Action.RESTART_JOB, "contained memory error: it hit one application only"),
+    95: Meaning(_FAILURE, Action.RESET_GPU, "uncontained memory error"),
+    109: Meaning(_FAILURE, Action.RESET_GPU, "a context switch timed out"),
+    119: Meaning(_FAILURE, Action.RESET_GPU, "its system processor (GSP) does not respond"),
+    120: Meaning(_FAILURE, Action.RESET_GPU, "error of its system processor (GSP)"),
+    140: Meaning(_FAILURE, Action.RESET_GPU, "unrecovered ECC error"),
     143: Meaning(_FAILURE, Action.RESET_GPU, "it could not be initialised"),
     144: Meaning(_FAILURE, Action.DRAIN_GPU, "NVLink error"),
     145: Meaning(_FAILURE, Action.DRAIN_GPU, "NVLink error"),
@@ -107,25 +107,25 @@ XIDS: Mapping[int, Meaning] = {
 }
 
 RECOVERY_XID = 154
-"""The driver names the action that it takes to recover."""
+"""The driver reports the recovery action itself."""
 RECOVERIES: Mapping[str, Meaning] = {
     "none": Meaning(_OK, Action.NONE, "the driver asks for nothing"),
     "gpu reset": Meaning(_FAILURE, Action.RESET_GPU, "the driver asks for a reset"),
     "drain and reset": Meaning(_FAILURE, Action.RESET_GPU, "the driver asks for a drain and a reset"),
-    "drain p2p": Meaning(_FAILURE, Action.DRAIN_GPU, "the driver asks to use it with no other GPU"),
+    "drain p2p": Meaning(_FAILURE, Action.DRAIN_GPU, "the driver asks to stop its transfers to other GPUs"),
     "node reboot": Meaning(_FAILURE, Action.DRAIN_NODE, "the driver asks for a restart of the machine"),
 }
-UNNAMED_RECOVERY = Meaning(_WARNING, Action.NONE, "the driver asks for an action that is not known")
+UNNAMED_RECOVERY = Meaning(_WARNING, Action.NONE, "the driver asks for an unknown action")
 
 KINDS: Mapping[Kind, Meaning] = {
     Kind.GPU_LOST: Meaning(_FAILURE, Action.DRAIN_NODE, "fallen off the bus"),
-    # An error that was not contained comes with an Xid of its own, and that decides.
-    Kind.ECC: Meaning(_WARNING, Action.RESET_GPU, "memory error that was not corrected"),
-    Kind.ROW_REMAP_PENDING: Meaning(_WARNING, Action.RESET_GPU, "memory waits for a reset to be retired"),
-    Kind.ROW_REMAP_FAILED: Meaning(_FAILURE, Action.DRAIN_GPU, "no memory is left to replace what is bad"),
+    # An uncontained error also reports its own Xid, which decides.
+    Kind.ECC: Meaning(_WARNING, Action.RESET_GPU, "uncorrectable memory error"),
+    Kind.ROW_REMAP_PENDING: Meaning(_WARNING, Action.RESET_GPU, "faulty memory is retired at the next reset"),
+    Kind.ROW_REMAP_FAILED: Meaning(_FAILURE, Action.DRAIN_GPU, "no spare memory is left to replace faulty memory"),
     Kind.THROTTLE: Meaning(_WARNING, Action.NONE, "slowed down by its hardware"),
     Kind.NVLINK: Meaning(_WARNING, Action.NONE, "NVLink errors are counted"),
-    Kind.MEMORY_HELD: Meaning(_WARNING, Action.RESET_GPU, "memory is held that belongs to no process"),
+    Kind.MEMORY_HELD: Meaning(_WARNING, Action.RESET_GPU, "memory is in use that belongs to no process"),
     Kind.CHECK_FAILED: Meaning(_FAILURE, Action.CHECK_GPU, "a check has failed"),
     Kind.DISK_FULL: Meaning(_WARNING, Action.NONE, "a disk is full"),
     Kind.OTHER: Meaning(_OK, Action.NONE, "something else"),
@@ -142,19 +142,19 @@ _HEALS: Mapping[Action, Heals] = {
 }
 
 _WORSE = {HealthLevel.OK: 0, HealthLevel.WARNING: 1, HealthLevel.FAILURE: 2}
-# "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": what is between the last brackets.
+# The name between the last brackets of "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)".
 _NAMED = re.compile(r"\bto 0x[0-9a-f]{1,8} \(([a-z0-9 ]{1,40}?)(?: required)?\)", re.IGNORECASE)
-# An agent of before tells the number in its sentence only; one that left the bus may have no number at all.
+# Older agents put the number into the detail only, and a GPU that left the bus may have no number.
 _NUMBER = re.compile(r"\AXid (\d{1,4})\b")
 _OFF_THE_BUS = "fallen off the bus"
 
 
 def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meaning:
-    """What a report means; `detail` is read for the action that Xid 154 names, and for words of older agents.
+    """What a report means; `detail` holds the action that Xid 154 names, and the text of older agents.
 
-    1. An Xid counts by its number, 154 by the action that it names.
-    2. A sentence that says that the GPU has fallen off the bus is as good as the kind.
-    3. Anything else counts by its kind.
+    1. An Xid counts by its number, and 154 by the action that it names.
+    2. "Fallen off the bus" in the text counts as the kind `gpu_lost`.
+    3. Any other report counts by its kind.
     """
     if kind == Kind.XID:
         number = number_of(xid, detail)
@@ -171,18 +171,18 @@ def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meanin
 
 
 def heals_of(meaning: Meaning, kind: str) -> Heals:
-    """By what a GPU can come back of which this was reported. Memory that is held may be let go: a check sees it."""
+    """How a GPU with this report can return to service. Held memory may be released, which a check sees."""
     return Heals.BY_CHECKS if kind == Kind.MEMORY_HELD else _HEALS[meaning.action]
 
 
 def hardest(one: Heals | None, other: Heals) -> Heals:
-    """What it takes to come back from both."""
+    """The harder of two ways to return to service."""
     order = list(Heals)
     return other if one is None or order.index(other) > order.index(one) else one
 
 
 def number_of(xid: int | None, detail: str) -> int | None:
-    """The number of an Xid, which agents of before tell in their sentence only."""
+    """The number of an Xid; older agents report it in the detail only."""
     if xid is not None:
         return xid
     found = _NUMBER.match(detail)

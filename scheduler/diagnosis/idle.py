@@ -1,11 +1,12 @@
-"""When a job's GPUs stand idle, whom that is told, and when the job is stopped for it: pure bookkeeping over readings.
+"""When a job's GPUs are idle, when its owner is warned, and when the job is stopped: pure bookkeeping over readings.
 
-A reading is one minute of an attempt: the mean utilisation of that of its GPUs which did most. A job is idle in a
-minute in which *all* of its GPUs did less than a rule says: one that works on a single one of its GPUs is wasteful, but
-at work, and nobody should stop it for that.
+A reading covers one minute of an attempt: the mean utilisation of its busiest GPU. A job is idle in a minute in which
+*all* of its GPUs stayed below the rule's limit. A job that works on only one of its GPUs is wasteful but working, so
+it is not stopped.
 
-Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads" (USENIX ATC 2019), found the
-GPUs of running jobs used by half on average; what is idle for long holds what others wait for.
+Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads" (USENIX ATC 2019), found
+that
+running jobs used half of their GPUs' time on average; GPUs that are idle for long keep other jobs waiting.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from enum import StrEnum
 STEP_S = 60.0
 """The length of a reading."""
 STARTUP_S = 600.0
-"""A job that was not busy once has so long to load what it works on before its idleness begins to count."""
+"""The time for loading data: idleness of a job that has not been busy yet counts only after it."""
 MAX_GAP_S = 300.0
-"""After so long without a reading the count begins anew: nobody knows what the job did meanwhile."""
+"""After a longer gap between readings the count starts again, as the job may have worked meanwhile."""
 
 
 class Action(StrEnum):
-    """What becomes of an idle job."""
+    """What the platform does about an idle job."""
 
     OFF = "off"
     WARN = "warn"
@@ -39,7 +40,7 @@ class RuleOwner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A job whose GPUs do less than `below` percent for `for_s` seconds is idle; with `stops` it is stopped then."""
+    """A job whose GPUs stay below `below` percent for `for_s` seconds is idle; `stops`: it is then stopped."""
 
     below: float
     for_s: float
@@ -47,13 +48,13 @@ class Rule:
 
     @property
     def warns_after_s(self) -> float:
-        """After how much idleness the owner is told: of a stop while there is as much time left again."""
+        """The idleness after which the owner is warned; before a stop, half of the rule's time."""
         return self.for_s / 2 if self.stops else self.for_s
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a tenant says of its jobs that say nothing; `binding`: of the others, too."""
+    """A tenant's rule for its jobs without one of their own; `binding`: for all its jobs."""
 
     action: Action
     below: float
@@ -62,15 +63,15 @@ class Policy:
 
     @property
     def rule(self) -> Rule | None:
-        """The rule; None where nothing is done about idle jobs."""
+        """The rule; None if the tenant does nothing about idle jobs."""
         return None if self.action is Action.OFF else Rule(self.below, self.for_s, self.action is Action.STOP)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The minute from `at_s` on: how busy the busiest GPU was, in percent, of those that were seen; None for none.
+    """The minute from `at_s` on: the utilisation of the busiest measured GPU in percent; None if none was measured.
 
-    `complete` where all were seen: only then can they all have been idle.
+    `complete`: all GPUs of the job were measured. Only then can the reading show that all were idle.
     """
 
     at_s: float
@@ -80,9 +81,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the readings of an attempt have shown under one rule, up to `upto_s`.
+    """What the readings of an attempt up to `upto_s` show under one rule.
 
-    `since_s` is when it became idle, None while it is not; `idle_s` is how much of the time since was seen.
+    `since_s` is when the job became idle, None if it is not idle; `idle_s` is the measured part of the time since then.
     """
 
     upto_s: float
@@ -93,7 +94,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A job is idle since then; at `stop_at_s` it is to be stopped if that goes on, and `stops`: now."""
+    """A job that has been idle since `since_s`. It is stopped at `stop_at_s` if it stays idle; `stops`: now."""
 
     since_s: float
     below: float
@@ -103,7 +104,7 @@ class Finding:
 
 
 def rules_of(own: Rule | None, policy: Policy) -> dict[RuleOwner, Rule]:
-    """The rules that a job is under: its own, and its tenant's where it has none or that one binds all."""
+    """The rules that apply to a job: its own, and the tenant's if the job has none or the tenant's is binding."""
     found = {} if own is None else {RuleOwner.JOB: own}
     if policy.rule is not None and (own is None or policy.binding):
         found[RuleOwner.TENANT] = policy.rule
@@ -111,11 +112,11 @@ def rules_of(own: Rule | None, policy: Policy) -> dict[RuleOwner, Rule]:
 
 
 def add_readings(count: Count, readings: Sequence[Reading], *, rule: Rule, started_s: float) -> Count:
-    """The count after more readings, which are in the order of time.
+    """The count after further readings, in the order of time.
 
-    1. A reading that is not known counts for nothing, and a long time without one begins anew.
-    2. A minute at or above the limit ends all idleness.
-    3. Of a job that was never busy, the first minutes do not count.
+    1. Unknown readings do not count, and a long gap between readings starts the count again.
+    2. A minute at or above the limit ends the idleness.
+    3. The first minutes of a job that has not been busy yet do not count.
     """
     for reading in readings:
         if reading.most is None or reading.at_s < count.upto_s:
@@ -136,7 +137,7 @@ def add_readings(count: Count, readings: Sequence[Reading], *, rule: Rule, start
 
 
 def judge(rules: Mapping[RuleOwner, Rule], counts: Mapping[RuleOwner, Count], *, now_s: float) -> Finding | None:
-    """What is to be done about a job, by the strictest of its rules; None as long as it is not idle for long enough."""
+    """What to do about a job by the strictest of its rules; None if it has not been idle for long enough."""
     findings = [
         finding
         for owner, rule in rules.items()
@@ -146,7 +147,7 @@ def judge(rules: Mapping[RuleOwner, Rule], counts: Mapping[RuleOwner, Count], *,
 
 
 def _judge_by(owner: RuleOwner, rule: Rule, count: Count, now_s: float) -> Finding | None:
-    # What was idle when it was last seen, long ago, may be at work now.
+    # An old count says nothing about now: the job may be working again.
     if count.since_s is None or count.idle_s < rule.warns_after_s or now_s - count.upto_s > MAX_GAP_S:
         return None
     if not rule.stops:

@@ -1,8 +1,9 @@
-"""Operators' rules on what running jobs print: which line, of whose jobs, and what is done about it. Pure.
+"""Operators' rules on the output of running jobs: which lines match, for which jobs, and what to do. Pure.
 
-All rules are one automaton of RE2 over a piece of a log, in time proportional to the piece; only where it finds
-something are the rules looked at one by one. It is one pattern of alternatives and not a set of RE2's: a set that runs
-out of memory says that nothing matches, while a pattern goes on more slowly.
+One RE2 automaton holds all rules and scans a piece of a log in time proportional to its length; single rules are tried
+only where the automaton finds a match. The automaton is one pattern of alternatives, not an RE2 set: a set that runs
+out
+of memory reports no match, while a pattern only gets slower.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from scheduler.diagnosis.failures.rules import RuleError, compiled
 
 MAX_RULES = 200
 MAX_LINE_BYTES = 4096
-"""Of a longer line the newest part is looked at, with what comes next."""
+"""Of a longer line the newest part is matched, together with the output that follows."""
 EVIDENCE_CHARS = 400
 _FIELDS = frozenset({"match", "unless", "line", "actions", "pool", "tenant"})
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
 class Action(StrEnum):
-    """What is done about a job of which a line matches."""
+    """What to do about a job with a matching line."""
 
     CANCEL = "cancel"
-    """It is stopped, and not tried again."""
+    """The job is stopped and not tried again."""
     EXCLUDE_NODE = "exclude_node"
-    """Its further tries avoid the node."""
+    """The job's further tries avoid the node."""
     STRIKE = "strike"
     """The node gets a strike."""
     NOTIFY_OWNER = "notify_owner"
@@ -40,7 +41,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRule:
-    """One rule; without a pool or a tenant it is for all of them."""
+    """One rule; without a pool or a tenant it applies to all of them."""
 
     name: str
     match: str
@@ -55,13 +56,13 @@ class LogRule:
 
 @dataclass(frozen=True, slots=True)
 class LogRules:
-    """Rules that are ready for use."""
+    """The compiled rules of an operator."""
 
     rules: Sequence[LogRule]
     prefilter: Any = field(default=None, compare=False, repr=False)
 
     def matches(self, text: bytes, *, without: Collection[str] = ()) -> list[tuple[LogRule, str]]:
-        """The rules of which a whole line of the text matches, each with the first such line."""
+        """The rules that match a whole line of the text, each with its first such line."""
         if self.prefilter is None:
             return []
         text = text.replace(b"\r", b"\n")
@@ -74,16 +75,19 @@ class LogRules:
 
 
 def read_log_rules(text: str) -> LogRules:
-    """The rules of an operator: YAML, a mapping of names to rules. RuleError names the rule and its field."""
+    """The rules in an operator's YAML, a mapping of names to rules.
+
+    Raises RuleError, which names the rule and its field.
+    """
     try:
-        # Every scalar stays a string: `no` is a word here.
+        # BaseLoader keeps every scalar a string: `no` stays a word.
         document = yaml.load(text, yaml.CBaseLoader) if text.strip() else {}  # noqa: S506 - makes nothing but strings
     except yaml.YAMLError as error:
-        raise RuleError(f"the rules: is not YAML: {error}") from None
+        raise RuleError(f"the rules are not valid YAML: {error}") from None
     if not isinstance(document, dict):
-        raise RuleError("the rules: must be a mapping of names to rules")
+        raise RuleError("the rules must be a mapping of names to rules, such as hang: {match: …, line: …}")
     if len(document) > MAX_RULES:
-        raise RuleError(f"the rules: are {len(document)}; at most {MAX_RULES}")
+        raise RuleError(f"there are {len(document)} rules; at most {MAX_RULES} are allowed")
     rules = [_rule(name, body) for name, body in document.items()]
     if not rules:
         return LogRules(())
@@ -96,7 +100,7 @@ def read_log_rules(text: str) -> LogRules:
     try:
         prefilter = re2.compile(f"(?m){joined}".encode(), options)
     except re2.error as error:
-        raise RuleError(f"the rules: are too large together: {error}") from None
+        raise RuleError(f"all rules together are too large: {error}") from None
     return LogRules(tuple(rules), prefilter)
 
 
@@ -107,9 +111,9 @@ def _rule(name: str, body: Any) -> LogRule:
         raise RuleError(f"rule {name!r}: must be a mapping")
     for key, value in body.items():
         if key not in _FIELDS:
-            raise RuleError(f"rule {name!r}: {key}: there is no such field; there are {', '.join(sorted(_FIELDS))}")
+            raise RuleError(f"rule {name!r}: {key}: unknown field; the fields are {', '.join(sorted(_FIELDS))}")
         if key != "actions" and not isinstance(value, str):
-            raise RuleError(f"rule {name!r}: {key}: must be a text")
+            raise RuleError(f"rule {name!r}: {key}: must be a string")
     for key in ("match", "line"):
         if not body.get(key):
             raise RuleError(f"rule {name!r}: {key}: is missing")
@@ -118,11 +122,11 @@ def _rule(name: str, body: Any) -> LogRule:
     exception = compiled(unless, rule=name, name_of_field="unless") if unless else None
     line = body["line"].encode()
     if pattern.search(b""):
-        raise RuleError(f"rule {name!r}: match: matches the empty line, and so every line")
+        raise RuleError(f"rule {name!r}: match: matches the empty line and so every line")
     if not pattern.search(line):
-        raise RuleError(f"rule {name!r}: line: is not matched by the rule")
+        raise RuleError(f"rule {name!r}: line: the rule does not match it")
     if exception is not None and exception.search(line):
-        raise RuleError(f"rule {name!r}: line: is ruled out by unless")
+        raise RuleError(f"rule {name!r}: line: `unless` excludes it")
     return LogRule(
         name=name,
         match=body["match"],
@@ -147,18 +151,19 @@ def _actions(name: str, value: Any) -> tuple[Action, ...]:
 
 
 def _line_of(rule: LogRule, text: bytes, begin: int) -> str | None:
-    """The first line that the rule matches, as a person reads it: what lies around the match, if it is long."""
+    """The first line that the rule matches, printable; of a long line the part around the match."""
     at = begin
     while at < len(text):
         hit = rule.pattern.search(text, at)
         if hit is None:
             return None
-        origin = hit.start() + (text[hit.start() : hit.start() + 1] == b"\n")  # \s before a word takes a line end too
+        # \s at the start of a pattern may match the line end before
+        origin = hit.start() + (text[hit.start() : hit.start() + 1] == b"\n")
         start = text.rfind(b"\n", 0, origin) + 1
         end = text.find(b"\n", origin)
         end = len(text) if end < 0 else end
         line = text[start:end]
-        # A pattern may reach over the end of its line: what counts is one line.
+        # A pattern may match across a line end; only a match within one line counts.
         inside = rule.pattern.search(line)
         if inside is not None and (rule.exception is None or rule.exception.search(line[-MAX_LINE_BYTES:]) is None):
             middle = max(0, inside.start() - EVIDENCE_CHARS // 4)

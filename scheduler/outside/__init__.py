@@ -1,1 +1,1 @@
-"""Two-level scheduling: what frameworks outside decide by offers."""
+"""Two-level scheduling: external frameworks decide by offers."""

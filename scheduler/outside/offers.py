@@ -1,8 +1,8 @@
-"""Two levels: which free GPUs are offered to which outside framework, who then decides itself what to run on them.
+"""Two-level scheduling: which free GPUs are offered to which external framework, which then decides what to run.
 
 Source: Hindman et al., Mesos (NSDI 2011), §3: offers by dominant resource fairness over roles, filters, and offers that
-are leases. docs/offers.md says what differs. Like a policy, this reads nothing but its arguments and keeps nothing; the
-standing offers are among the reservations of the view, so that the law keeps everybody else away from them.
+are leases. docs/offers.md lists the differences. Like a policy, this module reads only its arguments and keeps nothing.
+The view holds the standing offers as reservations, so the invariants keep other jobs off them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scheduler.policies.shared import dominant
 class Role:
     """A part of a virtual cluster that is offered to frameworks instead of being scheduled.
 
-    What is launched on the offers of a `revocable` role may be preempted for others.
+    Jobs launched on offers of a `revocable` role may be preempted for others.
     """
 
     id: int
@@ -38,9 +38,10 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A scheduler outside; `held` is what its jobs hold, its standing offers not counted. One that does not ask for
-    offers now gets none, and what it holds counts for its role all the same. What it launches is of the form that it
-    `needs`."""
+    """An external scheduler. `held` is what its jobs hold, without its standing offers. `asks` is whether it wants
+    offers now;
+    what it holds counts for its role in any case. `needs` is the runtime that its jobs need.
+    """
 
     id: int
     role_id: int
@@ -51,7 +52,7 @@ class Framework:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """GPUs, CPUs and memory of one node for one framework; rank 0 of the share means nothing yet."""
+    """GPUs, CPUs and memory of one node for one framework; the share's rank is always 0."""
 
     framework_id: int
     share: AllocationView
@@ -59,7 +60,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The word of a framework that it wants nothing of a node before a moment."""
+    """A framework's request to get no offer of a node before a moment."""
 
     framework_id: int
     node_id: int
@@ -68,7 +69,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class OfferRound:
-    """Who may be offered something, what is offered already, and what nobody need be asked again.
+    """The roles and frameworks of a round, their standing offers and filters.
 
     An offer stands for `lease_s`.
     """
@@ -81,20 +82,22 @@ class OfferRound:
 
 
 def reservation_of(offer_id: int, share: AllocationView, until: float) -> Reservation:
-    """A standing offer as the law sees it: kept for a job that nobody has, so for nobody but who accepts it."""
+    """A standing offer as a reservation for an id that no job has, so that only the accepting framework can use it."""
     return Reservation(-offer_id, (share,), until)
 
 
 def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 256) -> tuple[Offer, ...]:
-    """The offers to make now, at most `most`, in the order in which they are made; `view` keeps the standing ones.
+    """The offers to make now, at most `most`, in order; `view` holds the standing ones as reservations.
 
-    1. The next role is the one with the smallest dominant share by weight among those that would take anything; of its
-       frameworks, the one with the smallest dominant share. Standing offers count as held.
-    2. It is offered all that one node has free: the node with the most free GPUs that it does not filter, that starts
-       what it needs for its tenant, and that stays open for as long as the offer stands. Where its virtual cluster may
-       not have that many more GPUs of a type, it is offered as many as it may have, with their share of the CPUs and
-       the memory.
-    3. Until no role would take anything of what is left.
+    1. The next role is the one with the smallest dominant share by weight among the roles that accept more; within it,
+       the
+       framework with the smallest dominant share is next. Standing offers count as held.
+    2. The framework is offered all free resources of one node: the node with the most free GPUs that it does not
+       filter,
+       that can start its jobs, and that stays open while the offer stands. If quota does not admit that many GPUs of a
+       type,
+       the offer holds as many as it admits, with their share of the CPUs and the memory.
+    3. The round ends when no role accepts more.
     """
     state = SchedulerState(view)
     roles = {role.id: role for role in round_.roles}
@@ -129,19 +132,20 @@ def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 
 
 
 def _is_suitable(view: View, node: Node, framework: Framework, role: Role) -> bool:
-    """Whether the node starts what the framework launches, and takes jobs of its tenant."""
+    """Whether the node can start the framework's jobs and takes jobs of its tenant."""
     return can_start(node, framework.needs) and admits_tenant(node, view.vc_by_id[role.vc_id].tenant_id)
 
 
 def _drains_before(node: Node, moment: float) -> bool:
-    """Whether maintenance of the node has begun by then: what is launched in the last moment could not stay."""
+    """Whether maintenance of the node begins by then, so that a job launched at the last moment could not stay."""
     return node.maintenance_starts_at is not None and node.maintenance_starts_at <= moment
 
 
 @dataclass(slots=True)
 class _NodeWalk:
-    """A framework and the nodes that it has not been asked about in this round. What it may not have of a node now, it
-    may not have later in the round either, so no node is looked at twice."""
+    """A framework and the nodes not yet examined for it in this round. A node whose free resources it may not have now
+    stays out of reach for the whole round, so each node is examined once.
+    """
 
     framework: Framework
     nodes: Iterator[FreeNode]
@@ -156,7 +160,7 @@ def _eligible_nodes(
 def _offer_to(
     role: Role, walks: list[_NodeWalk], shares: _ShareLedger, quota: _QuotaLedger, taken: Collection[int]
 ) -> Offer | None:
-    """The next offer to a framework of the role, or None if none of them would take anything."""
+    """The next offer to a framework of the role, or None if no framework of it accepts any."""
     for walk in sorted(walks, key=lambda walk: (shares.of_framework(walk.framework.id), walk.framework.id)):
         for node in walk.nodes:
             if node.id in taken:
@@ -205,7 +209,7 @@ class _ShareLedger:
 
 
 class _QuotaLedger:
-    """What the virtual clusters of the roles may still have, standing offers counted as had."""
+    """The quota left to the virtual clusters of the roles; standing offers count as used."""
 
     def __init__(
         self, view: View, admission: Admission, usage: QuotaUsage, roles: Mapping[int, Role], round_: OfferRound
@@ -217,12 +221,13 @@ class _QuotaLedger:
                 self.charge(role_of[offer.framework_id], offer)
 
     def charge(self, role: Role, offer: Offer) -> None:
-        """Count an offer as had."""
+        """Count an offer as used."""
         for gpu_type, gpus in _types(self._view, offer.share).items():
             self._usage[role.vc_id, gpu_type] += gpus
 
     def share(self, role: Role, node: FreeNode) -> AllocationView | None:
-        """All that the role may have of what the node has free, or None if that is no GPU, or nothing beside it."""
+        """The free resources of the node that the role may have, or None without a GPU, or without CPUs or memory for
+        it."""
         gpu_ids: list[int] = []
         for gpu_type in sorted(node.gpus):
             free = node.gpus[gpu_type]
@@ -236,7 +241,7 @@ class _QuotaLedger:
         return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
 
     def _max_gpus(self, role: Role, gpu_type: str, gpus: int) -> int:
-        """How many GPUs of the type, up to so many, the admission would admit for a job of the role."""
+        """How many GPUs of the type, up to `gpus`, quota admits for a job of the role."""
         vc = self._view.vc_by_id.get(role.vc_id)
         tenant_id = vc.tenant_id if vc is not None else 0
 
@@ -248,7 +253,7 @@ class _QuotaLedger:
 
 
 def _max_admitted(admits: Callable[[int], bool], most: int) -> int:
-    """The largest number up to `most` that is admitted, 0 if none is; whoever admits a number admits all below it."""
+    """The largest number up to `most` that is admitted, 0 if none is; if a number is admitted, so are all below it."""
     least = 0
     while least < most:
         middle = (least + most + 1) // 2

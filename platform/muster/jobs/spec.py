@@ -136,7 +136,7 @@ def _tags(values: object) -> object:
         if not _TAG_NAME.fullmatch(str(name)) or has_parent_part(str(name)):
             raise ValueError(f"{str(name)[:60]!r} cannot be the name of a tag")
         if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 200:
-            raise ValueError(f"the tag {name} must be a text of at most 200 characters")
+            raise ValueError(f"the tag {name} must be a string of at most 200 characters")
         if not str(value).isprintable():
             raise ValueError(f"the tag {name} must be printable")
     return {name: str(value) for name, value in values.items()}

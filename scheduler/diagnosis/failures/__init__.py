@@ -1,4 +1,4 @@
-"""Why a job failed: `classify` tells the class from logs, exit status and what the platform and the GPUs saw."""
+"""Why a job failed: `classify` finds the class from logs, exit status, and what the platform and the GPUs reported."""
 
 from scheduler.diagnosis.failures.classify import classify
 from scheduler.diagnosis.failures.evidence import Category, GpuEvent, Retry, Strength, Tail, Verdict

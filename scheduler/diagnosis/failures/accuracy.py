@@ -36,13 +36,13 @@ class Accuracy:
     classes: float
     reactions: float
     lost: float
-    """Of infrastructure's failures that another try mends, the share that is answered with `no`."""
+    """The share of the infrastructure failures worth a retry that the classifier answers with `no`."""
     confusions: Counter[tuple[str, str]]
     wrong: tuple[tuple[Labelled, Verdict], ...]
 
     @property
     def wrong_classes(self) -> Counter[tuple[str, str]]:
-        """How many logs of a class are taken for each other one."""
+        """How often the classifier mistakes one class for another, by pair."""
         return Counter({pair: count for pair, count in self.confusions.items() if pair[0] != pair[1]})
 
 
@@ -56,7 +56,7 @@ def read(lines: Iterable[str]) -> list[Labelled]:
 
 
 def measure(logs: Sequence[Labelled], said: Callable[[str], bytes] = str.encode) -> Accuracy:
-    """How often class and reaction are as labelled; `said` is what becomes of a log before it is looked at."""
+    """The shares of logs whose class and reaction match the label; `said` transforms each log first."""
     answers = [(log, classify([Tail(said(log.log))])) for log in logs]
     wrong = tuple((log, answer) for log, answer in answers if (log.label, log.retry) != (answer.failure, answer.retry))
     mendable = [
@@ -73,7 +73,7 @@ def measure(logs: Sequence[Labelled], said: Callable[[str], bytes] = str.encode)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the figures, and with `--wrong` each log that is answered otherwise than labelled."""
+    """Print the figures, and with `--wrong` each log whose answer differs from its label."""
     parser = ArgumentParser(prog="python -m scheduler.diagnosis.failures.accuracy", description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--wrong", action="store_true", help="list what is answered wrongly, with the line that misled")

@@ -1,4 +1,4 @@
-"""From what is known about a failed attempt to its class: `classify` is the one decision."""
+"""Find the class of a failed attempt from all evidence: `classify` is the one decision."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scheduler.diagnosis.failures.rules import NO_SIGNATURE, Rule, RuleSet, buil
 _SIGKILL = 9
 _GPU_CLASSES = frozenset({"gpu_ecc_error", "gpu_lost", "nvlink_error"})
 _FACT_WORTH, _CLUE_WORTH = 3.9, 2.5
-# A crash tells more than the complaints of other ranks; a kill or an abort may be their consequence.
+# A crash says more than the complaints of other ranks; a kill or an abort may be their consequence.
 _SIGNAL_WORTH = {11: 2.5, 7: 2.5, 4: 2.5, 8: 2.5, 9: 1.6}
 _WEAK_WORTH = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One possible answer; `at_s` is when it was seen, if that is known."""
+    """One possible answer; `at_s` is when the evidence appeared, if known."""
 
     failure: str
     worth: float
@@ -41,15 +41,16 @@ def classify(
     gpus: Sequence[GpuEvent] = (),
     rules: RuleSet | None = None,
 ) -> Verdict:
-    """The class of a failure, its category, whether to try again, and the line that says so.
+    """The class of a failure, its category, whether a retry can help, and the line that shows it.
 
-    `status` or `signal` is how the first rank that failed ended, if its tail does not say. `platform` has words for
-    what the platform did or saw, as in `rules/facts.yaml`; others say nothing.
+    `status` or `signal` is the end of the first failed rank, if no tail has it. `platform` holds words for what the
+    platform did or saw, as in `rules/facts.yaml`; unknown words are ignored.
 
-    1. What the platform knows, and a GPU that is broken by its own account, is the answer.
-    2. Else the cause that the logs name: in each rank's the first one after the last sign of progress, and of all
-       ranks' the one that came first.
-    3. Else what was seen of it: an application's Xid, the signal that ended the first rank, then symptoms.
+    1. A decisive fact of the platform, or a GPU that reports itself broken, is the answer.
+    2. Else the answer is the cause in the logs: within a rank the first one after the last sign of progress, among
+       ranks the
+       earliest.
+    3. Else it is a consequence: an application's Xid, the signal that ended the first rank, then symptoms.
     """
     rules = rules or builtin()
     for word in platform:
@@ -91,7 +92,7 @@ def _best(clues: Sequence[_Candidate]) -> _Candidate:
 
 
 def _in_tail(tail: Tail, rules: RuleSet) -> _Candidate | None:
-    """What one rank's log says."""
+    """The answer from one rank's log."""
     read = text.read(tail.data, cut_at=tail.cut_at, cut_lines=tail.cut_lines)
     found = scan.matches(read, rules)
     if not found:
@@ -110,7 +111,7 @@ def _in_tail(tail: Tail, rules: RuleSet) -> _Candidate | None:
 
 
 def _cause_in(read: text.Text, found: Sequence[scan.Match]) -> scan.Match:
-    """The first cause after the last sign that the work went on; without any, the strongest and first symptom."""
+    """The first cause after the last sign of progress; without a cause, the strongest and first symptom."""
     causes = [match for match in found if match.worth >= scan.CAUSAL]
     if not causes:
         return min(found, key=_rank_of)

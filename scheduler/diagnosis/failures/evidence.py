@@ -1,4 +1,4 @@
-"""What is known about an attempt that failed, and what is concluded from it."""
+"""The evidence about a failed attempt, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Category(StrEnum):
-    """Whose failure it is."""
+    """Who is responsible for a failure."""
 
     USER = "user"
     AI_ENGINE = "ai_engine"
@@ -17,7 +17,7 @@ class Category(StrEnum):
 
 
 class Retry(StrEnum):
-    """Whether another try can help: never, after a pause, if the owner says so, or on another GPU or node."""
+    """Whether a retry can help: never, after a pause, if the owner says so, or on another GPU or node."""
 
     NO = "no"
     YES = "yes"
@@ -29,24 +29,26 @@ class Strength(StrEnum):
     """How much a line says about the cause of a failure."""
 
     CERTAIN = "certain"
-    """What went wrong, by who must know: a driver of its device."""
+    """The cause, reported by the part that knows it, such as the driver of a device."""
     CAUSE = "cause"
-    """What went wrong, in so many words."""
+    """The cause in plain words."""
     GENERIC = "generic"
-    """An exception or message that many causes have."""
+    """An exception or message that many causes produce."""
     SYMPTOM = "symptom"
-    """What is seen when something else has gone wrong."""
+    """A consequence of another error."""
     ECHO = "echo"
-    """A summary of the end, which says nothing by itself."""
+    """A summary at the end, which explains nothing by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
     """The end of one rank's log.
 
-    `marks` are pairs of an offset in `data` and the time at which the bytes from there on came, ascending; without them
-    `ended_at_s` says when the rank was over. Times are seconds of any one clock. Who has left out the middle of a long
-    log says at which offset, and how many lines ended there, so that lines are numbered as in the whole.
+    `marks` are pairs of an offset in `data` and the time at which the bytes from there on arrived, ascending; without
+    them
+    `ended_at_s` is the time at which the rank ended. All times are seconds of one clock. If the middle of a long log
+    was cut
+    out, `cut_at` is the offset and `cut_lines` the number of lines cut, so that line numbers match the whole log.
     """
 
     data: bytes
@@ -61,7 +63,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class GpuEvent:
-    """What a node's kernel or driver said of a GPU: an Xid with its message, or a message alone."""
+    """A report about a GPU by a node's kernel or driver: an Xid with its message, or a message alone."""
 
     xid: int | None = None
     message: str = ""
@@ -69,10 +71,11 @@ class GpuEvent:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The class of a failure, what follows from it, and the line that says so (empty if no line does).
+    """The class of a failure, its consequences, and the line that shows it (empty if no line does).
 
-    `line_number` counts from 1 in the data of the tail of `rank`. `confidence` is between 0 and 1: it tells how strong
-    the evidence is, and is no probability.
+    `line_number` counts from 1 in the data of the tail of `rank`. `confidence` is between 0 and 1: it measures the
+    strength
+    of the evidence and is not a probability.
     """
 
     failure: str

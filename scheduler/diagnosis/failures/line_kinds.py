@@ -1,4 +1,4 @@
-"""What kind of line one is: it warns, informs, ends a traceback, is a frame of one, or tells that work goes on."""
+"""Patterns for the kind of a line: warning, information, exception, traceback frame, progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re2
 
 
 def _any(*patterns: str, begin: str = "", end: str = "", flags: str = "") -> Any:
-    """One pattern for bytes that matches what any of these does."""
+    """One pattern for bytes that matches whatever any of the patterns matches."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -23,7 +23,7 @@ WARNING = _any(
     r"(?:^|\s)W(?:\d{4}| tensorflow|\s+\w+/)",
     r"\w+Warning:",
 )
-# NCCL's highest level is WARN, and the events of Kubernetes have no higher one than Warning.
+# NCCL's highest level is WARN, and Kubernetes events have no level above Warning.
 SEVERE_WARNINGS = _any("NCCL WARN", r"^Warning  ?\w+", "kubelet", r"Warning\s+(?:Evicted|Failed|BackOff)")
 INFO = _any(
     rf"{_BEFORE_LEVEL}(?:INFO|NOTICE|info|notice){_AFTER_LEVEL}",
@@ -46,7 +46,7 @@ CONTINUES = _any(
     "harmless",
     flags="(?i)",
 )
-# Tracebacks in boxes have their source between bars; the exception comes below the box. Notebooks number their source.
+# Boxed tracebacks print their source between bars and the exception below the box. Notebooks number their source.
 BOXED = _any("^[^\\n]{0,60}(?:\u2502|\u256d|\u2570)(?:$| |\u2500)", r"^[ \t]*-*>?[ \t]*\d{1,5} .{0,40}\braise ")
 FRAME = _any(r'File "[^"\n]{1,300}", line \d+', begin="^.{0,120}")
 EXCEPTION = _any(

@@ -1,4 +1,4 @@
-"""What a job said last where no rule knows its failure, and which jobs said the same."""
+"""The line to show for a failure that no rule knows, and groups of jobs whose lines are alike."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MAX_CHARS = 400
 _HINTS = re.compile(
     r"error|exception|fail|fatal|abort|cannot|can't|could not|unable|denied|invalid|killed|panic", re.IGNORECASE
 )
-# Only so many of the last lines are looked at: a summary may follow what went wrong, a whole log does not.
+# A summary may follow the error, but not a whole log, so only this much of the end is searched.
 _MAX_LINES = 40
 _MAX_LOG_CHARS = 16 << 10
-# What differs between two jobs that fail alike, the most special first.
+# The parts that differ between two jobs with the same failure, most specific first.
 _VARIABLE = re.compile(
     r"""0x[0-9a-f]+ | \b[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b | (?:/[\w.@+~-]+){2,}/? | \b[\w-]+(?:\.[\w-]+){2,}\b(?::\d+)?
     | "[^"]{1,200}" | '[^']{1,200}' | [+-]?\d+(?:[.,:]\d+)*""",
@@ -24,21 +24,21 @@ _HOLE = "<*>"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Jobs whose last words are alike."""
+    """Jobs whose excerpts are alike."""
 
     template: str
-    """The words, with `<*>` for what differs."""
+    """The excerpt, with `<*>` for the parts that differ."""
     example: str
     jobs: tuple[int, ...]
 
     @property
     def pattern(self) -> str:
-        """A pattern that matches the words of all of them, for a rule."""
+        """A pattern that matches the excerpts of all these jobs, for a rule."""
         return ".*".join(re.escape(part).replace(r"\ ", " ") for part in self.template.split(_HOLE))
 
 
 def excerpt_of(log: str) -> str:
-    """The last line that sounds like a failure, or else the last line that says anything."""
+    """The last line that sounds like a failure; without one, the last line that is not empty."""
     lines = [line.strip() for line in log[-_MAX_LOG_CHARS:].replace("\r", "\n").splitlines()[-_MAX_LINES:]]
     spoken = [line for line in lines if line]
     complaints = [line for line in spoken if _HINTS.search(line[:MAX_CHARS])]
@@ -46,14 +46,14 @@ def excerpt_of(log: str) -> str:
 
 
 def template_of(line: str) -> str:
-    """The line with what may differ from job to job left open."""
+    """The line with placeholders for the parts that may differ from job to job."""
     return _VARIABLE.sub(_HOLE, line[:MAX_CHARS])
 
 
 def clusters(words: Iterable[tuple[int, str]]) -> list[Cluster]:
-    """The jobs by what they said last, the largest cluster first; what said nothing belongs to none.
+    """Groups of jobs with like excerpts, largest first; jobs without an excerpt are left out.
 
-    `words` are pairs of a job and its last words.
+    `words` are pairs of a job and its excerpt.
     """
     found: dict[str, list[tuple[int, str]]] = {}
     for job, line in words:

@@ -1,4 +1,4 @@
-"""The rules: which line speaks for which class. They are data, in the folder `rules`, and are compiled once."""
+"""The failure rules: which log line points to which class. They are data in the folder `rules`, compiled once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler.diagnosis.failures.evidence import Category, Retry, Strength
 FOLDER = Path(__file__).parent / "rules"
 NO_SIGNATURE = "no_signature"
 MAX_PATTERN_BYTES = 6000
-"""Bytes of a pattern; the engine's own bound is on the memory of the compiled one."""
+"""The length limit of a pattern in bytes; RE2 itself bounds the memory of the compiled one."""
 
 _MEMORY_BYTES = 8 << 20
 _RULE_FIELDS = frozenset({"name", "match", "unless", "line", "as", "hint", "retry"})
@@ -29,7 +29,7 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FailureClass:
-    """One class of failures, and what follows from it."""
+    """One class of failures and its consequences."""
 
     name: str
     category: Category
@@ -39,7 +39,7 @@ class FailureClass:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern that a line must match, one that it must not, and a line that shows it."""
+    """A pattern that a line must match, one that it must not match, and an example line."""
 
     name: str
     failure: str
@@ -55,7 +55,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The class that something known beside the logs speaks for; a decisive one is the answer."""
+    """The class that a fact outside the logs points to; a decisive fact is the answer."""
 
     failure: str
     decisive: bool
@@ -64,7 +64,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Classes, rules and facts, ready for use."""
+    """Compiled classes, rules and facts."""
 
     classes: Mapping[str, FailureClass]
     rules: Sequence[Rule]
@@ -75,7 +75,7 @@ class RuleSet:
     prefilter: Any = field(default=None, compare=False, repr=False)
 
     def with_rules(self, rules: Sequence[Rule]) -> RuleSet:
-        """The same with an operator's rules before its own, so that they win where both match one line."""
+        """The same set with an operator's rules first, so that they win where both match one line."""
         every = (*rules, *self.rules)
         return RuleSet(
             self.classes, every, self.platform, self.gpu, self.signals, self.statuses, prefilter=_prefilter_of(every)
@@ -84,7 +84,7 @@ class RuleSet:
 
 @cache
 def builtin() -> RuleSet:
-    """The rules that come with the library."""
+    """The built-in rules."""
     classes: dict[str, FailureClass] = {}
     rules: list[Rule] = []
     for path in sorted(FOLDER.glob("*.yaml")):
@@ -97,17 +97,19 @@ def builtin() -> RuleSet:
 
 
 def read_rules(text: str, *, classes: Mapping[str, FailureClass] | None = None) -> list[Rule]:
-    """The rules of an operator: YAML, a mapping of classes to lists of rules. RuleError names what is wrong.
+    """The rules in an operator's YAML, a mapping of classes to lists of rules.
 
-    A pattern is one of RE2, which needs time in proportion to the text whatever the pattern: what only an engine
-    that backtracks can do (references back, looking around) is refused, and nothing else can be slow.
+    Patterns are RE2's, which match in time proportional to the text: backreferences and look-around are refused, and no
+    pattern can be slow.
+
+    Raises RuleError, which names the fault.
     """
     known = builtin().classes if classes is None else classes
     found: list[Rule] = []
     names: set[str] = set()
     for failure, bodies in _load(text, "the rules").items():
         if failure not in known:
-            raise RuleError(f"class {failure!r}: there is no such class; there are {', '.join(sorted(known))}")
+            raise RuleError(f"class {failure!r}: unknown class; the classes are {', '.join(sorted(known))}")
         if not isinstance(bodies, list):
             raise RuleError(f"class {failure!r}: must be a list of rules")
         for body in bodies:
@@ -120,7 +122,7 @@ def read_rules(text: str, *, classes: Mapping[str, FailureClass] | None = None) 
 
 
 def compiled(pattern: str, *, rule: str, name_of_field: str) -> Any:
-    """The pattern for bytes, without regard to case, `^` and `$` at lines."""
+    """The compiled pattern for bytes, case-insensitive, with `^` and `$` at lines."""
     if len(pattern) > MAX_PATTERN_BYTES:
         raise RuleError(f"rule {rule!r}: {name_of_field}: is longer than {MAX_PATTERN_BYTES} characters")
     try:
@@ -128,7 +130,7 @@ def compiled(pattern: str, *, rule: str, name_of_field: str) -> Any:
     except re2.error as error:
         said = error.args[0] if error.args else error
         told = said.decode("latin-1") if isinstance(said, bytes) else str(said)
-        raise RuleError(f"rule {rule!r}: {name_of_field}: is no pattern: {told}") from None
+        raise RuleError(f"rule {rule!r}: {name_of_field}: is not a valid pattern: {told}") from None
 
 
 def _source(pattern: str) -> bytes:
@@ -137,7 +139,8 @@ def _source(pattern: str) -> bytes:
 
 def _options() -> Any:
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # any bytes are a text; non-ASCII letters of ours match as bytes
+    # any bytes are valid text; non-ASCII letters of patterns match as bytes
+    options.encoding = re2.Options.Encoding.LATIN1
     options.case_sensitive = False
     options.log_errors = False
     options.max_mem = _MEMORY_BYTES
@@ -146,18 +149,18 @@ def _options() -> Any:
 
 def _load(text: str, where: str) -> dict[str, Any]:
     try:
-        # Every scalar stays a string: `no` is a word here.
+        # BaseLoader keeps every scalar a string: `no` stays a word.
         document = yaml.load(text, yaml.CBaseLoader)  # noqa: S506 - the base loader makes nothing but strings
     except yaml.YAMLError as error:
-        raise RuleError(f"{where}: is not YAML: {error}") from None
+        raise RuleError(f"{where} are not valid YAML: {error}") from None
     if not isinstance(document, dict):
-        raise RuleError(f"{where}: must be a mapping of classes")
+        raise RuleError(f"{where} must be a mapping of classes")
     return document
 
 
 def _class_of(name: str, body: Any) -> FailureClass:
     if not isinstance(body, dict) or set(body) - _CLASS_FIELDS:
-        raise RuleError(f"class {name!r}: has other fields than {', '.join(sorted(_CLASS_FIELDS))}")
+        raise RuleError(f"class {name!r}: unknown fields; the fields are {', '.join(sorted(_CLASS_FIELDS))}")
     try:
         return FailureClass(name, Category(body["category"]), Retry(body["retry"]), body["hint"])
     except (KeyError, ValueError) as error:
@@ -172,11 +175,9 @@ def _rule_of(body: Any, failure: str) -> Rule:
         raise RuleError(f"class {failure!r}: a rule has no name")
     for key, value in body.items():
         if key not in _RULE_FIELDS:
-            raise RuleError(
-                f"rule {name!r}: {key}: there is no such field; there are {', '.join(sorted(_RULE_FIELDS))}"
-            )
+            raise RuleError(f"rule {name!r}: {key}: unknown field; the fields are {', '.join(sorted(_RULE_FIELDS))}")
         if not isinstance(value, str):
-            raise RuleError(f"rule {name!r}: {key}: must be a text")
+            raise RuleError(f"rule {name!r}: {key}: must be a string")
     for key in ("match", "line"):
         if not body.get(key):
             raise RuleError(f"rule {name!r}: {key}: is missing")
@@ -185,11 +186,11 @@ def _rule_of(body: Any, failure: str) -> Rule:
     exception = compiled(unless, rule=name, name_of_field="unless") if unless else None
     line = body["line"].encode()
     if pattern.search(b""):
-        raise RuleError(f"rule {name!r}: match: matches the empty line, and so every line")
+        raise RuleError(f"rule {name!r}: match: matches the empty line and so every line")
     if not pattern.search(line):
-        raise RuleError(f"rule {name!r}: line: is not matched by the rule")
+        raise RuleError(f"rule {name!r}: line: the rule does not match it")
     if exception is not None and exception.search(line):
-        raise RuleError(f"rule {name!r}: line: is ruled out by unless")
+        raise RuleError(f"rule {name!r}: line: `unless` excludes it")
     return Rule(
         name=name,
         failure=failure,
@@ -231,11 +232,11 @@ def _with_facts(classes: Mapping[str, FailureClass], rules: Sequence[Rule]) -> R
 
 
 def _prefilter_of(rules: Sequence[Rule]) -> Any:
-    """All rules in one automaton over the words that they need: it tells which may match a text in one pass."""
+    """One automaton over the literals that the rules need: one pass over a text finds the rules that may match."""
     prefilter = re2.Filter()
     for rule in rules:
         prefilter.Add(_source(rule.match), _options())
     prefilter.Compile()
-    # The automaton is built as texts need it; this builds what signatures need, for the first log to be no slower.
+    # RE2 builds automata lazily; matching the example lines builds them now, so the first log is no slower.
     prefilter.Match("\n".join(rule.line for rule in rules).encode(), True)
     return prefilter

@@ -12,19 +12,19 @@ from scheduler.diagnosis.failures.rules import Rule, RuleSet
 from scheduler.diagnosis.failures.text import Text
 
 _MAX_PIECES = 12
-"""Of the pieces in which a rule may match so many are looked at, and in all pieces so many times."""
+"""The limit for one rule of pieces searched, and of searches in all of them."""
 _MOST_LOOKS = 100
 _IN_A_PIECE = 6
 _NEAR_BYTES = 300
 
 _WORTH = {Strength.CERTAIN: 5.0, Strength.CAUSE: 4.0, Strength.GENERIC: 3.0, Strength.SYMPTOM: 2.0, Strength.ECHO: 1.0}
 CAUSAL = 2.8
-"""From this worth on a match tells a cause; below it there are only symptoms."""
+"""Matches worth at least this much name a cause; the others are symptoms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A rule that matches a line of a log: where, and what that is worth as a cause."""
+    """A rule's match of a log line: its place, and its worth as a cause."""
 
     rule: Rule
     at: int
@@ -33,7 +33,7 @@ class Match:
 
 
 def matches(text: Text, rules: RuleSet) -> list[Match]:
-    """What the rules find, by place. Most logs are looked at once; a hostile one is not looked at more often."""
+    """The matches of the rules, by place. Most logs are searched in full; work on hostile ones is bounded."""
     pieces = list(text.pieces())
     places: defaultdict[int, list[int]] = defaultdict(list)
     for number, (begin, end) in enumerate(pieces):
@@ -52,7 +52,7 @@ def matches(text: Text, rules: RuleSet) -> list[Match]:
 
 
 def _rarity_of(places: Mapping[int, list[int]]) -> dict[int, float]:
-    """How unlike the others a piece is: chatter has the same words everywhere, and a signature has rare ones."""
+    """How unlike the others each piece is: chatter repeats the same words, while a signature has rare ones."""
     rarity: defaultdict[int, float] = defaultdict(float)
     for where in places.values():
         for number in where:
@@ -61,7 +61,7 @@ def _rarity_of(places: Mapping[int, list[int]]) -> dict[int, float]:
 
 
 def _pieces_to_search(where: list[int], most: int, rarity: Mapping[int, float]) -> list[int]:
-    """The pieces of a rule to look at: all, or the first, the last ones and those that have most rarity."""
+    """The pieces to search for a rule: all, or the first, the last and the rarest ones."""
     if len(where) <= most:
         return where
     last = where[-(most // 3) :] if most >= 3 else []
@@ -78,7 +78,8 @@ def _in_piece(text: Text, rule: Rule, begin: int, end: int) -> list[Match]:
         hit = rule.pattern.search(piece, at)
         if hit is None:
             break
-        start = hit.start() + (piece[hit.start() : hit.start() + 1] == b"\n")  # \s before a word takes a line end too
+        # \s at the start of a pattern may match the line end before
+        start = hit.start() + (piece[hit.start() : hit.start() + 1] == b"\n")
         line_begin = piece.rfind(b"\n", 0, start) + 1
         line_end = piece.find(b"\n", max(start, hit.end() - 1))
         line_end = len(piece) if line_end < 0 else line_end
@@ -98,7 +99,7 @@ def _in_piece(text: Text, rule: Rule, begin: int, end: int) -> list[Match]:
 
 
 def _is_source(piece: bytes, begin: int, end: int) -> bool:
-    """Whether a line is a frame of a traceback or the source below one: it tells where, and never what."""
+    """Whether a line is a traceback frame or the source below one: such lines say where, not what."""
     head = piece[begin : min(end, begin + 300)]
     if line_kinds.FRAME.search(head) is not None or line_kinds.BOXED.search(head) is not None:
         return True
@@ -109,7 +110,7 @@ def _is_source(piece: bytes, begin: int, end: int) -> bool:
 
 
 def _worth(rule: Rule, line: bytes, near: bytes) -> float:
-    """What a match is worth: less on a line that only warns or goes on, more on the last line of a traceback."""
+    """The worth of a match: lower on a warning or where work continues, higher on the last line of a traceback."""
     worth = _WORTH[rule.strength]
     head = line[:160]
     exception = line_kinds.EXCEPTION.search(line[:600]) is not None
@@ -124,7 +125,7 @@ def _worth(rule: Rule, line: bytes, near: bytes) -> float:
 
 
 def made_progress(text: Text, after: int, before: int) -> bool:
-    """Whether the job's work went on between two places: lines there tell of steps, losses or progress bars."""
+    """Whether the job made progress between two places: lines there show steps, losses or progress bars."""
     between = text.data[after:before][-_LOOK_BACK_BYTES:]
     at = signs = 0
     for _ in range(_MOST_PROGRESS):

@@ -1,4 +1,4 @@
-"""Logs as they come, made fit for rules: bounded, in lines, without colours."""
+"""Logs prepared for the rules: bounded, split into lines, without terminal codes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 HEAD_BYTES, TAIL_BYTES = 64 << 10, 384 << 10
-"""What is looked at of a longer log: so much of its beginning and so much of its end."""
+"""The parts of a longer log that are read: this much of its beginning and of its end."""
 LINE_CHARS = 400
-"""The longest line that a verdict quotes."""
+"""The maximum length of a quoted line."""
 
 _PIECE_BYTES = 2048
 _OVERLAP_BYTES = 512
 _MARK = "\ufeff".encode()
 _MOST_ESCAPES = 60_000
-# Ends a line that the log does not end there: a carriage return, or a line end within a string of a JSON record.
+# Line ends inside a line: a carriage return, or an escaped line end in a string of a JSON record.
 _SOFT_END = b"\x0b\n"
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)?|[@-Z\\^_])")
 _JSON_COLOUR = re.compile(rb"\\u001[bB]\[[0-9;]{0,16}m")
@@ -24,26 +24,26 @@ _CONTROL = bytes(set(range(32)) - {9, 10, 13, 27}) + b"\x7f"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The lines of a log, and how many lines were left out in its middle."""
+    """The lines of a log, and the number of lines cut from its middle."""
 
     data: bytes
     gap: int = 0
-    """The place in `data` before which the lines of the head are."""
+    """The offset in `data` at which the head ends."""
     left_out_lines: int = 0
 
     def line_number(self, at: int) -> int:
-        """The number of the line at this place, counted as an editor would."""
+        """The number of the line at this offset, as an editor counts."""
         hard = self.data.count(b"\n", 0, at) - self.data.count(_SOFT_END, 0, at)
         return 1 + hard + (self.left_out_lines if at >= self.gap else 0)
 
     def line_at(self, at: int) -> tuple[int, int]:
-        """Where the line at this place begins and ends, at most a piece's length to either side."""
+        """The bounds of the line at this offset, at most a piece's length to either side."""
         begin = self.data.rfind(b"\n", max(0, at - _PIECE_BYTES), at) + 1 or max(0, at - _PIECE_BYTES)
         end = self.data.find(b"\n", at, at + _PIECE_BYTES)
         return begin, (end if end >= 0 else min(len(self.data), at + _PIECE_BYTES))
 
     def quote(self, at: int) -> str:
-        """The line at this place for people: trimmed, and cut around the place if it is long."""
+        """The line at this offset for display: trimmed, and cut around the offset if it is long."""
         begin, end = self.line_at(at)
         line = self.data[begin:end]
         if len(line) > LINE_CHARS:
@@ -52,7 +52,7 @@ class Text:
         return line.decode("utf-8", "replace").replace("\x0b", "").strip()
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """Parts of about two KiB that end where lines do; parts of a longer line overlap."""
+        """Parts of about two KiB that end at line ends; parts of a longer line overlap."""
         at, size = 0, len(self.data)
         while at < size:
             end = min(at + _PIECE_BYTES, size)
@@ -68,17 +68,17 @@ class Text:
 
 
 def read(raw: bytes, *, cut_at: int | None = None, cut_lines: int = 0) -> Text:
-    """The text of a log, whatever its bytes are; beside one count of its lines the work is bounded by the two sizes.
+    """The text of a log, whatever its bytes are. Apart from counting lines, the work is bounded by the two sizes.
 
-    1. Of a long log only the head and the tail are kept; `cut_at` says that this is done already.
-    2. UTF-16 is told by its zeros, and becomes UTF-8.
-    3. Control characters and the sequences of terminals go; carriage returns, and `\\n` in strings, end lines.
+    1. Of a long log only head and tail are read; `cut_at` says that the caller has cut it already.
+    2. UTF-16 is recognised by its zeros and converted to UTF-8.
+    3. Control characters and terminal codes are removed; carriage returns, and `\\n` in strings, end lines.
     """
     if cut_at is not None:
         head, tail = raw[:cut_at], raw[cut_at:]
     elif len(raw) > HEAD_BYTES + TAIL_BYTES:
         from_ = len(raw) - TAIL_BYTES
-        from_ += (from_ - HEAD_BYTES) % 2  # a character of UTF-16 stays whole
+        from_ += (from_ - HEAD_BYTES) % 2  # keep UTF-16 characters whole
         head, tail, cut_lines = raw[:HEAD_BYTES], raw[from_:], raw.count(b"\n", HEAD_BYTES, from_)
     else:
         return Text(_plain(_as_utf8(raw)))
@@ -89,7 +89,7 @@ def read(raw: bytes, *, cut_at: int | None = None, cut_lines: int = 0) -> Text:
 def _as_utf8(raw: bytes) -> bytes:
     sample = raw[: 2 * (len(raw) // 2)][-4096:]
     even, odd = sample[::2].count(0), sample[1::2].count(0)
-    # Logs are mostly ASCII, and so nearly every second byte of UTF-16 is a zero, and hardly any between them.
+    # Logs are mostly ASCII, so in UTF-16 nearly every second byte is zero, and hardly any other.
     if len(sample) < 8 or max(even, odd) * 4 < len(sample) or min(even, odd) * 20 > len(sample):
         return raw
     little = odd > even

@@ -1,4 +1,4 @@
-"""Classes of failures and reasons of ends in words, as lists and messages show them."""
+"""Titles of failure classes and end reasons, as lists and messages show them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ACRONYMS = {"cpu": "CPU", "cuda": "CUDA", "gpu": "GPU", "io": "I/O", "nccl": "N
 
 
 def title_of(failure: str, *, line: str = "", exit_code: int | None = None) -> str:
-    """The class or reason in words: "GPU out of memory", "Python exception: IndexError", "Exit code 3".
+    """The title of a class or reason: "GPU out of memory", "Python exception: IndexError", "Exit code 3".
 
-    `line` is the line of the log that tells the cause.
+    `line` is the log line that shows the cause.
     """
     if failure == "exit_nonzero" and exit_code is not None:
         return f"Exit code {exit_code}"

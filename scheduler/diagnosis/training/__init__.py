@@ -1,4 +1,4 @@
-"""What the figures of a training say: curves in bounded room, advice, and how often to save a checkpoint. Pure."""
+"""Diagnosis of trainings by their figures: bounded curves, advice, and the checkpoint interval. Pure."""
 
 from scheduler.diagnosis.training.advice import Advice, Kind, advise
 from scheduler.diagnosis.training.checkpoints import Interval, interval_of

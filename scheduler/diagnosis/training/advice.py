@@ -1,7 +1,7 @@
-"""What a curve of losses tells its owner: it is no number any more, it rises, or nothing has been won for long.
+"""Advice from a loss curve: the loss is not a number, it rises, or it has stopped falling.
 
-False alarms cost trust, so each kind asks for evidence that noise does not give, also where each loss is like the one
-before (`scheduler.diagnosis.training.trends`). docs/training.md has the rates of false alarms and of detection.
+False alarms cost trust, so each kind requires evidence that noise does not produce, even correlated noise
+(`scheduler.diagnosis.training.trends`). docs/training.md has the rates of false alarms and of detection.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from itertools import pairwise
 from scheduler.diagnosis.training.trends import spread_of_means, trend_of
 
 LOSSES = ("loss", "train_loss", "train/loss", "training_loss", "train.loss", "Loss")
-"""The names under which a loss is known, the first that there is counts."""
+"""The names of a loss; the first one present counts."""
 NAN_POINTS = 3
-"""So many values in a row that are no numbers: mixed precision passes over one or two by itself."""
+"""This many values in a row that are not numbers: mixed precision skips one or two by itself."""
 WITHIN, WITHIN_NOISE = 0.001, 0.003
-"""Philly's question: from when on the loss was within 0.1 % of the lowest. Where noise hides that, within 0.3 %."""
+"""Philly's question: from which step on was the loss within 0.1 % of the lowest? Where noise hides that, within 0.3 %.
+"""
 MIN_POINTS = 48
 MIN_POINTS_FOR_RISE = 96
-"""In less, noise that is both large and slow cannot be told from a rise, as it has hardly changed its mind yet."""
+"""With fewer points, large and slow noise cannot be told from a rise."""
 _BLOCKS = 8
 _WINDOW_BLOCKS = 64
-"""Of the stretch that may be a plateau: enough for its trend, and few enough to compare each with each."""
+"""Blocks of a possible plateau: enough for a trend, and few enough to compare all pairs."""
 _RISE_SIGMA, _PLATEAU_SIGMA = 7.0, 2.576
-"""So many standard errors: of a rise, and of what may have been won unseen (0.5 % at either side)."""
+"""Standard errors: for a rise, and for the improvement that noise may hide (0.5 % at either side)."""
 _MIN_RISE = 0.2
 _MIN_SHARE_DONE = 1 / 3
-"""Of a training whose end is known so much must be done before a plateau is told."""
+"""The share of a training with a known end that must be done before a plateau is reported."""
 
 Points = Sequence[tuple[float, float]]
 
 
 class Kind(StrEnum):
-    """What is told; each once a job."""
+    """The kind of advice; each is given once a job."""
 
     NAN = "nan"
     RISING = "rising"
@@ -45,7 +46,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is told of a curve, with the step from which on it is so."""
+    """Advice about a curve, with the step from which on it applies."""
 
     kind: Kind
     text: str
@@ -53,7 +54,7 @@ class Advice:
 
 
 def advise(points: Points, *, odd_run: int = 0, total: float | None = None) -> list[Advice]:
-    """What the curve of a loss says; `odd_run` are the values at its end that are no numbers, `total` the last step."""
+    """The advice for a loss curve; `odd_run` counts non-finite values at its end, `total` is the last step."""
     if odd_run >= NAN_POINTS:
         step = points[-1][0] if points else 0.0
         text = f"the last {odd_run} losses are not finite; step {step:g} is the newest"
@@ -66,9 +67,11 @@ def advise(points: Points, *, odd_run: int = 0, total: float | None = None) -> l
 
 
 def _rising(points: Points) -> Advice | None:
-    """The last eighth lies above the lowest stretch by half of what had been won, and surely so.
+    """Report a rise: the last eighth lies above the lowest stretch by half of the earlier gain, beyond noise.
 
-    Its own lowest quarter must lie above it too: a restart of the learning rate comes down again, and a spike is short.
+    The lowest quarter of the last eighth must lie above it too: a restart of the learning rate comes down again, and a
+    spike
+    is short.
     """
     if len(points) < MIN_POINTS_FOR_RISE:
         return None
@@ -78,7 +81,7 @@ def _rising(points: Points) -> Advice | None:
     won = means[0] - means[lowest]
     last = [*blocks[-2], *blocks[-1]]
     if lowest == 0 or won <= 0:
-        # It never went down: what it rises by is measured by the noise alone.
+        # The loss never fell, so only noise sets the threshold for a rise.
         won = 0.0
     spread = spread_of_means([value for _, value in points], max(1, len(points) // (2 * _BLOCKS)))
     least = means[lowest] + max(won / 2, _MIN_RISE * abs(means[lowest]), _RISE_SIGMA * spread)
@@ -93,17 +96,20 @@ def _rising(points: Points) -> Advice | None:
 
 
 def _still_high(means: list[float], lowest: int, least: float) -> bool:
-    """Whether it did not come down any more since it first was so high, and was so for a while."""
+    """Whether the loss has stayed above the threshold since it first rose above it, and for a while."""
     first = next(place for place in range(lowest + 1, len(means)) if means[place] > least)
     return len(means) - first >= 3 and all(mean > least for mean in means[first:])
 
 
 def _plateau(points: Points, total: float | None) -> Advice | None:
-    """In the second half of its steps the loss moved by less than 0.1 %, and noise could not hide more.
+    """Report a plateau: in the second half of its steps the loss moved by less than 0.1 %, and noise could not hide
+    more.
 
-    The whole confidence interval of the trend has to lie within, which tests for equivalence (Schuirmann, "A Comparison
+    The whole confidence interval of the trend must lie within that, which tests for equivalence (Schuirmann, "A
+    Comparison
     of the Two One-Sided Tests Procedure and the Power Approach", J. Pharmacokinetics and Biopharmaceutics 15, 1987).
-    Where noise leaves no room for that, the interval may reach to 0.3 %; what is most likely has to be within 0.1 %.
+    Where
+    noise makes that impossible, the interval may reach to 0.3 %; the most likely value must lie within 0.1 %.
     """
     steps, values = [point[0] for point in points], [point[1] for point in points]
     now = steps[-1]
@@ -134,7 +140,7 @@ def _plateau(points: Points, total: float | None) -> Advice | None:
 
 
 def _since(steps: list[float], values: list[float], lowest: float, within: float) -> float:
-    """The step from which on means of short stretches lie within a share of the lowest."""
+    """The first step at which the mean of a short stretch lies within this share of the lowest."""
     blocks = _blocks(values, max(_BLOCKS, len(values) // 16))
     place = 0
     for block in blocks:

@@ -1,4 +1,4 @@
-"""A figure over the steps of a job, in bounded room: the longer it gets, the more points are taken together."""
+"""A curve over the steps of a job in bounded memory: the longer it gets, the more values a point averages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_POINTS = 512
 class Curve:
     """Points by step, each the mean of `stride` values; `count` values wait for their point.
 
-    A value that is not finite counts for no mean; a point of such values alone is NaN. `odd_run` counts those at the
+    A mean leaves out values that are not finite; a point of only such values is NaN. `odd_run` counts the ones at the
     end.
     """
 
@@ -29,15 +29,17 @@ class Curve:
     odd_run: int = 0
 
     def add(self, step: float | None, value: float) -> None:
-        """Take one more value; without a step, it is of the step after the last one.
+        """Add a value; without a step it belongs to the step after the last one.
 
-        1. A step that does not grow says that the job does again what came from there on: those points are left out.
+        1. A step that does not grow means that the job repeats its work from there on: the points from there on are
+           dropped.
         2. `stride` values make a point.
-        3. Where there are too many points, two of them become one.
+        3. Above the maximum number of points, neighbouring points are merged in pairs.
         """
         if step is None:
             step = 1.0 if self.last_step is None else self.last_step + 1
-        if self.last_step is not None and step <= self.last_step:  # above 2**53, a step more is the same number
+        # above 2**53, adding one to a step does not change it
+        if self.last_step is not None and step <= self.last_step:
             self._cut(step)
         self.last_step, self.last_value = step, value
         self.odd_run = 0 if math.isfinite(value) else self.odd_run + 1
@@ -54,7 +56,7 @@ class Curve:
                 self._thin()
 
     def points(self) -> list[tuple[float, float]]:
-        """All points; the last one is of the values that wait, if any do."""
+        """All points; the last one averages the values that wait, if any do."""
         found = list(zip(self.steps, self.values, strict=True))
         if self.count and self.last_step is not None:
             found.append((self.last_step, self._mean()))
@@ -71,7 +73,7 @@ class Curve:
         self.total = 0.0
 
     def _thin(self) -> None:
-        """Make one point of two, each with the second one's step; an odd one at the end waits with its mean."""
+        """Merge points in pairs, each at the second one's step; an odd point at the end waits with its mean."""
         values = self.values
         odd = len(values) % 2
         if odd:
@@ -85,7 +87,7 @@ class Curve:
 
 
 def joined(curves: Iterable[list[tuple[float, float]]]) -> list[tuple[float, float]]:
-    """One curve of the attempts of a job, in their order: what a later one did again counts as it did it."""
+    """One curve from the attempts of a job, in order; where attempts overlap, the later one counts."""
     found: list[tuple[float, float]] = []
     for points in curves:
         if points:

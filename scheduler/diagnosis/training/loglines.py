@@ -1,8 +1,8 @@
-"""Losses and steps from the lines of a log, as the usual frameworks print them.
+"""Losses and steps from log lines in the formats of common frameworks.
 
-Three forms of a pair are known: `loss: 0.123` or `loss=1.2e-3` or `loss 0.5`, `'loss': 0.5` as in a printed dictionary,
-and `train_loss 0.5`. Steps are `step 100/1000`, `iter 7`, `Epoch 3/10`, and what a progress bar counts: `| 45/100 [`.
-RE2 reads all of them in time proportional to the text. A line without a loss tells nothing.
+Losses: `loss: 0.123`, `loss=1.2e-3`, `loss 0.5`, `'loss': 0.5` as in a printed dictionary, and `train_loss 0.5`. Steps:
+`step 100/1000`, `iter 7`, `Epoch 3/10`, and the count of a progress bar, `| 45/100 [`. RE2 reads all of them in time
+proportional to the text. A line without a loss is skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import re2
 
 MAX_LOSSES = 200
-"""Of one piece of a log so many losses are taken, evenly."""
+"""The number of losses taken from one piece of a log, spread evenly."""
 _MAX_LINE_BYTES = 1000
 
 _NUMBER = r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?|nan|NaN|NAN|[+-]?inf|[+-]?Inf|[+-]?INF)"
@@ -49,7 +49,7 @@ _PREFILTER = _pattern(r"(?i:loss)")
 
 @dataclass(frozen=True, slots=True)
 class LossLine:
-    """A loss, and what its line says of the place: the step or the epoch, and how many there will be."""
+    """A loss, with the step or epoch on its line and the planned number of them."""
 
     loss: float
     step: float | None = None
@@ -59,7 +59,7 @@ class LossLine:
 
 
 def losses_in(data: bytes) -> list[LossLine]:
-    """The losses of whole lines, in their order; a carriage return ends a line too."""
+    """The losses of whole lines, in order; a carriage return ends a line too."""
     if _PREFILTER.search(data) is None:
         return []
     lines = [line for line in data.replace(b"\r", b"\n").split(b"\n") if b"oss" in line or b"OSS" in line]
@@ -67,7 +67,7 @@ def losses_in(data: bytes) -> list[LossLine]:
 
 
 def loss_in(line: bytes) -> LossLine | None:
-    """The loss that the line tells, None if it tells none."""
+    """The loss on the line, None if there is none."""
     line = line[:_MAX_LINE_BYTES]
     hit = _LOSS.search(line)
     if hit is None:
@@ -80,15 +80,15 @@ def loss_in(line: bytes) -> LossLine | None:
 
 @dataclass(slots=True)
 class StepCounter:
-    """Makes one count of steps out of lines: one that begins anew with each epoch goes on where the last one ended."""
+    """Counts steps over a whole job: a count that restarts with each epoch continues where the last epoch ended."""
 
     base: float = 0.0
     last: float | None = None
 
     def of(self, line: LossLine) -> tuple[float | None, float | None]:
-        """The step of a line in the count of the whole job, and where that ends, as far as they are known."""
+        """The step of a line within the whole job, and the job's last step, as far as known."""
         if line.step is None:
-            # Where steps are counted too, an epoch is no place among them.
+            # A log that also counts steps has no use for an epoch as position.
             return (line.epoch, line.epochs) if self.last is None else (None, None)
         if self.last is not None and line.step < self.last:
             self.base += self.last

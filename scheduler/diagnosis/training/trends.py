@@ -1,7 +1,7 @@
-"""What a series does for all its noise, also where each value is like the one before.
+"""The trend of a noisy series, also where each value resembles the one before.
 
-Losses of batches that follow each other are alike, so there is less in them than in as many independent values. Taken
-for independent, slow noise would be a trend, and a plateau would be surer than it is.
+Losses of successive batches are correlated, so they hold less information than as many independent values. Treated as
+independent, slow noise would look like a trend, and a plateau would look more certain than it is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import accumulate
 from statistics import NormalDist, median
 
 _NOTICEABLE = NormalDist().inv_cdf(0.95)
-"""Autocorrelations of less than so many standard errors are taken for none (Hamed and Rao: 10 %, both sides)."""
+"""Autocorrelations below this many standard errors count as zero (Hamed and Rao: 10 %, two-sided)."""
 _MAD = 1.4826
-"""A normal deviation is so many median absolute deviations."""
+"""The standard deviation of normal values over their median absolute deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """By how much a series rises from value to value, and between which bounds that surely lies."""
+    """The rise of a series from value to value, and its confidence interval."""
 
     slope: float
     least: float
@@ -30,11 +30,13 @@ class Trend:
 def trend_of(values: Sequence[float], *, sure: float) -> Trend:
     """The median of the slopes of all pairs, with a confidence interval of `sure` standard errors to either side.
 
-    1. Slopes of all pairs, in order; their median is hardly moved by outliers (Sen, "Estimates of the Regression
-       Coefficient Based on Kendall's Tau", JASA 63, 1968).
-    2. The variance of Kendall's S were there no trend, times what autocorrelation adds to it (Hamed and Rao, "A
-       Modified Mann-Kendall Trend Test for Autocorrelated Data", Journal of Hydrology 204, 1998).
-    3. As many slopes to either side of the median as S may lie from zero by chance: those are the bounds.
+    1. Take the slopes of all pairs; outliers hardly move their median (Sen, "Estimates of the Regression Coefficient
+       Based
+       on Kendall's Tau", JASA 63, 1968).
+    2. Take the variance of Kendall's S without a trend, times the factor for autocorrelation (Hamed and Rao, "A
+       Modified
+       Mann-Kendall Trend Test for Autocorrelated Data", Journal of Hydrology 204, 1998).
+    3. The bounds lie as many slopes to either side of the median as S may lie from zero by chance.
     """
     count = len(values)
     if count < 2:
@@ -55,19 +57,20 @@ def trend_of(values: Sequence[float], *, sure: float) -> Trend:
 
 
 def spread_of_means(values: Sequence[float], length: int) -> float:
-    """How far means of so many values lie apart by chance, whatever the curve that they follow.
+    """The spread by chance of means of `length` values, whatever curve they follow.
 
-    1. How far each mean is from the middle of its neighbours: what falls steadily does not matter. By the median, so
-       that a step or a spike does not either.
-    2. The same of means of twice as many, with one more neighbour, since over so long a way curves bend. These differ
-       by less if values are independent of each other, and by as much where noise is slow, which moves neighbours
-       together and so hides from the former.
+    1. Take the distance of each mean from the middle of its neighbours: a steady fall cancels out. The median makes it
+       robust against steps and spikes.
+    2. Do the same with means of twice as many values and one more neighbour, since curves bend over longer distances.
+       These
+       differ less if values are independent, and as much if noise is slow: slow noise moves neighbours together and so
+       hides in the first measure.
     """
     return max(_apart(values, length, (1, -2, 1)), math.sqrt(2) * _apart(values, 2 * length, (1, -3, 3, -1)))
 
 
 def _autocorrelation_factor(residuals: Sequence[float]) -> float:
-    """By how much autocorrelation of the ranks multiplies the variance of S; never less than one."""
+    """The factor by which autocorrelation of the ranks multiplies the variance of S; at least one."""
     count = len(residuals)
     if count < 4:
         return 1.0
@@ -84,7 +87,7 @@ def _autocorrelation_factor(residuals: Sequence[float]) -> float:
 
 
 def _apart(values: Sequence[float], length: int, weights: Sequence[int]) -> float:
-    """The spread of means of so many values by sums of those in a row with these weights; zero where there are none."""
+    """The spread of means of `length` values from sums of neighbours with these weights; zero without any."""
     sums = [0.0, *accumulate(values)]
     found = [
         abs(

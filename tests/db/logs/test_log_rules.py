@@ -214,7 +214,7 @@ class TestBook:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            (rule("cancel", match="(a"), "match: is no pattern"),
+            (rule("cancel", match="(a"), "match: is not a valid pattern"),
             (rule("cancel", pool="nowhere"), "there is no pool 'nowhere'"),
             (rule("cancel", tenant="nobody"), "there is no tenant 'nobody'"),
         ],

@@ -94,17 +94,17 @@ def test_a_version_says_which_past_failures_it_would_have_met(olga: Client, worl
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (hang(match="'(a'"), "rule 'hang': match: is no pattern"),
-        (hang(match=r"'(a)\1'"), "rule 'hang': match: is no pattern"),
+        (hang(match="'(a'"), "rule 'hang': match: is not a valid pattern"),
+        (hang(match=r"'(a)\1'"), "rule 'hang': match: is not a valid pattern"),
         (hang(match="'.*'"), "rule 'hang': match: matches the empty line"),
-        (hang(unless="'['"), "rule 'hang': unless: is no pattern"),
-        (hang(line="other"), "rule 'hang': line: is not matched by the rule"),
+        (hang(unless="'['"), "rule 'hang': unless: is not a valid pattern"),
+        (hang(line="other"), "rule 'hang': line: the rule does not match it"),
         (hang(line=""), "rule 'hang': line: is missing"),
         (hang(actions="[explode]"), "rule 'hang': actions:"),
         (hang(pool="nowhere"), "rule 'hang': pool: there is no pool 'nowhere'"),
         (hang(tenant="nobody"), "rule 'hang': tenant: there is no tenant 'nobody'"),
-        (hang(colour="red"), "rule 'hang': colour: there is no such field"),
-        ("hang: [", "the rules: is not YAML"),
+        (hang(colour="red"), "rule 'hang': colour: unknown field"),
+        ("hang: [", "the rules are not valid YAML"),
     ],
 )
 def test_what_is_wrong_is_said_beside_the_text_by_rule_and_field(olga: Client, text: str, said: str) -> None:

@@ -154,7 +154,7 @@ def test_many_notices_are_one_mail_that_counts_them() -> None:
     assert len(body) < 2000
 
 
-GRADE = Grade("poor", 38.24, 4, 1, ("1 of its 4 GPUs did nothing; 3 would have been enough.", "It asked for much."))
+GRADE = Grade("poor", 38.24, 4, 1, ("1 of its 4 GPUs was idle; 3 would have been enough.", "It asked for much."))
 
 
 def test_an_end_is_told_with_the_grade_and_every_advice() -> None:

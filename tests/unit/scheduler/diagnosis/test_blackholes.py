@@ -1,4 +1,4 @@
-"""A node that fails whatever comes to it is told from jobs that fail wherever they go."""
+"""Black-hole nodes are told apart from jobs that fail on every node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When GPUs are checked, and what checks that passed give back."""
+"""When GPUs are checked, and when passed checks return them to service."""
 
 from __future__ import annotations
 

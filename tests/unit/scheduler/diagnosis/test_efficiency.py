@@ -1,4 +1,4 @@
-"""The grade of a job, and what it is told."""
+"""The grade of a job and the advice for its owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GIB = 1024
 
 
 def use(*utilization: float | None, ran_s: float = 7200, samples: int = 500, shared: bool = False, **host: Any) -> Use:
-    """A run of two hours on GPUs that were so busy; nothing else is wrong with it."""
+    """A run of two hours on GPUs with these utilisations, and no other waste."""
     gpus = [GpuUse(0, index, samples, figure, 30_000.0, 40_960) for index, figure in enumerate(utilization)]
     had = {"cpus": 8, "cpu_cores": 5.0, "memory_mib": 64 * GIB, "memory_used_mib": 40.0 * GIB, **host}
     return Use(ran_s=ran_s, gpus=gpus, host=HostUse(**had), shared=shared)
@@ -41,31 +41,31 @@ def use(*utilization: float | None, ran_s: float = 7200, samples: int = 500, sha
         pytest.param(
             use(90, 90, 0, 1),
             Grade.FAIR,
-            ["2 of its 4 GPUs did nothing; 2 would have been enough."],
+            ["2 of its 4 GPUs were idle; 2 would have been enough."],
             id="two that do nothing",
         ),
         pytest.param(
             use(0),
             Grade.IDLE,
-            ["It hardly used the GPU: does it find it? A job that needs none asks for `gpus: 0`."],
+            ["It hardly used its GPU. Check that the program finds it; a job without GPUs asks for `gpus: 0`."],
             id="the only one does nothing",
         ),
         pytest.param(
             use(0, 1, 4.9),
             Grade.IDLE,
-            ["It used none of the 3 GPUs: does it find them? A job that needs none asks for `gpus: 0`."],
+            ["It used none of its 3 GPUs. Check that the program finds them; a job without GPUs asks for `gpus: 0`."],
             id="none does anything",
         ),
         pytest.param(
             use(20),
             Grade.POOR,
-            ["It used 20 % of its GPU: see whether it waits for its data."],
+            ["It used 20 % of its GPU: check whether it waits for data."],
             id="one that waits",
         ),
         pytest.param(
             use(50, 50, cpu_cores=7.9),
             Grade.FAIR,
-            ["Its 8 processors were busy while its GPUs waited (50 % used): with more `cpus` it may be faster."],
+            ["Its 8 processors were busy while its GPUs waited (50 % used): ask for more `cpus`."],
             id="starved by its processors",
         ),
         pytest.param(
@@ -91,7 +91,7 @@ def use(*utilization: float | None, ran_s: float = 7200, samples: int = 500, sha
             use(90, 1, asked_memory=True, asked_cpus=True, memory_used_mib=1.0, cpu_cores=0.0),
             Grade.FAIR,
             [
-                "1 of its 2 GPUs did nothing; 1 would have been enough.",
+                "1 of its 2 GPUs was idle; 1 would have been enough.",
                 "It asked for 64 GiB of memory and used 0.0 GiB at most.",
             ],
             id="two sentences are enough",

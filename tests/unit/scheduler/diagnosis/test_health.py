@@ -1,4 +1,4 @@
-"""What reports of a GPU's health mean, and that the document says the same."""
+"""The meaning of health reports, and that docs/health.md agrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idle jobs: what counts as idleness, what does not, and what is done about it."""
+"""Idle jobs: what counts as idle, and what is done about it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IDLENESS: dict[str, tuple[list[float | None], float | None, float]] = {
     "at the limit it is busy": ([80.0, 0.0, 5.0], None, 0.0),
     "just below the limit it is not": ([80.0, 4.99], 60.0, 60.0),
     "a busy minute takes all idleness back": ([80.0, 0.0, 0.0, 30.0, 0.0], 240.0, 60.0),
-    "a minute that nobody has seen neither counts nor begins anew": ([80.0, 0.0, None, 0.0], 60.0, 120.0),
+    "a minute without a reading neither counts nor restarts the count": ([80.0, 0.0, None, 0.0], 60.0, 120.0),
     "a job that was not busy yet may load for a while": ([0.0] * GRACE, None, 0.0),
     "after that it counts though it never was busy": ([0.0] * (GRACE + 2), STARTUP_S, 120.0),
     "nothing was seen": ([], None, 0.0),
@@ -126,7 +126,7 @@ class TestRules:
         assert rules_of(RULE, off) == {RuleOwner.JOB: RULE}
 
 
-# Few values, so that limits are met and long idleness comes about.
+# Few distinct values, so that readings hit the limits and long idleness occurs.
 readings = st.lists(st.sampled_from([None, 0.0, 0.0, 0.0, 4.99, 5.0, 80.0]), max_size=80)
 
 

@@ -1,4 +1,4 @@
-"""Rules on what jobs print: read with care, and found in whatever is printed."""
+"""Rules on the output of jobs: strict parsing, and matching in any output."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def test_rules_are_read(rules: LogRules) -> None:
 
 
 WRONG = {
-    "no YAML": ("a: [", "is not YAML"),
+    "no YAML": ("a: [", "not valid YAML"),
     "a list": ("- a", "must be a mapping of names"),
     "a name": ("'A b': {match: x, line: x, actions: [cancel]}", "its name must be"),
     "a text": ("a: b", "must be a mapping"),
-    "a field": ("a: {mach: x}", "mach: there is no such field"),
+    "a field": ("a: {mach: x}", "mach: unknown field"),
     "no pattern": ("a: {line: x, actions: [cancel]}", "match: is missing"),
     "no line": ("a: {match: x, actions: [cancel]}", "line: is missing"),
     "no actions": ("a: {match: x, line: x}", "actions: must be a list"),
     "an action": ("a: {match: x, line: x, actions: [kill]}", "actions: must be of"),
-    "looking back": ("a: {match: '(a)\\1', line: aa, actions: [cancel]}", "match: is no pattern"),
-    "too large": ("a: {match: '((a{100}){100}){100}', line: a, actions: [cancel]}", "match: is no pattern"),
-    "a half": ("a: {match: 'a)|(b', line: a, actions: [cancel]}", "match: is no pattern"),
+    "looking back": ("a: {match: '(a)\\1', line: aa, actions: [cancel]}", "match: is not a valid pattern"),
+    "too large": ("a: {match: '((a{100}){100}){100}', line: a, actions: [cancel]}", "match: is not a valid pattern"),
+    "a half": ("a: {match: 'a)|(b', line: a, actions: [cancel]}", "match: is not a valid pattern"),
     "every line": ("a: {match: 'x*', line: x, actions: [cancel]}", "matches the empty line"),
-    "another line": ("a: {match: x, line: y, actions: [cancel]}", "is not matched by the rule"),
-    "its own exception": ("a: {match: x, unless: x, line: x, actions: [cancel]}", "ruled out by unless"),
+    "another line": ("a: {match: x, line: y, actions: [cancel]}", "the rule does not match it"),
+    "its own exception": ("a: {match: x, unless: x, line: x, actions: [cancel]}", "`unless` excludes it"),
 }
 
 
@@ -106,7 +106,7 @@ def test_of_a_long_line_what_lies_around_the_match_is_told_and_is_printable(rule
     ids=["halves", "one line", "ruled out", "binary", "ends"],
 )
 def test_what_is_made_to_be_slow_is_not(rules: LogRules, text: bytes) -> None:
-    # An engine that backtracks needs hours for it, and would be ended by the limit of every test.
+    # A backtracking engine needs hours for it and would hit the time limit of the test.
     assert met(rules, text) == []
 
 

@@ -1,4 +1,4 @@
-"""Curves in bounded room, advice that is seldom wrong, and Young's and Daly's intervals."""
+"""Bounded curves, advice with few false alarms, and Young's and Daly's intervals."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ STEPS = 1000
 
 
 def noisy(shape: Callable[[float], float], *, seed: int, noise: float, steps: int = STEPS) -> Curve:
-    """The shape over its steps with noise in proportion, as losses of batches have it."""
+    """The shape over its steps with noise in proportion to it, as losses of batches have."""
     source = random.Random(seed)
     made = Curve()
     for step in range(1, steps + 1):
@@ -101,7 +101,7 @@ def noisy(shape: Callable[[float], float], *, seed: int, noise: float, steps: in
 def kinds_over(
     shape: Callable[[float], float], *, seed: int, noise: float, alike: float = 0.0, steps: int = STEPS
 ) -> set[Kind]:
-    """All that is told of it while it goes on, looked at forty times; its noise is `alike` from step to step."""
+    """All kinds of advice given in forty looks as the curve grows; `alike` is the autocorrelation of its noise."""
     source = random.Random(seed)
     made, found = Curve(), set()
     error = source.gauss(0, 1)
@@ -124,7 +124,7 @@ HEALTHY: dict[str, Callable[[float], float]] = {
 
 
 NOISES = [(0.002, 0.0), (0.1, 0.0), (0.1, 0.9)]
-"""Relative to the loss, and the autocorrelation."""
+"""The noise relative to the loss, and its autocorrelation."""
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -201,7 +201,7 @@ class TestTrends:
                     values.append(0.1 * place + error)
                 trend = trend_of(values, sure=1.96)
                 missed[alike] += not trend.least <= 0.1 <= trend.most
-        # One in twenty, were the autocorrelation known; it is estimated, from few values.
+        # One in twenty with a known autocorrelation; here it is estimated from few values.
         assert missed[0.0] <= 20
         assert missed[0.7] <= 50
 
@@ -227,7 +227,7 @@ class TestTrends:
 
 class TestIntervals:
     def test_young_and_daly_of_a_known_case(self) -> None:
-        # Ten minutes a checkpoint and a failure a day.
+        # Ten minutes a checkpoint and one failure a day.
         day, cost = 86_400.0, 600.0
         one = interval_of(cost_s=cost, nodes=24, per_node_hour=1 / (24 * 24))
         assert one.mtbf_s == pytest.approx(day)

@@ -1,4 +1,4 @@
-"""Losses and steps, read from what frameworks print."""
+"""Losses and steps, parsed from the output of frameworks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_of_many_lines_some_are_taken_evenly_and_the_last() -> None:
     ids=["one word", "one number", "words", "binary", "half a pair", "spaces"],
 )
 def test_what_is_made_to_be_slow_is_not(data: bytes) -> None:
-    # An engine that backtracks needs hours for it, and would be ended by the limit of every test.
+    # A backtracking engine needs hours for it and would hit the time limit of the test.
     assert len(losses_in(data)) <= MAX_LOSSES
 
 

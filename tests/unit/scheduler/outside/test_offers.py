@@ -1,4 +1,4 @@
-"""Offers to outside frameworks: who is next, what of a node, and what is left alone."""
+"""Offers to external frameworks: which framework is next, what it is offered of a node, and which nodes are skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONE, TWO = Role(1, vc_id=1), Role(2, vc_id=2)
 
 
 def vcs(**quotas: int) -> tuple[VirtualCluster, ...]:
-    """Virtual clusters 1 and 2; `one=4` gives the first four A100."""
+    """Virtual clusters 1 and 2; `one=4` gives the first a quota of four A100."""
     numbers = {"one": 1, "two": 2}
     return tuple(make_vc(pk, name, {"A100": quotas.get(name, 1000)}) for name, pk in numbers.items())
 
@@ -41,7 +41,7 @@ def framework(pk: int, role_id: int = 1, **held: int) -> Framework:
 
 
 def standing(world: Snapshot, made: Iterable[Offer]) -> Snapshot:
-    """The world with these offers, which get ids from 1 on, standing for half a minute."""
+    """The world with these offers standing for half a minute, with ids from 1 on."""
     kept = tuple(reservation_of(number, offer.share, NOW + 30) for number, offer in enumerate(made, 1))
     return replace(world, reservations=(*world.reservations, *kept))
 
@@ -63,7 +63,7 @@ def nodes(*gpus: int) -> tuple[Node, ...]:
 
 
 CASES = {
-    "nobody asks": Case(nodes(4), (), []),
+    "no framework asks": Case(nodes(4), (), []),
     "a node goes whole to one framework": Case(nodes(4), (framework(1), framework(2, 2)), [(1, 1, 4)]),
     "two roles take turns": Case(
         nodes(4, 4, 4, 4), (framework(1), framework(2, 2)), [(1, 1, 4), (2, 2, 4), (1, 3, 4), (2, 4, 4)]
@@ -88,7 +88,7 @@ CASES = {
     "a filtered node goes to another": Case(
         nodes(4), (framework(1), framework(2, 2)), [(2, 1, 4)], filters=(Filter(1, 1, NOW + 5),)
     ),
-    "a filter of everybody leaves the node alone": Case(
+    "a node that all frameworks filter is skipped": Case(
         nodes(4), (framework(1),), [], filters=(Filter(1, 1, NOW + 0.1),)
     ),
     "a filter that has ended is none": Case(nodes(4), (framework(1),), [(1, 1, 4)], filters=(Filter(1, 1, NOW),)),
@@ -173,7 +173,7 @@ def test_what_stands_is_neither_offered_again_nor_forgotten() -> None:
     again = offers(world, QUOTA, OfferRound((ONE, TWO), (framework(1), framework(2, 2)), standing=first))
     assert [(one.framework_id, one.share.node_id) for one in again] == [(2, 2)]
     alone = offers(world, QUOTA, OfferRound((ONE,), (framework(1),), standing=first))
-    assert [len(one.share.gpu_ids) for one in alone] == [2]  # four of its six stand already
+    assert [len(one.share.gpu_ids) for one in alone] == [2]  # four of its quota of six stand already
 
 
 def test_what_an_offer_left_on_a_node_has_no_cpus_of_the_offers() -> None:
@@ -190,7 +190,7 @@ def test_an_offer_past_its_time_is_free() -> None:
     assert len(offers(later, QUOTA, OfferRound((TWO,), (framework(2, 2),)))) == 1
 
 
-# What the pool's own cycle and the law make of a standing offer.
+# How the pool's own cycle and the invariants treat a standing offer.
 
 
 def test_a_cycle_leaves_offered_gpus_and_cpus_alone() -> None:
@@ -209,7 +209,7 @@ def test_the_law_refuses_offered_gpus_to_a_job_until_the_offer_has_ended() -> No
     assert check(replace(world, now=NOW + 30), plan, QUOTA) == ()
 
 
-# What must hold for every world.
+# Properties of every world.
 
 
 @st.composite
@@ -270,7 +270,7 @@ def test_no_gpu_is_offered_twice_or_while_it_is_held(drawn: tuple[Snapshot, Offe
 
 @tried
 def test_a_framework_could_launch_all_that_it_is_offered(drawn: tuple[Snapshot, OfferRound]) -> None:
-    """One job on each offer, all at once: the law has nothing against it."""
+    """One job on each offer, all at once, breaks no invariant."""
     world, round_ = drawn
     role_of = {one.id: next(role for role in round_.roles if role.id == one.role_id) for one in round_.frameworks}
     made = offers(world, QUOTA, round_)
@@ -301,7 +301,8 @@ def test_filters_are_respected_until_they_end(drawn: tuple[Snapshot, OfferRound]
 
 @tried
 def test_in_the_end_all_that_a_role_may_have_is_offered(drawn: tuple[Snapshot, OfferRound]) -> None:
-    """Whoever gets nothing of a node once the filters have ended has no quota for it, or the node has no CPUs."""
+    """A framework without an offer of a node, once the filters have ended, has no quota for it, or the node has no
+    CPUs."""
     world, round_ = drawn
     round_ = replace(round_, filters=())
     made = [*round_.standing, *offers(world, QUOTA, round_)]
@@ -328,7 +329,7 @@ def test_in_the_end_all_that_a_role_may_have_is_offered(drawn: tuple[Snapshot, O
 
 @tried
 def test_each_offer_goes_to_the_role_with_the_least_that_would_take_any(drawn: tuple[Snapshot, OfferRound]) -> None:
-    """Whichever role had less when an offer was made gets nothing afterwards: it would take nothing any more."""
+    """A role that had less when an offer was made gets nothing afterwards, since it accepts nothing more."""
     world, round_ = drawn
     made = offers(world, QUOTA, round_)
     role_of = {one.id: one.role_id for one in round_.frameworks}
