@@ -14,10 +14,10 @@ from nodeagent.protocol import EndReason, GpuInfo, LaunchSpec, MetricPoint, OnDi
 from nodeagent.runtime.port import (
     EventKind,
     ExitStatus,
+    Holdings,
     LaunchError,
     Observation,
     Phase,
-    ResourceUsage,
     StopCause,
     Usage,
     Watched,
@@ -275,8 +275,8 @@ class Machine:
     def give_up_fetches(self, device: int, why: str) -> bool:
         return False
 
-    def holdings(self, allocation_id: int) -> ResourceUsage:
-        return ResourceUsage()
+    def holdings(self, allocation_id: int) -> Holdings:
+        return Holdings()
 
     def remove(self, allocation_id: int) -> None:
         folder = self.folders.pop(allocation_id, None)

@@ -16,7 +16,7 @@ from nodeagent.disk.watch import LONGEST_WAIT_S, DiskWatch, Options
 from nodeagent.gpu.emulated import EmulatedGpus
 from nodeagent.inbox import DiskExceeded, Message
 from nodeagent.runtime.container.layer import upper_of
-from nodeagent.runtime.port import ResourceUsage
+from nodeagent.runtime.port import Holdings
 from nodeagent.sampler import News, Sampler
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -170,11 +170,11 @@ class Node:
         pulls, self.pulls = self.pulls, 0
         return device == self.home.stat().st_dev and pulls > 0
 
-    def holdings(self, allocation_id: int) -> ResourceUsage:
+    def holdings(self, allocation_id: int) -> Holdings:
         self.counted.append(allocation_id)
         self.now += self.takes_s
         folder = self.home / str(allocation_id)
-        return ResourceUsage((("work", str(folder)),) if folder.exists() else ())
+        return Holdings((("work", str(folder)),) if folder.exists() else ())
 
     def start(self, allocation_id: int, size: int) -> None:
         (self.home / str(allocation_id)).mkdir()

@@ -16,7 +16,7 @@ from nodeagent import clock
 from nodeagent.disk.rules import Unit
 from nodeagent.disk.walk import Walk, deleted
 from nodeagent.protocol import EndReason
-from nodeagent.runtime.port import EventKind, ExitStatus, LaunchError, NotYet, Phase, ResourceUsage, StopCause, Watched
+from nodeagent.runtime.port import EventKind, ExitStatus, Holdings, LaunchError, NotYet, Phase, StopCause, Watched
 from nodeagent.runtime.shim import folders, meters, removal
 from tests.agent.conftest import KeptForker, RuntimeUnderTest, is_alive, runtime_under_test, stop_everything
 from tests.waiting import eventually
@@ -180,7 +180,7 @@ def test_what_an_allocation_holds_is_found_and_is_nothing_once_it_is_removed(und
     under_test.runtime.remove(number)
     assert [name for name, _ in under_test.runtime.holdings(number).folders] == ["what is removed"]
     under_test.runtime.clear()
-    assert under_test.runtime.holdings(number) == ResourceUsage()
+    assert under_test.runtime.holdings(number) == Holdings()
 
 
 def test_a_stop_before_the_start_means_never_started(under_test: RuntimeUnderTest) -> None:
