@@ -1,4 +1,4 @@
-"""The records that the whole scheduler shares: a pool at one moment, and what a decision says about it.
+"""The records that every part of the scheduler shares: snapshots, jobs, nodes, plans and their invariants.
 
 The package exports the records of a snapshot; import plans, states and invariants from their modules.
 """

@@ -1,8 +1,8 @@
-"""Records to plain JSON values and back, driven by the annotations of the dataclasses themselves.
+"""Converts records to plain JSON values and back by the annotations of their dataclasses.
 
-A snapshot of ten thousand jobs is stored after each cycle that changes something, so the walk over the annotations
-is done once for each class and kept as closures. Decoding is strict: a stored record that no longer matches its class
-is an error that names the field, never a silently different world.
+The platform stores a snapshot of up to ten thousand jobs after each cycle that changes something. So the codec reads
+the annotations once per class and caches closures. Decoding is strict: a stored record that does not match its class
+raises an error that names the field.
 """
 
 from __future__ import annotations
@@ -33,17 +33,21 @@ FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 class CodecError(ValueError):
-    """JSON that does not have the shape of the record it should become; the message names the field."""
+    """JSON that does not match the record; the message names the field."""
 
 
 def to_json(record: object) -> dict[str, Any]:
-    """The record as dicts, lists, strings, numbers, booleans and None, with its fields in declared order."""
+    """The record as dicts, lists, strings, numbers, booleans and None; fields keep their declared order."""
     kind: Any = type(record)
     return cast("dict[str, Any]", _encoder(kind)(record))
 
 
 def from_json(kind: type[T], data: object) -> T:
-    """The record of class `kind` that `to_json` made `data` from."""
+    """The record of class `kind` in `data`, the output of `to_json`.
+
+    Raises:
+        CodecError: `data` does not match the class.
+    """
     hint: Any = kind
     return cast(T, _decoder(hint)(data))
 
@@ -52,7 +56,7 @@ def from_json(kind: type[T], data: object) -> T:
 def _encoder(hint: Any) -> Convert:
     if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
-        # A field that is JSON already is read without a call: most fields are.
+        # Most fields are JSON values already: copy them without a call.
         steps = [(f.name, None if _is_plain(hints[f.name]) else _encoder(hints[f.name])) for f in fields(hint)]
         return lambda record: {
             name: getattr(record, name) if step is None else step(getattr(record, name)) for name, step in steps
@@ -122,18 +126,18 @@ def _record_decoder(kind: type) -> Convert:
 
 
 def _fixed_decoder(steps: tuple[Convert, ...]) -> Convert:
-    """A tuple of as many items as there are steps, each decoded by its own."""
+    """Decodes a tuple of fixed length, each item by its own step."""
 
     def decode(data: Any) -> Any:
         if len(_expect(list, data)) != len(steps):
-            raise CodecError(f"{data!r} has not {len(steps)} items")
+            raise CodecError(f"{data!r} does not have {len(steps)} items")
         return tuple(step(value) for step, value in zip(steps, data, strict=True))
 
     return decode
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether values of this annotation are JSON as they are."""
+    """Whether values of this annotation are JSON values already."""
     if get_origin(hint) in (Union, types.UnionType):
         return all(_is_plain(arg) for arg in get_args(hint))
     return hint in (int, float, str, bool, object, types.NoneType)

@@ -1,8 +1,8 @@
-"""The law: what no plan may do, whoever made it.
+"""The invariants of plans. `check` returns every violation in a plan, whatever policy made it.
 
-The same function judges plans in tests and in the applier, which gives it a small snapshot of the rows it has locked:
-the nodes of the plan with every attempt on them, and the attempts of the plan's virtual clusters. Once the snapshot's
-indexes exist, the cost is that of the plan.
+Tests and the applier call the same function. The applier passes a small snapshot of the rows that it has locked: the
+nodes of the plan with all attempts on them, and the attempts of the plan's virtual clusters. With the indexes of the
+snapshot in place, the cost grows with the plan alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler.model.sharing import may_share
 
 
 class Code(StrEnum):
-    """What a plan did wrong; an admission adds codes of its own."""
+    """The kinds of violations; admissions add codes of their own."""
 
     JOB_NOT_WAITING = "job_not_waiting"
     JOB_NOT_ELIGIBLE = "job_not_eligible"
@@ -42,12 +42,12 @@ class Code(StrEnum):
     GPU_RESERVED = "gpu_reserved"
     NOT_RUNNING = "not_running"
     NOT_PREEMPTIBLE = "not_preemptible"
-    PREEMPTED_FOR_NOBODY = "preempted_for_nobody"
+    NEEDLESS_PREEMPTION = "needless_preemption"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that one place of a plan must not do."""
+    """One broken invariant, of one job in a plan."""
 
     code: str
     job_id: int
@@ -55,15 +55,15 @@ class Violation:
 
 
 class PlanValidator(Protocol):
-    """What the law asks of an admission: its own objections to a plan."""
+    """Adds violations of its own rules to those of the invariants."""
 
     def violations(self, view: View, plan: Plan) -> Iterable[Violation]:
-        """What the plan does against the rules of this admission."""
+        """The violations of the quota rules in the plan."""
         ...
 
 
 def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, ...]:
-    """Every violation of the plan: of its preemptions, its places, then of quotas; empty when it is lawful."""
+    """All violations in the plan: its preemptions, its places, then its quotas. Empty: the plan is valid."""
     claims = _Claims(drops=frozenset(plan.drops))
     found = [*_against_preemptions(view, plan, claims)]
     for place in plan.places:
@@ -72,9 +72,10 @@ def check(view: View, plan: Plan, admission: PlanValidator) -> tuple[Violation, 
 
 
 def awaits_preemption(view: View, plan: Plan, admission: PlanValidator) -> frozenset[int]:
-    """The ids of the placed jobs of a lawful plan that cannot start before others have stopped.
+    """The ids of the placed jobs that cannot start before other jobs have stopped; the plan is valid.
 
-    They are those for whom somebody is preempted, and those whose place is not lawful with everybody still there.
+    These are the jobs that the plan preempts others for, and the jobs whose places are valid only without the
+    preempted jobs.
     """
     waiting = {preempt.for_job_id for preempt in plan.preempts} & {place.job_id for place in plan.places}
     if not plan.preempts:
@@ -89,11 +90,10 @@ def awaits_preemption(view: View, plan: Plan, admission: PlanValidator) -> froze
 
 @dataclass(slots=True)
 class _Claims:
-    """What the places looked at so far want: each is judged together with those before it, and with what the plan's
-    preemptions will free."""
+    """The resources that the checked places take, and those that the plan's preemptions free."""
 
     jobs: set[int] = field(default_factory=set)
-    gpus: dict[int, list[Job | None]] = field(default_factory=dict)  # who gets each; None: nobody knows that job
+    gpus: dict[int, list[Job | None]] = field(default_factory=dict)  # the jobs that get each; None: an unknown job
     cpus: dict[int, int] = field(default_factory=dict)
     memory_mib: dict[int, int] = field(default_factory=dict)
     preempted: set[int] = field(default_factory=set)
@@ -106,15 +106,15 @@ def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Vi
     for preempt in plan.preempts:
         attempt = view.running_by_job.get(preempt.job_id)
         if attempt is None or attempt.stopping or preempt.job_id in claims.preempted:
-            yield Violation(Code.NOT_RUNNING, preempt.job_id, "this job has no attempt that could be stopped")
+            yield Violation(Code.NOT_RUNNING, preempt.job_id, "this job has no running attempt to preempt")
             continue
         if not attempt.job.preemptible:
             yield Violation(Code.NOT_PREEMPTIBLE, preempt.job_id, "this job may not be preempted")
         if preempt.for_job_id not in placed and not _beside(view, attempt, preempt.for_job_id):
             message = (
-                f"stopped for job {preempt.for_job_id}, which the plan does not place and which shares no GPU with it"
+                f"preempted for job {preempt.for_job_id}, which the plan does not place and which shares no GPU with it"
             )
-            yield Violation(Code.PREEMPTED_FOR_NOBODY, preempt.job_id, message)
+            yield Violation(Code.NEEDLESS_PREEMPTION, preempt.job_id, message)
         claims.preempted.add(preempt.job_id)
         for share in attempt.allocations:
             cpus, memory_mib = claims.freed.get(share.node_id, (0, 0))
@@ -122,19 +122,19 @@ def _against_preemptions(view: View, plan: Plan, claims: _Claims) -> Iterator[Vi
 
 
 def _beside(view: View, attempt: Running, job_id: int) -> bool:
-    """Whether the other job shares GPUs with this one, so that it has more of them once this one is gone."""
+    """Whether the other job shares GPUs with this attempt, and so gains from its end."""
     gpu_ids = (gpu_id for share in attempt.allocations for gpu_id in share.gpu_ids)
     return job_id != attempt.job.id and any(job_id in view.holders_of_gpu.get(gpu_id, ()) for gpu_id in gpu_ids)
 
 
 def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation]:
     job = view.waiting_by_id.get(place.job_id)
-    if job is None and place.job_id in claims.preempted:  # it moves, or changes its size
+    if job is None and place.job_id in claims.preempted:  # the job moves, or changes its size
         job = view.running_by_job[place.job_id].job
     if place.job_id in claims.jobs:
         yield Violation(Code.JOB_NOT_WAITING, place.job_id, "the plan places this job twice")
     elif job is None:
-        yield Violation(Code.JOB_NOT_WAITING, place.job_id, "this job does not wait")
+        yield Violation(Code.JOB_NOT_WAITING, place.job_id, "this job is not waiting")
     else:
         yield from _against_the_job(view, job, place)
     claims.jobs.add(place.job_id)
@@ -143,13 +143,13 @@ def _violations(view: View, place: Place, claims: _Claims) -> Iterator[Violation
 
 
 def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
-    """What the place does that this job did not ask for."""
+    """The ways in which the place differs from the request of its job."""
     if job.eligible_at > view.now:
         yield Violation(
-            Code.JOB_NOT_ELIGIBLE, job.id, f"it does not start for another {job.eligible_at - view.now:.3g} s"
+            Code.JOB_NOT_ELIGIBLE, job.id, f"this job may not start for another {job.eligible_at - view.now:.3g} s"
         )
     if job.still_stopping:
-        yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "its last attempt is still stopping")
+        yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "the last attempt of this job is still stopping")
 
     wanted_ranks = len(place.allocations) if job.split else job.nodes
     ranks = sorted(share.rank for share in place.allocations)
@@ -173,7 +173,7 @@ def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
 
 
 def _against_the_sizes(job: Job, place: Place) -> Iterator[Violation]:
-    """What is wrong with how much each rank gets."""
+    """The ranks with the wrong number of GPUs, CPUs, MiB or slots."""
     if job.split:
         total = sum(len(share.gpu_ids) for share in place.allocations)
         least, most = (1, max(job.gpus, job.max_gpus)) if job.max_gpus else (job.gpus, job.gpus)
@@ -199,7 +199,7 @@ def _against_the_sizes(job: Job, place: Place) -> Iterator[Violation]:
 def _against_the_node(
     view: View, job_id: int, job: Job | None, share: AllocationView, claims: _Claims
 ) -> Iterator[Violation]:
-    """What the allocation takes that its node cannot give."""
+    """The resources that the allocation takes and its node does not have free."""
     node = view.node_by_id.get(share.node_id)
     if node is None:
         yield Violation(Code.NODE_NOT_SCHEDULABLE, job_id, f"node {share.node_id} is not in this pool")
@@ -215,7 +215,7 @@ def _against_the_node(
             yield Violation(Code.GPU_UNKNOWN, job_id, f"{node.name} has no GPU {gpu_id}")
             continue
         yield from _against_the_gpu(view, job_id, job, gpu, claims)
-    yield from _against_the_rest(view, job_id, node, share, claims)
+    yield from _against_cpus_and_memory(view, job_id, node, share, claims)
 
 
 def _code_of_ineligible(node: Node, job: Job) -> Code:
@@ -233,11 +233,11 @@ def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims:
     if there and (job is None or not may_share(gpu, [job, *there])):
         message = f"GPU {gpu.index} of {node.name} is held by a live attempt"
         if job is not None and job.packs and all(other.packs for other in there):
-            message += " that this job cannot share it with"
+            message += " with which this job may not share it"
         yield Violation(Code.GPU_TAKEN, job_id, message)
     keeper = view.reserved_gpus.get(gpu.id, job_id)
     if keeper != job_id and keeper not in claims.drops:
-        yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is kept for another job")
+        yield Violation(Code.GPU_RESERVED, job_id, f"GPU {gpu.index} of {node.name} is reserved for another job")
     given = claims.gpus.setdefault(gpu.id, [])
     known = [other for other in given if other is not None]
     alone = job is None or len(known) < len(given) or any(other.id == job_id for other in known)
@@ -246,7 +246,7 @@ def _against_the_gpu(view: View, job_id: int, job: Job | None, gpu: Gpu, claims:
     given.append(job)
 
 
-def _against_the_rest(
+def _against_cpus_and_memory(
     view: View, job_id: int, node: Node, share: AllocationView, claims: _Claims
 ) -> Iterator[Violation]:
     used_cpus, used_memory_mib = view.used_by_node.get(node.id, (0, 0))
@@ -254,7 +254,7 @@ def _against_the_rest(
     used_cpus, used_memory_mib = used_cpus - freed_cpus, used_memory_mib - freed_memory_mib
     cpus = claims.cpus[node.id] = claims.cpus.get(node.id, 0) + share.cpus
     memory_mib = claims.memory_mib[node.id] = claims.memory_mib.get(node.id, 0) + share.memory_mib
-    # A rank that takes none is no worse for a node that is overcommitted already, say after its inventory shrank.
+    # A rank without CPUs or memory may run on an overcommitted node, such as one whose inventory shrank.
     if share.cpus and used_cpus + cpus > node.cpus:
         message = f"{node.name} has {node.cpus} CPUs; {used_cpus} are used and the plan takes {cpus}"
         yield Violation(Code.CPU_OVERCOMMIT, job_id, message)

@@ -1,10 +1,10 @@
-"""What a cycle wants: a plan of places, preemptions and holds, and a pure model of carrying it out.
+"""The plan of a cycle: places, preemptions and holds; and a pure model of carrying it out.
 
-A plan is a wish. The applier looks again under lock and may refuse any place of it.
+The applier checks each place again under lock and may refuse it.
 
-A job that is moved or resized is preempted and placed in one plan. A place may name GPUs that others still hold, if the
-same plan preempts them or they stop already: then it is kept for the job as a `Reservation`, and the next cycles place
-the job there once they are free.
+To move or resize a job, a plan preempts and places it. A place may name GPUs that other jobs still hold, if the plan
+preempts those jobs or they are stopping. The applier then makes the place a `Reservation`, and a later cycle starts the
+job there once the GPUs are free.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from scheduler.model.sharing import may_share
 
 Evidence = Mapping[str, int | float | str]
 
-# These of the evidence are moments, in seconds since 1970.
+# The keys of evidence whose values are times, in seconds since 1970.
 MOMENTS = frozenset({"again_at", "eligible_at", "starts_by"})
 
-# Waiting does not help against these, so nobody waits behind a job that is held for them.
+# Reasons that waiting does not remove. No job waits behind a job that is held for one of them.
 UNSCHEDULABLE = frozenset({HoldReason.INFEASIBLE, HoldReason.QUOTA_TOO_SMALL})
 
-# How long GPUs are kept for a job while their holders stop; the longest grace that a spec may ask for is shorter.
+# How long a reservation lasts, s. It is longer than the longest grace that a job spec accepts.
 RESERVATION_S = 3900.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Start a job: the whole gang at once, one allocation for each rank."""
+    """Start the whole gang of a job at once, with one allocation per rank."""
 
     job_id: int
     allocations: tuple[AllocationView, ...]
@@ -40,10 +40,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Stop a job that runs, with its grace, and queue it again; `for_job_id` is whom its GPUs go to.
+    """Stop a running job within its grace and queue it again; its GPUs go to the job `for_job_id`.
 
-    A job that is moved or resized is preempted for itself. Of two that share GPUs one can be preempted for the other,
-    which has them alone from then on, and is not placed.
+    A job that moves or changes its size is preempted for itself. Of two jobs that share GPUs, one can be preempted for
+    the other, which then has the GPUs alone and needs no place.
     """
 
     job_id: int
@@ -53,7 +53,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the policy wants to be told of a job in the next snapshot: its new `memo`."""
+    """The `memo` that the policy stores with a job, for its next decision."""
 
     job_id: int
     memo: Mapping[str, float]
@@ -61,10 +61,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """Why a job cannot start now: one dominant reason, a sentence with numbers, the numbers, and what would help.
+    """Why a job cannot start now: a reason, a sentence with numbers, those numbers, and the remedies in `helps`.
 
-    `wanted` GPUs of a type must become free for the job, as the sentence `once_free` says. That helps a job only if no
-    job ahead of it takes these GPUs, so it is apart from `helps`, which hold in any case.
+    A job that lacks GPUs starts once `wanted` of them become free; `once_free` says so in words. Jobs ahead of it may
+    take these GPUs, so `once_free` is no part of `helps`, which do not depend on other jobs.
     """
 
     reason: HoldReason
@@ -77,9 +77,9 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Let a job wait, and tell its owner why.
+    """Leave a job waiting and give its owner the reason.
 
-    `position` counts from 1 through the jobs of its virtual cluster that still wait once the plan is carried out.
+    `position` is its place, from 1, among the jobs of its virtual cluster that wait after this plan.
     """
 
     job_id: int
@@ -92,9 +92,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one cycle decided: each job that waited is placed or held.
+    """The decisions of one cycle. It places or holds each waiting job.
 
-    `drops` are the ids of the jobs for which nothing is kept any longer.
+    `drops` are the ids of the jobs whose reservations end.
     """
 
     places: tuple[Place, ...]
@@ -104,8 +104,8 @@ class Plan:
     drops: tuple[int, ...] = ()
 
 
-def taken_by(view: View, place: Place) -> frozenset[int]:
-    """The ids of the other jobs whose live attempts still hold GPUs of the place that they would have to leave."""
+def blocking_jobs(view: View, place: Place) -> frozenset[int]:
+    """The ids of the jobs that hold GPUs of the place and may not share them with its job."""
     return frozenset(
         holder
         for share in place.allocations
@@ -116,12 +116,11 @@ def taken_by(view: View, place: Place) -> frozenset[int]:
 
 
 def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> Snapshot:
-    """The snapshot after all of a lawful plan went through; no time passes, so whoever stops has not stopped yet.
+    """The snapshot after a valid plan is carried out. No time passes, so preempted attempts are still stopping.
 
     `awaiting` holds the ids that `invariants.awaits_preemption` returned.
 
-    Real attempt ids are the database's to give. Here the attempt of job 7 is -7, which no other attempt has: a job has
-    one live attempt at most.
+    The new attempt of job 7 has the id -7. The database assigns positive ids, and a job has at most one live attempt.
     """
     notes = {note.job_id: note.memo for note in plan.notes}
     preempted = {preempt.job_id for preempt in plan.preempts}
@@ -129,7 +128,7 @@ def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> 
     kept = {one.job_id: one for one in snapshot.reservations if one.job_id not in plan.drops}
     for place in plan.places:
         kept.pop(place.job_id, None)
-        if place.job_id in preempted or place.job_id in awaiting or taken_by(snapshot, place):
+        if place.job_id in preempted or place.job_id in awaiting or blocking_jobs(snapshot, place):
             kept[place.job_id] = Reservation(place.job_id, place.allocations, snapshot.now + RESERVATION_S)
         else:
             started.append(_start(snapshot.now, _noted(snapshot.waiting_by_id[place.job_id], notes), place))
@@ -151,7 +150,7 @@ def apply(snapshot: Snapshot, plan: Plan, *, awaiting: Collection[int] = ()) -> 
 
 
 def release(snapshot: Snapshot, job_ids: Iterable[int]) -> Snapshot:
-    """The snapshot once the preempted attempts of these jobs have let go of everything; their jobs wait again."""
+    """The snapshot after the attempts of these jobs have ended; the jobs wait again."""
     gone = set(job_ids)
     back = [requeued(attempt, snapshot.now) for attempt in snapshot.running if attempt.job.id in gone]
     return replace(
@@ -162,7 +161,7 @@ def release(snapshot: Snapshot, job_ids: Iterable[int]) -> Snapshot:
 
 
 def requeued(attempt: Running, now: float) -> Job:
-    """The job of an attempt that ends now and left its work for another one, with what it has had on its account."""
+    """The job of a preempted attempt that ends now, back in the queue with its service and progress."""
     return replace(
         attempt.job,
         attained_gpu_s=attempt.attained_gpu_s(now),

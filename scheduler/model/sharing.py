@@ -1,8 +1,7 @@
-"""Who may share GPUs: two jobs of one virtual cluster and class that both allow it, as far as the GPU's memory goes.
+"""Sharing of GPUs: two jobs of one virtual cluster and class may share a GPU that has memory for both.
 
-A GPU is the smallest thing that a quota counts, so those who share one are charged for it once, together; that is why
-they have to be of one virtual cluster. It is also as far as trust goes: jobs on one GPU are not protected from each
-other's faults.
+A quota counts whole GPUs, so jobs on one GPU are charged for it once, together; they must belong to one virtual
+cluster. Jobs on one GPU are not protected from each other's faults, which is another reason for this rule.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from scheduler.model import SLOTS, Gpu, Job
 
 
 def may_share(gpu: Gpu, jobs: Iterable[Job]) -> bool:
-    """Whether all of these may be on the GPU at the same time; one alone always may."""
+    """Whether these jobs may run on the GPU at the same time. One job alone always may."""
     first, *others = jobs
     if not others:
         return True
@@ -27,21 +26,21 @@ def may_share(gpu: Gpu, jobs: Iterable[Job]) -> bool:
 
 
 class SharedGpuIndex:
-    """How many slots are taken of each GPU that is not taken whole; so who comes to one first, and who goes last."""
+    """The slots taken on each GPU that jobs may share. It tells the first job on a GPU and the last to leave it."""
 
     def __init__(self) -> None:
         self._slots: dict[int, int] = {}
 
     def room(self, gpu_id: int) -> int:
-        """How many slots somebody has left beside him; none on a GPU that nobody has a part of."""
+        """The free slots of a shared GPU; 0 for a GPU that no job shares."""
         return SLOTS - self._slots[gpu_id] if gpu_id in self._slots else 0
 
     def full(self) -> list[int]:
-        """The ids of the GPUs of which all parts are taken, ascending."""
+        """The ids of the shared GPUs without a free slot, ascending."""
         return sorted(gpu_id for gpu_id, slots in self._slots.items() if slots >= SLOTS)
 
     def come(self, gpu_id: int, slots: int) -> bool:
-        """Take slots of a GPU, and say whether nobody had any of it."""
+        """Take slots of a GPU. Returns whether all of it was free before."""
         if slots == SLOTS:
             return True
         taken = self._slots.get(gpu_id, 0)
@@ -49,7 +48,7 @@ class SharedGpuIndex:
         return not taken
 
     def go(self, gpu_id: int, slots: int) -> bool:
-        """Give slots of a GPU back, and say whether nobody has any of it now."""
+        """Return slots of a GPU. Returns whether all of it is free now."""
         if slots == SLOTS:
             return True
         left = self._slots.pop(gpu_id, slots) - slots

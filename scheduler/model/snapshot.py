@@ -1,8 +1,10 @@
-"""The world as one decision sees it: a frozen snapshot of a pool, with the time and the seed as fields.
+"""The input of one decision: a pool at one moment, with the time and the random seed.
 
-Whoever builds a snapshot sorts each collection by id, so that equal worlds are equal snapshots. A decision does not
-rely on it: any order gives the same plan. Decisions read a `View`, which a snapshot is; the simulator keeps one of its
-own up to date instead of making a snapshot for each of a million decisions.
+Decisions read a `View`. Production gives them a frozen `Snapshot`; the simulator updates one view of its own instead
+of building a snapshot for each of a million decisions.
+
+Builders of snapshots sort each collection by id, so that equal pools give equal snapshots. Decisions do not depend on
+the order.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from scheduler.model.nodes import Gpu, Node
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One customer of the cluster; `weight` is its share where a policy divides by shares."""
+    """One customer of the cluster. Policies that divide a pool by shares give it `weight` shares."""
 
     id: int
     name: str
@@ -28,7 +30,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class VirtualCluster:
-    """A tenant's part of the pool: how many GPUs of each type it may hold; a type that is not named is 0."""
+    """A tenant's part of the pool: the number of GPUs of each type that it may hold; 0 of a type without an entry."""
 
     id: int
     tenant_id: int
@@ -37,16 +39,16 @@ class VirtualCluster:
 
 
 class View(Protocol):
-    """What a decision may look at: a pool at one moment."""
+    """A pool at one moment, as a decision may read it."""
 
     @property
     def now(self) -> float:
-        """The moment, in seconds since the epoch, or since the start of a simulation."""
+        """The time, in seconds since 1970 or since the start of a simulation."""
         ...
 
     @property
     def seed(self) -> int:
-        """What a policy that draws lots draws them with."""
+        """The seed of a policy that draws random numbers."""
         ...
 
     @property
@@ -66,7 +68,7 @@ class View(Protocol):
 
     @property
     def waiting(self) -> Iterable[Job]:
-        """The jobs that wait."""
+        """The waiting jobs."""
         ...
 
     @property
@@ -76,27 +78,27 @@ class View(Protocol):
 
     @property
     def reservations(self) -> Iterable[Reservation]:
-        """What is kept for jobs that wait."""
+        """The reservations of waiting jobs and the standing offers."""
         ...
 
     @property
     def node_by_id(self) -> Mapping[int, Node]:
-        """The nodes of the pool by id."""
+        """The nodes by id."""
         ...
 
     @property
     def gpu_by_id(self) -> Mapping[int, Gpu]:
-        """The GPUs of the pool by id."""
+        """The GPUs by id."""
         ...
 
     @property
     def vc_by_id(self) -> Mapping[int, VirtualCluster]:
-        """The virtual clusters of the pool by id."""
+        """The virtual clusters by id."""
         ...
 
     @property
     def waiting_by_id(self) -> Mapping[int, Job]:
-        """The jobs that wait by id."""
+        """The waiting jobs by id."""
         ...
 
     @property
@@ -106,29 +108,29 @@ class View(Protocol):
 
     @property
     def holders_of_gpu(self) -> Mapping[int, tuple[int, ...]]:
-        """For each GPU that live attempts hold, the ids of their jobs: of one, or of those that share it."""
+        """For each held GPU, the ids of the jobs whose live attempts hold it: one, or those that share it."""
         ...
 
     @property
     def reserved_gpus(self) -> Mapping[int, int]:
-        """For each GPU that is kept for a job, the id of that job."""
+        """For each reserved GPU, the id of the job that it is reserved for."""
         ...
 
     @property
     def used_by_node(self) -> Mapping[int, tuple[int, int]]:
-        """CPUs and MiB of memory that live attempts hold, for each node on which they hold anything."""
+        """For each node with live attempts, the CPUs and the MiB of memory that they hold."""
         ...
 
     @property
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:
-        """GPUs of this pool that live attempts hold, by virtual cluster and GPU type; a shared one counts once."""
+        """The GPUs that live attempts hold, by virtual cluster and GPU type; a shared GPU counts once."""
         ...
 
 
 # No slots here: the cached indexes live in the instance's __dict__.
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that one decision about one pool may look at, frozen; a `View`."""
+    """A frozen `View` of a pool."""
 
     now: float
     seed: int
@@ -178,12 +180,12 @@ class Snapshot:
 
     @cached_property
     def reserved_gpus(self) -> Mapping[int, int]:
-        """See `View`; what is kept beyond its time is free."""
+        """See `View`; an expired reservation reserves nothing."""
         return {
-            gpu_id: kept.job_id
-            for kept in self.reservations
-            if kept.until > self.now
-            for share in kept.allocations
+            gpu_id: reservation.job_id
+            for reservation in self.reservations
+            if reservation.until > self.now
+            for share in reservation.allocations
             for gpu_id in share.gpu_ids
         }
 
@@ -199,7 +201,7 @@ class Snapshot:
 
     @cached_property
     def held_by_vc(self) -> Mapping[tuple[int, str], int]:
-        """See `View`; a GPU that has left the pool counts for nobody: a quota is a share of the pool as it is."""
+        """See `View`; GPUs that have left the pool do not count, since a quota is a share of the present pool."""
         held: dict[tuple[int, str], int] = {}
         for gpu_id, (holder, *_) in self.holders_of_gpu.items():
             gpu = self.gpu_by_id.get(gpu_id)

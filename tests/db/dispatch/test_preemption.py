@@ -323,7 +323,7 @@ class TestTheWorldChangesAfterTheSnapshot:
         unit, versions = planned(world)
         stop_of(attempt)
         result = carry_out(world, unit, versions)
-        assert "no attempt that could be stopped" in result.refusals[0].reason
+        assert "no running attempt to preempt" in result.refusals[0].reason
         assert nothing_was_done(result)
         assert now_of(attempt.job).state == "succeeded"
         cycle(world)
@@ -390,7 +390,7 @@ class TestTheWorldChangesAfterTheSnapshot:
         with transaction.atomic():
             assert carry_out(world, unit, versions).preempted == [attempt.job_id]
             other = Other(lambda: carry_out(world, unit, versions)).until_it_waits()
-        assert "no attempt that could be stopped" in other.result().refusals[0].reason
+        assert "no running attempt to preempt" in other.result().refusals[0].reason
 
     def test_a_victim_that_its_owner_cancels_on_its_way_out_does_not_come_back(self, world: World) -> None:
         attempt = victim_of(world)

@@ -129,7 +129,7 @@ class TestNoPair:
         start(world, **PACKS)
         third = packing(world)
         (refusal,) = carry_out(world, unit_beside(world, third)).refusals
-        assert (refusal.job_id, "cannot share it with" in refusal.reason) == (third.pk, True)
+        assert (refusal.job_id, "may not share it" in refusal.reason) == (third.pk, True)
 
 
 class TestItsEnd:

@@ -223,7 +223,7 @@ class TestWhileOffersStand:
         offer_round(world.pool)
         applied = apply_plan(world.pool, snapshot, decide(snapshot, config), config)
         assert applied.started == []
-        assert "is kept for another job" in applied.refusals[0].reason
+        assert "is reserved for another job" in applied.refusals[0].reason
 
     def test_an_offer_of_what_a_job_got_meanwhile_is_not_made(
         self, world: World, monkeypatch: pytest.MonkeyPatch

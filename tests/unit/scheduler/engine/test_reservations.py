@@ -11,7 +11,7 @@ from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Node, Reservation, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, HoldReason
-from scheduler.model.plan import Place, Plan, Preempt, apply, release, taken_by
+from scheduler.model.plan import Place, Plan, Preempt, apply, release, blocking_jobs
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 PAIR = make_share(1, (0, 1))
@@ -102,7 +102,7 @@ def test_who_is_placed_with_the_quota_of_one_who_stops_starts_later() -> None:
     others = (Place(2, (make_share(1, (3,)),)), Place(3, (make_share(1, (4,)),)))
     plan = Plan((free, *others), (), preempts=(Preempt(victim.job.id, 1, ""),))
     assert check(world, plan, Quota()) == ()
-    assert taken_by(world, free) == frozenset()
+    assert blocking_jobs(world, free) == frozenset()
     assert awaits_preemption(world, plan, Quota()) == {1, 2}
     after = apply(world, plan, awaiting=awaits_preemption(world, plan, Quota()))
     assert [kept.job_id for kept in after.reservations] == [1, 2]

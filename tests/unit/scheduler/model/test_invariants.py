@@ -1,4 +1,4 @@
-"""Each thing that no plan may do, done once."""
+"""One case for each invariant that a plan can break, and plans that break none."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,17 +21,17 @@ from tests.unit.scheduler.factories import (
     make_vc,
 )
 
-LAWFUL = Place(1, (make_share(1, (0, 1)), make_share(2, (6, 7), rank=1)))
+VALID = Place(1, (make_share(1, (0, 1)), make_share(2, (6, 7), rank=1)))
 GANG = make_job(1, gpus=2, nodes=2)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A lawful world and place but for what the case states."""
+    """A valid snapshot and place, except for what the case states."""
 
     codes: set[str]
     message: str
-    places: tuple[Place, ...] = (LAWFUL,)
+    places: tuple[Place, ...] = (VALID,)
     preempts: tuple[Preempt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     waiting: tuple[Job, ...] = (GANG,)
@@ -60,15 +60,15 @@ BESIDE = make_share(1, (0,), slots=HALF)
 ONE_BESIDE = (Place(1, (BESIDE,)),)
 HOST = make_running(BESIDE, attempt_id=5, job=make_packing(5))
 
-SHARE_1, SHARE_2 = LAWFUL.allocations
+SHARE_1, SHARE_2 = VALID.allocations
 CASES = {
     "a place of a job that does not wait": Case(
-        {Code.JOB_NOT_WAITING}, "this job does not wait", waiting=(make_job(5),)
+        {Code.JOB_NOT_WAITING}, "this job is not waiting", waiting=(make_job(5),)
     ),
     "a job that is placed twice": Case(
         {Code.JOB_NOT_WAITING},
         "the plan places this job twice",
-        places=(LAWFUL, Place(1, (make_share(1, (2, 3)), make_share(2, (2, 3), rank=1)))),
+        places=(VALID, Place(1, (make_share(1, (2, 3)), make_share(2, (2, 3), rank=1)))),
     ),
     "an image on a node without containers": Case(
         {Code.WRONG_RUNTIME},
@@ -93,10 +93,12 @@ CASES = {
         nodes=(make_node(1), make_node(2, maintenance_starts_at=NOW + 3600.0, maintenance_reason="new driver")),
     ),
     "a job that backs off": Case(
-        {Code.JOB_NOT_ELIGIBLE}, "it does not start for another 1 s", waiting=(replace(GANG, eligible_at=NOW + 1),)
+        {Code.JOB_NOT_ELIGIBLE}, "this job may not start for another 1 s", waiting=(replace(GANG, eligible_at=NOW + 1),)
     ),
     "a job whose last attempt still stops": Case(
-        {Code.JOB_NOT_ELIGIBLE}, "its last attempt is still stopping", waiting=(replace(GANG, still_stopping=True),)
+        {Code.JOB_NOT_ELIGIBLE},
+        "the last attempt of this job is still stopping",
+        waiting=(replace(GANG, still_stopping=True),),
     ),
     "all of a GPU for a job that shares": Case(
         {Code.WRONG_SLOTS}, "gets 64 slots", places=(Place(1, (make_share(1, (0,)),)),), waiting=(PACKING,)
@@ -113,7 +115,7 @@ CASES = {
     ),
     "a job beside one of another virtual cluster": Case(
         {Code.GPU_TAKEN},
-        "held by a live attempt that this job cannot share it with",
+        "held by a live attempt with which this job may not share it",
         places=ONE_BESIDE,
         waiting=(PACKING,),
         running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, vc_id=2)),),
@@ -121,14 +123,14 @@ CASES = {
     ),
     "a job beside one that leaves too little of the GPU's memory": Case(
         {Code.GPU_TAKEN},
-        "cannot share it with",
+        "may not share it",
         places=ONE_BESIDE,
         waiting=(PACKING,),
         running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, gpu_memory_mib=40 * 1024 + 1)),),
     ),
     "a third job on a GPU": Case(
         {Code.GPU_TAKEN},
-        "cannot share it with",
+        "may not share it",
         places=ONE_BESIDE,
         waiting=(replace(PACKING, gpu_memory_mib=0),),
         running=tuple(
@@ -211,7 +213,7 @@ CASES = {
     "a GPU for two jobs of the plan": Case(
         {Code.GPU_TWICE},
         "the plan gives GPU 1 of node1 twice",
-        places=(LAWFUL, Place(2, (make_share(1, (1,)),))),
+        places=(VALID, Place(2, (make_share(1, (1,)),))),
         waiting=(GANG, make_job(2)),
     ),
     "more CPUs than are left": Case(
@@ -222,7 +224,7 @@ CASES = {
     "more CPUs than the node has, by two places": Case(
         {Code.CPU_OVERCOMMIT},
         "node1 has 64 CPUs; 0 are used and the plan takes 65",
-        places=(LAWFUL, Place(2, (make_share(1, (2,), cpus=64),))),
+        places=(VALID, Place(2, (make_share(1, (2,), cpus=64),))),
         waiting=(GANG, make_job(2, cpus=64)),
     ),
     "more memory than is left": Case(
@@ -233,7 +235,7 @@ CASES = {
     "more memory than the node has, by two places": Case(
         {Code.MEMORY_OVERCOMMIT},
         "node1 has 524288 MiB; 0 are used and the plan takes 525312",
-        places=(LAWFUL, Place(2, (make_share(1, (2,), memory_mib=1 << 19),))),
+        places=(VALID, Place(2, (make_share(1, (2,), memory_mib=1 << 19),))),
         waiting=(GANG, make_job(2, memory_mib=1 << 19)),
     ),
     "more GPUs than the quota": Case(
@@ -248,23 +250,23 @@ CASES = {
     "a type for which there is no quota": Case(
         {QUOTA_EXCEEDED}, "vision would hold 4 A100; its quota is 0", vcs=(make_vc(quotas={"V100": 9}),)
     ),
-    "a GPU that is kept for another job": Case(
+    "a GPU that is reserved for another job": Case(
         {Code.GPU_RESERVED},
-        "GPU 1 of node1 is kept for another job",
+        "GPU 1 of node1 is reserved for another job",
         reservations=(Reservation(9, (make_share(1, (1,)),), until=NOW + 60),),
     ),
     "a preemption of a job that does not run": Case(
-        {Code.NOT_RUNNING}, "no attempt that could be stopped", preempts=(Preempt(77, 1, ""),)
+        {Code.NOT_RUNNING}, "no running attempt to preempt", preempts=(Preempt(77, 1, ""),)
     ),
     "a preemption of a job that stops already": Case(
         {Code.NOT_RUNNING},
-        "no attempt that could be stopped",
+        "no running attempt to preempt",
         preempts=(Preempt(1001, 1, ""),),
         running=(replace(make_running(make_share(1, (5,))), state=AttemptState.STOPPING),),
     ),
     "a preemption of a job twice": Case(
         {Code.NOT_RUNNING},
-        "no attempt that could be stopped",
+        "no running attempt to preempt",
         preempts=(Preempt(1001, 1, ""), Preempt(1001, 1, "")),
         running=(make_running(make_share(1, (5,))),),
     ),
@@ -275,8 +277,8 @@ CASES = {
         running=(make_running(make_share(1, (5,)), preemptible=False),),
     ),
     "a preemption for a job that is not placed": Case(
-        {Code.PREEMPTED_FOR_NOBODY},
-        "stopped for job 8, which the plan does not place",
+        {Code.NEEDLESS_PREEMPTION},
+        "preempted for job 8, which the plan does not place",
         preempts=(Preempt(1001, 8, ""),),
         running=(make_running(make_share(1, (5,))),),
     ),
@@ -303,7 +305,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_law_refuses(case: Case) -> None:
+def test_check_finds_the_violation(case: Case) -> None:
     found = check(case.world(), case.plan(), Quota())
     assert {violation.code for violation in found} == case.codes
     assert case.message in " / ".join(violation.message for violation in found)
@@ -313,7 +315,7 @@ def test_every_code_has_a_case() -> None:
     assert set().union(*(case.codes for case in CASES.values())) == {*Code, QUOTA_EXCEEDED}
 
 
-LAWFUL_CASES: dict[str, dict[str, Any]] = {
+VALID_CASES: dict[str, dict[str, Any]] = {
     "a job beside another one": {"places": ONE_BESIDE, "waiting": (PACKING,), "running": (HOST,)},
     "two jobs on one GPU at once": {
         "places": (*ONE_BESIDE, Place(2, (BESIDE,))),
@@ -386,14 +388,14 @@ LAWFUL_CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("world", LAWFUL_CASES.values(), ids=LAWFUL_CASES)
-def test_the_law_lets_pass(world: dict[str, Any]) -> None:
+@pytest.mark.parametrize("world", VALID_CASES.values(), ids=VALID_CASES)
+def test_check_accepts(world: dict[str, Any]) -> None:
     case = Case(set(), "", **world)
     assert check(case.world(), case.plan(), Quota()) == ()
 
 
-def test_a_plan_that_was_carried_out_is_not_lawful_again() -> None:
+def test_a_plan_that_was_carried_out_is_not_valid_again() -> None:
     world = Case(set(), "").world()
-    after = apply(world, Plan((LAWFUL,), ()))
-    codes = {violation.code for violation in check(after, Plan((LAWFUL,), ()), Quota())}
+    after = apply(world, Plan((VALID,), ()))
+    codes = {violation.code for violation in check(after, Plan((VALID,), ()), Quota())}
     assert codes == {Code.JOB_NOT_WAITING, Code.GPU_TAKEN}

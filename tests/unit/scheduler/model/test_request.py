@@ -166,7 +166,7 @@ def test_an_elastic_range_that_holds_no_size_is_refused(ends: tuple[int, int], f
             {"choices": [{"gpu_type": "A100"}]},
             "Request.choices: Choice: missing or unknown field: cpus, gpus, memory_m",
         ),
-        ({"resources": [["fpga"]]}, "Request.resources: ['fpga'] has not 2 items"),
+        ({"resources": [["fpga"]]}, "Request.resources: ['fpga'] does not have 2 items"),
         ({"resources": [["fpga", "1"]]}, "Request.resources: '1' has the wrong type"),
         ({"elastic": {"min_gpus": 2, "max_gpus": 1}}, "Request.elastic: elastic.max_gpus: 1 is less than min_gpus, 2"),
         ({"nodes": True}, "Request.nodes: True has the wrong type"),
