@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job, Running, View
 from scheduler.registry import Plugin, Registry
 

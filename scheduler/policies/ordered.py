@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import UNSCHEDULABLE
@@ -39,11 +39,11 @@ class Ordered:
         return self.waiting_key(run.job)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """See `scheduler.engine.state.Ordering`."""
+        """See `scheduler.engine.queue.PreemptionOrdering`."""
         return self.running_key(run, now)
 
     def aging_rate(self, run: Running) -> float:
-        """See `scheduler.engine.state.Ordering`."""
+        """See `scheduler.engine.queue.PreemptionOrdering`."""
         return 1
 
     def may_go(self, run: Running, now: float) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.engine.usage import ResourceUsage, Vector
 from scheduler.model import Job, View
 from scheduler.model.lifecycle import HoldReason

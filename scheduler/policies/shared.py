@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key, Walk, class_of
+from scheduler.engine.queue import Key, QueueWalk, equivalence_class
 from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector, gpus_by_type
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
@@ -164,7 +164,7 @@ class Shared:
     """
 
     def group_of(self, job: Job) -> int:
-        """See `scheduler.engine.state.Grouping`; jobs of one owner in one virtual cluster are in one group."""
+        """See `scheduler.engine.queue.QueueGrouping`; jobs of one owner in one virtual cluster are in one group."""
         raise NotImplementedError
 
     def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> ShareLedger:
@@ -242,12 +242,12 @@ class Shared:
             elif self._next(context, ledger, walks[group], unplaced):
                 heapq.heappush(heap, (ledger.key(group), group))
 
-    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, Walk]:
+    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
         """Of each group, those that may be tried, in order."""
         queues = context.state.queues(self)
         return {group: queues[group].walk(klass) for group in queues}
 
-    def _next(self, context: CycleContext, ledger: ShareLedger, walk: Walk, unplaced: _Unplaced) -> bool:
+    def _next(self, context: CycleContext, ledger: ShareLedger, walk: QueueWalk, unplaced: _Unplaced) -> bool:
         """Whether another job of the group was placed."""
         while (turn := walk.next()) is not None:
             job = turn[0]
@@ -271,7 +271,7 @@ class Shared:
             if allowed and self.differs(context, job):
                 unplaced[job.id] = (job, allowed)
             elif allowed:
-                unplaced[self.group_of(job), class_of(job)] = (job, allowed)
+                unplaced[self.group_of(job), equivalence_class(job)] = (job, allowed)
                 walk.drop()
             elif admitted and self._limited(context, ledger, job, admitted, unplaced) and not context.explain:
                 walk.drop()
@@ -286,7 +286,7 @@ class Shared:
         )
         full = [demand for demand in admitted if ledger.full_family(job, demand) is not None]
         if full:
-            unplaced.setdefault((self.group_of(job), class_of(job)), (job, full))
+            unplaced.setdefault((self.group_of(job), equivalence_class(job)), (job, full))
         return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class have a chance
 
     def _reclaim(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:

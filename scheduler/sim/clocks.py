@@ -13,7 +13,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from scheduler.admission import ADMISSIONS
-from scheduler.engine.state import SchedulerState, class_of
+from scheduler.engine.queue import equivalence_class
+from scheduler.engine.state import SchedulerState
 from scheduler.model import Job, View
 from scheduler.sim.result import JobRecord
 from scheduler.sim.timeline import Sample, Timeline
@@ -50,7 +51,7 @@ class Clocks:
 
     def enter(self, job: Job) -> None:
         """A job begins to wait."""
-        kind, now = class_of(job), self._view.now
+        kind, now = equivalence_class(job), self._view.now
         clock = self._clocks.get(kind)
         if clock is None:
             clock = self._clocks[kind] = _ClassClock(job, 0, now, self._over_quota(job))

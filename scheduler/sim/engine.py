@@ -523,7 +523,7 @@ class _Simulation:
         for gpu_type in state.capacity.types:
             if fresh.gpus(gpu_type) != state.free.gpus(gpu_type):
                 raise SimulationError(f"at {world.now:g}s the index of free {gpu_type} is wrong")
-        if state.is_wrong:
+        if state.is_stale:
             raise SimulationError(f"at {world.now:g}s what somebody holds is wrong")
         whose = {gpu_id: world.running_by_job[holder].vc_id for gpu_id, (holder, *_) in world.holders_of_gpu.items()}
         counted = Counter((vc_id, world.gpu_by_id[gpu_id].type) for gpu_id, vc_id in whose.items())

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import AllocationView, Job, Node, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import RESERVATION_S, UNSCHEDULABLE, Denial

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity

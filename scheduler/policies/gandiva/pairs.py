@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Walk
+from scheduler.engine.queue import QueueWalk
 from scheduler.model import SLOTS, Job, Running
 from scheduler.model.lifecycle import AttemptState
 from scheduler.placement.beside import beside
@@ -44,7 +44,7 @@ def judge(context: CycleContext, trial_s: float) -> None:
         context.note(goer.job, goer, {**kept_memo(goer.job), **apart_memo(other.job)})
 
 
-def pack(context: CycleContext, nodes: Nodes, walk: Walk) -> Sequence[Job]:
+def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
     """Put each of those who are left, in order, beside the one that uses its GPUs least; returns who has found one."""
     hosts, packed = _hosts(context), list[Job]()
     while hosts and not context.full and (turn := walk.next()) is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job
 from scheduler.policies.gandiva.homes import NEXT, Home, home_of, suits
 from scheduler.policies.preemptive import SOON_S

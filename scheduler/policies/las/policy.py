@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job, Running
 from scheduler.policies.ordered import Ordered
 from scheduler.policies.preemptive import SOON_S

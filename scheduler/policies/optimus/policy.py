@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from scheduler.admission import QuotaUsage, charge
 from scheduler.engine.context import CycleContext, backoff_reason
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key, Queues, Walk
+from scheduler.engine.queue import Key, Queues, QueueWalk
 from scheduler.model import Job
 
 # Of each virtual cluster: those that may be tried, those that back off, and those that have nothing more to give up.
@@ -67,9 +67,9 @@ def wake(context: CycleContext, beds: Beds, *, everybody: bool) -> Queues:
     return queues
 
 
-def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[[int], Walk]) -> dict[int, Line]:
+def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[[int], QueueWalk]) -> dict[int, Line]:
     """Those of each virtual cluster that do not back off; `walk` is through the queue of a group."""
-    found: dict[int, list[tuple[Walk, bool]]] = {}
+    found: dict[int, list[tuple[QueueWalk, bool]]] = {}
     for group in queues:
         vc_id, kind = divmod(group, 3)
         if kind != _BACKS_OFF:
@@ -77,20 +77,20 @@ def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[
     return {vc_id: Line(walks, hopeless) for vc_id, walks in found.items()}
 
 
-class Line(Walk):
+class Line(QueueWalk):
     """Several walks as one, in order, without the classes of which nobody can be placed now.
 
     `hopeless` says that of a job, and whether it is settled, and then it holds for all of its class that come later.
     """
 
-    def __init__(self, walks: Iterable[tuple[Walk, bool]], hopeless: Callable[[Job, bool], bool]) -> None:
+    def __init__(self, walks: Iterable[tuple[QueueWalk, bool]], hopeless: Callable[[Job, bool], bool]) -> None:
         super().__init__((), {})
         self._hopeless = hopeless
         self._fronts = [(walk, settled, walk.next()) for walk, settled in walks]
         self._used: int | None = None  # the front whose job was the last
 
     def next(self) -> tuple[Job, Key] | None:
-        """See `Walk`."""
+        """See `QueueWalk`."""
         while True:
             if self._used is not None:
                 walk, settled, _ = self._fronts[self._used]
@@ -108,6 +108,6 @@ class Line(Walk):
             walk.drop()
 
     def drop(self) -> None:
-        """See `Walk`."""
+        """See `QueueWalk`."""
         if self._used is not None:
             self._fronts[self._used][0].drop()

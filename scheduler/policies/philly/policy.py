@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key, Walk
+from scheduler.engine.queue import Key, QueueWalk
 from scheduler.engine.usage import ResourceUsage
 from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.lifecycle import HoldReason, JobClass
@@ -130,7 +130,7 @@ class Philly(Shared):
         last = ONE_RACK if job.locality is not Locality.ANY else ANYWHERE
         return (last == ANYWHERE or not self.migrate_to_defragment) and tried(job) > last * self._tries_of(job)
 
-    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, Walk]:
+    def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
         """See `Shared`; those that back off are left out, and classes of which nobody can be placed."""
         queues = wake(context, Beds(self.settled), everybody=_idle(context))
 

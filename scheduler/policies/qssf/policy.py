@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job
 from scheduler.policies.ordered import Ordered
 from scheduler.policies.predicted import UNKNOWN_S, whole_s, width

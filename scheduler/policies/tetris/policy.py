@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key, Walk
+from scheduler.engine.queue import Key, QueueWalk
 from scheduler.model import AllocationView, Job, Running, View
 from scheduler.model.plan import UNSCHEDULABLE
 from scheduler.placement.free import Demand, FreeNode
@@ -84,7 +84,7 @@ class Tetris:
 class _Line:
     """Jobs that ask for the same, and how the first of them would be placed."""
 
-    walk: Walk
+    walk: QueueWalk
     job: Job
     demand: Demand
     allocations: tuple[AllocationView, ...] = ()
@@ -122,7 +122,7 @@ class _Packing:
         self._placed = 0
         self._epsilon = self._usual_s = 0.0
 
-    def serve(self, walks: Sequence[Walk]) -> None:
+    def serve(self, walks: Sequence[QueueWalk]) -> None:
         """Place what fits; what does not may take back what was lent."""
         left: list[Job] = []
         lines = [first for walk in walks if (first := self._advance(walk, left)) is not None]
@@ -165,7 +165,7 @@ class _Packing:
             if lent:
                 self._context.place_instead(job, lent, "its GPUs go to a job that has a right to them")
 
-    def _advance(self, walk: Walk, left: list[Job]) -> _Line | None:
+    def _advance(self, walk: QueueWalk, left: list[Job]) -> _Line | None:
         """The next job of a class that may start and finds room, if there is one."""
         context = self._context
         while (turn := walk.next()) is not None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from scheduler.engine.context import CycleContext
-from scheduler.engine.state import Key
+from scheduler.engine.queue import Key
 from scheduler.model import Job, Running
 from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
@@ -120,7 +120,7 @@ class Tiresias(Preemptive):
         return (rank, _RUNS, *rest)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """See `scheduler.engine.state.Ordering`."""
+        """See `scheduler.engine.queue.PreemptionOrdering`."""
         if self.tie != "running_first":
             return Preemptive.preemption_key(self, run, now)
         started = max(run.placed_at, self._since(run.job))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.state import PreemptionOrder
+from scheduler.engine.queue import PreemptionOrder
 from scheduler.model import Running
 from scheduler.policies.las import Las
 from scheduler.policies.ordered import Ordered

@@ -11,7 +11,7 @@ from scheduler.engine.cycle import CycleConfig, compose, decide
 from scheduler.model import Job, Node, Reservation, Running, Snapshot, VirtualCluster
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, HoldReason
-from scheduler.model.plan import Place, Plan, Preempt, apply, release, blocking_jobs
+from scheduler.model.plan import Place, Plan, Preempt, apply, blocking_jobs, release
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
 PAIR = make_share(1, (0, 1))

@@ -1,4 +1,4 @@
-"""What those that run hold is the same whether it is counted anew or kept up to date."""
+"""Resource usage that follows reported changes equals a fresh count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUNS = st.builds(run, st.integers(0, 5), owner=st.integers(1, 2), vc=st.integers
 
 
 @given(st.lists(st.tuples(RUNS, st.booleans())))
-def test_what_is_told_comes_to_what_is_seen(told: list[tuple[Running, bool]]) -> None:
+def test_reported_changes_give_the_same_usage_as_a_fresh_count(told: list[tuple[Running, bool]]) -> None:
     state, live = SchedulerState(make_snapshot(nodes=NODES)), dict[int, Running]()
     kept = state.resource_usage
     for one, goes in told:
@@ -48,16 +48,16 @@ def test_it_counts_by_owner_and_virtual_cluster() -> None:
     assert found[1, 1] == {"A100": 2, "V100": 2, CPUS: 4, MEMORY_MIB: 4096}
 
 
-def test_a_board_that_was_not_told_is_wrong() -> None:
+def test_a_state_that_missed_a_change_is_stale() -> None:
     snapshot = make_snapshot(nodes=NODES, running=[run(0)])
     state = SchedulerState(snapshot)
     assert len(list(state.resource_usage)) == 1
-    assert not state.is_wrong
+    assert not state.is_stale
     state.runs_no_more(0)
-    assert state.is_wrong
+    assert state.is_stale
 
 
-def test_who_stops_still_holds_and_stands_in_no_order() -> None:
+def test_a_stopping_job_holds_resources_and_is_not_preempted_again() -> None:
     state = SchedulerState(make_snapshot(nodes=NODES))
     assert not list(state.resource_usage)
     state.runs(run(0, stops=True))
