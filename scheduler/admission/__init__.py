@@ -39,7 +39,7 @@ class Admission(Plugin, PlanValidator, Protocol):
         """Whether `reclaimable_by` may ever say yes."""
         ...
 
-    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
+    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """Whether a running job has its GPUs only until another one, that waits and is admitted, has use for them.
 
         Whatever the order of the policy, such a job is preempted for the other, and never the other way round.

@@ -1,1 +1,1 @@
-"""One decision: the state of a pool, the context of a cycle, and `decide(snapshot, config) -> plan`."""
+"""The decision of one cycle: scheduler state, cycle context, and `decide(snapshot, config) -> plan`."""

@@ -1,8 +1,8 @@
-"""The context of one decision: who has been placed, preempted and left so far, and what that leaves free.
+"""The context of one cycle: its decisions so far and the resources that they leave free.
 
-1. What is reserved and has come free goes to those for whom it was kept.
-2. The policy serves jobs in its own way through the methods here.
-3. What was promised is cut, and the plan is complete but for its holds.
+1. Bind reservations whose GPUs are free.
+2. The policy places and preempts jobs through the methods here.
+3. Choose GPUs for the deferred lots. The plan is then complete except for its holds.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from scheduler.placement.free import Demand
 
 
 class _Failures:
-    """The demands for which a cycle found no room; while what is free only shrinks, none of them is tried again."""
+    """The demands that did not fit in this cycle. They are not tried again until something is released."""
 
     def __init__(self) -> None:
         self._smallest: dict[tuple[Hashable, ...], list[Demand]] = {}
 
     def imply(self, demand: Demand) -> bool:
-        """Whether the demand is at least as large, in everything, as one that failed."""
+        """Whether a failed demand implies that this one fails: it is no smaller in any resource."""
         return any(
             demand.gpus >= failed.gpus
             and demand.nodes >= failed.nodes
@@ -39,21 +39,21 @@ class _Failures:
         )
 
     def add(self, demand: Demand) -> None:
-        """Remember a demand that failed and that the failures so far do not imply."""
+        """Record a failed demand that no earlier failure implies."""
         self._smallest.setdefault(_alike(demand), []).append(demand)
 
     def forget(self) -> None:
-        """Something has come free."""
+        """Forget all failures, because resources were released."""
         self._smallest.clear()
 
 
 def _alike(demand: Demand) -> tuple[Hashable, ...]:
-    """What two demands have in common that differ by their size alone."""
+    """The parts of a demand other than its size."""
     return demand.gpu_type, demand.split, demand.within, demand.closed
 
 
 class _Candidates:
-    """Running jobs that may be asked to go, in their order; of thousands, only as many are looked at as are needed."""
+    """Candidates for preemption in their order, read one at a time as the search needs them."""
 
     def __init__(self, runs: Iterable[Running]) -> None:
         self._seen: list[Running] = []
@@ -66,7 +66,7 @@ class _Candidates:
             position += 1
 
     def hold(self, gpus: int) -> bool:
-        """Whether there are any, and they hold so many GPUs together."""
+        """Whether there are candidates that together hold at least `gpus` GPUs."""
         found = 0
         for run in self:
             found += run.gpus
@@ -82,17 +82,17 @@ class _Candidates:
 
 
 class Claim(Protocol):
-    """The right of a job to take from others, as far as a policy's own limits go."""
+    """The right of a job to preempt others within the limits of its policy."""
 
-    demands: Sequence[Demand]  # for which the job may take
+    demands: Sequence[Demand]  # that the job may preempt for
 
     def admits(self, released: Collection[Running]) -> bool:
-        """Whether the limits let the job have its demand when exactly these runs are gone."""
+        """Whether the limits allow the demand once exactly these runs are released."""
         ...
 
 
 class CycleContext:
-    """What a policy works with during one decision."""
+    """The interface between a policy and one decision."""
 
     def __init__(
         self, state: SchedulerState, admission: Admission, placement: Placement, *, max_places: int, explain: bool
@@ -103,23 +103,23 @@ class CycleContext:
         self.places: dict[int, Place] = {}
         self.preempts: dict[int, Preempt] = {}
         self.notes: dict[int, Note] = {}
-        self.reserved: set[int] = set()  # ids of the jobs whose reservation waits for others to stop
-        self.drops: set[int] = set()  # ids of the jobs for which nothing is kept any longer
-        self.waits_behind: dict[int, Job] = {}  # job id -> the head that it may not pass
-        self.pending_reasons: dict[int, Denial] = {}  # job id -> why the policy itself lets it wait
-        self.deferred: set[int] = set()  # ids of the jobs whose turn came after the last place of this cycle
-        self._newest: Sequence[Running] | None = None  # those that may be preempted
+        self.reserved: set[int] = set()  # ids of jobs whose reserved GPUs are still held
+        self.drops: set[int] = set()  # ids of jobs whose reservations end
+        self.waits_behind: dict[int, Job] = {}  # job id -> the job ahead that it may not pass
+        self.pending_reasons: dict[int, Denial] = {}  # job id -> the reason of the policy
+        self.deferred: set[int] = set()  # ids of jobs that the limit of this cycle left out
+        self._newest: Sequence[Running] | None = None  # the reclaimable runs, newest first
         self._failures = _Failures()
-        self._shared_out: set[int] = set()  # ids of the GPUs of which somebody has got a part
-        # Lots that may lie anywhere are cut last, when it is known who else goes: (job, demand) in their order.
+        self._shared_out: set[int] = set()  # ids of the GPUs that this cycle gave to sharing jobs
+        # Divisible lots without placement rules get their GPUs last, after all releases: (job, demand) in their order.
         self._deferred_lots: list[tuple[Job, Demand]] = []
         self._deferred_gpus: Counter[str | None] = Counter()
         self._bind_reservations()
 
-    # What a job may have
+    # Admission
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
-        """The job's demand for each GPU type that will do; `gpus` replaces the size of one that may change it."""
+        """The demand of the job for each GPU type that it accepts; `gpus` overrides the size of an elastic job."""
         types: Sequence[str | None] = (None,)
         if job.gpus:
             types = job.types_among(self.state.capacity.types) or job.gpu_types or ("any",)
@@ -129,48 +129,48 @@ class CycleContext:
             Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within, job.form, closed)
             for kind in types
         ]
-        return [self._possible(job, demand) for demand in demands] if self.placement.relaxes else demands
+        return [self._feasible(job, demand) for demand in demands] if self.placement.relaxes else demands
 
     def closed_to(self, job: Job) -> frozenset[int]:
-        """The ids of the nodes on which the job may not start now."""
+        """The ids of the nodes that are ineligible for the job now."""
         return self.state.free.closings.to(job, self.now)
 
-    def _possible(self, job: Job, demand: Demand) -> Demand:
-        """The demand, further apart if the pool could not meet it else and the job allows it: nobody waits for that."""
+    def _feasible(self, job: Job, demand: Demand) -> Demand:
+        """The demand with the closest locality that the empty pool could meet and the job accepts."""
         levels = list(Locality)
         allowed = levels[levels.index(demand.within) : levels.index(job.locality) + 1]
         demands = (demand._replace(within=level) for level in allowed)
         return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
 
-    def entitled(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
-        """What pool and quota let the job have, the GPU type with most free GPUs first; or why nothing."""
+    def admissible(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
+        """The demands that capacity and quota admit, the GPU type with most free GPUs first; or a denial."""
         demands = self.demands(job, gpus)
         if not self.state.capacity.nodes:
-            return demands, None  # which fail for want of nodes: that is what the job waits for
+            return demands, None  # they all fail, and the job waits for nodes to join
         denials, admitted = [], []
         for demand in demands:
-            denial = self.state.capacity.infeasible(demand) or self.denied(job, demand)
+            denial = self.state.capacity.infeasible(demand) or self.quota_denial(job, demand)
             if denial is None:
                 admitted.append(demand)
             else:
                 denials.append(denial)
         if not admitted:
-            # Of several types, the one that is not denied for ever says what the job waits for.
+            # Of several types, report one that waiting can help.
             return (), min(denials, key=lambda denial: denial.reason in UNSCHEDULABLE)
         if len(admitted) > 1:
             admitted.sort(key=lambda demand: (-self.state.free.gpus(demand.gpu_type), demand.gpu_type))
         return admitted, None
 
-    def denied(self, job: Job, demand: Demand) -> Denial | None:
-        """Why the admission does not let the job have this, or None when it does."""
+    def quota_denial(self, job: Job, demand: Demand) -> Denial | None:
+        """Why the quota does not admit the demand; None if it does."""
         return self.admission.admit(self.view, self.state.quota_usage, job, demand.gpu_type, demand.gpus * demand.nodes)
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
-        """Whether the admission would let the job have one of its demands if these were gone."""
+        """Whether the quota would admit one of the job's demands if these runs had ended."""
         gone = list(runs)
         for run in gone:
             self.state.count(run.job, run.allocations, -1)
-        admitted = any(self.denied(job, demand) is None for demand in self.demands(job))
+        admitted = any(self.quota_denial(job, demand) is None for demand in self.demands(job))
         for run in gone:
             self.state.count(run.job, run.allocations, 1)
         return admitted
@@ -178,16 +178,16 @@ class CycleContext:
     # Placing
 
     @property
-    def full(self) -> bool:
-        """Whether this cycle has given all the places that it may."""
+    def limit_reached(self) -> bool:
+        """Whether this cycle has placed as many jobs as it may."""
         return len(self.places) + len(self._deferred_lots) >= self.max_places
 
     def place(self, job: Job, demands: Iterable[Demand]) -> bool:
-        """Whether one of the demands found room; if so, it is the job's, unless the cycle's limit came first."""
+        """Place the job by the first demand that fits. Returns whether it was placed."""
         for demand in demands:
             if self._failures.imply(demand):
                 continue
-            if self.full:
+            if self.limit_reached:
                 self.deferred.add(job.id)
                 return False
             if self._place_as(job, demand):
@@ -196,13 +196,13 @@ class CycleContext:
         return False
 
     def place_instead(self, job: Job, victims: Iterable[Running], detail: str, claim: Claim | None = None) -> bool:
-        """Whether the job found room once some of `victims` go; they are asked in their order, and none in vain.
+        """Preempt as few of `victims` as the job needs, and place it. Returns whether it was placed.
 
-        1. Victims let go, one by one, until quota and claim admit the job and the placement finds room for it. While
-           it lacks quota, only those of its own virtual cluster can help.
-        2. Of those, the ones that the job does not need after all stay, the last asked first.
+        1. Release victims in their order until quota, claim and placement accept the job. While the job lacks quota,
+           release only victims of its own virtual cluster.
+        2. Undo the releases that the job turns out not to need, the last one first.
         """
-        if self.full:
+        if self.limit_reached:
             return False
         candidates = _Candidates(victims)
         for demand in self.demands(job) if claim is None else claim.demands:
@@ -216,14 +216,14 @@ class CycleContext:
         return False
 
     def service_classes(self) -> Sequence[JobClass | None]:
-        """The classes of jobs to be served one after the other; None for all at once.
+        """The job classes to serve one after the other; `(None,)` serves all jobs together.
 
-        Where guaranteed jobs take GPUs back from opportunistic ones, they go first: nobody starts only to be stopped.
+        Guaranteed jobs that may reclaim GPUs go first, so that no opportunistic job starts only to be preempted.
         """
         return (JobClass.GUARANTEED, JobClass.OPPORTUNISTIC) if self.admission.reclaims else (None,)
 
     def reclaimable(self, job: Job) -> Sequence[Running]:
-        """Those that have their GPUs only until the job has use for them, the newest first."""
+        """The running jobs whose GPUs the job may reclaim, the newest first."""
         if not self.admission.reclaims:
             return ()
         if self._newest is None:
@@ -237,7 +237,7 @@ class CycleContext:
         return [run for run in self._newest if self.stays(run) and self.admission.reclaimable_by(run.job, job)]
 
     def take(self, job: Job, allocations: tuple[AllocationView, ...]) -> None:
-        """Give the job exactly these; they must be free, or have room beside those with whom the job shares them."""
+        """Place the job on these allocations, which must be free or have free slots for a sharing job."""
         if job.packs:
             allocations = tuple(replace(share, slots=job.slots) for share in allocations)
             self._shared_out.update(gpu_id for share in allocations for gpu_id in share.gpu_ids)
@@ -246,31 +246,31 @@ class CycleContext:
         self.places[job.id] = Place(job.id, allocations)
 
     def release(self, run: Running) -> None:
-        """Count as free, from now on, what a running job holds."""
+        """Count the resources of a running job as free from now on."""
         self.state.free.give(run.allocations)
         self.state.count(run.job, run.allocations, -1)
         self._failures.forget()
 
     def undo_release(self, run: Running) -> None:
-        """Undo a `release`; all of it must be free still."""
+        """Undo a `release`. The resources of the run must still be free."""
         self.state.free.take(run.allocations)
         self.state.count(run.job, run.allocations, 1)
 
     def preempt(self, run: Running, for_job_id: int, detail: str) -> None:
-        """Stop a job that was released."""
+        """Add the preemption of a released job to the plan."""
         self.preempts[run.job.id] = Preempt(run.job.id, for_job_id, detail)
 
     def note(self, job: Job, run: Running | None, memo: Mapping[str, float]) -> None:
-        """Have the policy told this of the job in the next snapshot, and from now on in this decision."""
+        """Store policy state with a job, for the rest of this decision and for the next ones."""
         self.notes[job.id] = Note(job.id, memo)
         noted = replace(job, memo=memo)
         if run is None:
-            self.state.waits(noted)
+            self.state.add_waiting(noted)
         else:
-            self.state.runs(replace(run, job=noted))
+            self.state.add_running(replace(run, job=noted))
 
     def stays(self, run: Running) -> bool:
-        """Whether the job runs on after this plan, as far as it goes."""
+        """Whether the run is neither stopping nor preempted so far."""
         return run.job.id not in self.preempts and not run.stopping
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
@@ -290,14 +290,16 @@ class CycleContext:
         return True
 
     def bind_deferred_lots(self) -> None:
-        """Cut the lots that were only promised so far."""
-        promised, self._deferred_lots = self._deferred_lots, []
+        """Choose GPUs for the deferred lots."""
+        lots, self._deferred_lots = self._deferred_lots, []
         self._deferred_gpus.clear()
-        for job, demand in promised:
+        for job, demand in lots:
             charge(self.state.quota_usage, job.vc_id, job.klass, str(demand.gpu_type), -demand.gpus)
             allocations = self.placement.place(self.state.free, demand, job.avoid_nodes)
             if allocations is None:
-                raise RuntimeError(f"the placement breaks its contract: no room for {demand}, though so much is free")
+                raise RuntimeError(
+                    f"the placement breaks its contract: it finds no room for {demand} although enough GPUs are free"
+                )
             self.take(job, allocations)
 
     def _place_instead(
@@ -329,14 +331,14 @@ class CycleContext:
 
         later = []
         for run in candidates:
-            if run.job.vc_id != job.vc_id and self.denied(job, demand) is not None:
+            if run.job.vc_id != job.vc_id and self.quota_denial(job, demand) is not None:
                 later.append(run)
                 continue
             self.release(run)
             gone.append(run)
-            if self.denied(job, demand) is None and fits():
+            if self.quota_denial(job, demand) is None and fits():
                 return True
-        if self.denied(job, demand) is not None:
+        if self.quota_denial(job, demand) is not None:
             return False
         for run in later:
             self.release(run)
@@ -346,21 +348,21 @@ class CycleContext:
         return False
 
     def can_stay(self, run: Running) -> bool:
-        """Whether all that a released job held is free still, promises considered, and its admission agrees."""
+        """Whether a released job can keep its resources: they are free, not promised to a lot, and within quota."""
         return self.has_room_for(run) and all(
             self.admission.admit(self.view, self.state.quota_usage, run.job, kind, gpus) is None
             for kind, gpus in self._types_of(run).items()
         )
 
     def has_gpus_for(self, run: Running) -> bool:
-        """Whether nobody has got the GPUs that a released job held, or a part of them."""
+        """Whether this cycle has given no GPU of a released job to another job."""
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         if run.job.packs and any(gpu_id in self._shared_out for gpu_id in gpu_ids):
-            return False  # who has got the other part waits until all of the GPU has been let go of
+            return False  # the new job on the GPU starts only when the whole GPU is released
         return self.state.free.has_gpus(run.allocations)
 
     def has_room_for(self, run: Running) -> bool:
-        """The same, whatever its admission says."""
+        """As `can_stay`, without the quota."""
         free = self.state.free
         return (
             self.has_gpus_for(run)
@@ -372,59 +374,59 @@ class CycleContext:
         )
 
     def _types_of(self, run: Running) -> Counter[str]:
-        """How many GPUs of each type a released job would take again: not those that another one is on still."""
+        """The GPUs of each type that a released job would take again, without those that another job still shares."""
         free = self.state.free
         gpu_ids = (gpu_id for share in run.allocations for gpu_id in share.gpu_ids)
         return Counter(free.type_of(gpu_id) for gpu_id in gpu_ids if not free.room_on(gpu_id))
 
     def _bind_reservations(self) -> None:
-        """Place those whose reserved GPUs have come free, or let go of what cannot be had any more."""
-        for kept in self.view.reservations:
-            job = self.view.waiting_by_id.get(kept.job_id)
-            if kept.until <= self.now or job is None:
+        """Place the jobs whose reserved GPUs are free, and drop reservations that can no longer be met."""
+        for reservation in self.view.reservations:
+            job = self.view.waiting_by_id.get(reservation.job_id)
+            if reservation.until <= self.now or job is None:
                 continue
-            if self._usable(kept, job) and self._held(kept):
+            if self._is_usable(reservation, job) and self._is_held(reservation):
                 self.reserved.add(job.id)
                 continue
-            self.state.count(job, kept.allocations, -1)
-            late = self._lacks_quota(job, kept) and any(
+            self.state.count(job, reservation.allocations, -1)
+            awaits_quota = self._lacks_quota(job, reservation) and any(
                 run.stopping and run.job.vc_id == job.vc_id for run in self.view.running
             )
-            if late and self._usable(kept, job):
-                self.state.count(job, kept.allocations, 1)
+            if awaits_quota and self._is_usable(reservation, job):
+                self.state.count(job, reservation.allocations, 1)
                 self.reserved.add(job.id)
                 continue
-            self._give_back(kept)
-            allowed = job.eligible_at <= self.now and not self._lacks_quota(job, kept)
-            if allowed and self._usable(kept, job) and self.state.free.can_take(kept.allocations):
-                self.take(job, kept.allocations)
+            self._release_reservation(reservation)
+            allowed = job.eligible_at <= self.now and not self._lacks_quota(job, reservation)
+            if allowed and self._is_usable(reservation, job) and self.state.free.can_take(reservation.allocations):
+                self.take(job, reservation.allocations)
             else:
                 self.drops.add(job.id)
 
-    def _give_back(self, kept: Reservation) -> None:
-        """Count as free what was kept, but for what others hold still."""
+    def _release_reservation(self, reservation: Reservation) -> None:
+        """Count the resources of a reservation as free, without the GPUs that jobs still hold."""
         held, used = self.view.holders_of_gpu, self.view.used_by_node
         others = [
             one
             for one in self.view.reservations
-            if one is not kept and one.until > self.now and one.job_id not in self.drops
+            if one is not reservation and one.until > self.now and one.job_id not in self.drops
         ]
-        for share in kept.allocations:
+        for share in reservation.allocations:
             self.state.free.give([replace(share, gpu_ids=tuple(gpu for gpu in share.gpu_ids if gpu not in held))])
             node = self.state.free.node(share.node_id)
             if node is None:
                 continue
-            # What was taken off for it was cut at nothing, so what it leaves is counted anew.
+            # The reservation took at most what was free, so count what is free again from scratch.
             here = [one for other in others for one in other.allocations if one.node_id == node.id]
             cpus, memory_mib = used.get(node.id, (0, 0))
-            whole = self.view.node_by_id[node.id]
-            node.cpus = max(0, whole.cpus - cpus - sum(one.cpus for one in here))
-            node.memory_mib = max(0, whole.memory_mib - memory_mib - sum(one.memory_mib for one in here))
+            full_node = self.view.node_by_id[node.id]
+            node.cpus = max(0, full_node.cpus - cpus - sum(one.cpus for one in here))
+            node.memory_mib = max(0, full_node.memory_mib - memory_mib - sum(one.memory_mib for one in here))
 
-    def _usable(self, kept: Reservation, job: Job) -> bool:
-        """Whether all that is kept is in service still, and open to the job."""
+    def _is_usable(self, reservation: Reservation, job: Job) -> bool:
+        """Whether all reserved GPUs are healthy and their nodes schedulable and eligible for the job."""
         closed = self.closed_to(job)
-        for share in kept.allocations:
+        for share in reservation.allocations:
             node = self.view.node_by_id.get(share.node_id)
             if node is None or not node.schedulable or node.id in closed:
                 return False
@@ -433,12 +435,12 @@ class CycleContext:
                 return False
         return True
 
-    def _held(self, kept: Reservation) -> bool:
-        """Whether others still hold GPUs of it, or stop on a node that has too few CPUs or too little memory left."""
-        if any(gpu_id in self.view.holders_of_gpu for share in kept.allocations for gpu_id in share.gpu_ids):
+    def _is_held(self, reservation: Reservation) -> bool:
+        """Whether other jobs still hold reserved GPUs, or are stopping on a node that lacks CPUs or memory."""
+        if any(gpu_id in self.view.holders_of_gpu for share in reservation.allocations for gpu_id in share.gpu_ids):
             return True
         short = set()
-        for share in kept.allocations:
+        for share in reservation.allocations:
             node = self.view.node_by_id[share.node_id]
             cpus, memory_mib = self.view.used_by_node.get(node.id, (0, 0))
             if node.cpus - cpus < share.cpus or node.memory_mib - memory_mib < share.memory_mib:
@@ -447,16 +449,16 @@ class CycleContext:
             run.stopping and any(share.node_id in short for share in run.allocations) for run in self.view.running
         )
 
-    def _lacks_quota(self, job: Job, kept: Reservation) -> bool:
-        gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
+    def _lacks_quota(self, job: Job, reservation: Reservation) -> bool:
+        gpu_ids = [gpu_id for share in reservation.allocations for gpu_id in share.gpu_ids]
         gpu = self.view.gpu_by_id.get(gpu_ids[0]) if gpu_ids else None
         kind = gpu.type if gpu is not None else None
         return self.admission.admit(self.view, self.state.quota_usage, job, kind, len(gpu_ids)) is not None
 
-    # The end
+    # The plan
 
     def plan(self) -> Plan:
-        """The plan but for its holds."""
+        """The plan without its holds."""
         self.bind_deferred_lots()
         return Plan(
             places=tuple(self.places.values()),
@@ -468,20 +470,20 @@ class CycleContext:
 
 
 def backoff_reason(job: Job, now: float) -> Denial | None:
-    """Why it is too early to look at the job, or None when it is not."""
+    """Why the job may not start yet; None if it may."""
     if job.still_stopping:
         return Denial(
             HoldReason.STILL_STOPPING,
             "the last attempt of this job has not released all its nodes",
             {},
-            ("its last processes end, or are known to have ended",),
+            ("its last processes end",),
         )
     if job.eligible_at > now:
-        # A moment, not a countdown: a hold that changes each cycle would be written each cycle.
+        # A time, not a countdown: a hold that changes in each cycle would be written in each cycle.
         moment = datetime.fromtimestamp(job.eligible_at, UTC).isoformat(timespec="seconds")
         return Denial(
             HoldReason.BACK_OFF,
-            f"it tries again at {moment}",
+            f"this job is tried again at {moment}",
             {"eligible_at": job.eligible_at},
             ("nothing to do: it retries by itself",),
         )

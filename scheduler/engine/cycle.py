@@ -1,6 +1,6 @@
 """One cycle: an admission, a policy and a placement composed into `decide(snapshot, config) -> plan`.
 
-Production, dry runs, replays and tests call this same function. It reads nothing but its arguments and keeps nothing.
+Production, dry runs, replays and tests call this function. It is pure: it reads only its arguments and stores nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.registry import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class CycleConfig:
-    """How a pool decides: one plug-in of each kind by name, with its parameters."""
+    """The settings of a pool: one plug-in of each kind, by name, with its parameters."""
 
     policy: str = "fifo"
     policy_params: Mapping[str, object] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class CycleConfig:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The plug-ins that a configuration names, ready to be asked."""
+    """The plug-ins of a configuration."""
 
     policy: Policy
     placement: Placement
@@ -45,10 +45,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What would become of a job that is not submitted yet; `hold` is None when it `starts_now`.
+    """The outlook of a job that is not submitted yet. `hold` is None if it `starts_now`.
 
-    `feasible` and `fits_quota` ask whether it could ever start, each for itself; of a pool without nodes, whose types
-    nobody knows yet, both are assumed.
+    `feasible` and `fits_quota` tell whether capacity and quota would ever let it start. In a pool without nodes both
+    are True, because its GPU types are unknown.
     """
 
     feasible: bool
@@ -68,7 +68,11 @@ def config_from_dict(data: object) -> CycleConfig:
 
 
 def compose(config: CycleConfig) -> Profile:
-    """The plug-ins of the configuration; raises a `ConfigError` that names what is wrong with it."""
+    """The plug-ins of the configuration.
+
+    Raises:
+        ConfigError: a plug-in or a parameter is wrong; the message names it.
+    """
     if config.max_places < 1:
         raise ConfigError(f"max_places must be at least 1, not {config.max_places}")
     return Profile(
@@ -79,14 +83,14 @@ def compose(config: CycleConfig) -> Profile:
 
 
 def decide(snapshot: Snapshot, config: CycleConfig) -> Plan:
-    """The plan for a snapshot: each job that waits is placed, or held with the reason."""
+    """The plan for a snapshot. It places each waiting job or holds it with a reason."""
     return decide_on(SchedulerState(snapshot), compose(config), max_places=config.max_places)
 
 
 def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain: bool = True) -> Plan:
-    """The plan for what is on the state, whose indexes then show the pool as if the plan had been carried out.
+    """The plan for a state. The indexes of the state then show the pool after the plan.
 
-    Without `explain` the plan has no holds: of millions of decisions in a simulation nobody reads them.
+    Without `explain` the plan has no holds; a simulation of millions of decisions does not need them.
     """
     context = CycleContext(state, parts.admission, parts.placement, max_places=max_places, explain=explain)
     parts.policy.serve(context)
@@ -98,7 +102,7 @@ def decide_on(state: SchedulerState, parts: Profile, *, max_places: int, explain
 
 
 def forecast(snapshot: Snapshot, config: CycleConfig, job: Job) -> Forecast:
-    """What a cycle would do if `job` waited as well, or in the place of the one with its id."""
+    """The outlook of `job` if it waited too. It replaces a waiting job with the same id."""
     others = [other for other in snapshot.waiting if other.id != job.id]
     world = replace(snapshot, waiting=tuple(sorted([*others, job], key=lambda waiting: waiting.id)))
     hold = next((hold for hold in decide(world, config).holds if hold.job_id == job.id), None)

@@ -1,4 +1,4 @@
-"""Whether a pool could ever run a job, if it were empty and all of its nodes were in service."""
+"""Whether a pool could run a job if it were empty and all its nodes were in service."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from scheduler.model import Job, Snapshot
 from scheduler.model.plan import UNSCHEDULABLE, Denial
 
 Resize = Callable[[Job, int, int], Job]
-"""The job with another number of GPUs per node, and of nodes."""
+"""Returns the job with other numbers of GPUs per node and of nodes."""
 
 
 class Feasibility:
-    """The verdicts of one pool, by its nodes, its quotas and its settings; each demand is judged once."""
+    """The feasibility of jobs in one pool by its nodes, quotas and settings; each demand is judged once."""
 
     def __init__(self, snapshot: Snapshot, config: CycleConfig) -> None:
         empty = replace(snapshot, waiting=(), running=(), reservations=())
@@ -26,17 +26,17 @@ class Feasibility:
         )
 
     def denial(self, job: Job) -> Denial | None:
-        """Why no amount of waiting would help the job; None when it could run, and while the pool has no nodes."""
-        _, denial = self._context.entitled(job)
+        """Why waiting cannot help the job; None if it could run, and while the pool has no nodes."""
+        _, denial = self._context.admissible(job)
         return denial if denial is not None and denial.reason in UNSCHEDULABLE else None
 
     def nearest(self, job: Job, resize: Resize) -> Job | None:
-        """The job in the nearest shape that could run: as many GPUs on other nodes, or else as many as possible."""
+        """The job with the nearest feasible shape: as many GPUs on other nodes, or else as many as possible."""
         resized = (resize(job, gpus, nodes) for gpus, nodes in self._shapes(job))
         return next((each for each in resized if self.denial(each) is None), None)
 
     def _shapes(self, job: Job) -> Iterator[tuple[int, int]]:
-        """GPUs per node and nodes, in the order in which they are tried."""
+        """The shapes to try, in order: GPUs per node and nodes."""
         types = job.types_among(self._context.state.capacity.types)
         counts = (sum(gpu.type == kind for gpu in node.gpus) for node in self._context.view.nodes for kind in types)
         largest = max(counts, default=0)

@@ -1,7 +1,7 @@
-"""Why the jobs that a decision left wait: one dominant reason each, what waiting helps least first.
+"""The pending reason of each job that a decision left waiting: the reason that waiting helps least.
 
-They are written against what is free and used after all places, so that the numbers of all holds agree with each other,
-and with what the pool shows once the plan is carried out.
+Reasons use the resources that are free after all places. So their numbers agree with each other and with what the pool
+shows after the plan.
 """
 
 from __future__ import annotations
@@ -17,50 +17,49 @@ from scheduler.placement import words
 from scheduler.placement.shortage import Shortage
 
 
-def holds(context: CycleContext, left: Iterable[Job]) -> tuple[Hold, ...]:
-    """One hold for each job that was left, in the order given; nothing may be taken any more."""
+def holds(context: CycleContext, waiting: Iterable[Job]) -> tuple[Hold, ...]:
+    """One hold for each job in `waiting`, in this order. Call it after the last place."""
     shortage = Shortage(context.state.free, context.state.capacity, context.now)
     positions: Counter[int] = Counter()
-    queue = _Queue()
+    queue = _FreeGpuQueue()
     found = []
-    for job in left:
+    for job in waiting:
         positions[job.vc_id] += 1
-        why = _why(context, job, shortage)
-        helps = (queue.join(job, why), *why.helps) if why.once_free else why.helps
-        found.append(Hold(job.id, why.reason, why.detail, why.evidence, helps, positions[job.vc_id]))
+        denial = _pending_reason(context, job, shortage)
+        helps = (queue.join(job, denial), *denial.helps) if denial.once_free else denial.helps
+        found.append(Hold(job.id, denial.reason, denial.detail, denial.evidence, helps, positions[job.vc_id]))
     return tuple(found)
 
 
-class _Queue:
-    """The jobs that wait for GPUs to become free, in the order of the policy: whom GPUs would help that become free."""
+class _FreeGpuQueue:
+    """The jobs that wait for free GPUs, in the order of the policy: it tells which of them is next."""
 
     def __init__(self) -> None:
-        # The smallest number of GPUs that a job so far wants, by their type, and of jobs that only their quota keeps
-        # from starting by virtual cluster too.
+        # The fewest GPUs that a job so far wants, by GPU type and, for jobs that lack only quota, virtual cluster.
         self._wanted: dict[tuple[str, int | None], int] = {}
 
-    def join(self, job: Job, why: Denial) -> str:
-        """What must happen before the job starts: GPUs become free, or first the jobs go that would take them."""
-        gpu_type = str(why.evidence.get("gpu_type", ""))
-        of_quota = job.vc_id if why.reason is HoldReason.QUOTA else None
+    def join(self, job: Job, denial: Denial) -> str:
+        """The event that the job waits for: GPUs become free, or the jobs ahead leave the queue."""
+        gpu_type = str(denial.evidence.get("gpu_type", ""))
+        of_quota = job.vc_id if denial.reason is HoldReason.QUOTA else None
         rivals = (
             {(gpu_type, None), (gpu_type, job.vc_id)} if of_quota else {k for k in self._wanted if k[0] == gpu_type}
         )
-        is_next = all(self._wanted.get(key, why.wanted + 1) > why.wanted for key in rivals)
+        is_next = all(self._wanted.get(key, denial.wanted + 1) > denial.wanted for key in rivals)
         key = gpu_type, of_quota
-        self._wanted[key] = min(why.wanted, self._wanted.get(key, why.wanted))
-        return why.once_free if is_next else "the jobs ahead of it in the queue start or leave"
+        self._wanted[key] = min(denial.wanted, self._wanted.get(key, denial.wanted))
+        return denial.once_free if is_next else "the jobs ahead of it in the queue start or leave"
 
 
-def _why(context: CycleContext, job: Job, shortage: Shortage) -> Denial:
+def _pending_reason(context: CycleContext, job: Job, shortage: Shortage) -> Denial:
     if job.id in context.reserved:
-        return _kept(context, job)
-    admitted, denial = context.entitled(job)
+        return _reserved(context, job)
+    admitted, denial = context.admissible(job)
     if denial is not None and denial.reason in UNSCHEDULABLE:
         return denial
-    early = backoff_reason(job, context.now)
-    if early is not None:
-        return early
+    too_early = backoff_reason(job, context.now)
+    if too_early is not None:
+        return too_early
     if job.id in context.waits_behind:
         return _behind(job, context.waits_behind[job.id])
     if denial is not None:
@@ -72,23 +71,23 @@ def _why(context: CycleContext, job: Job, shortage: Shortage) -> Denial:
     return shortage.of(admitted[0])
 
 
-def _kept(context: CycleContext, job: Job) -> Denial:
-    kept = next(one for one in context.view.reservations if one.job_id == job.id)
-    gpu_ids = [gpu_id for share in kept.allocations for gpu_id in share.gpu_ids]
+def _reserved(context: CycleContext, job: Job) -> Denial:
+    reservation = next(one for one in context.view.reservations if one.job_id == job.id)
+    gpu_ids = [gpu_id for share in reservation.allocations for gpu_id in share.gpu_ids]
     held = sum(gpu_id in context.view.holders_of_gpu for gpu_id in gpu_ids)
-    what = words.count(len(gpu_ids), "GPU")
+    what, verb = words.count(len(gpu_ids), "GPU"), "is" if len(gpu_ids) == 1 else "are"
     return Denial(
         HoldReason.RESERVED,
-        f"of {what} that are kept for this job, {words.are(held)} still held by jobs that stop"
+        f"of {what} reserved for this job, {words.are(held)} still held by stopping jobs"
         if held
-        else f"{what} are kept for this job, which starts once jobs that stop have let go of what it lacks",
+        else f"{what} {verb} reserved for this job; it starts once stopping jobs release what else it needs",
         {"gpus": len(gpu_ids), "held": held},
-        ("the jobs that were asked to stop have stopped",),
+        ("the stopping jobs have ended",),
     )
 
 
 def _behind(job: Job, head: Job) -> Denial:
-    if head.vc_id != job.vc_id:  # whose job it is, and which, is not for other tenants to know
+    if head.vc_id != job.vc_id:  # do not disclose jobs of other tenants
         return Denial(
             HoldReason.BEHIND_HEAD,
             "a job of another virtual cluster is ahead in this pool and may not be passed",
@@ -106,7 +105,7 @@ def _behind(job: Job, head: Job) -> Denial:
 def _cycle_limit(max_places: int) -> Denial:
     return Denial(
         HoldReason.CYCLE_LIMIT,
-        f"this cycle started {words.count(max_places, 'job')}, its limit, before the turn of this one",
+        f"this cycle started its limit of {words.count(max_places, 'job')} before it reached this one",
         {"max_places": max_places},
-        ("the next cycle goes on from here",),
+        ("nothing to do: the next cycle continues here",),
     )

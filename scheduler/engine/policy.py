@@ -1,4 +1,4 @@
-"""Who goes first, and who makes room: the port of the policies and their registry."""
+"""The interface of policies, which order and preempt jobs, and their registry."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from scheduler.registry import Plugin, Registry
 
 
 class Policy(Plugin, Protocol):
-    """Serves the jobs of a pool: it places those that wait, and preempts those that run if it must."""
+    """Orders the jobs of a pool, places waiting jobs and may preempt running ones."""
 
     def serve(self, context: CycleContext) -> None:
-        """Decide, through the methods of the context."""
+        """Place and preempt jobs through the methods of the context."""
         ...
 
     def order(self, view: View) -> Iterable[Job]:
-        """Every job that waits, each once, the first to be served first: the order of the queues that people see."""
+        """All waiting jobs, each once, in the order of service. Users see their queue positions in this order."""
         ...
 
     def waiting_key(self, job: Job) -> Key:
-        """Where a waiting job stands; the smaller goes first. It does not change while the job waits."""
+        """The sort key of a waiting job; smaller goes first. It does not change while the job waits."""
         ...
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When the policy will want to look at this job again though nothing happens: a moment after now, or None."""
+        """The next time after now at which the policy may decide otherwise about the job without an event, or None."""
         ...
 
 
 @runtime_checkable
 class PeriodicPolicy(Protocol):
-    """A policy that changes what runs though nobody waits, and wants to be asked then, too."""
+    """A policy that also decides while no job waits, for example to grow or move running jobs."""
 
     @property
-    def look_every_s(self) -> float | None:
-        """How often while nobody waits; None: as its parameters are, never."""
+    def period_s(self) -> float | None:
+        """The time between decisions while no job waits, s; None: its parameters do not need them."""
         ...
 
 

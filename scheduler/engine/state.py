@@ -114,24 +114,24 @@ class SchedulerState:
                 if self._shared.come(gpu_id, share.slots) and run.job.klass is JobClass.OPPORTUNISTIC:
                     self.quota_usage[-run.job.vc_id, gpu.type] += 1
 
-    def waits(self, job: Job) -> None:
+    def add_waiting(self, job: Job) -> None:
         """Record a job that waits, or whose policy state has changed."""
         for index in self._indexes.values():
             index.add(job)
 
-    def waits_no_more(self, job_id: int) -> None:
+    def remove_waiting(self, job_id: int) -> None:
         """Record that a job has left the queue."""
         for index in self._indexes.values():
             index.remove(job_id)
 
-    def runs(self, run: Running) -> None:
+    def add_running(self, run: Running) -> None:
         """Record a job that has started, has begun to stop, or has new policy state."""
         if self._resource_usage is not None:
             self._resource_usage.add(run)
         if self._preemption_order is not None and run.job.preemptible and not run.stopping:
             self._preemption_order.add(run, self.view.now)
 
-    def runs_no_more(self, job_id: int) -> None:
+    def remove_running(self, job_id: int) -> None:
         """Record that a job has stopped."""
         if self._resource_usage is not None:
             self._resource_usage.remove(job_id)

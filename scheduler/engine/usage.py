@@ -1,4 +1,4 @@
-"""What those that run hold, kept up to date as they come and go."""
+"""The resources that live attempts hold, updated as jobs start and end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.model import Job, Running, View
 
-# An amount of each resource: GPUs by type, and these two.
+# An amount of each resource: GPUs by type, CPUs and memory.
 Vector = Mapping[str, int]
 CPUS, MEMORY_MIB = "cpus", "memory_mib"
 
 
 class ResourceUsage:
-    """What each owner holds in each virtual cluster, by resource."""
+    """The resources that each owner holds in each virtual cluster."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -24,25 +24,25 @@ class ResourceUsage:
             self.add(run)
 
     def __iter__(self) -> Iterator[tuple[Job, Vector]]:
-        """For each owner in each virtual cluster one of the jobs that run there, and what all of these hold."""
+        """For each owner and virtual cluster: one of the running jobs, and the resources that they hold together."""
         for job, _, held in self._by_owner.values():
             yield job, held
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say that everybody holds the same."""
+        """Whether every owner holds the same resources in both."""
         return isinstance(other, ResourceUsage) and self._facts() == other._facts()
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def of(self, run: Running) -> Vector:
-        """What a running job holds."""
+        """The resources that a running job holds."""
         known = self._runs.get(run.job.id)
-        return known[1] if known is not None and known[0].allocations is run.allocations else self._look_at(run)
+        return known[1] if known is not None and known[0].allocations is run.allocations else self._count(run)
 
     def add(self, run: Running) -> None:
-        """A job runs, or is another one in what it is: it has a memo, or stops."""
+        """Add a running job, or replace it after its state has changed."""
         self.remove(run.job.id)
-        held = self._look_at(run)
+        held = self._count(run)
         self._runs[run.job.id] = (run, held)
         self.stopping_gpus += run.gpus if run.stopping else 0
         job, count, sum_of_all = self._by_owner.get(_owner(run.job), (run.job, 0, Counter[str]()))
@@ -50,7 +50,7 @@ class ResourceUsage:
         self._by_owner[_owner(run.job)] = (job, count + 1, sum_of_all)
 
     def remove(self, job_id: int) -> None:
-        """A job holds nothing any more; one that held nothing is no error."""
+        """Remove a job. Does nothing if the job is not running."""
         found = self._runs.pop(job_id, None)
         if found is None:
             return
@@ -61,7 +61,7 @@ class ResourceUsage:
             sum_of_all.subtract(held)
             self._by_owner[_owner(run.job)] = (job, count - 1, sum_of_all)
 
-    def _look_at(self, run: Running) -> Counter[str]:
+    def _count(self, run: Running) -> Counter[str]:
         held = gpus_by_type(self._view, [share.gpu_ids for share in run.allocations])
         held[CPUS] = sum(share.cpus for share in run.allocations)
         held[MEMORY_MIB] = sum(share.memory_mib for share in run.allocations)
@@ -73,7 +73,7 @@ class ResourceUsage:
 
 
 def gpus_by_type(view: View, gpu_ids: Sequence[Sequence[int]]) -> Counter[str]:
-    """How many of these GPUs there are of each type; what the view does not know is not counted."""
+    """The number of these GPUs by type, without GPUs that the view does not know."""
     found = (view.gpu_by_id.get(gpu_id) for some in gpu_ids for gpu_id in some)
     return Counter(gpu.type for gpu in found if gpu is not None)
 

@@ -90,7 +90,7 @@ class Ordered:
             second_thoughts.before(key)
             if job.id in context.places or job.id in context.reserved:
                 continue
-            admitted, denial = context.entitled(job)
+            admitted, denial = context.admissible(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
@@ -118,7 +118,7 @@ class Ordered:
         self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _Reprieve
     ) -> bool:
         """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
-        if context.full or not (self.preemptive or context.admission.reclaims):
+        if context.limit_reached or not (self.preemptive or context.admission.reclaims):
             return False
         # Quota that is lacking can only come from the own virtual cluster: often nobody there would have to go.
         if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, job.vc_id)):

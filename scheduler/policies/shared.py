@@ -253,7 +253,7 @@ class Shared:
             job = turn[0]
             if job.id in context.places or job.id in context.reserved:
                 continue
-            admitted, denial = context.entitled(job)
+            admitted, denial = context.admissible(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
@@ -310,7 +310,7 @@ class Shared:
         for job, demands in in_order:
             waited_s = context.now - queues.waiting_since(self.group_of(job))
             for demand in demands:
-                if budget <= 0 or context.full:
+                if budget <= 0 or context.limit_reached:
                     return
                 if not ledger.may_take(job, demand, waited_s):
                     continue

@@ -206,7 +206,7 @@ class _Simulation:
         waiting = self.world.waiting_by_id
         for other_id, expected_s in self.forecast.ended(self.jobs[job_id], took_s, waiting):
             waiting[other_id] = estimated(waiting[other_id], expected_s)
-            self.state.waits(waiting[other_id])
+            self.state.add_waiting(waiting[other_id])
 
     def _failed(self, run: Running) -> bool:
         """Whether the attempt failed and there will be another one, in which the job begins anew."""
@@ -268,7 +268,7 @@ class _Simulation:
         """Correct predictions: of jobs that outlived theirs, and of elastic ones, whose epochs progress unevenly."""
         for run in self.forecast.corrected(self.world):
             self.world.running_by_job[run.job.id] = run
-            self.state.runs(run)
+            self.state.add_running(run)
         if self.options.oracle is not Oracle.PERFECT:
             return
         for job_id in sorted(self.elastic):
@@ -279,7 +279,7 @@ class _Simulation:
             corrected_s = left_s + since_placed_s * run.job.speed_on(run.gpus)
             run = replace(run, job=replace(run.job, remaining_s=corrected_s))
             self.world.running_by_job[job_id] = run
-            self.state.runs(run)
+            self.state.add_running(run)
 
     def _apply(self, plan: Plan) -> None:
         for note in plan.notes:
@@ -311,12 +311,12 @@ class _Simulation:
         for place in plan.places:
             if place.job_id in waits:
                 kept[place.job_id] = Reservation(place.job_id, place.allocations, self.world.now + RESERVATION_S)
-                self.state.waits_no_more(place.job_id)
+                self.state.remove_waiting(place.job_id)
                 continue
             job = moving.get(place.job_id) or self.world.waiting_by_id[place.job_id]
             if place.job_id not in moving:
                 self.clocks.leave(job, self.records[job.id])
-                self.state.waits_no_more(job.id)
+                self.state.remove_waiting(job.id)
             self._start(job, place.allocations)
         if kept or self.world.reservations:
             self.world.reserve(kept.values())
@@ -326,7 +326,7 @@ class _Simulation:
         self.attempts += 1
         self._count_use()
         run = world.start(job, allocations, self.attempts)
-        self.state.runs(run)
+        self.state.add_running(run)
         self.forecast.started(run)
         if job.speeds:
             self.elastic.add(job.id)
@@ -351,11 +351,11 @@ class _Simulation:
         doing = self.doing[run.job.id]
         doing.version += 1
         doing.since = math.inf
-        self.state.runs_no_more(run.job.id)
+        self.state.remove_running(run.job.id)
         self.elastic.discard(run.job.id)
         stopping = replace(run, state=AttemptState.STOPPING)
         self.world.running_by_job[run.job.id] = stopping
-        self.state.runs(stopping)
+        self.state.add_running(stopping)
         at = self.world.now + self.options.grace_s
         heapq.heappush(self.events, (at, _RELEASE, run.job.id, doing.version))
         # The decision counted all that it holds as free. What nobody was promised is not, until it is let go.
@@ -373,7 +373,7 @@ class _Simulation:
         self._count_use()
         self.doing[job_id].version += 1
         self.world.stop(run)
-        self.state.runs_no_more(job_id)
+        self.state.remove_running(job_id)
         self.elastic.discard(job_id)
         gpus, held_s, record = run.gpus, now - run.placed_at, self.records[job_id]
         record.run_s += held_s
@@ -397,7 +397,7 @@ class _Simulation:
 
     def _wait(self, job: Job) -> None:
         self.world.waiting_by_id[job.id] = job
-        self.state.waits(job)
+        self.state.add_waiting(job)
         self.clocks.enter(job)
         self.changed = True
         self._foresee_change(job.id)
@@ -427,7 +427,7 @@ class _Simulation:
         predicted = self.forecast.at_speed(run, job, doing.done, left_s, self.world.now)
         if predicted is not run or (rate, per_s) != (run.rate, run.speed):
             run = self.world.measure(predicted, rate, per_s)
-            self.state.runs(run)
+            self.state.add_running(run)
         doing.version += 1
         if rate == 0.0:  # it gets nowhere beside the other one, until one of them goes
             self._foresee_change(run.job.id)

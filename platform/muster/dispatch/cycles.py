@@ -120,7 +120,7 @@ def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
         policy = compose(config_of(pool)).policy
     except ConfigError:  # found out, and told, by the cycle of whoever waits next
         return False
-    every_s = policy.look_every_s if isinstance(policy, PeriodicPolicy) else None
+    every_s = policy.period_s if isinstance(policy, PeriodicPolicy) else None
     if every_s is None or not Job.objects.filter(pool=pool, state=JobState.ACTIVE).exists():
         return False
     now = time.monotonic()

@@ -50,9 +50,9 @@ class Borrow:
             (as_opportunistic, f"ask an operator to raise the quota of {name}"),
         )
 
-    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
+    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """A guaranteed job may reclaim the GPUs of an opportunistic one."""
-        return loser.klass is JobClass.OPPORTUNISTIC and winner.klass is JobClass.GUARANTEED
+        return running.klass is JobClass.OPPORTUNISTIC and waiting.klass is JobClass.GUARANTEED
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
         """Each guaranteed place that takes those of its virtual cluster above its quota, with what the plan frees off.

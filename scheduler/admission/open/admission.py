@@ -23,7 +23,7 @@ class Open:
         """Nothing is denied."""
         return None
 
-    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
+    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """Nobody holds what is another's."""
         return False
 

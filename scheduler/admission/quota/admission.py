@@ -50,7 +50,7 @@ class Quota:
             (f"ask for at most {quota} {gpu_type}", raise_it) if quota else (raise_it,),
         )
 
-    def reclaimable_by(self, loser: Job, winner: Job) -> bool:
+    def reclaimable_by(self, running: Job, waiting: Job) -> bool:
         """Nobody holds what is another's."""
         return False
 

@@ -125,7 +125,7 @@ class _Cycle:
         if context.explain or context.admission.reclaims or context.placement.relaxes or self.policy.mode != "easy":
             return True
         heads = (job for job, _ in context.state.queue(self.policy).classes())
-        return any(self._fits(job, demand) for job in heads for demand in context.entitled(job)[0])
+        return any(self._fits(job, demand) for job in heads for demand in context.admissible(job)[0])
 
     def _look_ahead(self) -> None:
         """Learn who lets go of what, and when."""
@@ -152,7 +152,7 @@ class _Cycle:
         context, policy = self.context, self.policy
         walk = context.state.queue(policy).walk(klass)
         passing: list[Job] = []
-        while (context.explain or not context.full) and (turn := walk.next()) is not None:
+        while (context.explain or not context.limit_reached) and (turn := walk.next()) is not None:
             job, _ = turn
             if job.id not in context.places and job.id not in context.reserved:
                 if self.promised and policy.shortest_first and policy.mode == "easy":
@@ -165,7 +165,7 @@ class _Cycle:
     def _serve(self, job: Job) -> bool:
         """Start the job, or promise it something; False when nobody who asks for the same can be helped either."""
         context, horizon = self.context, self.horizon
-        admitted, denial = context.entitled(job)
+        admitted, denial = context.admissible(job)
         if denial is not None and denial.reason in UNSCHEDULABLE:
             return False
         before = horizon.promises.get(job.id)
@@ -203,7 +203,7 @@ class _Cycle:
         if allocations is None:
             self.too_long |= {(job.vc_id, one): length_s for one in hopeful}
             return False
-        if context.full:
+        if context.limit_reached:
             context.deferred.add(job.id)
             return False
         context.take(job, allocations)
@@ -217,7 +217,7 @@ class _Cycle:
         """
         context, horizon, length_s = self.context, self.horizon, self.policy.length_s(job)
         hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if context.admission.reclaims else ()
-        if not hopeful or context.full:
+        if not hopeful or context.limit_reached:
             return False
         lent = context.reclaimable(job)
         there = sum(run.gpus for run in lent)

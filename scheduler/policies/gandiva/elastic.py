@@ -35,7 +35,7 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
     elastic = [run for run in context.view.running if _is_elastic(run.job, run.allocations) and context.stays(run)]
     for run in sorted(elastic, key=lambda one: (one.placed_at, one.job.id)):
         left_s = run.remaining_s(context.now)
-        able = nobody_waits and not context.full
+        able = nobody_waits and not context.limit_reached
         more = _beside(context, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
         since = run.job.memo.get(_IDLE)
         if not more:
@@ -69,7 +69,7 @@ def shrink(
 
     None of them shrinks in vain.
     """
-    if context.full:
+    if context.limit_reached:
         return False
     grown = [run for run in candidates if context.stays(run)]
     if not grown:
@@ -87,7 +87,7 @@ def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown
         context.release(run)
         _hold(context, run, 1)
         gone.append(run)
-        if context.denied(job, demand) is None:
+        if context.quota_denial(job, demand) is None:
             found = nodes.seat(job, demand) or context.placement.place(context.state.free, demand, job.avoid_nodes)
         if found is not None:
             break
@@ -162,6 +162,6 @@ def _beside(
             continue
         if left_s is not None and left_s / now - left_s / then <= restart_s:
             continue
-        if context.denied(job, demand._replace(gpus=more)) is None:
+        if context.quota_denial(job, demand._replace(gpus=more)) is None:
             return tuple(node.gpus[kind][:more])
     return ()

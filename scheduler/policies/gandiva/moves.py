@@ -27,7 +27,7 @@ def due_at(run: Running, introspect_s: float | None) -> float | None:
 def gather(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
     """Move the scattered jobs that are due to fewer nodes, or fewer racks, the largest first."""
     for run in sorted(_due(context, introspect_s), key=lambda one: (-one.gpus, one.job.id)):
-        if context.full:
+        if context.limit_reached:
             return
         if not _gather(context, nodes, run, restart_s):
             context.note(run.job, run, {**memo_of(context, run.job), LOOKED: context.now})
@@ -40,10 +40,10 @@ def make_room(
     now, free = context.now, context.state.free
     for job in left:
         due = job.gpus and job.id not in context.places and now >= job.memo.get(LOOKED, -introspect_s) + introspect_s
-        if not due or context.full:
+        if not due or context.limit_reached:
             continue
         demands = [
-            demand for demand in context.entitled(job)[0] if free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes
+            demand for demand in context.admissible(job)[0] if free.gpus(demand.gpu_type) >= demand.gpus * demand.nodes
         ]
         if not demands:
             continue

@@ -47,7 +47,7 @@ def judge(context: CycleContext, trial_s: float) -> None:
 def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
     """Put each of those who are left, in order, beside the one that uses its GPUs least; returns who has found one."""
     hosts, packed = _hosts(context), list[Job]()
-    while hosts and not context.full and (turn := walk.next()) is not None:
+    while hosts and not context.limit_reached and (turn := walk.next()) is not None:
         job, _ = turn
         if not job.packs or not job.gpus:
             walk.drop()
@@ -64,14 +64,14 @@ def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
 def part(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
     """Move the later of each pair, if it is the slower for it, to GPUs of its own."""
     for _, run in _pairs(context):
-        if context.full:
+        if context.limit_reached:
             return
         left_s, held = run.remaining_s(context.now), held_as_demand(context, run)
         movable = run.job.preemptible and run.job.checkpoints and context.stays(run)
         if not movable or held is None or run.rate == 1.0 or (left_s is not None and left_s <= restart_s):
             continue
         found = nodes.seat(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
-        if found is None or context.denied(run.job, held) is not None:
+        if found is None or context.quota_denial(run.job, held) is not None:
             continue
         context.release(run)
         context.take(run.job, found)

@@ -84,7 +84,7 @@ class Gandiva:
     trial_s: float | None = 60
 
     @property
-    def look_every_s(self) -> float | None:
+    def period_s(self) -> float | None:
         """See `PeriodicPolicy`."""
         asked = (self.introspect_s, self.grow_after_s, self.trial_s)
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
@@ -188,7 +188,7 @@ class _Decision:
     def _resume(self, job: Job, home: Home) -> None:
         """Let a suspended job have GPUs again, or see to it that it gets its turn."""
         context = self.context
-        demands, denial = context.entitled(job)
+        demands, denial = context.admissible(job)
         if denial is not None and denial.reason in UNSCHEDULABLE:
             return
         moment = self.turns.when(job, home) if self.policy.slice_s is not None and suits(job, home) else None
@@ -224,7 +224,7 @@ class _Decision:
             job, _ = turn
             if job.id in context.places or job.id in context.reserved:
                 continue
-            demands, denial = context.entitled(job)
+            demands, denial = context.admissible(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
@@ -294,7 +294,7 @@ class _Decision:
         return True
 
     def _take(self, job: Job, found: Sequence[Any]) -> bool:
-        if self.context.full:
+        if self.context.limit_reached:
             self.context.deferred.add(job.id)
             return False
         self.context.take(job, tuple(found))

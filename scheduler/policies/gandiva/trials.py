@@ -47,7 +47,7 @@ def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float)
 def _go_back(context: CycleContext, nodes: Nodes, run: Running, home: Home) -> bool:
     """Whether the job goes back to what it held before."""
     held = held_as_demand(context, run)
-    if held is None or context.full or any(map(nodes.is_blocked, home)):
+    if held is None or context.limit_reached or any(map(nodes.is_blocked, home)):
         return False
     context.release(run)
     found = nodes.room(held._replace(gpus=sum(home.values())) if held.split else held, home)

@@ -37,7 +37,7 @@ class Turns:
         context = self.context
         if any(map(self.nodes.is_blocked, home)):
             return False
-        if context.full:
+        if context.limit_reached:
             context.deferred.add(job.id)
             return False
         return any(
@@ -102,15 +102,15 @@ class Turns:
     def _begin(self, job: Job, demand: Demand, home: Home) -> bool:
         context, nodes = self.context, self.nodes
         gone: list[Running] = []
-        found = None if context.denied(job, demand) else nodes.room(demand, home)
+        found = None if context.quota_denial(job, demand) else nodes.room(demand, home)
         if found is None and self.rested(job):
-            poor = context.denied(job, demand) is not None
+            poor = context.quota_denial(job, demand) is not None
             for run in self._over(job, home, first_of=job.vc_id if poor else None):
                 if not self._helps(run, job, demand, home):
                     continue
                 context.release(run)
                 gone.append(run)
-                found = None if context.denied(job, demand) else nodes.room(demand, home)
+                found = None if context.quota_denial(job, demand) else nodes.room(demand, home)
                 if found is not None:
                     break
         if found is None:
@@ -145,7 +145,7 @@ class Turns:
 
     def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
         """Whether the job at home is nearer to its turn once this one lets go."""
-        if run.vc_id == job.vc_id and self.context.denied(job, demand) is not None:
+        if run.vc_id == job.vc_id and self.context.quota_denial(job, demand) is not None:
             return True
         held = (share for share in run.allocations if share.node_id in home)
         return any(self.nodes.room(demand, {share.node_id: home[share.node_id]}) is None for share in held)

@@ -211,7 +211,7 @@ def _entrants(context: CycleContext) -> tuple[list[_Entrant], bool]:
                 entrants.append(one)
     for job in view.waiting:
         if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
-            _, denial = context.entitled(job, 1 if job.max_gpus else None)
+            _, denial = context.admissible(job, 1 if job.max_gpus else None)
             if denial is None or denial.reason not in UNSCHEDULABLE:  # nobody waits behind what can never start
                 entrants.append(_Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
     return entrants, steady
@@ -282,7 +282,7 @@ def _places(context: CycleContext, one: _Entrant) -> tuple[AllocationView, ...] 
     """Where the job goes: onto the nodes with the most free GPUs if it may lie anywhere, else as its placement says."""
     free, demands = context.state.free, context.demands(one.job, one.size if one.sizable else None)
     demand = demands[0]._replace(gpu_type=one.kind)
-    if one.kind is not None and context.denied(one.job, demand) is not None:
+    if one.kind is not None and context.quota_denial(one.job, demand) is not None:
         return None  # somebody whose turn does not come in this cycle still has the quota that was meant for it
     if not one.sizable or demand.within is not Locality.ANY:
         return context.placement.place(free, demand, one.job.avoid_nodes)

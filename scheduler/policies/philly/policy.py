@@ -152,7 +152,7 @@ class Philly(Shared):
         idle = _idle(context)
         if not idle and again_at(context.view.waiting_by_id[job.id]) > context.now:
             return False  # it was woken because nothing ran, but meanwhile somebody was placed
-        if context.full:
+        if context.limit_reached:
             context.deferred.add(job.id)
             return False
         context.bind_deferred_lots()
@@ -194,7 +194,7 @@ class Philly(Shared):
             late = job if note is None else replace(job, memo=note.memo)
             if job.id in context.places or again_at(late) <= context.now:
                 continue
-            demands, denial = context.entitled(job)
+            demands, denial = context.admissible(job)
             if denial is None:
                 context.pending_reasons[job.id] = _backs_off(late, demands[0])
 

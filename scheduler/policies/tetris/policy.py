@@ -140,7 +140,7 @@ class _Packing:
                 heapq.heapify(heap)
             entry = heapq.heappop(heap)
             line: _Line = entry[-1]
-            if self._context.full:
+            if self._context.limit_reached:
                 self._too_late(line)
                 continue
             if behind is not None and line.job.vc_id not in behind:
@@ -172,7 +172,7 @@ class _Packing:
             job = turn[0]
             if job.id in context.places or job.id in context.reserved:
                 continue
-            admitted, denial = context.entitled(job)
+            admitted, denial = context.admissible(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
                 return None
             if admitted:
@@ -192,14 +192,14 @@ class _Packing:
 
     def _stale(self, line: _Line) -> bool:
         """Whether the place that was found may not be there, or not be the best, any more."""
-        if self._context.denied(line.job, line.demand) is not None:
+        if self._context.quota_denial(line.job, line.demand) is not None:
             return True
         return any(self._touched.get(share.node_id, -1) >= line.seen for share in line.allocations)
 
     def _fit(self, line: _Line) -> bool:
         """Whether there is a place for the first of the class; if so it is the one of the best alignment."""
         best: tuple[float, Demand, tuple[AllocationView, ...]] | None = None
-        for demand in self._context.entitled(line.job)[0]:
+        for demand in self._context.admissible(line.job)[0]:
             line.demand = demand
             if self._find(line) and (best is None or line.alignment > best[0]):
                 best = (line.alignment, demand, line.allocations)

@@ -183,14 +183,14 @@ CASES = {
     ),
     "a back-off": Case(
         HoldReason.BACK_OFF,
-        "it tries again at 1970-01-12T13:47:40+00:00",
+        "this job is tried again at 1970-01-12T13:47:40+00:00",
         ["nothing to do: it retries by itself"],
         make_job(eligible_at=NOW + 60),
     ),
     "a last attempt that still stops": Case(
         HoldReason.STILL_STOPPING,
         "the last attempt of this job has not released all its nodes",
-        ["its last processes end, or are known to have ended"],
+        ["its last processes end"],
         make_job(still_stopping=True),
     ),
     "what lasts for ever goes before what passes": Case(
@@ -258,7 +258,7 @@ def test_a_job_after_the_limit_of_a_cycle_is_told_so_unless_the_limit_is_not_wha
     }
     told = holds(make_job(1), make_job(2), max_places=1)
     assert told[2].reason is HoldReason.CYCLE_LIMIT
-    assert told[2].detail == "this cycle started 1 job, its limit, before the turn of this one"
+    assert told[2].detail == "this cycle started its limit of 1 job before it reached this one"
 
 
 def helps_of(vcs: Sequence[VirtualCluster], running: Sequence[Running], *jobs: Job) -> dict[int, str]:

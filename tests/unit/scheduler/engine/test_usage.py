@@ -32,10 +32,10 @@ def test_reported_changes_give_the_same_usage_as_a_fresh_count(told: list[tuple[
     kept = state.resource_usage
     for one, goes in told:
         if goes:
-            state.runs_no_more(one.job.id)
+            state.remove_running(one.job.id)
             live.pop(one.job.id, None)
         else:
-            state.runs(one)
+            state.add_running(one)
             live[one.job.id] = one
         assert kept == ResourceUsage(make_snapshot(nodes=NODES, running=live.values()))
     assert kept.stopping_gpus == sum(one.gpus for one in live.values() if one.stopping)
@@ -53,13 +53,13 @@ def test_a_state_that_missed_a_change_is_stale() -> None:
     state = SchedulerState(snapshot)
     assert len(list(state.resource_usage)) == 1
     assert not state.is_stale
-    state.runs_no_more(0)
+    state.remove_running(0)
     assert state.is_stale
 
 
 def test_a_stopping_job_holds_resources_and_is_not_preempted_again() -> None:
     state = SchedulerState(make_snapshot(nodes=NODES))
     assert not list(state.resource_usage)
-    state.runs(run(0, stops=True))
+    state.add_running(run(0, stops=True))
     assert [dict(held)["A100"] for _, held in state.resource_usage] == [1]
     assert state.resource_usage.stopping_gpus == 2

@@ -149,7 +149,7 @@ def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_
     wakers = Wakers(context, index, look_at_all=False)
     assert [one.job.id for one in iter(wakers.next, None)] == [60, 61]
     # A job that starts leaves the index, so no decision looks at it.
-    state.waits_no_more(60)
+    state.remove_waiting(60)
     index.refresh()
     wakers = Wakers(context, index, look_at_all=False)
     assert [one.job.id for one in iter(wakers.next, None)] == [61]
