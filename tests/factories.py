@@ -23,6 +23,7 @@ from muster.tenants.models import Membership, Quota, Tenant, VirtualCluster
 from muster.tenants.roles import Role
 from scheduler.model import SLOTS
 from scheduler.model.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Reason
+from scheduler.model.request import Choice, Request
 
 PASSWORD = "correct horse battery staple"
 
@@ -118,11 +119,22 @@ def make_vc(
     return vc
 
 
+def make_request(
+    *, gpus: int = 1, gpu_type: str = "", cpus: int | None = None, memory_mib: int = 1024, **fields: Any
+) -> Request:
+    """What a job asks for that would do with one size: one GPU on one node."""
+    choice = Choice(gpu_type or None, gpus, max(1, gpus) if cpus is None else cpus, memory_mib)
+    return Request(choices=(choice,), **fields)
+
+
 def job_fields(vc: VirtualCluster, owner: User, **fields: Any) -> dict[str, Any]:
     """The columns of a job for one GPU that waits."""
     name = fields.pop("name", f"job-{next(_numbers)}")
-    gpus, nodes = fields.setdefault("gpus", 1), fields.setdefault("nodes", 1)
-    spec = {"name": name, "vc": vc.name, "gpus": str(gpus), "nodes": nodes, "command": "true", "priority": "normal"}
+    request = fields.pop("request", None) or make_request(
+        **{key: fields.pop(key) for key in ("gpus", "gpu_type", "cpus", "memory_mib", "nodes") if key in fields}
+    )
+    spec = {"name": name, "vc": vc.name, "gpus": str(request.first.gpus), "nodes": request.nodes}
+    spec |= {"command": "true", "priority": "normal"}
     state = fields.get("state", JobState.QUEUED)
     if state in {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}:
         fields.setdefault("ended_at", timezone.now())
@@ -133,8 +145,7 @@ def job_fields(vc: VirtualCluster, owner: User, **fields: Any) -> dict[str, Any]
         "owner": owner,
         "name": name,
         "spec": spec | {"retry": {"max": 3, "on": ["infrastructure", "node_lost"]}},
-        "cpus": max(1, gpus),
-        "memory_mib": 1024,
+        "request": request,
         **fields,
     }
 
@@ -175,12 +186,12 @@ def make_attempt(
                 node=node,
                 rank=rank,
                 state=AllocationState.ACTIVE if live else AllocationState.RELEASED,
-                cpus=job.cpus,
-                memory_mib=job.memory_mib,
+                cpus=job.request.first.cpus,
+                memory_mib=job.request.first.memory_mib,
                 claimed_at=now,
                 released_at=None if live else now,
             )
-            for gpu in node.gpus.order_by("index")[: job.gpus]:
+            for gpu in node.gpus.order_by("index")[: job.request.first.gpus]:
                 span = NumericRange(gpu.pk * SLOTS, (gpu.pk + 1) * SLOTS, "[)")
                 GpuClaim.objects.create(allocation=allocation, gpu=gpu, span=span, released_at=None if live else now)
         if live:

@@ -23,6 +23,7 @@ from muster.tenants.models import VirtualCluster
 from muster.tenants.services import create_tenant, create_virtual_cluster, set_quota
 from scheduler.model import SLOTS
 from scheduler.model.lifecycle import AllocationState, AttemptState, JobState, NodeHealth, Observed, Reason
+from scheduler.model.request import Choice, Request
 
 NODES, GPUS_PER_NODE, WAITING, FREE_NODES = 1_000, 8, 10_000, 8
 ENDINGS = 300
@@ -115,8 +116,11 @@ def _waiting(number: int, owner_id: int, vc: VirtualCluster, chance: random.Rand
     submitted_at = timezone.now() - timedelta(seconds=chance.uniform(0, 86_400))
     return Job(
         tenant_id=vc.tenant_id, vc=vc, pool_id=vc.pool_id, owner_id=owner_id, name=f"train-{number}",
-        spec={"command": "true", "gpus": gpus}, gpu_type=chance.choice((*_TYPES, "")), gpus=gpus,
-        nodes=chance.choice((1, 2, 4)) if gpus == GPUS_PER_NODE else 1, cpus=gpus * 4, memory_mib=gpus * 16_384,
+        spec={"command": "true", "gpus": gpus},
+        request=Request(
+            (Choice(chance.choice((*_TYPES, None)), gpus, gpus * 4, gpus * 16_384),),
+            nodes=chance.choice((1, 2, 4)) if gpus == GPUS_PER_NODE else 1,
+        ),
         priority=chance.choices((0, 10, 20), weights=(2, 7, 1))[0], submitted_at=submitted_at,
         eligible_at=submitted_at,
     )  # fmt: skip
@@ -129,7 +133,7 @@ def _occupy(nodes: list[Node], gpus: list[Gpu], owner_id: int, vcs: list[Virtual
         Job(
             tenant_id=vc.tenant_id, vc=vc, pool_id=vc.pool_id, owner_id=owner_id, name=f"runs-{number}",
             spec={"command": "true", "gpus": GPUS_PER_NODE, "retry": {"max": 0, "on": []}},
-            gpus=GPUS_PER_NODE, cpus=64, memory_mib=_MEMORY_MIB // 2,
+            request=Request((Choice(None, GPUS_PER_NODE, 64, _MEMORY_MIB // 2),)),
             state=JobState.ACTIVE, attempt_count=1, started_at=now,
         )
         for number, vc in ((number, vcs[number % len(vcs)]) for number in range(len(nodes)))

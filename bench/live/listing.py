@@ -22,6 +22,7 @@ from muster.tenants.models import VirtualCluster
 from muster.tenants.roles import Role
 from muster.tenants.services import add_member, create_tenant, create_virtual_cluster
 from scheduler.model.lifecycle import HoldReason, JobState, Reason
+from scheduler.model.request import Choice, Request
 
 _PATH = "/api/v1/jobs"
 _PAGE, _SMALL_PAGE = 100, 10
@@ -114,10 +115,7 @@ def _row(number: int, count: int, chance: random.Random, vcs: list[tuple[Virtual
             "env": {"OMP_NUM_THREADS": "8", "WANDB_MODE": "offline"},
         },
         tags={"team": chance.choice(("vision", "text", "speech"))},
-        gpu_type="A100",
-        gpus=gpus,
-        cpus=gpus * 8,
-        memory_mib=gpus * 65_536,
+        request=Request((Choice("A100", gpus, gpus * 8, gpus * 65_536),)),
         priority=chance.choices((0, 10, 20), weights=(2, 7, 1))[0],
         submitted_at=submitted_at,
         eligible_at=submitted_at,

@@ -27,6 +27,7 @@ from muster.usage.totals import BATCH, count_ended
 from muster.usage.waste import waste
 from scheduler.model import SLOTS
 from scheduler.model.lifecycle import AllocationState, AttemptState, JobState
+from scheduler.model.request import Choice, Request
 
 _DAYS, _NODES, _GPUS_PER_NODE = 365, 320, 8
 _TENANTS, _USERS_PER_TENANT = 20, 20
@@ -131,8 +132,8 @@ def _template(owner: tuple[VirtualCluster, User], node: Node, gpu: Gpu) -> int:
         "env": {"OMP_NUM_THREADS": "8", "WANDB_MODE": "offline"},
     }
     Job.objects.create(
-        id=base, tenant_id=vc.tenant_id, vc=vc, pool_id=vc.pool_id, owner=user, name="train", spec=spec, gpus=1,
-        cpus=8, memory_mib=65_536, attempt_count=1,
+        id=base, tenant_id=vc.tenant_id, vc=vc, pool_id=vc.pool_id, owner=user, name="train", spec=spec,
+        request=Request((Choice(None, 1, 8, 65_536),)), attempt_count=1,
     )  # fmt: skip
     Attempt.objects.create(
         id=base, job_id=base, number=1, state=AttemptState.SUCCEEDED, ended_at=now, master_addr="a", master_port=1
@@ -173,13 +174,14 @@ SELECT %(base)s * 2 + one, %(base)s * 2 + one, 1, true, one %% {_TENANTS * _USER
     CASE WHEN one <= %(running)s THEN '{JobState.ACTIVE}' ELSE '{JobState.QUEUED}' END
 FROM generate_series(1, %(running)s + %(queued)s) one
 """
+_REQUEST = "jsonb_set(template.request, '{choices,0,gpus}', to_jsonb(drawn.gpus))"
 _ROWS: tuple[tuple[type[models.Model], str, dict[str, str]], ...] = (
     (
         Job,
         "bench_drawn drawn JOIN bench_owner owner ON owner.place = drawn.owner AND drawn.is_last",
         {
             "id": "drawn.job", "tenant_id": "owner.tenant_id", "vc_id": "owner.vc_id", "owner_id": "owner.id",
-            "state": "drawn.state", "gpus": "drawn.gpus", "submitted_at": "drawn.began", "eligible_at": "drawn.began",
+            "state": "drawn.state", "request": _REQUEST, "submitted_at": "drawn.began", "eligible_at": "drawn.began",
             "ended_at": "drawn.ended", "attempt_count": "drawn.number",
         },
     ),
@@ -221,7 +223,7 @@ _ROWS: tuple[tuple[type[models.Model], str, dict[str, str]], ...] = (
 
 def _copied(model: type[models.Model], source: str, values: dict[str, str]) -> str:
     """Inserts a copy of the template for each row of the source, with other values in some columns."""
-    columns = [field.column for field in model._meta.concrete_fields]
+    columns = [field.column for field in model._meta.concrete_fields if not field.generated]
     chosen = ", ".join(values.get(column, f"template.{column}") for column in columns)
     table = model._meta.db_table
     begin, _, condition = source.partition(" WHERE ")

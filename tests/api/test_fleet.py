@@ -42,7 +42,7 @@ def test_whose_job_holds_a_gpu_is_told_to_its_tenant_only(role: str, sees: bool,
 def test_a_node_tells_what_is_used_of_it(world: World, api: Api) -> None:
     answer = api(world.owner).get(NODE)
     node = answer.json()
-    assert (node["cpus"], node["cpus_used"]) == (64, world.running.cpus)
+    assert (node["cpus"], node["cpus_used"]) == (64, world.running.request.first.cpus)
     assert (node["memory_mib"], node["memory_used_mib"]) == (262_144, 1024)
     assert (node["admin"], node["health"], node["reason"]) == ("active", "ready", None)
     assert node["last_seen_at"] is not None

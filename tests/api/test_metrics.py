@@ -69,7 +69,7 @@ def test_a_job_tells_what_its_gpus_and_ranks_used(attempt: Attempt, world: World
     assert known(document, figure) == {at: 310.5}
     assert [value for value in figure["max"] if value is not None] == [330.5]
     (rank,) = document["ranks"]
-    assert (rank["rank"], rank["node"], rank["cpus"]) == (0, "gpu01", world.running.cpus)
+    assert (rank["rank"], rank["node"], rank["cpus"]) == (0, "gpu01", world.running.request.first.cpus)
     assert [(one["name"], one["unit"], known(document, one)) for one in rank["figures"]] == [
         ("cpu_cores", "cores", {at: 1.5})
     ]

@@ -320,8 +320,9 @@ _NEVER = {
         JOIN jobs_job job ON job.id = attempt.job_id
         JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         WHERE claim.released_at IS NULL GROUP BY claim.gpu_id, gpu.memory_mib HAVING count(*) > 1 AND NOT (
-        count(*) = 2 AND bool_and(job.packs) AND count(DISTINCT job.vc_id) = 1 AND count(DISTINCT job.klass) = 1
-        AND sum(job.gpu_memory_mib) <= gpu.memory_mib)""",
+        count(*) = 2 AND bool_and((job.request->'shares_gpu')::boolean)
+        AND count(DISTINCT job.vc_id) = 1 AND count(DISTINCT job.klass) = 1
+        AND sum((job.request->>'gpu_memory_mib')::int) <= gpu.memory_mib)""",
 }
 
 

@@ -20,6 +20,7 @@ from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import hardware_snapshot, job_view
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
+from muster.jobs.requests import gpu_type_of
 from muster.tenants.models import Quota
 from scheduler import model
 from scheduler.engine.cycle import config_to_dict
@@ -103,7 +104,8 @@ def _resize_by(job: Job) -> Resize:
 def _refusal(job: Job, view: model.Job, denial: Denial, nearest: model.Job | None) -> Invalid:
     field, ask = "gpus", "; ".join(denial.helps)
     if nearest is not None:
-        kind = f"{job.gpu_type}:" if job.gpu_type else ""
+        gpu_type = gpu_type_of(job.request)
+        kind = f"{gpu_type}:" if gpu_type else ""
         field = "nodes" if nearest.gpus == view.gpus else "gpus"
         ask = f"ask for gpus: {kind}{nearest.gpus}, nodes: {nearest.nodes}"
     elif "fitting_nodes" in denial.evidence and "nodes_with_gpus" in denial.evidence:

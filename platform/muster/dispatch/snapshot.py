@@ -26,6 +26,7 @@ from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
 from muster.fleet.runtimes import forms_of
 from muster.fleet.strikes import strikes_of
+from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
@@ -40,9 +41,9 @@ from scheduler.model.lifecycle import (
     JobState,
     NodeAdmin,
     NodeHealth,
-    RuntimeNeed,
     Stage,
 )
+from scheduler.model.request import Request
 from scheduler.predict.estimate import doubled
 
 _JOB_FIELDS = (
@@ -52,11 +53,7 @@ _JOB_FIELDS = (
     "owner_id",
     "priority",
     "klass",
-    "gpu_type",
-    "gpus",
-    "nodes",
-    "cpus",
-    "memory_mib",
+    "request",
     "submitted_at",
     "eligible_at",
     "time_limit_s",
@@ -69,11 +66,7 @@ _JOB_FIELDS = (
     "memo",
     "preemptible",
     "checkpoints",
-    "locality",
     "relax_after_s",
-    "packs",
-    "gpu_memory_mib",
-    "form",
     "trial",
 )
 # Every placement asks this, and to put it together by Django took several times as long as the answer.
@@ -83,7 +76,7 @@ SELECT attempt.id, allocation.node_id, allocation.rank,
        ARRAY(SELECT claim.gpu_id FROM jobs_gpuclaim claim
              WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL ORDER BY claim.gpu_id),
        allocation.cpus, allocation.memory_mib,
-       CASE WHEN job.packs THEN (
+       CASE WHEN (job.request->'shares_gpu')::boolean THEN (
            SELECT avg(reading.utilization) FROM jobs_gpuclaim claim JOIN fleet_gpureading reading USING (gpu_id)
            WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
        attempt.state, attempt.placed_at, attempt.unreachable_since IS NULL,
@@ -331,19 +324,34 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
         row[name] = row[name].timestamp() if row[name] is not None else 0.0
     row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
     row["memo"] = {name: float(value) for name, value in _plain(row["memo"]).items()}
-    row["gpu_type"] = row["gpu_type"] or None
     row["klass"] = JobClass(row["klass"])
-    row["form"] = RuntimeNeed(row["form"])
+    if isinstance(row["request"], str):
+        row["request"] = request_of_text(row["request"])
     trial = row.pop("trial")
     if trial is not None:
         row |= on_trial(row, _plain(trial))
     row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
-    row["locality"], relax_after_s = model.Locality(row["locality"]), row.pop("relax_after_s")
+    relax_after_s = row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.
-    job = model.Job(**row, still_stopping=False)
+    job = model.Job(**_spelled(row.pop("request")), **row, still_stopping=False)
     if relax_after_s is not None and now - job.waiting_since >= relax_after_s:
         return replace(job, locality=model.Locality.ANY)
     return job
+
+
+def _spelled(request: Request) -> dict[str, Any]:
+    choice = request.first
+    return {
+        "gpu_type": choice.gpu_type,
+        "gpus": choice.gpus,
+        "cpus": choice.cpus,
+        "memory_mib": choice.memory_mib,
+        "nodes": request.nodes,
+        "locality": request.locality,
+        "packs": request.shares_gpu,
+        "gpu_memory_mib": request.gpu_memory_mib,
+        "form": request.runtime,
+    }
 
 
 def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[float | None, float | None]:

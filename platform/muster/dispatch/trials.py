@@ -17,7 +17,8 @@ from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
 from scheduler.admission.screening import FIRST_ID, beside_others
-from scheduler.model.lifecycle import JobClass, Locality
+from scheduler.model.lifecycle import JobClass
+from scheduler.model.request import Choice, Request
 
 
 def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
@@ -26,14 +27,14 @@ def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
     It is guaranteed, for it is short and others wait for what it says, and nobody is to stop it. It has no work to go
     on with, and it has got nothing yet.
     """
-    demand = trial_demand(trial)
+    demand, request = trial_demand(trial), row["request"]
     return {
         "vc_id": FIRST_ID + row["tenant_id"],
-        "nodes": demand.nodes,
-        "gpus": demand.gpus,
-        "cpus": demand.cpus,
-        "memory_mib": demand.memory_mib,
-        "gpu_type": demand.gpu_type or None,
+        "request": Request(
+            choices=(Choice(demand.gpu_type or None, demand.gpus, demand.cpus, demand.memory_mib),),
+            nodes=demand.nodes,
+            runtime=request.runtime,
+        ),
         "time_limit_s": demand.time_limit_s,
         "grace_s": trial_grace_s(row["grace_s"]),
         "expected_s": demand.time_limit_s,
@@ -42,10 +43,7 @@ def on_trial(row: Mapping[str, Any], trial: dict[str, Any]) -> dict[str, Any]:
         "checkpoints": False,
         "attained_gpu_s": 0.0,
         "ran_s": 0.0,
-        "locality": Locality.ANY,
         "relax_after_s": None,
-        "packs": False,
-        "gpu_memory_mib": None,
     }
 
 

@@ -15,6 +15,7 @@ from muster.common.errors import MusterError
 from muster.events.admin_base import ModelAdmin, ReadOnlyMixin, TabularInline
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import cancel_job
+from scheduler.model.request import request_to_dict
 
 
 @admin.register(Job)
@@ -39,8 +40,8 @@ class JobAdmin(ReadOnlyMixin, ModelAdmin[Job]):
     ordering = ["-id"]
     list_per_page = 50
     show_full_result_count = False
-    exclude = ["spec", "hold"]
-    readonly_fields = ["spec_text", "hold_text"]
+    exclude = ["spec", "hold", "request"]
+    readonly_fields = ["request_text", "spec_text", "hold_text"]
     actions = ["cancel"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
@@ -48,6 +49,11 @@ class JobAdmin(ReadOnlyMixin, ModelAdmin[Job]):
         jobs = super().get_queryset(request)
         match = request.resolver_match
         return jobs.defer("spec") if match and str(match.url_name).endswith("changelist") else jobs
+
+    @admin.display(description="Request")
+    def request_text(self, job: Job) -> str:
+        """What it asks for."""
+        return _pre(request_to_dict(job.request))
 
     @admin.display(description="Spec")
     def spec_text(self, job: Job) -> str:

@@ -33,7 +33,10 @@ def demand_of(attempt: Attempt) -> Demand:
     """What the attempt takes, or took."""
     if attempt.trial is not None:
         return trial_demand(attempt.trial)
-    return Demand(**{name: getattr(attempt.job, name) for name in _NAMES})
+    job, choice = attempt.job, attempt.job.request.first
+    return Demand(
+        job.request.nodes, choice.gpus, choice.cpus, choice.memory_mib, choice.gpu_type or "", job.time_limit_s
+    )
 
 
 def trial_demand(trial: dict[str, Any]) -> Demand:

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 
 from muster.common.clock import utc_now
 from muster.jobs.models import Attempt, Job
+from muster.jobs.requests import gpu_type_of
 from muster.jobs.units import parse_duration_s
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.predict.estimate import HISTORY_JOBS, Estimate, Source, doubled, estimate
@@ -89,7 +90,8 @@ def current_estimate(job: Job) -> dict[str, float | str] | None:
 
 
 def _kind(job: Job) -> Kind:
-    return (job.owner_id, job.name, job.gpu_type, job.gpus, job.nodes)
+    request = job.request
+    return (job.owner_id, job.name, gpu_type_of(request), request.first.gpus, request.nodes)
 
 
 def _history(kinds: Iterable[Kind]) -> Mapping[Kind, Sequence[float]]:

@@ -7,11 +7,13 @@ from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import BigIntegerRangeField
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Upper
+from django.db.models import Case, F, Q, Value, When
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast, Coalesce, Upper
 
 from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import Gpu, Node, Pool
+from muster.jobs.fields import RequestField
 from muster.tenants.models import Tenant, VirtualCluster
 from scheduler.model.lifecycle import (
     ATTEMPT_LIVE,
@@ -26,10 +28,12 @@ from scheduler.model.lifecycle import (
     Locality,
     Observed,
     Reason,
-    RuntimeNeed,
     Stage,
 )
+from scheduler.model.request import Request
 from scheduler.predict.estimate import Source
+
+_NO_TYPE = Value("", models.TextField())
 
 
 class CodeArchive(models.Model):
@@ -69,11 +73,28 @@ class Job(models.Model):
     hold_reason = models.CharField(max_length=20, choices=choices(HoldReason), default="", blank=True)
     hold = models.JSONField(null=True)
 
-    gpu_type = models.CharField(max_length=63, default="", blank=True)
-    gpus = models.PositiveIntegerField(help_text="GPUs on each node.")
-    nodes = models.PositiveIntegerField(default=1)
-    cpus = models.PositiveIntegerField(help_text="CPUs on each node.")
-    memory_mib = models.PositiveBigIntegerField(help_text="Memory on each node.")
+    request = RequestField(help_text="What it asks for: scheduler.model.request.")
+    # Postgres computes what queries filter and sort by from the request. Python reads the request.
+    gpu_type = models.GeneratedField(
+        expression=Case(
+            When(request__choices__1__isnull=True, then=Coalesce(KT("request__choices__0__gpu_type"), _NO_TYPE)),
+            default=_NO_TYPE,
+        ),
+        output_field=models.CharField(max_length=63),
+        db_persist=True,
+        help_text="Empty where any type will do, and where there are several choices.",
+    )
+    gpus = models.GeneratedField(
+        expression=Cast(KT("request__choices__0__gpus"), models.IntegerField()),
+        output_field=models.IntegerField(),
+        db_persist=True,
+        help_text="GPUs on each node, by its first choice.",
+    )
+    nodes = models.GeneratedField(
+        expression=Cast(KT("request__nodes"), models.IntegerField()),
+        output_field=models.IntegerField(),
+        db_persist=True,
+    )
     time_limit_s = models.FloatField(null=True)
     grace_s = models.FloatField(default=30)
     priority = models.IntegerField(default=10)
@@ -103,11 +124,7 @@ class Job(models.Model):
     memo = models.JSONField(default=dict, help_text="What the pool's policy asked to be told again.")
     preemptible = models.BooleanField(default=True)
     checkpoints = models.BooleanField(default=False, help_text="Whether it goes on where it was stopped.")
-    locality = models.CharField(max_length=4, choices=choices(Locality), default=Locality.ANY)
     relax_after_s = models.FloatField(null=True, help_text="How long it waits for its locality.")
-    form = models.CharField(max_length=20, choices=choices(RuntimeNeed), default=RuntimeNeed.ANY)
-    packs = models.BooleanField(default=False, help_text="Whether another job may share its GPUs.")
-    gpu_memory_mib = models.PositiveIntegerField(null=True, help_text="That it needs of each of its GPUs.")
     avoid_nodes = models.JSONField(default=list)
     exit_code = models.IntegerField(null=True)
     reason = models.CharField(max_length=20, choices=choices(Reason), default="", blank=True)
@@ -125,7 +142,8 @@ class Job(models.Model):
                 | Q(~Q(state__in=sorted(JOB_TERMINAL)), ended_at__isnull=True),
                 name="job_ended_has_time",
             ),
-            models.CheckConstraint(condition=Q(nodes__gte=1), name="job_has_nodes"),
+            models.CheckConstraint(condition=Q(nodes__isnull=False, nodes__gte=1), name="job_has_nodes"),
+            models.CheckConstraint(condition=Q(gpus__isnull=False, gpus__gte=0), name="job_gpus_not_negative"),
             models.CheckConstraint(
                 condition=Q(stage=Stage.FULL, trial__isnull=True) | Q(stage=Stage.SCREENING, trial__isnull=False),
                 name="job_on_trial_says_of_what",
@@ -136,9 +154,11 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(preemptible=True) | Q(time_limit_s__isnull=False), name="job_that_stays_has_limit"
             ),
-            one_of("locality", Locality, name="job_locality_known"),
+            one_of("request__locality", Locality, name="job_locality_known"),
             models.CheckConstraint(
-                condition=Q(packs=False) | Q(gpus__gte=1, gpu_memory_mib__isnull=False), name="job_that_packs_says_size"
+                condition=Q(request__shares_gpu=False)
+                | (Q(gpus__gte=1) & ~Q(request__gpu_memory_mib=Value(None, models.JSONField()))),
+                name="job_that_shares_gpus_says_size",
             ),
             models.CheckConstraint(
                 condition=Q(state=JobState.QUEUED) | Q(hold_reason=""), name="job_hold_only_while_queued"
@@ -179,8 +199,9 @@ class Job(models.Model):
 
     @property
     def gpus_total(self) -> int:
-        """GPUs of the whole gang."""
-        return self.gpus * self.nodes
+        """GPUs of the whole gang, by its first choice."""
+        request: Request = self.request
+        return request.nodes * request.first.gpus
 
 
 class Attempt(models.Model):

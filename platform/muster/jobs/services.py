@@ -20,6 +20,7 @@ from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
 from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.requests import request_of_spec
 from muster.jobs.screener import screener
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
 from muster.jobs.transitions import forget_reservations, move_job
@@ -33,7 +34,6 @@ from scheduler.model.lifecycle import (
     AttemptState,
     Desired,
     JobState,
-    Locality,
     Reason,
     Stage,
 )
@@ -137,7 +137,7 @@ def draft_job(*, user: User, data: object) -> Job:
     """The job that the data describes, checked against what the user may use, and not stored."""
     spec = parse_spec(data)
     vc = _virtual_cluster(user, spec)
-    gpus, pool = spec.gpus_per_node, vc.pool
+    pool = vc.pool
     if spec.grace_s > pool.max_grace_s:
         raise Invalid.field("checkpoint.grace", f"pool {pool.name} allows at most {pool.max_grace_s:g}s")
     if spec.keep_failed_s > pool.keep_failed_max_s:
@@ -160,22 +160,14 @@ def draft_job(*, user: User, data: object) -> Job:
         spec=spec.stored() | {"name": spec.label, "vc": vc.name},
         tags=spec.tags,
         code=code,
-        gpu_type=spec.gpu_type,
-        gpus=gpus,
-        nodes=spec.nodes,
-        cpus=spec.cpus or max(1, gpus * pool.cpus_per_gpu),
-        memory_mib=spec.memory_mib or max(1, gpus) * pool.memory_mib_per_gpu,
+        request=request_of_spec(spec, pool),
         time_limit_s=spec.time_s,
         grace_s=spec.grace_s,
         priority=PRIORITIES[spec.priority],
         klass=spec.klass,
         preemptible=spec.preemptible,
         checkpoints=spec.checkpoints,
-        locality=spec.locality.within if spec.locality else Locality.ANY,
         relax_after_s=spec.relax_after_s,
-        packs=spec.share == "pack",
-        form=spec.form,
-        gpu_memory_mib=spec.gpu_memory_mib,
     )
     require_feasible(job)
     if spec.screening is Mode.ALWAYS:
@@ -324,7 +316,7 @@ def _no_virtual_cluster(user: User) -> str | None:
 def _store(job: Job, user: User, *, has_place: bool = False) -> None:
     tell = None if has_place else screener().submitted(job)
     job.save(force_insert=True)
-    data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.nodes}
+    data = {"name": job.name, "vc": job.vc.name, "gpus": job.gpus_total, "nodes": job.request.nodes}
     if job.stage == Stage.SCREENING:
         data["stage"] = job.stage
     record("job.submitted", actor=user.username, tenant_id=job.tenant_id, job_id=job.pk, data=data)

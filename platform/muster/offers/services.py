@@ -28,6 +28,7 @@ from scheduler.model import AllocationView
 from scheduler.model.eligibility import RUNTIME_MISMATCH
 from scheduler.model.lifecycle import JobClass, OfferState, RuntimeNeed
 from scheduler.model.plan import Place
+from scheduler.model.request import Choice
 
 DEFAULT_FILTER_S = 5.0
 LONGEST_FILTER_S = 86_400.0
@@ -181,7 +182,7 @@ def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
     said, label = offer.node.inventory, str(offer.node.labels.get("default-image", ""))
     forms = forms_of(said.get("runtimes") or (), label, said.get("mount_roots") or ())
     for index, job in enumerate(jobs):
-        form = RuntimeNeed(job.form)
+        form = job.request.runtime
         if forms and form not in forms:
             raise Invalid.field(f"jobs.{index}.spec.{ASKED_BY[form]}", f"{offer.node.name} {RUNTIME_MISMATCH[form]}")
 
@@ -194,39 +195,46 @@ def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list
     shares: list[AllocationView] = []
     # Who names its GPUs is served first, so that nobody else is given them.
     order = sorted(range(len(jobs)), key=lambda index: wanted[index].gpus is None)
-    chosen: dict[int, tuple[int, ...]] = {}
+    chosen: dict[int, tuple[Choice, tuple[int, ...]]] = {}
     for index in order:
         chosen[index] = _gpus(left, jobs[index], wanted[index].gpus, index)
-        for gpu_id in chosen[index]:
+        for gpu_id in chosen[index][1]:
             del left[gpu_id]
-    for index, job in enumerate(jobs):
+    for index in range(len(jobs)):
+        choice, gpu_ids = chosen[index]
         for name, has, asks, unit in (
-            ("cpus", rest.cpus, job.cpus, "CPUs"),
-            ("memory", rest.memory_mib, job.memory_mib, "MiB"),
+            ("cpus", rest.cpus, choice.cpus, "CPUs"),
+            ("memory", rest.memory_mib, choice.memory_mib, "MiB"),
         ):
             if asks > has:
                 raise Invalid.field(f"jobs.{index}.spec.{name}", f"{asks} {unit}: the offer has {has} left")
-        rest = replace(rest, cpus=rest.cpus - job.cpus, memory_mib=rest.memory_mib - job.memory_mib)
-        shares.append(AllocationView(offer.node_id, 0, chosen[index], job.cpus, job.memory_mib))
+        rest = replace(rest, cpus=rest.cpus - choice.cpus, memory_mib=rest.memory_mib - choice.memory_mib)
+        shares.append(AllocationView(offer.node_id, 0, gpu_ids, choice.cpus, choice.memory_mib))
     return shares
 
 
-def _gpus(left: dict[int, Gpu], job: Job, uuids: Sequence[str] | None, index: int) -> tuple[int, ...]:
-    """The ids of the GPUs that a job gets of those that are left: those that were named, or the first that fit."""
+def _gpus(left: dict[int, Gpu], job: Job, uuids: Sequence[str] | None, index: int) -> tuple[Choice, tuple[int, ...]]:
+    """The choice in which a job starts, and the GPUs left that it gets: those named, or the first that fit."""
+    request = job.request
     if uuids is not None:
         by_uuid = {gpu.uuid: pk for pk, gpu in left.items()}
         unknown = [uuid for uuid in uuids if uuid not in by_uuid]
         if unknown or len(set(uuids)) != len(uuids):
             message = f"{unknown[0]!r} is not in the offer, or has gone to another job" if unknown else "one is twice"
             raise Invalid.field(f"jobs.{index}.gpus", message)
-        if len(uuids) != job.gpus:
-            raise Invalid.field(f"jobs.{index}.gpus", f"its spec asks for {job.gpus}, not {len(uuids)}")
-        return tuple(by_uuid[uuid] for uuid in uuids)
+        gpu_ids = tuple(by_uuid[uuid] for uuid in uuids)
+        choice = request.choice_of(left[gpu_ids[0]].type if gpu_ids else None) or request.first
+        if len(uuids) != choice.gpus:
+            raise Invalid.field(f"jobs.{index}.gpus", f"its spec asks for {choice.gpus}, not {len(uuids)}")
+        return choice, gpu_ids
+    if not request.needs_gpus:
+        return request.first, ()
     of_type: dict[str, list[int]] = {}
     for pk, gpu in left.items():
         of_type.setdefault(gpu.type, []).append(pk)
-    fitting = [ids for kind, ids in sorted(of_type.items()) if job.gpu_type in {"", kind} and len(ids) >= job.gpus]
-    if job.gpus and not fitting:
-        what = f"{job.gpus} {job.gpu_type}".strip()
-        raise Invalid.field(f"jobs.{index}.spec.gpus", f"{what}: the offer has fewer left of one type")
-    return tuple(fitting[0][: job.gpus]) if job.gpus else ()
+    for kind in request.types_among(sorted(of_type)):
+        fits = request.choice_of(kind)
+        if fits is not None and len(of_type[kind]) >= fits.gpus:
+            return fits, tuple(of_type[kind][: fits.gpus])
+    what = " or ".join(f"{choice.gpus} {choice.gpu_type or ''}".strip() for choice in request.choices)
+    raise Invalid.field(f"jobs.{index}.spec.gpus", f"{what}: the offer has fewer left of one type")

@@ -27,7 +27,7 @@ LONG_S = 600.0
 # Who shares nothing is alone, without a look at his GPUs.
 _READINGS = """
 SELECT attempt.id, attempt.job_id, allocation.id, held.gpu_type, held.gpus, clock_timestamp(),
-       CASE WHEN job.packs THEN ARRAY(
+       CASE WHEN (job.request->'shares_gpu')::boolean THEN ARRAY(
            SELECT DISTINCT CASE WHEN others.state = %s THEN others.id ELSE -others.id END AS beside
            FROM jobs_allocation mine
            JOIN jobs_gpuclaim claim ON claim.allocation_id = mine.id AND claim.released_at IS NULL

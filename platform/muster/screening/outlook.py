@@ -8,6 +8,7 @@ from typing import Any
 
 from muster.common.clock import database_now
 from muster.jobs.models import Job
+from muster.jobs.requests import gpu_type_of
 from muster.jobs.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, Trial
 from muster.screening.room import room_of, trial_of
@@ -61,7 +62,7 @@ def digest_of(job: Job) -> str:
 def trial_for(job: Job, screening: PoolScreening) -> dict[str, Any] | None:
     """The trial of the job in the screening pool as that is now; None where nothing can run one."""
     room = room_of(screening.screening_pool)
-    kind = room.type_for(job.gpu_type)
+    kind = room.type_for(gpu_type_of(job.request))
     if kind is None:
         return None
     world = min(screening.world, screening.tenant_gpus)

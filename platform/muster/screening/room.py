@@ -11,6 +11,7 @@ from django.db.models import BooleanField, Case, Exists, OuterRef, Q, Value, Whe
 from muster.fleet.models import Gpu, Pool
 from muster.jobs.demand import Demand, stored_trial, trial_demand
 from muster.jobs.models import GpuClaim, Job, ReservedGpu
+from muster.jobs.requests import gpu_type_of
 from scheduler.diagnosis.screening import Shape, part_of, shape_for
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
@@ -33,7 +34,7 @@ class Room:
 
     def shape_for(self, job: Job, *, kind: str, world: int) -> tuple[Shape | None, bool]:
         """How the job is tried on GPUs of that type, and whether these are free; those that are, are taken."""
-        asked = {"nodes": job.nodes, "gpus": job.gpus, "world": world}
+        asked = {"nodes": job.request.nodes, "gpus": job.request.first.gpus, "world": world}
         free = self.free[kind]
         shape = shape_for(**asked, free=list(free.values()))
         if shape is None:
@@ -62,12 +63,13 @@ def room_of(pool: Pool) -> Room:
 def trial_of(job: Job, shape: Shape, *, kind: str, limit_s: float, waits: Mapping[str, float]) -> dict[str, object]:
     """The trial of the job in that shape, as the job stores it; `waits` says since when and until when it may wait."""
     limits = [one for one in (limit_s, job.time_limit_s) if one is not None]
+    choice = job.request.first
     demand = Demand(
         nodes=shape.nodes,
         gpus=shape.gpus,
-        cpus=part_of(job.cpus, gpus=shape.gpus, of=job.gpus),
-        memory_mib=part_of(job.memory_mib, gpus=shape.gpus, of=job.gpus),
-        gpu_type=kind if kind == job.gpu_type else "",
+        cpus=part_of(choice.cpus, gpus=shape.gpus, of=choice.gpus),
+        memory_mib=part_of(choice.memory_mib, gpus=shape.gpus, of=choice.gpus),
+        gpu_type=kind if kind == gpu_type_of(job.request) else "",
         time_limit_s=min(limits),
     )
     return stored_trial(demand, **waits)
@@ -81,7 +83,7 @@ def fitted(jobs: Iterable[Job], room: Room) -> dict[int, dict[str, object]]:
     changed = {}
     for job in jobs:
         trial = job.trial or {}
-        kind = room.type_for(job.gpu_type)
+        kind = room.type_for(gpu_type_of(job.request))
         if kind is None:
             continue
         shape, free = room.shape_for(job, kind=kind, world=trial["world"])

@@ -213,7 +213,7 @@ def _running_rank(job: Job, rank: int) -> Allocation:
     """The allocation of the job's rank in which a shell can be opened."""
     if job.state != JobState.ACTIVE:
         raise Conflict(f"job {job.pk} is {job.state}: a shell needs one that runs")
-    nodes = job.nodes if job.trial is None else trial_demand(job.trial).nodes
+    nodes = job.request.nodes if job.trial is None else trial_demand(job.trial).nodes
     if rank >= nodes:
         raise Invalid.field("rank", f"job {job.pk} has the ranks 0 to {nodes - 1}")
     allocation = first_of(

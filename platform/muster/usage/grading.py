@@ -177,9 +177,9 @@ def _gpu_use(rank: int, claim: GpuClaim, by_gpu: Mapping[tuple[int, ...], GpuTot
 def _host_use(job: Job, ranks: Sequence[Allocation], by_rank: Mapping[tuple[int, ...], RankTotal]) -> HostUse:
     totals = [total for rank in ranks if (total := by_rank.get((rank.pk,))) is not None]
     return HostUse(
-        cpus=job.cpus,
+        cpus=job.request.first.cpus,
         cpu_cores=max((one.cpu_cores for one in totals if one.cpu_cores is not None), default=None),
-        memory_mib=job.memory_mib,
+        memory_mib=job.request.first.memory_mib,
         memory_used_mib=max((one.memory_mib for one in totals if one.memory_mib is not None), default=None),
         asked_cpus=job.spec.get("cpus") is not None,
         asked_memory=job.spec.get("memory") is not None,

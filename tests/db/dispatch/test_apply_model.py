@@ -86,7 +86,7 @@ class History:
             owner_id=self.world.user.pk,
             priority={"low": 0, "normal": 10}[spec["priority"]],
             klass=JobClass.GUARANTEED,
-            gpu_type=gpu_type.rstrip(":") or None,
+            gpu_type=(gpu_type.rstrip(":") or None) if gpus else None,
             gpus=gpus,
             nodes=nodes,
             cpus=spec["cpus"],

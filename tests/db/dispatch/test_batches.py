@@ -53,7 +53,9 @@ def refused(applied: Applied) -> dict[int, str]:
 def on_node_of(world: World, one: Place, job: Job) -> Place:
     """A place for the job on just the GPUs of the other place."""
     (share,) = one.allocations
-    return Place(job.pk, (AllocationView(share.node_id, 0, share.gpu_ids, job.cpus, job.memory_mib),))
+    return Place(
+        job.pk, (AllocationView(share.node_id, 0, share.gpu_ids, job.request.first.cpus, job.request.first.memory_mib),)
+    )
 
 
 def nothing_was_written_for(job: Job) -> bool:

@@ -294,7 +294,8 @@ class TestTheWorldChangesAfterTheSnapshot:
         (one,), versions = planned_places(world)
         small = submit(world, priority="normal")
         first = world.nodes[1].gpus.order_by("pk").first()
-        share = one.allocations[0].__class__(world.nodes[1].pk, 0, (first.pk,), small.cpus, small.memory_mib)
+        choice = small.request.first
+        share = one.allocations[0].__class__(world.nodes[1].pk, 0, (first.pk,), choice.cpus, choice.memory_mib)
         assert apply(world, Place(small.pk, (share,)), versions) is None
         assert "is held by a live attempt" in reason_of(apply(world, one, versions))
         assert nothing_was_written_for(gang)

@@ -191,7 +191,8 @@ class TestWhatIsKept:
         stop_of(attempt)
         rival = expect(submit(world, gpus=2), SHORT_S / 2)
         gpu_ids = tuple(ReservedGpu.objects.order_by("pk").values_list("pk", flat=True))
-        share = AllocationView(world.nodes[0].pk, 0, gpu_ids, rival.cpus, rival.memory_mib)
+        choice = rival.request.first
+        share = AllocationView(world.nodes[0].pk, 0, gpu_ids, choice.cpus, choice.memory_mib)
         versions = {world.nodes[0].pk: now_of(world.nodes[0]).version}
         result = apply_unit(world.pool, Unit((Place(rival.pk, (share,)),)), config_of(world.pool), versions)
         assert "kept for another job" in result.refusals[0].reason
@@ -262,7 +263,9 @@ class TestAMove:
         attempt = start(world)
         job, here = attempt.job, ranks(attempt)[0].node_id
         there = next(node for node in world.nodes if node.pk != here)
-        share = AllocationView(there.pk, 0, (there.gpus.get().pk,), job.cpus, job.memory_mib)
+        share = AllocationView(
+            there.pk, 0, (there.gpus.get().pk,), job.request.first.cpus, job.request.first.memory_mib
+        )
         unit = Unit((Place(job.pk, (share,)),), (Preempt(job.pk, job.pk, "it moves"),))
         versions = {node.pk: now_of(node).version for node in world.nodes}
         result = apply_unit(world.pool, unit, config_of(world.pool), versions)
@@ -280,7 +283,9 @@ class TestAMove:
         world = make_world(nodes=2, gpus=1)
         attempt = start(world)
         there = next(node for node in world.nodes if node.pk != ranks(attempt)[0].node_id)
-        share = AllocationView(there.pk, 0, (there.gpus.get().pk,), attempt.job.cpus, attempt.job.memory_mib)
+        share = AllocationView(
+            there.pk, 0, (there.gpus.get().pk,), attempt.job.request.first.cpus, attempt.job.request.first.memory_mib
+        )
         unit = Unit((Place(attempt.job_id, (share,)),), (Preempt(attempt.job_id, attempt.job_id, "it moves"),))
         versions = {node.pk: now_of(node).version for node in world.nodes}
         apply_unit(world.pool, unit, config_of(world.pool), versions)

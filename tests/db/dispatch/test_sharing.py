@@ -47,7 +47,7 @@ def spans(attempt: Attempt) -> list[tuple[int, int]]:
 def unit_beside(world: World, job: Job) -> Unit:
     """The job on one half of the world's only GPU."""
     gpu = Gpu.objects.get(node=world.nodes[0])
-    share = AllocationView(world.nodes[0].pk, 0, (gpu.pk,), job.cpus, job.memory_mib, HALF)
+    share = AllocationView(world.nodes[0].pk, 0, (gpu.pk,), job.request.first.cpus, job.request.first.memory_mib, HALF)
     return Unit((Place(job.pk, (share,)),))
 
 

@@ -76,7 +76,7 @@ def test_a_node_with_an_image_for_jobs_that_name_none_starts_all(pool: Pool) -> 
     (found,) = pool_snapshot(pool, seed=1).nodes
     assert set(found.runtimes) == {RuntimeNeed.PLAIN, RuntimeNeed.IMAGE, RuntimeNeed.CONTAINER}
     jobs = [submitted(pool), submitted(pool, image="busybox"), submitted(pool, shm="1GiB")]
-    assert [job.form for job in jobs] == [
+    assert [job.request.runtime for job in jobs] == [
         RuntimeNeed.PLAIN,
         RuntimeNeed.IMAGE,
         RuntimeNeed.CONTAINER,
@@ -98,7 +98,7 @@ def test_the_applier_refuses_a_place_where_the_job_cannot_start(pool: Pool) -> N
     job = submitted(pool, image="busybox")
     gpu = wrong.gpus.order_by("pk").first()
     assert gpu is not None
-    share = AllocationView(wrong.pk, 0, (gpu.pk,), job.cpus, job.memory_mib)
+    share = AllocationView(wrong.pk, 0, (gpu.pk,), job.request.first.cpus, job.request.first.memory_mib)
     applied = apply_unit(pool, Unit((Place(job.pk, (share,)),)), config_of(pool), {wrong.pk: wrong.version})
     assert [refusal.reason for refusal in applied.refusals] == [
         f"{wrong.name} runs no containers, and this job names an image"

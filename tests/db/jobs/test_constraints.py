@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from muster.fleet.models import Gpu, Node, NodeLease, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, IdempotencyKey, Job
 from muster.tenants.models import Membership, Quota, Tenant
 from scheduler.model import SLOTS
-from tests.db.stories import World, end, live_attempt, make_world, place, ranks, start, submit
+from scheduler.model.request import Choice, request_to_dict
+from tests.db.stories import World, end, live_attempt, make_world, now_of, place, ranks, start, submit
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -214,14 +216,39 @@ class TestJobs:
             ({"state": "succeeded"}, "job_ended_has_time"),
             ({"ended_at": DatabaseNow()}, "job_ended_has_time"),
             ({"state": "active", "hold_reason": "quota"}, "job_hold_only_while_queued"),
-            ({"nodes": 0}, "job_has_nodes"),
-            ({"gpus": -1}, "jobs_job_gpus_check"),
         ],
     )
     def test_a_job_cannot_be_what_makes_no_sense(self, world: World, fields: dict[str, Any], constraint: str) -> None:
         job = submit(world)
         with _refused(constraint):
             change(job, **fields)
+
+    @pytest.mark.parametrize(
+        ("fields", "constraint"),
+        [
+            ({"nodes": 0}, "job_has_nodes"),
+            ({"nodes": None}, "job_has_nodes"),
+            ({"choices": [{"gpu_type": None, "gpus": -1, "cpus": 1, "memory_mib": 1}]}, "job_gpus_not_negative"),
+            ({"choices": []}, "job_gpus_not_negative"),
+            ({"locality": "moon"}, "job_locality_known"),
+            ({"shares_gpu": True}, "job_that_shares_gpus_says_size"),
+        ],
+    )
+    def test_a_job_cannot_ask_for_what_makes_no_sense(
+        self, world: World, fields: dict[str, Any], constraint: str
+    ) -> None:
+        job = submit(world)
+        with _refused(constraint):
+            change(job, request=request_to_dict(job.request) | fields)
+
+    def test_what_queries_sort_by_follows_the_request(self, world: World) -> None:
+        job = submit(world, gpus="A100:2", nodes=2)
+        assert (job.gpu_type, job.gpus, job.nodes, job.gpus_total) == ("A100", 2, 2, 4)
+        choices = (Choice("V100", 8, 8, 1024), Choice("A100", 4, 4, 1024))
+        change(job, request=replace(job.request, choices=choices, nodes=1))
+        found = now_of(job)
+        assert (found.gpu_type, found.gpus, found.nodes) == ("", 8, 1)
+        assert found.request is now_of(job).request
 
     def test_a_key_is_used_once_by_its_owner(self, world: World) -> None:
         IdempotencyKey.objects.create(owner=world.user, key="once", body_digest="x")

@@ -157,7 +157,7 @@ class TestWhoIsTried:
         job = pools.submit(cpus=16, memory="64GiB", time="60s")
         assert job.trial is not None
         assert (job.trial["cpus"], job.trial["memory_mib"], job.trial["time_limit_s"]) == (8, 32_768, 60)
-        assert (job.gpus, job.nodes, job.cpus) == (4, 2, 16)
+        assert (job.gpus, job.nodes, job.request.first.cpus) == (4, 2, 16)
 
     def test_a_type_that_the_pool_has_is_kept_and_for_another_any_will_do(self, pools: Screened) -> None:
         assert pools.submit(gpus="A100:4").trial["gpu_type"] == "A100"

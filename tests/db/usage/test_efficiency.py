@@ -48,7 +48,13 @@ def run(
         ended_at=end,
     )
     allocation = attempt.allocations.create(
-        node=node, rank=0, state="released", cpus=job.cpus, memory_mib=1, claimed_at=begin, released_at=end
+        node=node,
+        rank=0,
+        state="released",
+        cpus=job.request.first.cpus,
+        memory_mib=1,
+        claimed_at=begin,
+        released_at=end,
     )
     for gpu in node.gpus.order_by("index")[: job.gpus]:
         span = NumericRange(gpu.pk * SLOTS, gpu.pk * SLOTS + slots, "[)")

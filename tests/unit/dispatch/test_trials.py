@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.dispatch.snapshot import _spelled
 from muster.dispatch.trials import on_trial
 from muster.jobs.demand import Demand
 from scheduler.admission import ADMISSIONS
@@ -21,6 +22,7 @@ from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Snapshot, Tenant
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import Plan
+from tests.factories import make_request
 from tests.profiles import examples
 from tests.unit.scheduler.engine.test_scheduler_properties import TYPES, configs_of, snapshots
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
@@ -32,8 +34,10 @@ CAP = 2
 def trial_of(job: Job, *, gpus: int, gpu_type: str) -> Job:
     """The job as it is in the queue of the screening pool."""
     demand = Demand(nodes=1, gpus=gpus, cpus=1, memory_mib=1, gpu_type=gpu_type, time_limit_s=300.0)
-    told = on_trial({"tenant_id": job.tenant_id, "grace_s": job.grace_s}, asdict(demand))
-    return replace(job, **{name: value for name, value in told.items() if name != "relax_after_s"})
+    row = {"tenant_id": job.tenant_id, "grace_s": job.grace_s, "request": make_request()}
+    told = on_trial(row, asdict(demand))
+    request = _spelled(told.pop("request"))
+    return replace(job, **request, **{name: value for name, value in told.items() if name != "relax_after_s"})
 
 
 def with_nodes(world: Snapshot, jobs: list[Job]) -> Snapshot:

@@ -1,0 +1,34 @@
+"""What the spec of a job asks for, as the one value that is stored with the job."""
+
+from __future__ import annotations
+
+from muster.fleet.models import Pool
+from muster.jobs.spec import JobSpec
+from scheduler.model.lifecycle import Locality
+from scheduler.model.request import Choice, Request, interned
+
+
+def gpu_type_of(request: Request) -> str:
+    """The GPU type of its one choice; empty where any type will do, and where there are several choices."""
+    return (request.first.gpu_type or "") if len(request.choices) == 1 else ""
+
+
+def request_of_spec(spec: JobSpec, pool: Pool) -> Request:
+    """What the spec asks for in the pool, whose ratios give the CPUs and the memory that the spec leaves out."""
+    gpus = spec.gpus_per_node
+    choice = Choice(
+        gpu_type=(spec.gpu_type or None) if gpus else None,
+        gpus=gpus,
+        cpus=spec.cpus or max(1, gpus * pool.cpus_per_gpu),
+        memory_mib=spec.memory_mib or max(1, gpus) * pool.memory_mib_per_gpu,
+    )
+    return interned(
+        Request(
+            choices=(choice,),
+            nodes=spec.nodes,
+            locality=spec.locality.within if spec.locality else Locality.ANY,
+            shares_gpu=spec.share == "pack",
+            gpu_memory_mib=spec.gpu_memory_mib,
+            runtime=spec.form,
+        )
+    )
