@@ -62,7 +62,7 @@ def test_nothing_in_an_answer_is_left_to_guess() -> None:
         "JobSpecCode",
         "JobSpecRetry",
         "JobSpecCheckpoint",
-        "JobSpecLocality",
+        "JobSpecLocalitySpec",
         "JobSpecIdle",
         "JobEdit",
     }
