@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Optional, Tuple
 
 from nodeagent import __version__, inventory
-from nodeagent.checks import Checks, Work, no_work
+from nodeagent.checks import Checks, RunSelfTest, no_self_test
 from nodeagent.client import Client
 from nodeagent.disk.watch import Disks, DiskWatch
 from nodeagent.disk.watch import Options as DiskOptions
 from nodeagent.gpu.choose import open_gpus
 from nodeagent.gpu.port import GpuDriver
-from nodeagent.gpu.trial import Program
+from nodeagent.gpu.self_test import SelfTest
 from nodeagent.identity import Identity
 from nodeagent.inbox import Happened, LogDone, Message, OutputsDone, Quit
 from nodeagent.journal import Journal
@@ -124,7 +124,7 @@ def run(options: Options) -> int:
             disks=options.disks,
             inbox=inbox,
             stopping=stopping,
-            work=_work_for(gpus, options.check_python),
+            self_test=_self_test_of(gpus, options.check_python),
         )
     finally:
         stopping.set()
@@ -135,11 +135,11 @@ def run(options: Options) -> int:
         identity.close()
 
 
-def _work_for(gpus: GpuDriver, python: str) -> Work:
-    """How GPUs are given work: by their driver, or by a program where that can give none."""
+def _self_test_of(gpus: GpuDriver, python: str) -> RunSelfTest:
+    """The self-test of this node's GPUs: the driver's own, or a program in a separate Python for NVML."""
     if gpus.name != "nvml":
-        return lambda uuid, stopper: gpus.work(uuid, stopper.wait)
-    return Program(python).run
+        return lambda uuid, stopper: gpus.self_test(uuid, stopper.wait)
+    return SelfTest(python).run
 
 
 def _serve(
@@ -151,7 +151,7 @@ def _serve(
     sampler: Sampler,
     inbox: "queue.SimpleQueue[Message]",
     stopping: threading.Event,
-    work: Work = no_work,
+    self_test: RunSelfTest = no_self_test,
     disks: Optional[DiskOptions] = None,
 ) -> int:
     def renewed(sent_at: float, timers: Timers) -> None:
@@ -166,10 +166,10 @@ def _serve(
     fetches = WorkPool("fetch", _FETCH_THREADS, failed)
     ends = WorkPool("end", _END_THREADS, failed)
     cleaning = WorkPool("clean", 1, failed)
-    clearing = WorkPool("clear", 1, failed)  # apart, so that nobody's folder waits for another's large tree
+    clearing = WorkPool("clear", 1, failed)  # its own pool: no job's folder waits for another job's large tree
     checking = WorkPool("check", 1, failed)
     logs = WorkPool("log", _LOG_THREADS, failed)
-    outputs = WorkPool("output", _OUTPUT_THREADS, failed)  # apart, so that no log waits for large files
+    outputs = WorkPool("output", _OUTPUT_THREADS, failed)  # its own pool: no log waits for large files
     shipper = LogShipper(logs, lambda stream: inbox.put(LogDone(stream.id)))
     collector: Shipper[OutputStream] = Shipper(outputs, lambda stream: inbox.put(OutputsDone(stream.id)))
 
@@ -177,7 +177,7 @@ def _serve(
         shipper.pause(seconds)
         collector.pause(seconds)
 
-    checks = Checks(sampler=sampler, work=work, pool=checking, report_soon=something_runs.set)
+    checks = Checks(sampler=sampler, self_test=self_test, pool=checking, report_soon=something_runs.set)
 
     def report_now() -> None:
         exchange.sync("", 0.0)

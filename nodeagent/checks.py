@@ -1,8 +1,8 @@
-"""Checks of GPUs between jobs, as the platform wants them: one at a time, and never in the way of a job.
+"""Checks of GPUs between jobs, on request of the platform: one at a time, and never in the way of a job.
 
-A check looks at the GPU as before a start, and then gives it work whose result is known, if there is a way to. When a
-claim begins, what runs is stopped at once, whichever GPU the claim is for, and for a moment nothing else is begun:
-until the answer to the claim, nobody here knows which GPU a job gets.
+A check looks at the GPU as before a start of a job, then runs the GPU self-test if this node can. When a claim begins,
+the running check is stopped at once and no other starts for `QUIET_S`, whichever GPU is being checked: the agent learns
+from the answer to the claim which GPUs the job gets.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import threading
 import time
 from typing import Callable, Dict, Optional, Tuple
 
-from nodeagent.gpu.port import Outcome
-from nodeagent.gpu.trial import Stopper
+from nodeagent.gpu.port import SelfTestResult
+from nodeagent.gpu.self_test import Stopper
 from nodeagent.protocol import MAX_CHECKS, CheckOutcome, CheckResult, WantedCheck
 from nodeagent.sampler import Sampler
 from nodeagent.workpool import WorkPool
@@ -21,14 +21,14 @@ from nodeagent.workpool import WorkPool
 _log = logging.getLogger("nodeagent.checks")
 
 QUIET_S = 10.0
-"""So long after a claim began nothing is checked: by then the GPUs of the job are known to be in use."""
-_NOBODYS = -1
+"""No check starts within this time after a claim began; after it, the GPUs of the job are known to be in use."""
+_NO_ALLOCATION = -1
 
-Work = Callable[[str, Stopper], Optional[Outcome]]
+RunSelfTest = Callable[[str, Stopper], Optional[SelfTestResult]]
 
 
-def no_work(uuid: str, stopper: Stopper) -> Optional[Outcome]:
-    """Where nobody can give GPUs work, they are looked at only."""
+def no_self_test(uuid: str, stopper: Stopper) -> Optional[SelfTestResult]:
+    """For a node without a self-test: a check only reads the state of the GPU."""
     del uuid, stopper
     return None
 
@@ -36,9 +36,11 @@ def no_work(uuid: str, stopper: Stopper) -> Optional[Outcome]:
 class Checks:
     """Carries out checks in the thread of a pool. Its methods may be called from any thread."""
 
-    def __init__(self, *, sampler: Sampler, work: Work, pool: WorkPool, report_soon: Callable[[], None]) -> None:
+    def __init__(
+        self, *, sampler: Sampler, self_test: RunSelfTest, pool: WorkPool, report_soon: Callable[[], None]
+    ) -> None:
         self._sampler = sampler
-        self._work = work
+        self._self_test = self_test
         self._pool = pool
         self._report_soon = report_soon
         self._mutex = threading.Lock()
@@ -47,7 +49,7 @@ class Checks:
         self._running: Optional[Stopper] = None
 
     def want(self, wanted: Tuple[WantedCheck, ...]) -> None:
-        """Do those of the wanted checks that were not taken on yet."""
+        """Queue the requested checks that were not accepted before."""
         for check in wanted[:MAX_CHECKS]:
             with self._mutex:
                 if self._taken.get(check.gpu_uuid, 0) >= check.number:
@@ -56,7 +58,7 @@ class Checks:
             self._submit(check, 0.0)
 
     def make_way(self) -> None:
-        """A job is about to start: stop what runs, and begin nothing for a moment."""
+        """A job is about to start: stop the running check, and start none for `QUIET_S`."""
         with self._mutex:
             self._quiet_until = time.monotonic() + QUIET_S
             if self._running is not None:
@@ -81,32 +83,33 @@ class Checks:
             with self._mutex:
                 self._running = None
         _log.info("check of GPU %s: %s %s", check.gpu_uuid, result[0].value, result[1].detail)
-        outcome, work = result
+        outcome, test = result
         self._sampler.checked(
             CheckResult(
                 number=check.number,
                 gpu_uuid=check.gpu_uuid,
                 outcome=outcome,
-                how=work.how,
-                detail=work.detail[:500],
+                how=test.how,
+                detail=test.detail[:500],
                 duration_s=round(time.monotonic() - began, 3),
-                tflops=work.tflops,
-                gb_s=work.gb_s,
+                tflops=test.tflops,
+                gb_s=test.gb_s,
             )
         )
         self._report_soon()
 
-    def _result(self, check: WantedCheck, stopper: Stopper) -> Tuple[CheckOutcome, Outcome]:
-        """What came of it. Of a check that a job ended nothing is known, whatever it has found by then."""
+    def _result(self, check: WantedCheck, stopper: Stopper) -> Tuple[CheckOutcome, SelfTestResult]:
+        """The outcome of a check; one that a job interrupted is `stopped`, whatever it had found by then."""
         uuid = check.gpu_uuid
         if self._sampler.holds(uuid):
-            return CheckOutcome.STOPPED, Outcome(False, "a job has it")
-        found = self._sampler.faults(_NOBODYS, (uuid,))
-        work = Outcome(False, found[0][1], how="nvml") if found else self._work(uuid, stopper)
+            return CheckOutcome.STOPPED, SelfTestResult(False, "a job has it")
+        found = self._sampler.faults(_NO_ALLOCATION, (uuid,))
+        test = SelfTestResult(False, found[0][1], how="nvml") if found else self._self_test(uuid, stopper)
         if stopper.is_stopped or self._sampler.holds(uuid):
-            return CheckOutcome.STOPPED, Outcome(False, "a job came first")
-        if work is None:
-            work = Outcome(True, how="nvml")
-        if work.is_right:
-            return CheckOutcome.PASSED, work
-        return CheckOutcome.FAILED, Outcome(False, work.detail or "its work is wrong", work.tflops, work.gb_s, work.how)
+            return CheckOutcome.STOPPED, SelfTestResult(False, "a job came first")
+        if test is None:
+            test = SelfTestResult(True, how="nvml")
+        if test.is_right:
+            return CheckOutcome.PASSED, test
+        detail = test.detail or "the self-test gave a wrong result"
+        return CheckOutcome.FAILED, SelfTestResult(False, detail, test.tflops, test.gb_s, test.how)

@@ -1,4 +1,4 @@
-"""How NVML says that a GPU is: errors it counts, rows it remaps, why it is slow, and memory that nobody holds."""
+"""The condition of a GPU by NVML: error counts, remapped rows, throttling, and memory that no process holds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fault_of(pynvml: Any, attempt: Try, uuid: str, *, is_alone: bool) -> str:
 
 
 def occupancy_of(pynvml: Any, handle: Any) -> Occupancy:
-    """Who computes on a GPU. Where the driver lists nobody's processes, ever, there is nobody as far as can be told."""
+    """The processes on a GPU; empty where the driver never lists processes."""
     try:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except pynvml.NVMLError as error:

@@ -9,7 +9,7 @@ After `gpu_lost` a GPU gives no readings any more, after `throttle` its clock is
 `{"gpu": 0, "kind": "memory_left", "mib": 9216}`; with 0 it is gone again. In the same way a process is left there,
 `{"gpu": 0, "kind": "process_left", "pid": 71}`. `list_fails` has the driver give no list of the GPU's processes, and
 `list_hangs` has it not answer who asks for one, until the same comes with `"over": true`. `work_wrong` makes the next
-`count` pieces of work wrong, and `work_hangs` has them never end.
+`count` self-tests give a wrong result, and `work_hangs` makes them hang.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from nodeagent.gpu.layouts import DEFAULT_LAYOUT, PER_SOCKET, matrix
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, Outcome
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, SelfTestResult
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
 
@@ -117,7 +117,7 @@ class EmulatedGpus:
         return events
 
     def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
-        """Nobody but who was left there: without hardware, a process that is gone holds nothing."""
+        """The leftover processes that were injected; a process that ended holds no memory here."""
         self._read_faults()
         return {gpu.uuid: self._occupancy(gpu.uuid) for gpu in self._gpus if gpu.uuid in uuids}
 
@@ -127,13 +127,13 @@ class EmulatedGpus:
         found = [(uuid, self._fault(uuid, uuid in alone)) for uuid in uuids]
         return tuple((uuid, why) for uuid, why in found if why)
 
-    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
-        """Right, as fast as its model would be, unless something else was injected."""
+    def self_test(self, uuid: str, wait: Callable[[float], bool]) -> Optional[SelfTestResult]:
+        """Passes at the speed of its model, unless a fault was injected."""
         if self._take(uuid, "work_hangs") and wait(_HANGS_S):
             return None
         model = next(gpu.model for gpu in self._gpus if gpu.uuid == uuid)
         clocks = _MODELS.get(model, _DEFAULT_MODEL)
-        return Outcome(
+        return SelfTestResult(
             is_right=not self._take(uuid, "work_wrong"),
             detail="",
             tflops=round(clocks.sm_clock_mhz / 100, 1),

@@ -17,8 +17,8 @@ _log = logging.getLogger("nodeagent.kernellog")
 
 KERNEL_LOG = "/dev/kmsg"
 _RECORD_BYTES = 8192
-_MOST_RECORDS = 2000
-_LONGEST_DETAIL = 300
+_MAX_RECORDS = 2000
+_MAX_DETAIL_CHARS = 300
 _PCI = r"(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})"
 _XID = re.compile(r"NVRM: Xid \(" + _PCI + r"(?:\.[0-9])?\): (\d{1,4})\b", re.IGNORECASE)
 _OFF_THE_BUS = re.compile(r"NVRM: .{0,40}?\b" + _PCI + r"(?:\.[0-9])?\b.{0,80}?\bfallen off the bus", re.IGNORECASE)
@@ -52,8 +52,8 @@ class KernelLog:
         self._file = None
 
     def _records(self) -> Iterator[str]:
-        """The records that wait, at most so many that a flood holds up nothing else."""
-        for _ in range(_MOST_RECORDS if self._file is not None else 0):
+        """The waiting records, at most `_MAX_RECORDS`, so that a flood of messages does not block the caller."""
+        for _ in range(_MAX_RECORDS if self._file is not None else 0):
             try:
                 record = os.read(self._file or 0, _RECORD_BYTES)
             except BlockingIOError:
@@ -82,8 +82,8 @@ def health_event(record: str, uuid_of: Mapping[str, str]) -> Optional[HealthEven
     if uuid is None:
         return None
     if xid is not None:
-        return HealthEvent("xid", uuid, message[:_LONGEST_DETAIL], int(xid[2]))
-    return HealthEvent("gpu_lost", uuid, message[:_LONGEST_DETAIL])
+        return HealthEvent("xid", uuid, message[:_MAX_DETAIL_CHARS], int(xid[2]))
+    return HealthEvent("gpu_lost", uuid, message[:_MAX_DETAIL_CHARS])
 
 
 def address(pci: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Collection, List, Mapping, Optional, Sequence,
 
 from nodeagent.gpu.conditions import condition_of, fault_of, lists_none, occupancy_of
 from nodeagent.gpu.kernellog import KernelLog, address
-from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, Outcome
+from nodeagent.gpu.port import NO_SUCH_GPU, GpuUnavailable, Occupancy, SelfTestResult
 from nodeagent.gpu.watch import LOOK_EVERY_S, Watch
 from nodeagent.protocol import GpuInfo, GpuSample, HealthEvent
 from nodeagent.runtime.port import Usage
@@ -132,7 +132,7 @@ class NvmlGpus:
         return tuple(events)
 
     def occupancy(self, uuids: Sequence[str]) -> Mapping[str, Occupancy]:
-        """Whom the driver lists. Nobody knows whether a GPU that does not answer is empty."""
+        """The processes that the driver lists. A GPU that does not answer has a `problem` instead."""
         return {uuid: occupancy_of(pynvml, handle) for uuid, handle in self._handle_of.items() if uuid in uuids}
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
@@ -143,8 +143,8 @@ class NvmlGpus:
         ]
         return tuple((uuid, why) for uuid, why in found if why)
 
-    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
-        """NVML watches GPUs; it gives them no work."""
+    def self_test(self, uuid: str, wait: Callable[[float], bool]) -> Optional[SelfTestResult]:
+        """NVML only monitors GPUs: `SelfTest` runs the computation."""
         return None
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class NvmlGpus:
         return events
 
     def _look_whether_processes_are_listed(self) -> None:
-        """Say it once where nobody can see that a GPU is empty when its job has ended."""
+        """Log once that this driver lists no processes, so that an emptied GPU cannot be verified."""
         for gpu in self._gpus:
             try:
                 pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle_of[gpu.uuid])

@@ -16,8 +16,8 @@ class GpuUnavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a GPU did some work; `how` names the work."""
+class SelfTestResult:
+    """The result of a GPU self-test; `how` names the kind of test."""
 
     is_right: bool
     detail: str = ""
@@ -40,7 +40,7 @@ class Occupancy:
 
 
 class GpuDriver(Protocol):
-    """The GPUs of one node. All calls but `work` come from one thread at a time."""
+    """The GPUs of one node. All calls but `self_test` come from one thread at a time."""
 
     name: str
 
@@ -63,12 +63,12 @@ class GpuDriver(Protocol):
         """Who is on each of these GPUs at this moment, as far as this machine has them."""
 
     def faults(self, uuids: Sequence[str], alone: Collection[str]) -> Tuple[Tuple[str, str], ...]:
-        """Which of these GPUs are not fit for a start now, and why; nobody else is to be on those `alone`."""
+        """The GPUs unfit for a start now, and why; on GPUs in `alone`, any process is a fault."""
 
-    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
-        """How a GPU does work whose result is known, or None from a driver that cannot give it any.
+    def self_test(self, uuid: str, wait: Callable[[float], bool]) -> Optional[SelfTestResult]:
+        """Run a computation with a known result on the GPU; None from a driver that has no such test.
 
-        It takes seconds, beside other calls, and ends soon after `wait`, which waits for a stop, has returned true.
+        It takes seconds, in parallel to other calls, and ends soon after `wait` (wait for a stop) returned true.
         """
 
     def close(self) -> None:
@@ -108,8 +108,8 @@ class NoGpus:
         """It has none of them."""
         return tuple((uuid, NO_SUCH_GPU) for uuid in uuids)
 
-    def work(self, uuid: str, wait: Callable[[float], bool]) -> Optional[Outcome]:
-        """None can be given."""
+    def self_test(self, uuid: str, wait: Callable[[float], bool]) -> Optional[SelfTestResult]:
+        """There is no GPU to test."""
         return None
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ from nodeagent.protocol import HealthEvent
 
 LOOK_EVERY_S = 20.0
 AGAIN_AFTER_S = 600.0
-"""What lasts is told again so often; the platform takes a warning back that nobody repeats for an hour."""
+"""How often a lasting condition is reported; the platform ends a warning that is not repeated for an hour."""
 PATIENCE_S = 60.0
-"""How long a GPU may be slow, or keep memory of no process, before anybody is told."""
+"""How long a GPU may be slow, or keep memory of no process, before it is reported."""
 
 
 @dataclass(frozen=True)

@@ -258,7 +258,7 @@ def test_gpus_are_checked_once_as_they_are_wanted(platform: FakePlatform, agent:
     one, other = checked(platform)
     assert (one.number, one.gpu_uuid, one.outcome, one.how) == (1, first, CheckOutcome.PASSED, "emulated")
     assert (one.tflops, one.gb_s, one.detail) == (14.1, 1593.0, "")
-    assert (other.number, other.outcome, other.detail) == (4, CheckOutcome.FAILED, "its work is wrong")
+    assert (other.number, other.outcome, other.detail) == (4, CheckOutcome.FAILED, "the self-test gave a wrong result")
     want(platform, (2, first), (4, second))
     eventually(lambda: len(checked(platform)) == 3, "the next check")
     assert (checked(platform)[2].number, checked(platform)[2].gpu_uuid) == (2, first)
@@ -316,7 +316,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> tuple[Checks, Sampler, Tasks, list[
     sampler = Sampler(driver, cast(Any, runtime))
     checks = Checks(
         sampler=sampler,
-        work=lambda uuid, stopper: driver.work(uuid, stopper.wait),
+        self_test=lambda uuid, stopper: driver.self_test(uuid, stopper.wait),
         pool=cast(Any, tasks),
         report_soon=lambda: None,
     )

@@ -171,23 +171,23 @@ def test_memory_that_was_left_is_a_fault_until_it_is_gone_and_none_of_who_shares
     assert driver.faults([first, second], [first, second]) == ((second, "it does not answer"),)
 
 
-def test_work_has_an_outcome_or_cannot_be_given(driver: GpuDriver) -> None:
-    outcome = driver.work(driver.inventory()[0].uuid, lambda _: True)
+def test_a_self_test_has_a_result_or_is_not_supported(driver: GpuDriver) -> None:
+    outcome = driver.self_test(driver.inventory()[0].uuid, lambda _: True)
     assert outcome is None or (outcome.is_right and outcome.how)
 
 
-def test_emulated_work_is_wrong_or_does_not_end_if_it_shall(tmp_path: Path) -> None:
+def test_an_emulated_self_test_gives_a_wrong_result_or_hangs_when_asked(tmp_path: Path) -> None:
     faults = tmp_path / "faults"
     driver = EmulatedGpus(parse_models("A100:1,V100:1"), "here", str(faults))
     first, second = (gpu.uuid for gpu in driver.inventory())
     faults.write_text('{"gpu": 0, "kind": "work_wrong"}\n{"gpu": 1, "kind": "work_hangs"}\n')
     driver.faults([first], [])  # it reads what was injected
     waits: list[float] = []
-    wrong, right = driver.work(first, lambda _: False), driver.work(first, lambda _: False)
+    wrong, right = driver.self_test(first, lambda _: False), driver.self_test(first, lambda _: False)
     assert wrong is not None
     assert right is not None
     assert (wrong.is_right, right.is_right, right.tflops) == (False, True, 14.1)
-    assert driver.work(second, lambda seconds: not waits.append(seconds)) is None
+    assert driver.self_test(second, lambda seconds: not waits.append(seconds)) is None
     assert waits == [60.0]
     assert driver.health() == ()
 
@@ -251,6 +251,6 @@ def test_a_wrong_choice_is_named(spec: str) -> None:
 def test_none_is_a_choice() -> None:
     assert isinstance(open_gpus("none", "here", ""), NoGpus)
     assert NoGpus().inventory() == NoGpus().samples({}) == ()
-    assert NoGpus().work("GPU-1", lambda _: False) is None
+    assert NoGpus().self_test("GPU-1", lambda _: False) is None
     assert NoGpus().occupancy(["GPU-1"]) == {}
     assert NoGpus().faults(["GPU-1"], []) == (("GPU-1", NO_SUCH_GPU),)

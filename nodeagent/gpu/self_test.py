@@ -1,4 +1,4 @@
-"""Giving a GPU work whose result is known: by its driver if that can, else by a program in another Python."""
+"""The GPU self-test: a separate Python multiplies matrices on the GPU and compares the result with the known one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import threading
 import time
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from nodeagent.gpu.port import Outcome
+from nodeagent.gpu.port import SelfTestResult
 
-_log = logging.getLogger("nodeagent.trial")
+_log = logging.getLogger("nodeagent.self_test")
 
 LIMIT_S = 60.0
-"""Loading PyTorch and beginning to use a GPU takes most of it."""
-_LOOK_AGAIN_S = 3600.0
+"""Most of it goes to loading PyTorch and initialising CUDA."""
+_RETRY_MISSING_S = 3600.0
+"""How long a Python without PyTorch or CUDA is skipped."""
 
 
 class Stopper:
-    """Ends a trial from another thread, at once."""
+    """Ends a running self-test at once, from another thread."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -30,21 +31,21 @@ class Stopper:
         self._process: Optional["subprocess.Popen[bytes]"] = None
 
     def stop(self) -> None:
-        """End what runs, and what would be started."""
+        """Kill the running process, and any that is started later."""
         with self._mutex:
             self._stopped.set()
             if self._process is not None:
                 self._process.kill()
 
     def watch(self, process: "subprocess.Popen[bytes]") -> None:
-        """This process is what is to be ended."""
+        """Register the process that `stop` kills."""
         with self._mutex:
             self._process = process
             if self._stopped.is_set():
                 process.kill()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a stop; whether there was one."""
+        """Wait up to `seconds` for a stop; return whether one came."""
         return self._stopped.wait(seconds)
 
     @property
@@ -53,8 +54,8 @@ class Stopper:
         return self._stopped.is_set()
 
 
-class Program:
-    """The work of `matmul`, done by another Python: `auto` looks for one, `none` is none, else it is a path."""
+class SelfTest:
+    """Runs `matmul.py` in a separate Python: `auto` searches for one, `none` disables the test, else a path."""
 
     def __init__(self, python: str, arguments: Sequence[str] = ()) -> None:
         self._named = python
@@ -63,16 +64,16 @@ class Program:
         source = pkgutil.get_data("nodeagent.gpu", "matmul.py")
         self._source = (source or b"").decode()
 
-    def run(self, uuid: str, stopper: Stopper) -> Optional[Outcome]:
-        """How the GPU did its work, or None where no Python here has what it takes."""
+    def run(self, uuid: str, stopper: Stopper) -> Optional[SelfTestResult]:
+        """Test one GPU; None if the test was stopped, or if no Python here has PyTorch with CUDA."""
         for python in self._candidates():
             answer = self._ask(python, uuid, stopper)
             if stopper.is_stopped:
                 return None
             if "missing" not in answer:
-                return _outcome(answer)
+                return _result_of(answer)
             why = str(answer["missing"])[:300]
-            _log.info("no work for GPUs by %s: %s", python, why)
+            _log.info("no GPU self-test by %s: %s", python, why)
             self._missing[python] = (time.monotonic(), why)
         return None
 
@@ -84,35 +85,35 @@ class Program:
         return [
             python
             for python in dict.fromkeys(named)
-            if os.path.exists(python) and now - self._missing.get(python, (float("-inf"), ""))[0] >= _LOOK_AGAIN_S
+            if os.path.exists(python) and now - self._missing.get(python, (float("-inf"), ""))[0] >= _RETRY_MISSING_S
         ]
 
     def _ask(self, python: str, uuid: str, stopper: Stopper) -> Dict[str, Any]:
         words = [python, "-I", "-c", self._source, "--limit", str(int(LIMIT_S)), *self._arguments]
         environment = {"PATH": os.environ.get("PATH", ""), "CUDA_VISIBLE_DEVICES": uuid, "HOME": "/nonexistent"}
-        # It ends when our end of its input is closed, and so with the agent.
-        its_end, our_end = os.pipe()
+        # The program exits when its stdin is closed, and thus with the agent.
+        read_end, write_end = os.pipe()
         try:
             process = subprocess.Popen(
                 words,
                 env=environment,
-                stdin=its_end,
+                stdin=read_end,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
             )
             stopper.watch(process)
-            said = _said(process)
+            output = _output_of(process)
         except OSError as error:
             return {"missing": "{} cannot be run: {}".format(python, error.strerror)}
         finally:
-            os.close(its_end)
-            os.close(our_end)
-        return _read(said)
+            os.close(read_end)
+            os.close(write_end)
+        return _parse(output)
 
 
-def _said(process: "subprocess.Popen[bytes]") -> bytes:
+def _output_of(process: "subprocess.Popen[bytes]") -> bytes:
     try:
         return process.communicate(timeout=LIMIT_S + 5.0)[0]
     except subprocess.TimeoutExpired:
@@ -120,23 +121,23 @@ def _said(process: "subprocess.Popen[bytes]") -> bytes:
         return b""
 
 
-def _read(said: bytes) -> Dict[str, Any]:
-    """The answer, or that there is none: a program that dies on a GPU, or never returns, has found something."""
+def _parse(output: bytes) -> Dict[str, Any]:
+    """The answer of the program; one that crashed or timed out counts as a failed test."""
     try:
-        answer = json.loads(said.decode(errors="replace").strip().rsplit("\n", 1)[-1])
+        answer = json.loads(output.decode(errors="replace").strip().rsplit("\n", 1)[-1])
     except ValueError:
         answer = None
     if isinstance(answer, dict):
         return answer
-    return {"ok": False, "detail": "the work did not come to an end within {:.0f} s, or broke off".format(LIMIT_S)}
+    return {"ok": False, "detail": "the self-test crashed or did not finish within {:.0f} s".format(LIMIT_S)}
 
 
-def _outcome(answer: Dict[str, Any]) -> Outcome:
+def _result_of(answer: Dict[str, Any]) -> SelfTestResult:
     def number(name: str) -> Optional[float]:
         value = answer.get(name)
         return float(value) if isinstance(value, (int, float)) else None
 
-    return Outcome(
+    return SelfTestResult(
         is_right=answer.get("ok") is True,
         detail=str(answer.get("detail", ""))[:300],
         tflops=number("tflops"),
