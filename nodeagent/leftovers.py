@@ -17,7 +17,7 @@ from typing import FrozenSet, Iterator, List, Optional, Sequence, Tuple
 from nodeagent import patterns
 from nodeagent.files import FOLDER
 from nodeagent.patterns import Rest
-from nodeagent.protocol import MAX_OUTPUT_PATH_BYTES, MAX_OUTPUTS_AT_ONCE, LeftOut
+from nodeagent.protocol import MAX_OUTPUT_PATH_BYTES, MAX_OUTPUTS_AT_ONCE, Excluded
 from nodeagent.runtime.port import WorkFolder
 
 MOST_ENTRIES = 100_000
@@ -26,7 +26,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class NotTaken(Exception):
-    """A file that cannot be taken after all; `reason` is one of those of `LeftOut`."""
+    """A file that cannot be taken after all; `reason` is one of those of `Excluded`."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -48,14 +48,14 @@ class Findings:
     """What a walk found; of what is left out, the first ones are named and the others counted."""
 
     files: List[Leftover] = field(default_factory=list)
-    left_out: List[LeftOut] = field(default_factory=list)
+    left_out: List[Excluded] = field(default_factory=list)
     more: int = 0
     cut_short: bool = False
 
     def leave_out(self, path: str, reason: str, size: int = 0) -> None:
         """Note that a file was not taken."""
         if len(self.left_out) < MAX_OUTPUTS_AT_ONCE:
-            self.left_out.append(LeftOut(_shown(path), reason, size))
+            self.left_out.append(Excluded(_shown(path), reason, size))
         else:
             self.more += 1
 

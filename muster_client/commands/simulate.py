@@ -52,15 +52,13 @@ def simulate_command(
         typer.Option(metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file."),
     ] = None,
     placement: Annotated[
-        OptionalText, typer.Option(metavar=_NAME, help="Which GPUs exactly; consolidate if nothing is said.")
+        OptionalText, typer.Option(metavar=_NAME, help="Which GPUs a job gets; consolidate by default.")
     ] = None,
-    admission: Annotated[str, typer.Option(metavar=_NAME, help="What a virtual cluster may have.")] = "quota",
-    start: Annotated[float, typer.Option(metavar="S", help="Only jobs from so long after the first submission.")] = 0.0,
-    end: Annotated[float, typer.Option(metavar="S", help="Only jobs before that.", show_default=False)] = float("inf"),
-    limit: Annotated[int | None, typer.Option(metavar="N", help="Only so many jobs, the first ones.")] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out and count lines and jobs that cannot be used.")
-    ] = False,
+    admission: Annotated[str, typer.Option(metavar=_NAME, help="How quotas limit virtual clusters.")] = "quota",
+    start: Annotated[float, typer.Option(metavar="S", help="Only jobs from this long after the first on.")] = 0.0,
+    end: Annotated[float, typer.Option(metavar="S", help="Only jobs before this.", show_default=False)] = float("inf"),
+    limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N jobs.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count unusable lines and jobs.")] = False,
     throughputs: Annotated[
         Path | None, typer.Option(metavar="FILE|FOLDER", help="Measured speeds, for traces that count steps.")
     ] = None,
@@ -69,48 +67,46 @@ def simulate_command(
         bool | None,
         typer.Option(
             "--peer/--no-peer",
-            help="What the trace's authors assumed in theirs, where nothing else is said; with --format by itself.",
+            help="The assumptions of the trace authors' simulator, where no option differs; set by --format.",
         ),
     ] = None,
     round_s: Annotated[
         float | None,
-        typer.Option("--round", metavar="S", help="Decide at multiples of this only; 0: whenever something happens."),
+        typer.Option("--round", metavar="S", help="Decide only at multiples of this; 0: at every event."),
     ] = None,
-    first_round: Annotated[float | None, typer.Option(metavar="S", help="And not before this.")] = None,
-    restart: Annotated[float | None, typer.Option(metavar="S", help="Without progress after each start.")] = None,
+    first_round: Annotated[float | None, typer.Option(metavar="S", help="No decision before this.")] = None,
+    restart: Annotated[float | None, typer.Option(metavar="S", help="Time without progress after each start.")] = None,
     first_start: Annotated[
         float | None, typer.Option(metavar="S", help="The same for the first start of a job.")
     ] = None,
-    grace: Annotated[float, typer.Option(metavar="S", help="How long a preempted job holds its GPUs.")] = 0.0,
-    interference: Annotated[float, typer.Option(metavar="X", help="Lost speed of neighbours, 0 to 1.")] = 0.0,
-    spread_penalty: Annotated[float, typer.Option(metavar="X", help="Lost speed on several nodes, 0 to 1.")] = 0.0,
+    grace: Annotated[float, typer.Option(metavar="S", help="The grace period of preempted jobs.")] = 0.0,
+    interference: Annotated[float, typer.Option(metavar="X", help="Speed lost to neighbours on a node, 0 to 1.")] = 0.0,
+    spread_penalty: Annotated[float, typer.Option(metavar="X", help="Speed lost on several nodes, 0 to 1.")] = 0.0,
     rack_penalty: Annotated[
-        float, typer.Option(metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
+        float, typer.Option(metavar="X", help="Additional speed lost in several racks, 0 to 1.")
     ] = 0.0,
-    share: Annotated[
-        bool, typer.Option("--share", help="Let a policy that packs put jobs beside others on their GPUs.")
-    ] = False,
+    share: Annotated[bool, typer.Option("--share", help="Let jobs share GPUs, if the policy supports it.")] = False,
     oracle: Annotated[
-        str, typer.Option(metavar="NAME", help="What policies are told of run times: perfect, estimates or none.")
+        str, typer.Option(metavar="NAME", help="What policies know about run times: perfect, estimates or none.")
     ] = "perfect",
     failures: Annotated[
         str, typer.Option(metavar="NAME", help="Who fails: none, trace, philly, philly_paper or philly_times.")
     ] = "none",
-    retries: Annotated[int, typer.Option(metavar="N", help="How often a job that fails is tried again.")] = 1,
-    retry_hopeless: Annotated[bool, typer.Option(help="Whether also where every attempt must fail.")] = True,
-    retry_after: Annotated[float, typer.Option(metavar="S", help="From a failure to the queue again.")] = 0.0,
+    retries: Annotated[int, typer.Option(metavar="N", help="How often a failed job is retried.")] = 1,
+    retry_hopeless: Annotated[bool, typer.Option(help="Whether jobs are retried whose every attempt fails.")] = True,
+    retry_after: Annotated[float, typer.Option(metavar="S", help="Time from a failure to the queue.")] = 0.0,
     screening: Annotated[
         OptionalText,
-        typer.Option(metavar="K=V,…", help="Try gangs first on gpus=N of their own; docs/simulator.md has the rest."),
+        typer.Option(metavar="K=V,…", help="Screen gangs on a pool of gpus=N; docs/simulator.md has the other keys."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed gives the same figures.")] = 0,
     json_: Annotated[
         OptionalText,
         typer.Option("--json", metavar="[OUT]", help="All figures as JSON; without OUT instead of the table."),
     ] = None,
-    csv: Annotated[OptionalText, typer.Option(metavar="OUT", help="A line for each run.")] = None,
-    jobs_csv: Annotated[OptionalText, typer.Option(metavar="OUT", help="A line for each job of each run.")] = None,
-    plots: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Three PNG files; needs matplotlib.")] = None,
+    csv: Annotated[OptionalText, typer.Option(metavar="OUT", help="CSV with a line for each run.")] = None,
+    jobs_csv: Annotated[OptionalText, typer.Option(metavar="OUT", help="CSV with a line for each job.")] = None,
+    plots: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Plots as PNG files; needs matplotlib.")] = None,
     no_timing: Annotated[
         bool, typer.Option("--no-timing", help="Leave out wall time and memory, which differ from run to run.")
     ] = False,
@@ -122,19 +118,19 @@ def simulate_command(
     session = begin(ctx, as_json=json_ == _STDOUT)
     output = session.output
     try:
-        from scheduler.sim import command, engine, report, request  # noqa: PLC0415 - see above
+        from scheduler.sim import arguments, command, engine, report  # noqa: PLC0415 - see above
     except ModuleNotFoundError as error:
         raise UsageError(f"muster simulate needs {error.name}: pip install numpy scipy matplotlib") from None
     if list_:
-        catalogue = request.catalogue()
+        catalogue = arguments.catalogue()
         lines = [f"{kind}: {name}: {told}" for kind, names in catalogue.items() for name, told in names.items()]
         output.answer(catalogue, *lines)
         return
     outputs = command.Outputs(json=json_, csv=csv, jobs_csv=jobs_csv, plots=plots, timing=not no_timing)
     try:
         outputs.check()
-        study = request.prepare(
-            request.Request(
+        study = arguments.prepare(
+            arguments.Arguments(
                 trace=trace,
                 generate=generate,
                 format=format_,
@@ -170,9 +166,9 @@ def simulate_command(
         for note in study.notes:
             output.note(note)
         shown = output.errors if output.errors.is_terminal and not output.as_json else None
-        with command.progress_bar(shown, study) as tell:
-            rows = command.carry_out(study, outputs, tell)
-    except request.RequestError as error:
+        with command.progress_bar(shown, study) as report_progress:
+            rows = command.carry_out(study, outputs, report_progress)
+    except arguments.UsageError as error:
         raise UsageError(str(error)) from error
     except engine.SimulationError as error:
         raise SimulationError(f"the simulator caught itself in a mistake: {error}") from error

@@ -55,7 +55,7 @@ What the wire format leaves open is settled here:
 
 from nodeagent.protocol.ending import (
     EndRequest,
-    LeftOut,
+    Excluded,
     LogAccepted,
     LogFinishRequest,
     OutputFile,
@@ -158,6 +158,7 @@ __all__ = [
     "DesiredAllocation",
     "EndReason",
     "EndRequest",
+    "Excluded",
     "GpuInfo",
     "GpuSample",
     "HealthEvent",
@@ -167,7 +168,6 @@ __all__ = [
     "Inventory",
     "KeptReport",
     "LaunchSpec",
-    "LeftOut",
     "LogAccepted",
     "LogFinishRequest",
     "Message",

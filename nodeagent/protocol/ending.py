@@ -80,7 +80,7 @@ class OutputsAnswer(Message):
 
 
 @dataclass(frozen=True)
-class LeftOut(Message):
+class Excluded(Message):
     """A file that a pattern names and that was not shipped.
 
     `reason` is one of too_large, over_limit, changed, vanished, bad_name, not_a_file, not_owned, too_deep, unreadable.
@@ -96,6 +96,6 @@ class OutputsFinishRequest(Message):
     """All files that can be shipped have been; `more` are left out unnamed; `cut_short`: some were not looked at."""
 
     fence: int
-    left_out: Tuple[LeftOut, ...] = ()
+    left_out: Tuple[Excluded, ...] = ()
     more: int = 0
     cut_short: bool = False

@@ -51,8 +51,8 @@ def judge(here: Iterable[NodeRun], elsewhere: Iterable[NodeRun], *, in_a_row: in
     """The opinion about a node from recent runs there and elsewhere, newest first.
 
     1. A node is sound unless `in_a_row` jobs (at least 1) in a row failed there within `quick_s` seconds of their
-       start. A
-       run that lasted longer, or succeeded, ends the row. Runs too young to judge, or stopped by a user, do not count.
+       start. A run that lasted longer, or succeeded, ends the row. Runs too young to judge, or stopped by a user, do
+       not count.
     2. Most quick failures in a cluster are the jobs' own fault. So the same commands of the same owners on other nodes
        decide: if more of those runs did well than failed quickly, the node is at fault; otherwise the jobs are.
     3. Without such runs the node is suspect.

@@ -31,8 +31,7 @@ def gives_back(level: HealthLevel, heals: Heals | None, *, restarted: bool, pass
     """Whether a GPU returns to service after `passes` passes in a row.
 
     `needed` is the number that the pool asks for, 0 for never. One pass is enough for a GPU whose only failure was a
-    check.
-    A GPU whose failure has no known cause does not return by itself.
+    check. A GPU whose failure has no known cause does not return by itself.
     """
     if level is HealthLevel.OK or not can_heal(heals, restarted=restarted):
         return False

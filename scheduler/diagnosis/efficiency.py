@@ -63,8 +63,7 @@ class HostUse:
     """The share of its host that each rank had, and what the busiest rank used of it; None: not measured.
 
     `cpu_cores` is a mean over the run, `memory_used_mib` the maximum. `asked_cpus` and `asked_memory` say whether the
-    owner
-    asked for the amount or got the pool's default.
+    owner asked for the amount or got the pool's default.
     """
 
     cpus: int
@@ -101,8 +100,7 @@ def judge(use: Use) -> Verdict:
 
     1. There is no grade for jobs without GPUs, on shared GPUs, for short runs, and where a GPU has too few samples.
     2. The grade is `idle` if the job used no GPU; else the mean utilisation decides: `good` from 70 %, `fair` from 40
-       %,
-       `poor` below.
+       %, `poor` below.
     3. Advice names the most expensive waste first: GPUs, then memory and processors that the owner asked for.
     """
     silence = _no_grade_reason(use)

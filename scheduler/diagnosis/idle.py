@@ -1,12 +1,11 @@
 """When a job's GPUs are idle, when its owner is warned, and when the job is stopped: pure bookkeeping over readings.
 
 A reading covers one minute of an attempt: the mean utilisation of its busiest GPU. A job is idle in a minute in which
-*all* of its GPUs stayed below the rule's limit. A job that works on only one of its GPUs is wasteful but working, so
-it is not stopped.
+*all* of its GPUs stayed below the rule's limit. A job that works on only one of its GPUs is wasteful but working, so it
+is not stopped.
 
 Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads" (USENIX ATC 2019), found
-that
-running jobs used half of their GPUs' time on average; GPUs that are idle for long keep other jobs waiting.
+that running jobs used half of their GPUs' time on average; GPUs that are idle for long keep other jobs waiting.
 """
 
 from __future__ import annotations

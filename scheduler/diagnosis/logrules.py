@@ -2,8 +2,7 @@
 
 One RE2 automaton holds all rules and scans a piece of a log in time proportional to its length; single rules are tried
 only where the automaton finds a match. The automaton is one pattern of alternatives, not an RE2 set: a set that runs
-out
-of memory reports no match, while a pattern only gets slower.
+out of memory reports no match, while a pattern only gets slower.
 """
 
 from __future__ import annotations

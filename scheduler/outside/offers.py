@@ -39,8 +39,7 @@ class Role:
 @dataclass(frozen=True, slots=True)
 class Framework:
     """An external scheduler. `held` is what its jobs hold, without its standing offers. `asks` is whether it wants
-    offers now;
-    what it holds counts for its role in any case. `needs` is the runtime that its jobs need.
+    offers now; what it holds counts for its role in any case. `needs` is the runtime that its jobs need.
     """
 
     id: int
@@ -90,13 +89,10 @@ def offers(view: View, admission: Admission, round_: OfferRound, *, most: int = 
     """The offers to make now, at most `most`, in order; `view` holds the standing ones as reservations.
 
     1. The next role is the one with the smallest dominant share by weight among the roles that accept more; within it,
-       the
-       framework with the smallest dominant share is next. Standing offers count as held.
+       the framework with the smallest dominant share is next. Standing offers count as held.
     2. The framework is offered all free resources of one node: the node with the most free GPUs that it does not
-       filter,
-       that can start its jobs, and that stays open while the offer stands. If quota does not admit that many GPUs of a
-       type,
-       the offer holds as many as it admits, with their share of the CPUs and the memory.
+       filter, that can start its jobs, and that stays open while the offer stands. If quota does not admit that many
+       GPUs of a type, the offer holds as many as it admits, with their share of the CPUs and the memory.
     3. The round ends when no role accepts more.
     """
     state = SchedulerState(view)

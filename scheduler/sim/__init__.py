@@ -1,1 +1,1 @@
-"""A discrete-event simulator that decides with the very functions that production decides with."""
+"""A discrete-event simulator that makes its decisions with production's functions."""

@@ -1,6 +1,6 @@
 """Compares policies on a trace: `python -m scheduler.sim --trace FILE --policy fifo --cluster V100:8x4`.
 
-docs/simulator.md says what the options and the figures mean.
+docs/simulator.md explains the options and the figures.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from scheduler.sim.arguments import Arguments, UsageError, catalogue, prepare
 from scheduler.sim.command import STDOUT, Outputs, carry_out, progress_bar, remarks
 from scheduler.sim.engine import SimulationError
 from scheduler.sim.report import Row, grids
-from scheduler.sim.request import Request, RequestError, catalogue, prepare
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,21 +25,21 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, without the usage before it."""
+    """Reports errors in one line, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
-        raise RequestError(message.removeprefix("argument "))
+        raise UsageError(message.removeprefix("argument "))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     try:
         return _run(parser().parse_args(arguments))
-    except RequestError as error:
+    except UsageError as error:
         _say(f"error: {error}")
         return EXIT_USAGE
     except SimulationError as error:
-        _say(f"error: the simulator caught itself in a mistake: {error}")
+        _say(f"error: please report this: the simulation is inconsistent: {error}")
         return EXIT_FAILED
     except KeyboardInterrupt:
         _say("interrupted; nothing was written")
@@ -47,64 +47,82 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options, which `muster simulate` has too."""
+    """The options, which `muster simulate` shares."""
     made = _Parser(prog="python -m scheduler.sim", description="Compare policies on a trace.", allow_abbrev=False)
-    add = made.add_argument_group("what is simulated").add_argument
+    add = made.add_argument_group("jobs and cluster").add_argument
     add("--trace", type=Path, metavar="FILE", help="The jobs, plain or gzipped.")
-    add("--format", metavar="NAME", help="The format of the trace, when its first lines do not tell it.")
+    add("--format", metavar="NAME", help="The format of the trace, if its first lines are ambiguous.")
     add("--generate", metavar="NAME[:K=V,…]", help="Jobs drawn from the seed, instead of a trace.")
     add("--policy", action="append", default=[], metavar="NAME[:K=V,…]", help="A policy to compare; may be repeated.")
     add("--cluster", metavar="TYPE:NODESxGPUS,…|FILE", help="The GPUs, as V100:2x4,P100:4x4 or a YAML file.")
-    add("--placement", metavar="NAME[:K=V,…]", help="Which GPUs exactly; consolidate if nothing is said.")
-    add("--admission", default="quota", metavar="NAME[:K=V,…]", help="What a virtual cluster may have.")
-    add("--start", type=float, default=0.0, metavar="S", help="Only jobs from so long after the first submission.")
-    add("--end", type=float, default=math.inf, metavar="S", help="Only jobs before that.")
-    add("--limit", type=int, metavar="N", help="Only so many jobs, the first ones.")
-    add("--skip-bad", action="store_true", help="Leave out and count lines and jobs that cannot be used.")
+    add("--placement", metavar="NAME[:K=V,…]", help="Which GPUs a job gets; consolidate by default.")
+    add("--admission", default="quota", metavar="NAME[:K=V,…]", help="How quotas limit virtual clusters.")
+    add(
+        "--start",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="Only jobs from this long after the first on.",
+    )
+    add("--end", type=float, default=math.inf, metavar="S", help="Only jobs before this.")
+    add("--limit", type=int, metavar="N", help="Only the first N jobs.")
+    add("--skip-bad", action="store_true", help="Skip and count unusable lines and jobs.")
     add("--throughputs", type=Path, metavar="FILE|FOLDER", help="Measured speeds, for traces that count steps.")
     add("--read", metavar="K=V,…", help="Other options of the format.")
-    add = made.add_argument_group("what is assumed").add_argument
+    add = made.add_argument_group("assumptions").add_argument
     add(
         "--peer",
         action=argparse.BooleanOptionalAction,
-        help="What the trace's authors assumed in theirs, where nothing else is said; with --format by itself.",
+        help="The assumptions of the trace authors' simulator, where no option differs; set by --format.",
     )
-    add("--round", type=float, metavar="S", help="Decide at multiples of this only; 0: whenever something happens.")
-    add("--first-round", type=float, metavar="S", help="And not before this.")
-    add("--restart", type=float, metavar="S", help="Without progress after each start.")
+    add("--round", type=float, metavar="S", help="Decide only at multiples of this; 0: at every event.")
+    add("--first-round", type=float, metavar="S", help="No decision before this.")
+    add("--restart", type=float, metavar="S", help="Time without progress after each start.")
     add("--first-start", type=float, metavar="S", help="The same for the first start of a job.")
-    add("--grace", type=float, default=0.0, metavar="S", help="How long a preempted job holds its GPUs.")
-    add("--interference", type=float, default=0.0, metavar="X", help="Lost speed of neighbours, 0 to 1.")
-    add("--spread-penalty", type=float, default=0.0, metavar="X", help="Lost speed on several nodes, 0 to 1.")
-    add("--rack-penalty", type=float, default=0.0, metavar="X", help="Lost speed, on top, in several racks, 0 to 1.")
-    add("--share", action="store_true", help="Let a policy that packs put jobs beside others on their GPUs.")
+    add("--grace", type=float, default=0.0, metavar="S", help="The grace period of preempted jobs.")
+    add(
+        "--interference",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="Speed lost to neighbours on a node, 0 to 1.",
+    )
+    add("--spread-penalty", type=float, default=0.0, metavar="X", help="Speed lost on several nodes, 0 to 1.")
+    add("--rack-penalty", type=float, default=0.0, metavar="X", help="Additional speed lost in several racks, 0 to 1.")
+    add("--share", action="store_true", help="Let jobs share GPUs, if the policy supports it.")
     add(
         "--oracle",
         default="perfect",
         metavar="NAME",
-        help="What policies are told of run times: perfect, estimates or none.",
+        help="What policies know about run times: perfect, estimates or none.",
     )
     add(
         "--failures",
         default="none",
         metavar="NAME",
-        help="Who fails: none, trace, philly, philly_paper, philly_times.",
+        help="The source of failures: none, trace, philly, philly_paper, philly_times.",
     )
-    add("--retries", type=int, default=1, metavar="N", help="How often a job that fails is tried again.")
+    add("--retries", type=int, default=1, metavar="N", help="How often a failed job is retried.")
     add(
         "--retry-hopeless",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="Whether also where every attempt must fail.",
+        help="Whether jobs are retried whose every attempt fails.",
     )
-    add("--retry-after", type=float, default=0.0, metavar="S", help="From a failure to the queue again.")
-    add("--screening", metavar="K=V,…", help="Try gangs first on gpus=N of their own; docs/simulator.md has the rest.")
+    add("--retry-after", type=float, default=0.0, metavar="S", help="Time from a failure to the queue.")
+    add("--screening", metavar="K=V,…", help="Screen gangs on a pool of gpus=N; docs/simulator.md has the other keys.")
     add("--seed", type=int, default=0, metavar="N", help="The same seed gives the same figures.")
-    add = made.add_argument_group("where the figures go").add_argument
-    add("--json", nargs="?", const=STDOUT, metavar="OUT", help="All figures as JSON; without OUT instead of the table.")
-    add("--csv", metavar="OUT", help="A line for each run.")
-    add("--jobs-csv", metavar="OUT", help="A line for each job of each run.")
-    add("--plots", type=Path, metavar="FOLDER", help="Three PNG files; needs matplotlib.")
+    add = made.add_argument_group("output").add_argument
+    add(
+        "--json",
+        nargs="?",
+        const=STDOUT,
+        metavar="OUT",
+        help="All figures as JSON; without OUT instead of the table.",
+    )
+    add("--csv", metavar="OUT", help="CSV with a line for each run.")
+    add("--jobs-csv", metavar="OUT", help="CSV with a line for each job.")
+    add("--plots", type=Path, metavar="FOLDER", help="Plots as PNG files; needs matplotlib.")
     add("--no-timing", action="store_true", help="Leave out wall time and memory, which differ from run to run.")
     add("--list", action="store_true", help="List policies, placements, admissions, generators and formats.")
     return made
@@ -121,8 +139,8 @@ def _run(given: argparse.Namespace) -> int:
     study = prepare(_request(given))
     for note in study.notes:
         _say(f"note: {note}")
-    with progress_bar(_terminal(sys.stderr), study) as tell:
-        rows = carry_out(study, outputs, tell)
+    with progress_bar(_terminal(sys.stderr), study) as report_progress:
+        rows = carry_out(study, outputs, report_progress)
     if not outputs.answers:
         _table(rows, timing=outputs.timing)
     for remark in remarks(rows):
@@ -130,8 +148,8 @@ def _run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _request(given: argparse.Namespace) -> Request:
-    return Request(
+def _request(given: argparse.Namespace) -> Arguments:
+    return Arguments(
         trace=given.trace,
         generate=given.generate,
         format=given.format,
@@ -175,7 +193,7 @@ def _table(rows: list[Row], *, timing: bool) -> None:
 
 
 def _terminal(stream: object) -> Console | None:
-    """A console of rich on this stream; None when nobody looks at it, or when rich is not installed."""
+    """A rich console on this stream; None if the stream is no terminal or rich is not installed."""
     if not getattr(stream, "isatty", bool)() or importlib.util.find_spec("rich") is None:
         return None
     from rich.console import Console  # noqa: PLC0415 - the simulator works without it

@@ -1,10 +1,10 @@
-"""The clocks of a simulation: why who waits for how long, how many jobs there are, and how busy the GPUs are.
+"""The clocks of a simulation: how long jobs wait and why, the number of jobs, and the use of the GPUs.
 
 A job waits for its *fair share* while its virtual cluster's quota has no room for it, and otherwise because of
-*fragmentation*: it is under quota, but the GPUs that it may have are not free, or not free together (Jeon et al.,
-Philly, USENIX ATC 2019, §3.1). The quota counts, whether quota admission keeps it or the policy does, as Philly's
-does while it lends what is idle. Jobs of one class of equal demands wait for the same reason, so there is a clock for
-each class; a job reads it when it comes and when it goes.
+*fragmentation*: it is within quota, but the GPUs that it may use are not free, or not free together (Jeon et al.,
+Philly, USENIX ATC 2019, §3.1). The quota decides this whether the admission enforces it or the policy does; Philly's
+policy enforces it while it lends idle GPUs. Jobs of one class with equal requests wait for the same reason, so each
+class has one clock, which a job reads when it enters and when it leaves.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _ClassClock:
 
 
 class Clocks:
-    """All clocks of one simulation; time is that of the view."""
+    """All clocks of one simulation, in the view's time."""
 
     def __init__(self, view: View, state: SchedulerState) -> None:
         self._view, self._state, self._quota = view, state, ADMISSIONS.make("quota", {})
@@ -50,7 +50,7 @@ class Clocks:
         self._timeline = Timeline()
 
     def enter(self, job: Job) -> None:
-        """A job begins to wait."""
+        """Start the waiting time of a job."""
         kind, now = equivalence_class(job), self._view.now
         clock = self._clocks.get(kind)
         if clock is None:
@@ -62,7 +62,7 @@ class Clocks:
         self._touched.add(job.vc_id)
 
     def leave(self, job: Job, record: JobRecord) -> None:
-        """A job has waited, and its record is told for what."""
+        """End the waiting time of a job, and add it to its record by reason."""
         kind, fair_share_s, fragmentation_s = self._entered.pop(job.id)
         clock = self._clocks[kind]
         clock.advance(self._view.now)
@@ -74,11 +74,11 @@ class Clocks:
             del self._of_vc[job.vc_id][kind]
 
     def touch(self, vc_id: int) -> None:
-        """What the virtual cluster uses has changed; the next sample looks at its reasons again."""
+        """The use of the virtual cluster has changed; the next sample updates its jobs' reasons."""
         self._touched.add(vc_id)
 
     def sample(self, busy: int) -> None:
-        """A decision is over: reasons are what they are now, and the timeline gets a point."""
+        """After a decision: update the reasons and add a point to the timeline."""
         now = self._view.now
         for vc_id in self._touched:
             for clock in self._of_vc.get(vc_id, {}).values():
@@ -91,11 +91,11 @@ class Clocks:
 
     @property
     def timeline(self) -> list[Sample]:
-        """How busy the cluster was, and how many jobs waited, until now."""
+        """Busy GPUs and waiting jobs over time, until now."""
         return self._timeline.samples
 
     def active(self, change: int) -> None:
-        """A job has come to the cluster, or left it."""
+        """Add `change` to the number of jobs in the cluster."""
         self._job_seconds = self.job_seconds()
         self._active += change
         self._active_since = self._view.now

@@ -1,4 +1,4 @@
-"""The cluster of a simulation: nodes by GPU type, as `V100:2x4,P100:4x4` or as a YAML file says."""
+"""The cluster of a simulation: nodes by GPU type, from `V100:2x4,P100:4x4` or a YAML file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _BY_GPU_TIME = "by-gpu-time"
 
 
 class ClusterError(ValueError):
-    """A cluster that cannot be understood; the message quotes the part."""
+    """A malformed cluster; the message quotes the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """`nodes` servers of one kind; racks are numbered through the cluster, `per_rack` servers in each."""
+    """`nodes` nodes of one kind; racks are numbered through the cluster, with `per_rack` nodes each."""
 
     gpu_type: str
     nodes: int
-    gpus: int  # on each
-    cpus: int = 0  # on each; 0 = so many that they never matter
+    gpus: int  # per node
+    cpus: int = 0  # per node; 0 = enough for any job
     memory_mib: int = 0  # likewise
     gpu_memory_mib: int = 16_384
     per_rack: int = 0  # 0 = all in one rack
@@ -36,12 +36,12 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """All groups of nodes; the order gives the nodes their ids."""
+    """All groups of nodes; their order sets the ids of the nodes."""
 
     groups: tuple[NodeGroup, ...]
     quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # vc -> GPU type -> GPUs
-    shares: Mapping[str, float] = field(default_factory=dict)  # vc -> weight of its part of every GPU type
-    by_gpu_time: bool = False  # virtual clusters get the part that they have of the trace's GPU time
+    shares: Mapping[str, float] = field(default_factory=dict)  # vc -> weight of its share of every GPU type
+    by_gpu_time: bool = False  # virtual clusters get shares in proportion to their GPU time in the trace
 
     @property
     def gpus(self) -> dict[str, int]:
@@ -52,10 +52,11 @@ class ClusterSpec:
         return totals
 
     def quotas_for(self, trace: Trace) -> Mapping[str, Mapping[str, int]]:
-        """GPUs by virtual cluster and type for this trace: what the cluster says, else what the trace says.
+        """GPUs by virtual cluster and type for this trace: from the cluster, else from the trace; empty if neither has
+        any.
 
-        Empty when neither says anything. Raises `ClusterError` when the cluster gives no quota to a virtual cluster
-        that has jobs in the trace.
+        Raises:
+            ClusterError: the cluster gives no quota to a virtual cluster with jobs in the trace.
         """
         if self.by_gpu_time:
             return quotas_by_share(self, gpu_time_by_vc(trace))
@@ -69,7 +70,7 @@ class ClusterSpec:
 
 
 def parse_cluster(text: str) -> ClusterSpec:
-    """The cluster that `TYPE:NODESxGPUS[,…]` describes."""
+    """The cluster described by `TYPE:NODESxGPUS[,…]`."""
     groups = []
     for part in text.split(","):
         gpu_type, colon, size = part.strip().partition(":")
@@ -81,14 +82,15 @@ def parse_cluster(text: str) -> ClusterSpec:
 
 
 def load_cluster(text: str) -> ClusterSpec:
-    """The cluster of a YAML file when `text` ends as the name of one does, else the one that it describes itself."""
+    """The cluster of a YAML file if `text` ends like the name of one, else the one that `text` describes."""
     return read_cluster(Path(text)) if text.endswith((".yaml", ".yml")) else parse_cluster(text)
 
 
 def read_cluster(path: Path) -> ClusterSpec:
-    """The cluster that a YAML file describes; docs/simulator-formats.md says how.
+    """The cluster that a YAML file describes; docs/simulator-formats.md defines the format.
 
-    Raises `ClusterError` with the file and the part that is wrong.
+    Raises:
+        ClusterError: it names the file and the wrong part.
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -103,7 +105,7 @@ def read_cluster(path: Path) -> ClusterSpec:
 
 
 def gpu_time_by_vc(trace: Trace) -> Mapping[str, float]:
-    """GPU-seconds that the jobs of each virtual cluster would take alone."""
+    """The GPU-seconds that the jobs of each virtual cluster would take without waiting."""
     totals: dict[str, float] = {}
     for job in trace.jobs:
         totals[job.vc] = totals.get(job.vc, 0.0) + job.gpus * job.work.alone_s()
@@ -111,13 +113,13 @@ def gpu_time_by_vc(trace: Trace) -> Mapping[str, float]:
 
 
 def quotas_by_share(cluster: ClusterSpec, shares: Mapping[str, float]) -> Mapping[str, Mapping[str, int]]:
-    """Every GPU of the cluster dealt out by these weights, each type by itself, whole GPUs by largest remainder.
+    """All GPUs divided by these weights, each type separately, in whole GPUs by largest remainder.
 
-    What two remainders of equal size leave goes to the name that sorts first.
+    Of two equal remainders the name that sorts first wins.
     """
     total = sum(shares.values())
     if not total > 0 or min(shares.values()) < 0 or total == float("inf"):
-        raise ClusterError(f"the shares of the virtual clusters cannot be dealt out: {dict(shares)}")
+        raise ClusterError(f"the GPUs cannot be divided by the shares of the virtual clusters: {dict(shares)}")
     quotas: dict[str, dict[str, int]] = {name: {} for name in sorted(shares)}
     for gpu_type, gpus in cluster.gpus.items():
         exact = {name: gpus * shares[name] / total for name in quotas}
@@ -133,7 +135,7 @@ def _cluster(data: object) -> ClusterSpec:
     top = _mapping(data, "the file", {"groups", "vcs"})
     groups = top.get("groups")
     if not isinstance(groups, list) or not groups:
-        raise ClusterError("groups is not a list of at least one group of nodes")
+        raise ClusterError("groups must be a list of at least one group of nodes")
     cluster = ClusterSpec(tuple(_group(each, f"groups[{index}]") for index, each in enumerate(groups)))
     vcs = top.get("vcs")
     if vcs is None:
@@ -141,12 +143,12 @@ def _cluster(data: object) -> ClusterSpec:
     if vcs == _BY_GPU_TIME:
         return replace(cluster, by_gpu_time=True)
     if not isinstance(vcs, dict) or not vcs:
-        raise ClusterError(f"vcs is neither {_BY_GPU_TIME!r} nor quotas or shares by name")
+        raise ClusterError(f"vcs must be {_BY_GPU_TIME!r}, or quotas or shares by name")
     if all(isinstance(value, dict) for value in vcs.values()):
         return replace(cluster, quotas=_quotas(vcs, cluster.gpus))
     for name, value in vcs.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise ClusterError(f"vcs.{name} is neither a share above 0 nor GPUs by type, as all have to be: {value!r}")
+            raise ClusterError(f"vcs.{name} must be a share above 0, or GPUs by type, like the others, not {value!r}")
     return replace(cluster, shares={str(name): float(value) for name, value in vcs.items()})
 
 
@@ -154,7 +156,7 @@ def _group(data: object, where: str) -> NodeGroup:
     group = _mapping(data, where, {"type", "nodes", "gpus", "cpus", "memory", "gpu_memory", "per_rack"})
     gpu_type = group.get("type")
     if not isinstance(gpu_type, str) or not gpu_type:
-        raise ClusterError(f"{where}.type is no name of a GPU type: {gpu_type!r}")
+        raise ClusterError(f"{where}.type must be the name of a GPU type, not {gpu_type!r}")
     defaults = {each.name: each.default for each in fields(NodeGroup)}
     return NodeGroup(
         gpu_type=gpu_type,
@@ -177,13 +179,13 @@ def _quotas(vcs: Mapping[object, Mapping[object, object]], gpus: Mapping[str, in
     for gpu_type, there in gpus.items():
         given = sum(types.get(gpu_type, 0) for types in quotas.values())
         if given > there:
-            raise ClusterError(f"vcs: {given} {gpu_type} given away, and the cluster has {there}")
+            raise ClusterError(f"vcs: the quotas add up to {given} {gpu_type}, but the cluster has {there}")
     return quotas
 
 
 def _mapping(data: object, where: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise ClusterError(f"{where} is no mapping")
+        raise ClusterError(f"{where} must be a mapping")
     unknown = sorted(str(key) for key in data if key not in known)
     if unknown:
         raise ClusterError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
@@ -192,15 +194,15 @@ def _mapping(data: object, where: str, known: set[str]) -> dict[str, Any]:
 
 def _whole(value: object, where: str, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ClusterError(f"{where} is no whole number of at least {least}: {value!r}")
+        raise ClusterError(f"{where} must be a whole number of at least {least}, not {value!r}")
     return value
 
 
 def _mib(value: object, where: str) -> int:
-    """Mebibytes of a plain number of them, or of a text such as `256GiB`."""
+    """The MiB in a plain number, or in a text such as `256GiB`."""
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         if match is None:
-            raise ClusterError(f"{where} is no size such as 256GiB: {value!r}")
+            raise ClusterError(f"{where} must be a size such as 256GiB, not {value!r}")
         return int(float(match[1]) * _MIB[match[2]])
     return _whole(value, where)

@@ -1,4 +1,4 @@
-"""Carries out what a command line asks of the simulator: runs, files, and a bar while it takes its time."""
+"""Runs the simulations of a command line: runs, files and a progress bar."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.registry import ConfigError
+from scheduler.sim.arguments import Study, UsageError, assumed
 from scheduler.sim.engine import simulate
 from scheduler.sim.metrics import summarize
 from scheduler.sim.report import Row, jobs_to_csv, to_csv, to_json
-from scheduler.sim.request import RequestError, Study, assumed
 from scheduler.sim.result import Result
 from scheduler.sim.trace import TraceError
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 STDOUT = "-"
 
-# Run, jobs that ended, jobs in all, seconds simulated.
-Tell = Callable[[str, int, int, float], None]
+# Run, ended jobs, all jobs, simulated seconds.
+ProgressCallback = Callable[[str, int, int, float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """Where the figures go beside the table; None: nowhere. `-` is standard output."""
+    """The files that get the figures in addition to the table; None: none. `-` is standard output."""
 
     json: str | None = None
     csv: str | None = None
@@ -38,33 +38,34 @@ class Outputs:
     timing: bool = True
 
     def check(self) -> None:
-        """Raise a `RequestError` for what cannot be written: better now than after hours of simulation."""
+        """Raise a `UsageError` for files that cannot be written, before hours of simulation."""
         files = {"--json": self.json, "--csv": self.csv, "--jobs-csv": self.jobs_csv}
         if sum(path == STDOUT for path in files.values()) > 1:
-            raise RequestError("--csv: only one document can go to standard output")
+            raise UsageError("--csv: only one document can go to standard output")
         for option, path in files.items():
             if path is None or path == STDOUT:
                 continue
             if Path(path).is_dir():
-                raise RequestError(f"{option}: {path} is a folder")
+                raise UsageError(f"{option}: {path} is a folder")
             if not Path(path).parent.is_dir():
-                raise RequestError(f"{option}: there is no folder {Path(path).parent}")
+                raise UsageError(f"{option}: there is no folder {Path(path).parent}")
         if self.plots is not None:
             if importlib.util.find_spec("matplotlib") is None:
-                raise RequestError("--plots needs matplotlib: pip install matplotlib")
+                raise UsageError("--plots needs matplotlib: pip install matplotlib")
             if self.plots.exists() and not self.plots.is_dir():
-                raise RequestError(f"--plots: {self.plots} is no folder")
+                raise UsageError(f"--plots: {self.plots} is not a folder")
 
     @property
     def answers(self) -> bool:
-        """Whether a document takes the place of the table on standard output."""
+        """Whether a document replaces the table on standard output."""
         return STDOUT in {self.json, self.csv, self.jobs_csv}
 
 
-def carry_out(study: Study, outputs: Outputs, tell: Tell | None = None) -> list[Row]:
-    """Simulate each run, write what is asked for, and return the figures in the order of the runs.
+def carry_out(study: Study, outputs: Outputs, report_progress: ProgressCallback | None = None) -> list[Row]:
+    """Simulate each run, write the requested files, and return the figures in the order of the runs.
 
-    Raises a `RequestError` for a job that can never run and for a file that cannot be written.
+    Raises:
+        UsageError: a job can never run, or a file cannot be written.
     """
     outputs.check()
     rows: list[Row] = []
@@ -72,19 +73,19 @@ def carry_out(study: Study, outputs: Outputs, tell: Tell | None = None) -> list[
     for label, options in study.runs:
 
         def progress(done: int, jobs: int, now_s: float, label: str = label) -> None:
-            if tell is not None:
-                tell(label, done, jobs, now_s)
+            if report_progress is not None:
+                report_progress(label, done, jobs, now_s)
 
         try:
             result = simulate(study.trace, study.cluster, options, progress)
         except TraceError as error:
-            raise RequestError(f"--trace: {study.trace.name}: {error}") from None
+            raise UsageError(f"--trace: {study.trace.name}: {error}") from None
         except ConfigError as error:
-            raise RequestError(f"--policy: {label}: {error}") from None
-        if tell is not None:
-            tell(label, len(result.records), len(result.records), result.makespan_s)
+            raise UsageError(f"--policy: {label}: {error}") from None
+        if report_progress is not None:
+            report_progress(label, len(result.records), len(result.records), result.makespan_s)
         rows.append(Row(label, summarize(result), assumed(study, options)))
-        # A long trace has a record for each of its jobs: they are kept only for whom they are needed.
+        # A long trace has a record for each job: keep them only if an output needs them.
         if outputs.plots is not None or outputs.jobs_csv is not None:
             results.append((label, result))
     _write(outputs, rows, results)
@@ -92,14 +93,14 @@ def carry_out(study: Study, outputs: Outputs, tell: Tell | None = None) -> list[
 
 
 def remarks(rows: list[Row]) -> Iterator[str]:
-    """What a reader of the figures must not miss."""
+    """Remarks that the reader of the figures needs."""
     for row in rows:
         if row.summary.unfinished:
-            yield f"{row.label}: {row.summary.unfinished} of {row.summary.jobs} jobs never ended, and count in no mean"
+            yield f"{row.label}: {row.summary.unfinished} of {row.summary.jobs} jobs never ended; means omit them"
 
 
 @contextmanager
-def progress_bar(console: Console | None, study: Study) -> Iterator[Tell | None]:
+def progress_bar(console: Console | None, study: Study) -> Iterator[ProgressCallback | None]:
     """A bar for each run while the block runs; without a console, nothing."""
     if console is None:
         yield None
@@ -118,13 +119,13 @@ def progress_bar(console: Console | None, study: Study) -> Iterator[Tell | None]
         tasks = {label: progress.add_task(label, total=jobs, start=False, day=0.0) for label, _ in study.runs}
         started: set[str] = set()
 
-        def tell(label: str, done: int, _jobs: int, now_s: float) -> None:
+        def report_progress(label: str, done: int, _jobs: int, now_s: float) -> None:
             if label not in started:
                 started.add(label)
                 progress.start_task(tasks[label])
             progress.update(tasks[label], completed=done, day=now_s / 86_400)
 
-        yield tell
+        yield report_progress
 
 
 def _write(outputs: Outputs, rows: list[Row], results: list[tuple[str, Result]]) -> None:
@@ -140,7 +141,7 @@ def _write(outputs: Outputs, rows: list[Row], results: list[tuple[str, Result]])
         try:
             draw_all(results, outputs.plots)
         except OSError as error:
-            raise RequestError(f"--plots: {outputs.plots}: {error.strerror}") from None
+            raise UsageError(f"--plots: {outputs.plots}: {error.strerror}") from None
 
 
 def _put(option: str, where: str, text: str) -> None:
@@ -150,4 +151,4 @@ def _put(option: str, where: str, text: str) -> None:
     try:
         Path(where).write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        raise RequestError(f"{option}: {where}: {error.strerror}") from None
+        raise UsageError(f"{option}: {where}: {error.strerror}") from None

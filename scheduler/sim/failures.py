@@ -1,13 +1,13 @@
-"""How the jobs of a trace end: succeeded, failed or cancelled, by published statistics or as the trace itself says.
+"""How the jobs of a trace end: succeeded, failed or cancelled, by published statistics or by the trace itself.
 
 1. `calibrate` finds how the odds of failing and of being cancelled rise with a job's GPU time, such that the trace
-   comes to the published parts of the jobs and of the GPU time.
-2. `with_outcomes` draws each job's end from the seed and the job's id alone: jobs that are added change nothing.
-3. `attempted` gives each job the work of one attempt. The simulator has a failing job fail at the end of it, as often
-   as the job's class of failure makes it.
+   matches the published shares of jobs and of GPU time.
+2. `with_outcomes` draws each job's end from the seed and the job's id alone, so additional jobs change no other end.
+3. `attempted` gives each job the work of one attempt. The simulator lets a failing job fail at the end of it, as often
+   as its failure class says.
 
-A trace has one run time for all attempts of a job together. Each is assumed to take an equal part of it, so that a
-simulation with the retries of the cluster that the trace is from has the GPU time of the trace.
+A trace has one run time for all attempts of a job together. Each attempt is assumed to take an equal part of it, so
+that a simulation with the retries of the original cluster has the GPU time of the trace.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ SUCCEEDED, CANCELLED, FAILED = "succeeded", "cancelled", "failed"
 
 
 class Failures(StrEnum):
-    """Who says how jobs end."""
+    """The source of the jobs' ends."""
 
-    NONE = "none"  # nobody: all work is done
-    TRACE = "trace"  # the trace, where it says
+    NONE = "none"  # no failures: jobs complete all work
+    TRACE = "trace"  # the trace, where it has them
     PHILLY = "philly"
     PHILLY_PAPER = "philly_paper"
-    PHILLY_TIMES = "philly_times"  # as many as in the paper, each after as long as the paper says of its class
+    PHILLY_TIMES = "philly_times"  # as many as in the paper, each after the published time of its class
 
 
 class FailureClass(StrEnum):
-    """What a retry of a failed job comes to."""
+    """The effect of a retry on a failed job."""
 
-    HOPELESS = "hopeless"  # the user's error: every attempt fails
-    TRANSIENT = "transient"  # the machines' or the network's: the next attempt succeeds
+    HOPELESS = "hopeless"  # a user's error: every attempt fails
+    TRANSIENT = "transient"  # a machine or network error: the next attempt succeeds
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One way to end: its part of the jobs, and of the GPU time."""
+    """One way to end: its share of the jobs and of the GPU time."""
 
     status: str
     jobs: float
@@ -57,16 +57,15 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """How the jobs of a cluster ended, as it was published.
+    """How the jobs of a cluster ended, as published.
 
-    `transient` and `attempts` are assumptions, after the classes of failures that the paper tells apart (Jeon et al.,
-    USENIX ATC 2019, table 7): about one failed job in eight has one that comes from the machines, the storage or the
-    network (checkpoints, MPI, CUDA, preemption), whatever its size; and there are about two failed attempts for each
-    pair of a failed job and a class.
+    `transient` and `attempts` are assumptions from the paper's failure classes (Jeon et al., USENIX ATC 2019, table 7):
+    about one failed job in eight, of any size, has one caused by machines, storage or network (checkpoints, MPI, CUDA,
+    preemption), and there are about two failed attempts per pair of failed job and class.
     """
 
     endings: tuple[Ending, ...]
-    transient: float = 0.125  # part of the failed jobs that another attempt would have healed
+    transient: float = 0.125  # share of the failed jobs that another attempt completes
     attempts: int = 2  # of a failed job, in its recorded time
 
 
@@ -88,18 +87,17 @@ STATISTICS: Mapping[Failures, Statistics] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Propensity:
-    """How the way a job ends depends on its GPU time g, s: each way weighs level · g^slope, and the first weighs 1.
+    """How a job's end depends on its GPU time g, s: each way weighs level · g^slope, and the first weighs 1.
 
-    With slopes above 0, which the calibration finds for Philly, a job is the less likely to succeed the more GPU time
-    it takes.
+    With slopes above 0, as calibrated for Philly, more GPU time makes success less likely.
     """
 
     statuses: tuple[str, ...]
-    logs: tuple[float, ...]  # of the levels
+    logs: tuple[float, ...]  # logarithms of the levels
     slopes: tuple[float, ...]
 
     def shares(self, gpu_s: float) -> tuple[float, ...]:
-        """How likely each of the statuses is for a job of so much GPU time."""
+        """The probability of each status for a job of this GPU time."""
         log_gpu_s = math.log(max(gpu_s, 1.0))
         scores = [log + slope * log_gpu_s for log, slope in zip(self.logs, self.slopes, strict=True)]
         top = max(scores)
@@ -108,18 +106,20 @@ class Propensity:
 
 
 class CalibrationError(TraceError):
-    """A trace that cannot come to the shares: too few jobs, or none that take longer than the others."""
+    """A trace that cannot match the shares: too few jobs, or jobs of equal length."""
 
 
 def calibrate(trace: Trace, statistics: Statistics) -> Propensity:
-    """The propensity with which the trace is expected to have the published parts of the jobs and of the GPU time.
+    """The propensity with which the trace is expected to match the published shares of jobs and GPU time.
 
-    Newton's method with halved steps on two equations for each ending but the first. Where the jobs are all alike, or
-    the shares are out of reach, raises a `CalibrationError`.
+    Newton's method with halved steps on two equations for each ending but the first.
+
+    Raises:
+        CalibrationError: the jobs are all alike, or the shares are out of reach.
     """
     gpu_s = np.array([_gpu_s(job) for job in trace.jobs], dtype=np.float64)
     if not len(gpu_s) or not gpu_s.sum() > 0:
-        raise CalibrationError(f"{trace.name}: no job that takes any time")
+        raise CalibrationError(f"{trace.name}: no job has a run time")
     logs = np.log(np.maximum(gpu_s, 1.0))
     center = float(logs.mean())
     features = np.stack([np.ones_like(logs), logs - center])
@@ -152,7 +152,7 @@ def calibrate(trace: Trace, statistics: Statistics) -> Propensity:
             size /= 2
         found = found - size * step
     if np.abs(off(found)).max() > 1e-3:
-        raise CalibrationError(f"{trace.name}: its jobs are too few or too much alike to come to the published shares")
+        raise CalibrationError(f"{trace.name}: its jobs are too few or too alike to match the published shares")
     pairs = [(0.0, 0.0), *((float(level), float(slope)) for level, slope in found.reshape(others, 2))]
     return Propensity(
         statuses=tuple(ending.status for ending in statistics.endings),
@@ -164,8 +164,8 @@ def calibrate(trace: Trace, statistics: Statistics) -> Propensity:
 def with_outcomes(trace: Trace, statistics: Statistics, seed: int, propensity: Propensity | None = None) -> Trace:
     """The trace with an end for each job, drawn from the seed and the job's id.
 
-    Without a propensity, the one that is calibrated on this trace. With one and the same propensity, jobs that are
-    added change no other job's end.
+    Without a propensity, one is calibrated on this trace. With the same propensity, additional jobs change no other
+    job's end.
     """
     fitting = propensity or calibrate(trace, statistics)
 
@@ -181,9 +181,9 @@ def with_outcomes(trace: Trace, statistics: Statistics, seed: int, propensity: P
 
 
 def attempted(trace: Trace, failures: Failures, seed: int) -> Trace:
-    """The trace as the simulator plays it: who fails, in which class, and the work of one attempt.
+    """The trace for the simulator: failing jobs with their class, and the work of one attempt each.
 
-    Where the trace itself says how jobs ended, the classes have Philly's shares.
+    Where the trace itself has the ends, the classes have Philly's shares.
     """
     if failures is Failures.NONE:
         return trace
@@ -199,7 +199,7 @@ def attempted(trace: Trace, failures: Failures, seed: int) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class PartOfWork:
-    """The work of one of several attempts that took equally long: the same work, so many times as fast."""
+    """One of `attempts` equally long parts of a work: the same work at `attempts` times the speed."""
 
     whole: Work
     attempts: int
@@ -226,14 +226,14 @@ class PartOfWork:
 
 
 def _one_attempt(job: TraceJob) -> TraceJob:
-    # What the attempts before a success did is not known to have been lost: preemptions end attempts as well.
+    # Work before a success is not known to be lost: preemptions end attempts too.
     if job.status != FAILED or job.attempts == 1:
         return job
     return replace(job, work=PartOfWork(job.work, job.attempts))
 
 
 def _timed(job: TraceJob, seed: int) -> TraceJob:
-    """The job with a cause and a time to fail that are drawn from those published; one that does not fail as it is."""
+    """The job with a drawn cause and time to failure; a job that does not fail is unchanged."""
     if job.status != FAILED:
         return job
     which, when = _uniforms(seed, job.id, "cause")
@@ -257,7 +257,7 @@ def _class_of(at: float, statistics: Statistics) -> FailureClass:
 
 
 def _wanted(endings: Sequence[Ending]) -> npt.NDArray[np.float64]:
-    # Published shares are rounded, and do not quite add up to 1.
+    # Published shares are rounded and do not quite add up to 1.
     jobs, gpu_time = sum(each.jobs for each in endings), sum(each.gpu_time for each in endings)
     return np.array([part for each in endings[1:] for part in (each.jobs / jobs, each.gpu_time / gpu_time)])
 
@@ -275,6 +275,6 @@ def _gpu_s(job: TraceJob) -> float:
 
 
 def _uniforms(seed: int, job_id: int, what: str = "") -> tuple[float, float]:
-    """Two numbers from 0 to below 1 that depend on nothing else."""
+    """Two numbers from 0 to below 1 that depend only on the arguments."""
     digest = blake2b(f"{seed}:{job_id}{what}".encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:]) / 2**64

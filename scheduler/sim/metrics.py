@@ -1,6 +1,6 @@
-"""The figures of one simulation; docs/simulator.md gives each with its formula and its source.
+"""The figures of one simulation; docs/simulator.md gives each with its formula and source.
 
-Everything is a function of the `Result` alone. Sums are exact (`fsum`), so no figure depends on the order of the jobs.
+All figures are functions of the `Result`. Sums are exact (`fsum`), so no figure depends on the order of the jobs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scheduler.sim.result import JobRecord, Result
 
 INFEASIBLE = "infeasible"  # the outcome of a job that the cluster could never run; it counts nowhere
 
-_LEAST_S = 1e-6  # shorter times are what rounding leaves of nothing, and have no ratio
+_MIN_S = 1e-6  # shorter times are rounding errors and have no ratio
 
-# The size classes of the queueing split: name, smallest and largest number of GPUs.
+# The size classes of the queueing split: name, minimum and maximum number of GPUs.
 SIZES: tuple[tuple[str, int, float], ...] = (
     ("1", 0, 1),
     ("2-4", 2, 4),
@@ -29,7 +29,7 @@ SIZES: tuple[tuple[str, int, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """For how long jobs of one size waited, and why; totals in seconds, over the jobs that ended."""
+    """How long jobs of one size waited and why; totals in seconds over the ended jobs."""
 
     gpus: str  # the name of the size class
     jobs: int
@@ -39,27 +39,27 @@ class Queueing:
 
     @property
     def fair_share_delay_mean_s(self) -> float | None:
-        """Of each job; None when there is none."""
+        """The mean per job; None without jobs."""
         return self.fair_share_delay_s / self.jobs if self.jobs else None
 
     @property
     def fragmentation_delay_mean_s(self) -> float | None:
-        """Of each job; None when there is none."""
+        """The mean per job; None without jobs."""
         return self.fragmentation_delay_s / self.jobs if self.jobs else None
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of one run; None where no job ended that would have one.
+    """The figures of one run; None where no ended job has one.
 
-    Those about completion, fairness and queueing are over the jobs that ended; preemptions, moves, failures and
-    GPU-hours are over all.
+    Figures about completion, fairness and queueing cover the ended jobs; preemptions, moves, failures and GPU-hours
+    cover all jobs.
     """
 
     policy: str
     trace: str
     gpus: int
-    jobs: int  # without those that the cluster could never run
+    jobs: int  # without jobs that the cluster could never run
     unfinished: int
     infeasible: int
     jct_mean_s: float | None
@@ -70,21 +70,21 @@ class Summary:
     rho_mean: float | None
     rho_max: float | None
     jain: float | None
-    queueing: Queueing  # of all sizes
+    queueing: Queueing  # over all sizes
     by_size: tuple[Queueing, ...]
     gpu_hours: float
     lost_gpu_hours: float
-    failed_gpu_hours: float  # none of which is lost as well
+    failed_gpu_hours: float  # not included in lost GPU-hours
     failed: int
     cancelled: int
     retries: int
-    screened: int  # tried in the screening pool, and of these
-    caught: int  # those that failed there
-    unscreened: int  # waited for too long, and went on untried
+    screened: int  # jobs that ran in the screening pool, and of these
+    caught: int  # the ones that failed there
+    unscreened: int  # jobs that waited too long and skipped screening
     screening_gpu_hours: float  # of the screening pool; not in `gpu_hours`
-    saved_gpu_hours: float  # that the attempts would have taken which failed in a trial instead
-    saveable_gpu_hours: float  # the same had every failure within the window been seen
-    screening_delay_p50_s: float | None  # from submission to the end of the trial, of jobs that passed
+    saved_gpu_hours: float  # of the attempts that failed in screening instead of the cluster
+    saveable_gpu_hours: float  # the same if screening saw every failure within its window
+    screening_delay_p50_s: float | None  # from submission to the end of screening, for jobs that passed
     preemptions: int
     moves: int
     decisions: int
@@ -151,10 +151,10 @@ def jct_s(record: JobRecord) -> float:
 
 
 def isolated_s(record: JobRecord, cluster_gpus: int) -> float:
-    """How long the job would take alone on 1/N of the cluster's GPU time, s.
+    """The run time of the job alone on 1/N of the cluster's GPU time, s.
 
-    N is the time-average of the number of jobs in the cluster while this one was there. Its fair share is then
-    `cluster_gpus / N` GPUs; when it asks for more, it is slower by as much, and when it asks for less, no faster.
+    N is the time-average of the number of jobs in the cluster while this job was there. Its fair share is then
+    `cluster_gpus / N` GPUs; a job that asks for more is slower in proportion, and one that asks for less is no faster.
     After the T_ID of Themis (Mahajan et al., NSDI 2020, §3) and the isolated time of Gavel's finish-time fairness
     (Narayanan et al., OSDI 2020, §4.2).
     """
@@ -164,23 +164,23 @@ def isolated_s(record: JobRecord, cluster_gpus: int) -> float:
 def rho(record: JobRecord, cluster_gpus: int) -> float | None:
     """Finish-time fairness: the JCT over `isolated_s`; above 1, sharing the cluster cost the job time.
 
-    None for a job that has not ended, and for one without work or without time, which have no ratio.
+    None for a job that has not ended, and for one without work or time, which has no ratio.
     """
-    if record.ended_s is None or record.alone_s < _LEAST_S or cluster_gpus <= 0:
+    if record.ended_s is None or record.alone_s < _MIN_S or cluster_gpus <= 0:
         return None
     taken_s = jct_s(record)
-    return taken_s / isolated_s(record, cluster_gpus) if taken_s >= _LEAST_S else None
+    return taken_s / isolated_s(record, cluster_gpus) if taken_s >= _MIN_S else None
 
 
 def jain(values: Sequence[float]) -> float | None:
-    """Jain's index of fairness, (Σx)² ÷ (n·Σx²): 1 when all are equal, 1/n when one has everything.
+    """Jain's index of fairness, (Σx)² ÷ (n·Σx²): 1 if all are equal, 1/n if one has everything.
 
     Jain, Chiu, Hawe: DEC research report TR-301, 1984.
     """
     largest = max(values, default=0.0)
     if largest <= 0:
         return None
-    parts = [value / largest for value in values]  # the index has no unit, and so no square is too large
+    parts = [value / largest for value in values]  # the index is scale-free, so this keeps the squares finite
     return fsum(parts) ** 2 / (len(parts) * fsum(part * part for part in parts))
 
 

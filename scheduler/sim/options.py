@@ -1,4 +1,4 @@
-"""What a simulation assumes: how it decides, and what a decision costs."""
+"""The assumptions of a simulation: how it decides, and what a decision costs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from scheduler.sim.screening import Screening
 
 
 class Oracle(StrEnum):
-    """What the scheduler is told of run times."""
+    """What the scheduler knows about run times."""
 
     PERFECT = "perfect"
-    ESTIMATES = "estimates"  # what production would know: `scheduler.predict`
+    ESTIMATES = "estimates"  # as in production: `scheduler.predict`
     NONE = "none"
 
 
@@ -24,7 +24,7 @@ class Oracle(StrEnum):
 class Options:
     """The assumptions of one run; times in seconds.
 
-    A peer's simulator is reproduced by these, never by another scheduler.
+    Peers' simulators are reproduced with these options, never with another scheduler.
     """
 
     policy: str = "fifo"
@@ -33,30 +33,30 @@ class Options:
     placement_params: Mapping[str, object] = field(default_factory=dict)
     admission: str = "quota"
     admission_params: Mapping[str, object] = field(default_factory=dict)
-    quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # a vc that is not named may use everything
-    round_s: float = 0.0  # decide at multiples of this only; 0 = whenever something happens
+    quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # an unnamed vc may use everything
+    round_s: float = 0.0  # decide at multiples of this only; 0 = at every event
     first_round_s: float = 0.0  # and not before this
     restart_s: float = 0.0  # with GPUs but without progress, at each start
-    first_start_s: float | None = None  # the same for the first start; None = as any other
-    whole_ends: bool = False  # say that jobs end at whole seconds; what they hold comes free when they really do
-    grace_s: float = 0.0  # how long a preempted job holds its GPUs while it saves its state
-    interference: float = 0.0  # lost speed of distributed jobs that share a node with another one, 0 to 1
-    spread_penalty: float = 0.0  # lost speed of a job that lies on more than one node, 0 to 1
-    rack_penalty: float = 0.0  # lost speed, on top, of a job that lies in more than one rack, 0 to 1
-    share: bool = False  # jobs let another one onto their GPUs, if the policy wants to; see `scheduler.sim.sharing`
+    first_start_s: float | None = None  # the same for the first start; None = like any other
+    whole_ends: bool = False  # record ends as whole seconds; the GPUs are still freed at the exact end
+    grace_s: float = 0.0  # how long a preempted job holds its GPUs to save its state
+    interference: float = 0.0  # lost speed of distributed jobs that share a node, 0 to 1
+    spread_penalty: float = 0.0  # lost speed of a job on more than one node, 0 to 1
+    rack_penalty: float = 0.0  # additional lost speed of a job in more than one rack, 0 to 1
+    share: bool = False  # jobs may share their GPUs if the policy supports it; see `scheduler.sim.sharing`
     oracle: Oracle = Oracle.PERFECT
-    failures: Failures = Failures.NONE  # who says which jobs fail, or are cancelled
-    retries: int = 1  # of a job that fails, each from the beginning
-    retry_hopeless: bool = True  # also where every attempt must fail
+    failures: Failures = Failures.NONE  # the source of failures and cancellations
+    retries: int = 1  # of a failing job, each from the beginning
+    retry_hopeless: bool = True  # also where every attempt fails
     retry_after_s: float = 0.0  # between a failure and the next attempt's place in the queue
-    screening: Screening | None = None  # try gangs on a small pool first
+    screening: Screening | None = None  # screen gangs on a small pool first
     seed: int = 0
-    skip_infeasible: bool = False  # leave out what the cluster could never run, instead of refusing the trace
-    audit_every: int = 1_000  # events between two full checks of the world
+    skip_infeasible: bool = False  # leave out jobs that the cluster could never run, instead of refusing the trace
+    audit_every: int = 1_000  # events between two full consistency checks
 
     @classmethod
     def like(cls, peer: Peer, policy: str) -> Options:
-        """What the authors of a format's traces assume in their own simulator."""
+        """The assumptions that a format's authors make in their own simulator."""
         return cls(
             policy=policy,
             policy_params=peer.policies.get(policy, {}),
@@ -69,12 +69,12 @@ class Options:
 
     @property
     def retries_hopeless(self) -> bool:
-        """Whether jobs are tried again that must fail: unless the run, or a parameter of its policy, refuses it."""
+        """Whether hopeless jobs are retried: unless the run, or a parameter of its policy, forbids it."""
         return self.retry_hopeless and not self.policy_params.get("no_retry_of_hopeless", False)
 
     @property
     def config(self) -> CycleConfig:
-        """How production would be told to decide so; without a limit on the places of a cycle."""
+        """The pool's configuration in production for these decisions, without a limit on places per cycle."""
         return CycleConfig(
             policy=self.policy,
             policy_params=self.policy_params,

@@ -1,7 +1,7 @@
-"""Three figures of several runs: completion times, use of the GPUs over time, and what jobs waited for.
+"""Three plots of several runs: completion times, GPU use over time, and reasons of waiting.
 
-Colours are those of Okabe and Ito, which people who see colours differently can tell apart; runs also differ in the
-style of their lines, and the two delays in their hatching. The same runs give the same bytes.
+The colours are Okabe and Ito's, which colour-blind readers can tell apart; runs also differ in line style, and the two
+delays in hatching. The same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _STYLE: dict[Any, Any] = {
     "hatch.linewidth": 0.6,
 }
 
-# A run under the name that the legend gives it.
+# A run and its name in the legend.
 Run = tuple[str, Result]
 Draw = Callable[[Sequence[Run]], Figure]
 
 
 def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
-    """The three figures as PNG files in the folder, which is made if it is not there."""
+    """The three plots as PNG files in the folder, which is created if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Draw] = {"jct": completion_times, "utilization": utilization, "queueing": queueing}
     paths = []
@@ -54,20 +54,20 @@ def draw_all(runs: Sequence[Run], folder: Path) -> list[Path]:
         for name, draw in figures.items():
             path = folder / f"{name}.png"
             figure = draw(runs)
-            # Without the name of the drawing program, whose version is in it.
+            # Leave out the metadata, which contains the version of the drawing library.
             figure.savefig(path, format="png", metadata={"Software": ""})
             paths.append(path)
     return paths
 
 
 def completion_times(runs: Sequence[Run]) -> Figure:
-    """The part of the jobs that were complete within so much time of their submission."""
+    """The share of the jobs that completed within a time of their submission."""
     figure, axes = _figure(1)
     for (_, result), (colour, dash) in _styled(runs):
         times = np.sort([jct_s(record) for record in result.records if record.ended_s is not None])
         if len(times):
             parts = np.arange(1, len(times) + 1) / len(times) * 100
-            # A logarithm has no zero; what takes less than a second is shown at one.
+            # A logarithmic axis has no zero; times below one second are shown at one.
             axes[0].step(np.maximum(times, 1.0), parts, where="post", color=colour, linestyle=dash)
     axes[0].set(xscale="log", ylim=(0, 101), xlabel="job completion time (s)", ylabel="jobs complete (%)")
     _finish(figure, "Distribution of job completion times", _lines(runs))
@@ -75,7 +75,7 @@ def completion_times(runs: Sequence[Run]) -> Figure:
 
 
 def utilization(runs: Sequence[Run]) -> Figure:
-    """The part of the GPUs that were held, and the number of jobs that waited, over time."""
+    """The share of busy GPUs and the number of waiting jobs over time."""
     figure, axes = _figure(2)
     last_s = max((result.timeline[-1][0] for _, result in runs if result.timeline), default=0.0)
     unit, unit_s = _unit(last_s)
@@ -92,13 +92,13 @@ def utilization(runs: Sequence[Run]) -> Figure:
 
 
 def queueing(runs: Sequence[Run]) -> Figure:
-    """Mean wait of a job by its size and by its reason."""
+    """Mean wait of a job by its size and reason."""
     figure, axes = _figure(1)
     width = 0.8 / max(1, len(runs))
     places = np.arange(len(SIZES))
     waits = [_waits_s(result) for _, result in runs]
-    longest_s = max((float(np.max(fair_share + fragmentation)) for fair_share, fragmentation in waits), default=0.0)
-    unit, unit_s = _unit(longest_s)
+    max_s = max((float(np.max(fair_share + fragmentation)) for fair_share, fragmentation in waits), default=0.0)
+    unit, unit_s = _unit(max_s)
     for number, (_, (colour, _)) in enumerate(_styled(runs)):
         fair_share, fragmentation = (wait / unit_s for wait in waits[number])
         at = places + (number - (len(runs) - 1) / 2) * width
@@ -110,12 +110,12 @@ def queueing(runs: Sequence[Run]) -> Figure:
     keys: list[Artist] = [Patch(color=colour, label=label) for (label, _), (colour, _) in _styled(runs)]
     keys.append(Patch(facecolor="white", edgecolor="#444444", hatch="////", label="fair share (over quota)"))
     keys.append(Patch(facecolor="#444444", label="fragmentation (under quota)"))
-    _finish(figure, "What jobs waited for", keys)
+    _finish(figure, "Waiting time by reason", keys)
     return figure
 
 
 def over_time(result: Result, bins: int = _BINS) -> tuple[Floats, Floats, Floats]:
-    """Time averages of equal parts of the run: the edges (bins + 1), busy GPUs and waiting jobs (bins each).
+    """Time averages over equal parts of the run: the edges (bins + 1), busy GPUs and waiting jobs (bins each).
 
     Each sample holds until the next; the timeline has at least two.
     """
@@ -135,16 +135,16 @@ def over_time(result: Result, bins: int = _BINS) -> tuple[Floats, Floats, Floats
 
 
 def _waits_s(result: Result) -> tuple[Floats, Floats]:
-    """Mean wait by size of the job for its share, and because of fragmentation."""
+    """Mean wait by job size, for the fair share and because of fragmentation."""
     sizes = summarize(result).by_size
     fair_share = [size.fair_share_delay_mean_s or 0.0 for size in sizes]
     return np.array(fair_share), np.array([size.fragmentation_delay_mean_s or 0.0 for size in sizes])
 
 
-def _unit(longest_s: float) -> tuple[str, float]:
-    """The unit in which so long a time is an easy number."""
+def _unit(max_s: float) -> tuple[str, float]:
+    """The unit in which this time is a readable number."""
     units = (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0))
-    return next((unit for unit in units if longest_s > 3 * unit[1]), ("s", 1.0))
+    return next((unit for unit in units if max_s > 3 * unit[1]), ("s", 1.0))
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:
@@ -154,7 +154,7 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _styled(runs: Sequence[Run]) -> Iterator[tuple[Run, tuple[str, Any]]]:
-    """Each run with its colour and its dashes, which do not repeat together before 28 runs."""
+    """Each run with its colour and dashes; the first 28 runs all differ."""
     return zip(runs, zip(cycle(_COLOURS), cycle(_DASHES), strict=False), strict=False)
 
 
@@ -163,7 +163,7 @@ def _lines(runs: Sequence[Run]) -> list[Artist]:
 
 
 def _finish(figure: Figure, title: str, keys: Sequence[Artist]) -> None:
-    """Add the title, and the legend below the axes, where it hides nothing however many runs there are."""
+    """Add the title, and the legend below the axes, where it covers nothing."""
     figure.axes[0].set_title(title, loc="left")
     longest = max(len(str(key.get_label())) for key in keys)
     columns = max(1, min(len(keys), 100 // (longest + 8)))

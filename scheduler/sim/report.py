@@ -1,7 +1,7 @@
 """The figures of several runs side by side: a table for people, JSON and CSV for programs.
 
-With the same trace, options and seed all of it is the same byte by byte, but for the two figures that measure the
-simulation itself, its wall time and peak memory; `timing=False` leaves these out.
+The same trace, options and seed give the same bytes, except for the wall time and the peak memory of the simulation;
+`timing=False` leaves these two out.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _DECIMALS = 6
-_BESIDE_FIRST = 4  # runs in one table: more are hard to read, and do not fit a terminal
+_RUNS_AFTER_FIRST = 4  # runs per table beside the first: more do not fit a terminal
 _TIMING = ("wall_s", "peak_mib")
 _LINES = "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run as it is reported: its name, its figures, and what it assumed."""
+    """One run of the report: its name, its figures and its assumptions."""
 
     label: str
     summary: Summary
@@ -42,7 +42,7 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
     def plain(self) -> str:
-        """As aligned lines."""
+        """The table as aligned lines."""
         lines = [self.header, *self.rows]
         widths = [max(len(line[column]) for line in lines) for column in range(len(self.header))]
         texts = [
@@ -55,7 +55,7 @@ class Grid:
         return _LINES.join([texts[0], "  ".join("-" * width for width in widths), *texts[1:]])
 
     def rich(self) -> Table:
-        """As a table of rich, which has to be installed."""
+        """The table as a rich table; rich must be installed."""
         from rich.table import Table  # noqa: PLC0415 - the simulator works without it
         from rich.text import Text  # noqa: PLC0415
 
@@ -68,15 +68,15 @@ class Grid:
 
 
 def grids(rows: Sequence[Row], *, timing: bool = True) -> Iterator[Grid]:
-    """The comparison: a line for each figure, a column for each run, ratios beside the first run.
+    """The comparison: a line for each figure, a column for each run, and ratios to the first run.
 
-    Many runs become several tables, each of which begins with the first run.
+    Many runs are split over several tables, each of which begins with the first run.
     """
     first, others = rows[0], rows[1:]
     lines = [line for line in _TABLE if timing or line.timing is False]
     lines = [line for line in lines if not line.only_if_any or any(line.value(row.summary) for row in rows)]
-    for start in range(0, max(1, len(others)), _BESIDE_FIRST):
-        shown = [first, *others[start : start + _BESIDE_FIRST]]
+    for start in range(0, max(1, len(others)), _RUNS_AFTER_FIRST):
+        shown = [first, *others[start : start + _RUNS_AFTER_FIRST]]
         yield Grid(
             header=("", *(row.label for row in shown)),
             rows=tuple((line.title, *(_cell(line, row, first) for row in shown)) for line in lines),
@@ -84,7 +84,7 @@ def grids(rows: Sequence[Row], *, timing: bool = True) -> Iterator[Grid]:
 
 
 def document(rows: Iterable[Row], *, timing: bool = True) -> dict[str, Any]:
-    """The runs as plain JSON values; docs/simulator.md says what each field is."""
+    """The runs as plain JSON values; docs/simulator.md defines each field."""
     return {"runs": [_run(row, timing=timing) for row in rows]}
 
 
@@ -94,7 +94,7 @@ def to_json(rows: Iterable[Row], *, timing: bool = True) -> str:
 
 
 def to_csv(rows: Iterable[Row], *, timing: bool = True) -> str:
-    """The runs as CSV, one line each; what has a value by size has a column by size."""
+    """The runs as CSV, one line each; figures by size have a column per size."""
     lines = []
     for row in rows:
         run = _run(row, timing=timing)
@@ -108,7 +108,7 @@ def to_csv(rows: Iterable[Row], *, timing: bool = True) -> str:
 
 
 def jobs_to_csv(results: Iterable[tuple[str, Result]]) -> str:
-    """Every job of every run as CSV; an empty value is one that the job does not have."""
+    """Every job of every run as CSV; an empty value means none."""
     names = [each.name for each in fields(JobRecord)]
 
     def lines() -> Iterator[list[object]]:
@@ -160,7 +160,7 @@ def _csv(header: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
 class _Line:
     title: str
     value: Callable[[Summary], float | None]
-    ratio: bool = True  # whether it makes sense to divide it by that of another run
+    ratio: bool = True  # whether its ratio to another run is meaningful
     percent: bool = False
     only_if_any: bool = False
     timing: bool = False
@@ -194,7 +194,7 @@ _TABLE: tuple[_Line, ...] = (
     _Line("retries", lambda summary: summary.retries, ratio=False, only_if_any=True),
     _Line("jobs screened", lambda summary: summary.screened, ratio=False, only_if_any=True),
     _Line("jobs caught by screening", lambda summary: summary.caught, ratio=False, only_if_any=True),
-    _Line("jobs that waited for it in vain", lambda summary: summary.unscreened, ratio=False, only_if_any=True),
+    _Line("jobs not screened in time", lambda summary: summary.unscreened, ratio=False, only_if_any=True),
     _Line("GPU-hours of screening", lambda summary: summary.screening_gpu_hours, ratio=False, only_if_any=True),
     _Line("GPU-hours saved by screening", lambda summary: summary.saved_gpu_hours, ratio=False, only_if_any=True),
     _Line("delay by screening, p50 s", lambda summary: summary.screening_delay_p50_s, ratio=False, only_if_any=True),
@@ -216,7 +216,7 @@ def _cell(line: _Line, row: Row, first: Row) -> str:
     if row is first or not line.ratio:
         return text
     reference = line.value(first.summary)
-    # A ratio to nothing says nothing; it keeps its place, so that the numbers stay in line.
+    # A ratio to zero is undefined; a blank keeps the numbers aligned.
     ratio = f"{value / reference:.{2 if value / reference >= 0.1 else 4}f}x" if reference else "-"
     return f"{text} {ratio:>8}"
 

@@ -1,13 +1,15 @@
-"""What a simulation hands to the metrics: one record a job, and the cluster's use over time."""
+"""The output of a simulation: one record a job, and the cluster's use over time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scheduler.sim.trace import TraceJob
+
 
 @dataclass(slots=True)
 class JobRecord:
-    """What became of one job; times in seconds since the trace's start, delays in seconds."""
+    """The result of one job; times in seconds since the trace's start, delays in seconds."""
 
     id: int
     name: str
@@ -17,23 +19,23 @@ class JobRecord:
     submitted_s: float
     started_s: float | None = None  # the first start
     ended_s: float | None = None
-    alone_s: float = 0.0  # what it would take by itself on the GPUs it asks for
+    alone_s: float = 0.0  # the run time alone on the GPUs it asks for
     run_s: float = 0.0  # with GPUs, restarts and lost work included
     service_gpu_s: float = 0.0
     overhead_gpu_s: float = 0.0  # of which restarting or redoing
-    failed_gpu_s: float = 0.0  # of which computing in attempts that failed; none of it is overhead as well
+    failed_gpu_s: float = 0.0  # of which computing in failed attempts; not included in overhead
     fair_share_delay_s: float = 0.0
     fragmentation_delay_s: float = 0.0
     preemptions: int = 0
     moves: int = 0
-    attempts: int = 1  # one more with each retry after a failure
-    contention: float = 1.0  # time-average of the number of jobs in the cluster while this one was there
+    attempts: int = 1  # plus one for each retry after a failure
+    contention: float = 1.0  # time-average of the number of jobs in the cluster while this job was there
     outcome: str = "succeeded"
-    screening_s: float | None = None  # from the submission until its trial was over; None: it was to have none
-    screening_gpu_s: float = 0.0  # in the screening pool, none of it in the service
-    caught: bool = False  # it failed in its trial
-    saved_gpu_s: float = 0.0  # what its failing attempts would have taken in the cluster, had it not been caught
-    saveable_gpu_s: float = 0.0  # the same for every failure that was soon enough, whether it could be seen or not
+    screening_s: float | None = None  # from the submission to the end of screening; None: not screened
+    screening_gpu_s: float = 0.0  # in the screening pool, not included in the service
+    caught: bool = False  # it failed in screening
+    saved_gpu_s: float = 0.0  # what its failing attempts would have taken in the cluster without screening
+    saveable_gpu_s: float = 0.0  # the same for every failure within the window, visible to screening or not
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class Result:
     trace: str
     gpus: int
     records: list[JobRecord]
-    # (time s, busy GPUs, jobs waiting), one sample at each change, thinned to a few thousand
+    # (time s, busy GPUs, waiting jobs), one sample per change, thinned to a few thousand
     timeline: list[tuple[float, int, int]] = field(default_factory=list)
     busy_gpu_s: float = 0.0
     makespan_s: float = 0.0  # from the first submission to the last end
@@ -53,3 +55,17 @@ class Result:
     wall_s: float = 0.0
     peak_mib: float = 0.0
     unfinished: int = 0
+
+
+def record_of(job: TraceJob) -> JobRecord:
+    """The record of a job that has not started."""
+    return JobRecord(
+        id=job.id,
+        name=job.name,
+        vc=job.vc,
+        owner=job.owner,
+        gpus=job.gpus,
+        submitted_s=job.submitted_s,
+        alone_s=job.work.alone_s(),
+        outcome=job.status or "succeeded",
+    )

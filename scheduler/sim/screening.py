@@ -1,7 +1,7 @@
-"""Screening in the simulator: gangs are first tried on one or two GPUs of a small pool of their own.
+"""Screening in the simulator: gangs first run on one or two GPUs of a small separate pool.
 
-The pool is beside the cluster and decides nothing: first come, first served, so what happens in it is known before the
-rest is simulated. A job comes to its policy when its trial is over, with its own time of submission.
+The pool is first come, first served and independent of the cluster, so all its runs are computed before the simulation
+starts. A job arrives at its policy when its screening ends, with its own submission time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from scheduler.sim.trace import Trace, TraceJob
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """The pool and its rules; a job of more than `min_gpus` GPUs is tried on `world` of them, or on one if only one is
-    free, for `minutes` at most. One that has waited for `max_wait_s` goes on untried."""
+    """The pool and its rules. A job of more than `min_gpus` GPUs is screened on `world` of them, or on one if only one
+    is free, for at most `minutes`. A job that waits for `max_wait_s` skips screening.
+    """
 
     gpus: int
     minutes: float = 5.0
@@ -28,51 +29,51 @@ class Screening:
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
-            raise ValueError(f"gpus cannot be {self.gpus}")
-        _ = self.rules  # which judges the rest
+            raise ValueError(f"gpus must be at least 1, not {self.gpus}")
+        _ = self.rules  # validates the other fields
 
     @property
     def rules(self) -> Rules:
-        """The rules, as production knows them."""
+        """The rules in production's form."""
         return Rules(minutes=self.minutes, min_gpus=self.min_gpus, world=self.world, max_wait_s=self.max_wait_s)
 
     @property
     def window_s(self) -> float:
-        """The longest trial."""
+        """The maximum length of a screening run."""
         return self.rules.window_s
 
     def wants(self, job: TraceJob) -> bool:
-        """Whether the job is tried first."""
+        """Whether the job is screened."""
         return is_tried(self.rules, Mode.AUTO, job.gpus)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """What came of one job's trial; times in seconds since the trace's start."""
+class ScreeningRun:
+    """The screening run of one job; times in seconds since the trace's start."""
 
     started_s: float
     over_s: float
-    ranks: int  # 0: it waited for too long, and was not tried
-    caught: bool = False  # it failed there
+    ranks: int  # 0: it waited too long and was not screened
+    caught: bool = False  # it failed in screening
 
     @property
     def gpu_s(self) -> float:
-        """What the trial took of the pool."""
+        """The GPU-seconds taken from the pool."""
         return spent_gpu_s(gpus=self.ranks, held_s=self.over_s - self.started_s)
 
 
-def trials(trace: Trace, screening: Screening) -> Mapping[int, Trial]:
-    """The trials of the jobs that are tried, by their ids, with the times of the jobs' first failures as they are."""
+def screening_runs(trace: Trace, screening: Screening) -> Mapping[int, ScreeningRun]:
+    """The screening runs by job id, from the jobs' first failures."""
     free_at = [0.0] * screening.gpus
     heapq.heapify(free_at)
-    found: dict[int, Trial] = {}
+    found: dict[int, ScreeningRun] = {}
     for job in trace.jobs:
         if not screening.wants(job):
             continue
         start = max(job.submitted_s, free_at[0])
         if start - job.submitted_s > screening.max_wait_s:
             given_up_s = job.submitted_s + screening.max_wait_s
-            found[job.id] = Trial(given_up_s, given_up_s, ranks=0)
+            found[job.id] = ScreeningRun(given_up_s, given_up_s, ranks=0)
             continue
         free = sum(at <= start for at in heapq.nsmallest(screening.world, free_at))
         ranks = ranks_for(free, screening.world)
@@ -80,10 +81,10 @@ def trials(trace: Trace, screening: Screening) -> Mapping[int, Trial]:
         over = start + min(alone_s, screening.window_s)
         for _ in range(ranks):
             heapq.heapreplace(free_at, over)
-        found[job.id] = Trial(start, over, ranks, caught=fails_within(job, screening))
+        found[job.id] = ScreeningRun(start, over, ranks, caught=fails_within(job, screening))
     return found
 
 
 def fails_within(job: TraceJob, screening: Screening) -> bool:
-    """Whether the job's failure shows in a trial: soon enough, and without its gang."""
+    """Whether screening sees the job's failure: it occurs within the window and needs no gang."""
     return job.status == FAILED and not needs_gang(job.cause) and job.work.alone_s() <= screening.window_s

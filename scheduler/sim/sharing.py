@@ -1,9 +1,9 @@
-"""How fast two jobs are that share GPUs, by that of each alone.
+"""The speeds of two jobs that share GPUs, relative to each alone.
 
-Where the pair was measured (Gavel's and Shockwave's tables), that is what they get. Else each wants its GPUs for the
-part of the time that its utilisation says: as long as both parts fit into one, nobody is slowed down, and beyond that
-both are, alike. A job of which nobody knows it uses its GPUs all the time, so that two of them get half of them each,
-which is what taking turns would give.
+Measured pairs (Gavel's and Shockwave's tables) run as measured. Otherwise each job needs its GPUs for the share of time
+that its utilisation says: while the two shares add up to at most one, neither is slowed down; beyond that both slow
+down equally. A job of unknown utilisation needs its GPUs all the time, so two such jobs run at half speed, as time
+slicing would give.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ class Sharing:
     def __init__(self, throughputs: Throughputs | None) -> None:
         self._throughputs = throughputs
 
-    def rate(self, job: TraceJob, beside: TraceJob, gpu_type: str) -> float:
-        """The speed of a job beside another one, by its speed alone on such GPUs; 0 when it cannot run there."""
-        measured = self._measured(job, beside, gpu_type)
+    def rate(self, job: TraceJob, other: TraceJob, gpu_type: str) -> float:
+        """The speed of a job beside another one, relative to its speed alone on such GPUs; 0 if it cannot run there."""
+        measured = self._measured(job, other, gpu_type)
         if measured is not None:
             return measured
-        wanted = sum(1.0 if one.gpu_utilization is None else one.gpu_utilization for one in (job, beside))
+        wanted = sum(1.0 if one.gpu_utilization is None else one.gpu_utilization for one in (job, other))
         return min(1.0, 1.0 / wanted) if wanted > 0 else 1.0
 
-    def _measured(self, job: TraceJob, beside: TraceJob, gpu_type: str) -> float | None:
+    def _measured(self, job: TraceJob, other: TraceJob, gpu_type: str) -> float | None:
         table = self._throughputs
         if table is None:
             return None
-        own, other = (job.model, job.gpus), (beside.model, beside.gpus)
-        alone = table.rates(*own).get(gpu_type, 0.0)
-        together = table.pairs.get((own, other), {}).get(gpu_type)
+        own_key, other_key = (job.model, job.gpus), (other.model, other.gpus)
+        alone = table.rates(*own_key).get(gpu_type, 0.0)
+        together = table.pairs.get((own_key, other_key), {}).get(gpu_type)
         return together[0] / alone if together is not None and alone > 0 else None

@@ -1,36 +1,36 @@
-"""How busy a cluster was over time, in a few thousand samples however long the simulation is."""
+"""The use of a cluster over time, in a few thousand samples for simulations of any length."""
 
 from __future__ import annotations
 
-Sample = tuple[float, int, int]  # time s, busy GPUs, jobs waiting
+Sample = tuple[float, int, int]  # time s, busy GPUs, waiting jobs
 
-_MOST_SAMPLES = 8_000
+_MAX_SAMPLES = 8_000
 
 
 class Timeline:
-    """Samples that each hold until the next; the first and the last are always there.
+    """Samples that each hold until the next; the first and the last are always kept.
 
-    When there are too many, samples closer together than a gap are merged, and the gap grows. Of those merged the last
-    is kept, as it is what holds for long: after a burst of changes the cluster may stay as it is for days.
+    Above the maximum number of samples, those closer together than a gap are merged, and the gap grows. Merging keeps
+    the last sample, which holds longest: after a burst of changes the cluster may not change for days.
     """
 
-    def __init__(self, most: int = _MOST_SAMPLES) -> None:
+    def __init__(self, max_samples: int = _MAX_SAMPLES) -> None:
         self.samples: list[Sample] = []
-        self._most, self._gap_s = most, 0.0
+        self._max_samples, self._gap_s = max_samples, 0.0
 
     def add(self, sample: Sample) -> None:
-        """Take a sample that is no earlier than those before."""
+        """Add a sample no earlier than the ones before."""
         _append(self.samples, sample, self._gap_s)
-        if len(self.samples) > self._most:
+        if len(self.samples) > self._max_samples:
             span_s = sample[0] - self.samples[0][0]
-            self._gap_s = max(2 * self._gap_s, 4 * span_s / self._most)
+            self._gap_s = max(2 * self._gap_s, 4 * span_s / self._max_samples)
             samples, self.samples = self.samples, []
             for one in samples:
                 _append(self.samples, one, self._gap_s)
 
 
 def _append(samples: list[Sample], sample: Sample, gap_s: float) -> None:
-    """Add a sample, in the place of the last one when the time since the one before that is below the gap."""
+    """Add a sample; it replaces the last one if that came less than the gap after its predecessor."""
     same_moment = bool(samples) and samples[-1][0] == sample[0]
     if same_moment or (len(samples) > 1 and sample[0] - samples[-2][0] < gap_s):
         samples[-1] = sample

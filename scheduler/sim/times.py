@@ -1,8 +1,8 @@
-"""When jobs fail, by class of failure: the run times to failure that were published for Philly.
+"""When jobs fail, by failure class: the run times to failure published for Philly.
 
 Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019, table 7:
-for each class the jobs that had it, and percentiles of the run time to failure. The figures here are quoted from memory
-of that table. Which classes another try may heal, and which need several ranks to appear, is our own reading of it.
+for each class the number of jobs, and percentiles of the run time to failure. The figures here are quoted from memory
+of that table. Which classes a retry may heal, and which need several ranks, is our own reading of it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from itertools import accumulate
 from statistics import NormalDist
 
 _NORMAL = NormalDist()
-_LONGEST_S = 60 * 86_400.0
+_MAX_S = 60 * 86_400.0
 _LEAST, _MOST = 1e-6, 1 - 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One class of failures; times in minutes."""
+    """One failure class; times in minutes."""
 
     name: str
     jobs: int
@@ -29,19 +29,19 @@ class Cause:
     p90_min: float
     p95_min: float
     transient: bool = False  # another attempt succeeds
-    gang: bool = False  # one or two ranks alone do not have it
+    gang: bool = False  # does not occur with one or two ranks
 
     def time_s(self, at: float) -> float:
         """The run time to failure at a quantile between 0 and 1, seconds.
 
-        The logarithm of the time is linear in the normal quantile between the published percentiles, and goes on so
-        beyond them: log-normal in pieces.
+        The logarithm of the time is linear in the normal quantile between the published percentiles and beyond them:
+        piecewise log-normal.
         """
         points = [(_NORMAL.inv_cdf(share), math.log(minutes)) for share, minutes in self._percentiles()]
         z = _NORMAL.inv_cdf(min(max(at, _LEAST), _MOST))
         (z0, t0), (z1, t1) = points[:2] if z < points[1][0] else points[1:]
         slope = max(t1 - t0, 0.0) / (z1 - z0)
-        return min(60.0 * math.exp(t0 + slope * (z - z0)), _LONGEST_S)
+        return min(60.0 * math.exp(t0 + slope * (z - z0)), _MAX_S)
 
     def _percentiles(self) -> tuple[tuple[float, float], ...]:
         return ((0.5, self.p50_min), (0.9, self.p90_min), (0.95, self.p95_min))
@@ -74,12 +74,12 @@ _SUMS = list(accumulate(cause.jobs for cause in CAUSES))
 
 
 def cause_at(at: float) -> Cause:
-    """The class at a number from 0 to below 1, each as likely as it was among Philly's failed jobs."""
+    """The class at a number from 0 to below 1, weighted by its share of Philly's failed jobs."""
     return CAUSES[bisect(_SUMS, at * _SUMS[-1])]
 
 
 def caught_share(window_s: float) -> float:
-    """The part of the failed jobs that fail within the window of themselves, and need no gang to do so."""
+    """The share of the failed jobs that fail within the window and need no gang to do so."""
     return sum(cause.jobs * _share_within(cause, window_s) for cause in CAUSES if not cause.gang) / _SUMS[-1]
 
 

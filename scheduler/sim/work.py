@@ -1,7 +1,7 @@
-"""What a job has to do, and how long that takes on the GPUs it is given.
+"""The work of a job, and how long it takes on given GPUs.
 
-Progress is counted in units of the work's own (seconds on the reference GPU, steps, samples); the simulator only ever
-asks how long the rest takes, and how far a stretch of time gets. Nothing here keeps state.
+Progress is in the work's own unit (seconds on the reference GPU, steps, samples); the simulator only asks how long the
+rest takes, and how far a span of time gets. Nothing here keeps state.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-# How a gang lies on its nodes: the number of GPUs on each node that it uses, in the order of its ranks.
+# The layout of a gang: the number of GPUs on each of its nodes, in the order of its ranks.
 Layout = tuple[int, ...]
 
 
 class Work(Protocol):
-    """The work of one job. `speed` is a factor below 1 for what slows it down: interference, distance."""
+    """The work of one job. `speed` is a factor below 1 for slowdowns: interference, distance."""
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
-        """How long the rest takes on these GPUs, s; infinite when it cannot run there."""
+        """The seconds for the rest on these GPUs; infinite if it cannot run there."""
         ...
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
-        """The progress after so many seconds on these GPUs; never more than all of it."""
+        """The progress after this many seconds on these GPUs, at most the total."""
         ...
 
     def remaining_s(self, done: float) -> float:
-        """What a perfect predictor would say is left, in seconds on the GPUs that the job asks for."""
+        """A perfect prediction of the rest, in seconds on the GPUs that the job asks for."""
         ...
 
     def alone_s(self) -> float:
-        """How long all of it takes in an empty cluster on the GPUs that the job asks for, without any restart."""
+        """The seconds for all of it in an empty cluster on the GPUs that the job asks for, without restarts."""
         ...
 
     def speeds(self) -> tuple[float, ...]:
-        """The speed on 1, 2, 3 … GPUs of the reference type relative to one; empty when the size is fixed."""
+        """The speeds on 1, 2, 3 … GPUs of the reference type relative to one; empty if the size is fixed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FixedWork:
-    """A run time on the reference GPUs, and how fast the job is on other types; progress is reference seconds."""
+    """A run time on the reference GPUs and relative speeds on other types; progress is reference seconds."""
 
     duration_s: float
     rates: Mapping[str, float] | None = None  # speed by GPU type relative to the reference; None: the same on all
@@ -72,18 +72,18 @@ class FixedWork:
 
 @dataclass(frozen=True, slots=True)
 class StepsWork:
-    """A number of training steps, and the steps a second by GPU type; progress is steps.
+    """A number of training steps, and the steps per second by GPU type; progress is steps.
 
-    The rates are those of the gang as a whole at the size it asks for (its scale factor), as in Gavel's tables (OSDI
-    2020, §3.1). A type that is not named cannot run the job.
+    The rates are those of the whole gang at the size it asks for (its scale factor), as in Gavel's tables (OSDI 2020,
+    §3.1). A type without a rate cannot run the job.
     """
 
     steps: float
     gpus: int
-    rates: Mapping[str, float]  # steps/s, on as few nodes as can be
-    scattered: Mapping[str, float] | None = None  # steps/s on more nodes than that; None: the same
-    node_gpus: int = 4  # GPUs of a node where the rates were measured: what "as few nodes as can be" is
-    reference: str | None = None  # the type that `remaining_s` counts in; None: the fastest
+    rates: Mapping[str, float]  # steps/s, on the fewest possible nodes
+    scattered: Mapping[str, float] | None = None  # steps/s on more nodes; None: the same
+    node_gpus: int = 4  # GPUs of a node where the rates were measured, which sets the fewest possible nodes
+    reference: str | None = None  # the type that `remaining_s` counts on; None: the fastest
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
         """See `Work`."""

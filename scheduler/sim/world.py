@@ -1,4 +1,4 @@
-"""The world of a simulation: a view that decisions read, changed in place as things happen."""
+"""The world of a simulation: a view for decisions, changed in place by events."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from scheduler.model import AllocationView, Gpu, Job, Node, Reservation, Running
 from scheduler.model.lifecycle import AttemptState
 from scheduler.sim.cluster import ClusterSpec
 
-# So many that a job which says nothing of them never waits for them.
+# Enough that a job without CPU and memory sizes never waits for them.
 PLENTY_OF_CPUS, PLENTY_OF_MEMORY_MIB = 1_000_000, 1 << 40
 
 
 class World:
-    """A `scheduler.model.View` that can be changed. Whoever changes it tells the state about it, too."""
+    """A mutable `scheduler.model.View`. Code that changes it must update the scheduler state too."""
 
     def __init__(self, cluster: ClusterSpec, quotas: Mapping[str, Mapping[str, int]], seed: int) -> None:
         self.now, self.seed = 0.0, seed
         self.nodes = tuple(_nodes(cluster))
         self.node_by_id = {node.id: node for node in self.nodes}
         self.gpu_by_id = {gpu.id: gpu for node in self.nodes for gpu in node.gpus}
-        # Each virtual cluster of a trace has a tenant of its own, under the same id.
+        # Each virtual cluster of a trace has a tenant of its own with the same id.
         self.vc_ids = {name: number for number, name in enumerate(quotas, start=1)}
         self.tenants = tuple(Tenant(number, name, 1.0) for name, number in self.vc_ids.items())
         self.vcs = tuple(VirtualCluster(number, number, name, quotas[name]) for name, number in self.vc_ids.items())
@@ -46,7 +46,7 @@ class World:
         return self.running_by_job.values()
 
     def start(self, job: Job, allocations: tuple[AllocationView, ...], attempt_id: int) -> Running:
-        """The job, which no longer waits, with GPUs of its own."""
+        """Give the waiting job these GPUs."""
         self.waiting_by_id.pop(job.id, None)
         run = Running(attempt_id, job, AttemptState.RUNNING, allocations, self.now)
         self.running_by_job[job.id] = run
@@ -54,17 +54,17 @@ class World:
         return run
 
     def measure(self, run: Running, rate: float | None, speed: float | None) -> Running:
-        """The job, of which it is known now how fast it is beside another one, and how fast by itself."""
+        """Set the measured speed of the job beside its neighbours, and its speed by itself."""
         run = self.running_by_job[run.job.id] = replace(run, rate=rate, speed=speed)
         return run
 
     def stop(self, run: Running) -> None:
-        """Take all its GPUs from a job."""
+        """Take all GPUs from a job."""
         del self.running_by_job[run.job.id]
         self._count(run, -1)
 
     def note(self, job_id: int, memo: Mapping[str, float]) -> None:
-        """Give a job another memo."""
+        """Set the job's policy state."""
         run = self.running_by_job.get(job_id)
         if run is not None:
             self.running_by_job[job_id] = replace(run, job=replace(run.job, memo=memo))
@@ -72,7 +72,7 @@ class World:
             self.waiting_by_id[job_id] = replace(self.waiting_by_id[job_id], memo=memo)
 
     def reserve(self, reservations: Iterable[Reservation]) -> None:
-        """Keep these, and nothing else, for those who wait for others to stop."""
+        """Replace the reservations of jobs that wait for others to stop."""
         self.reservations = tuple(sorted(reservations, key=lambda kept: kept.job_id))
         self.reserved_gpus = {
             gpu_id: kept.job_id for kept in self.reservations for share in kept.allocations for gpu_id in share.gpu_ids
@@ -89,7 +89,7 @@ class World:
                     self.holders_of_gpu[gpu_id] = holders
                 else:
                     del self.holders_of_gpu[gpu_id]
-                if not others:  # those who share a GPU are of one virtual cluster, which holds it once
+                if not others:  # sharers of a GPU are of one virtual cluster, which holds it once
                     key = (run.job.vc_id, self.gpu_by_id[gpu_id].type)
                     self.held_by_vc[key] = self.held_by_vc.get(key, 0) + times
 

@@ -30,7 +30,7 @@ PARTS = {"AllocationReport", "CodeRef", "DesiredAllocation", "GpuInfo", "GpuSamp
     "ReportedMetrics",
     "OutputFile",
     "OutputSlot",
-    "LeftOut",
+    "Excluded",
     "RegistryLogin",
     "UsageSample",
     "VolumeMount",

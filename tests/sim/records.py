@@ -9,7 +9,7 @@ from scheduler.sim.result import JobRecord, Result
 
 
 def record(number: int = 1, *, at: float = 0.0, took: float | None = 100.0, gpus: int = 1, **fields: Any) -> JobRecord:
-    """A job submitted `at` that `took` so many seconds until its end; None: it has not ended."""
+    """A job submitted `at` that ended `took` seconds later; None: it has not ended."""
     defaults: dict[str, Any] = {"name": f"job{number}", "vc": "default", "owner": "owner", "started_s": at}
     ended = None if took is None else at + took
     return JobRecord(id=number, submitted_s=at, ended_s=ended, gpus=gpus, **(defaults | fields))

@@ -155,7 +155,7 @@ def test_a_prediction_for_one_gpu_has_two_passes_whatever_the_batch(toy: Applica
 
 
 def test_it_refuses_a_folder_without_applications(tmp_path: Path) -> None:
-    with pytest.raises(ApplicationError, match="no application"):
+    with pytest.raises(ApplicationError, match="no folder of a measured application"):
         load_applications(tmp_path)
     with pytest.raises(ApplicationError, match="no such folder"):
         load_applications(tmp_path / "none")

@@ -19,11 +19,11 @@ from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.engine.policy import POLICIES
 from scheduler.sim import command
 from scheduler.sim.__main__ import main
+from scheduler.sim.arguments import Arguments, UsageError, misfit, named, prepare
 from scheduler.sim.cluster import ClusterSpec, NodeGroup
 from scheduler.sim.command import Outputs, carry_out, progress_bar
 from scheduler.sim.engine import SimulationError
 from scheduler.sim.readers import formats
-from scheduler.sim.request import Request, RequestError, misfit, named, prepare
 from tests.sim.stories import job
 
 HEADER = "timestamp,duration,num_gpus,cluster"
@@ -124,9 +124,9 @@ def test_the_list_names_every_policy_and_format(capsys: pytest.CaptureFixture[st
 
 def test_what_the_authors_assumed_is_taken_where_nothing_else_is_said(trace: Path) -> None:
     common = {"trace": trace, "policies": ("fifo",), "cluster": "V100:1x2", "peer": True}
-    ((_, run),) = prepare(Request(**common)).runs
+    ((_, run),) = prepare(Arguments(**common)).runs
     assert (run.round_s, run.restart_s) == (60, 30)
-    ((_, own),) = prepare(Request(**common, round_s=0.0, restart_s=7.0)).runs
+    ((_, own),) = prepare(Arguments(**common, round_s=0.0, restart_s=7.0)).runs
     assert (own.round_s, own.restart_s) == (0, 7)
 
 
@@ -173,7 +173,7 @@ def test_any_json_comes_through(params: dict[str, object]) -> None:
 def test_any_text_is_understood_or_refused(text: str) -> None:
     try:
         name, _ = named("--policy", text)
-    except RequestError as error:
+    except UsageError as error:
         name = str(error).partition(": ")[0]
     # Nothing else is ever raised, and a refusal begins with the option.
     assert name == "--policy" or text.strip().startswith(name)
@@ -182,30 +182,30 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
 # Bad input
 
 BAD: dict[str, tuple[list[str], str]] = {
-    "an unknown policy names the nearest": (["--policy", "fifa"], "--policy: there is no policy 'fifa'; did you mean"),
+    "an unknown policy names the nearest": (["--policy", "fifa"], "--policy: unknown policy 'fifa'; did you mean"),
     "an unknown parameter": (["--policy", "fifo:patience=3"], "--policy: policy fifo: unknown parameter 'patience'"),
     "a bad value of a parameter": (["--policy", "fifo:patience_s=-1"], "--policy: policy fifo: patience_s must be"),
     "a parameter without a value": (["--policy", "fifo:patience_s"], "--policy: 'patience_s' is not key=value"),
-    "a parameter given twice": (["--policy", "fifo:patience_s=1,patience_s=2"], "--policy: patience_s is there twice"),
+    "a parameter given twice": (["--policy", "fifo:patience_s=1,patience_s=2"], "--policy: patience_s is given twice"),
     "an open bracket": (["--policy", "fifo:patience_s=[1"], "--policy: 'patience_s=[1' lacks ]"),
     "no name": (["--policy", ":a=1"], "--policy: ':a=1' has no name"),
     "an unknown placement": (["--placement", "consolidat"], "did you mean 'consolidate'?"),
     "an unknown admission": (
         ["--admission", "quotas"],
-        "--admission: there is no admission 'quotas'; did you mean 'quota'?",
+        "--admission: unknown admission 'quotas'; did you mean 'quota'?",
     ),
-    "an unknown format": (["--format", "philli"], "--format: there is no format 'philli'; did you mean 'philly'?"),
-    "an unknown oracle": (["--oracle", "delphi"], "--oracle: there is no oracle 'delphi'"),
+    "an unknown format": (["--format", "philli"], "--format: unknown format 'philli'; did you mean 'philly'?"),
+    "an unknown oracle": (["--oracle", "delphi"], "--oracle: unknown oracle 'delphi'"),
     "no number": (["--round", "often"], "--round: invalid float value: 'often'"),
     "a negative time": (["--restart", "-1"], "--restart: must be a number of seconds of at least 0, not -1"),
     "an endless time": (["--round", "inf"], "--round: must be a number of seconds"),
     "no time at all": (["--grace", "nan"], "--grace: must be a number of seconds"),
-    "more than all the speed": (["--interference", "1"], "--interference: must be the part of the speed"),
+    "more than all the speed": (["--interference", "1"], "--interference: must be the lost share of the speed"),
     "no jobs": (["--limit", "0"], "--limit: must be at least 1"),
     "a negative seed": (["--seed", "-1"], "--seed: must be at least 0"),
     "an empty window": (["--start", "10", "--end", "10"], "--end: must be after --start"),
     "an unknown option": (["--polcy", "fifo"], "unrecognized arguments: --polcy fifo"),
-    "an unknown option of the format": (["--read", "unit=3"], "--read: there is no option of a format 'unit'; did you"),
+    "an unknown option of the format": (["--read", "unit=3"], "--read: unknown option of a format 'unit'; did you"),
     "a bad option of the format": (["--read", "unit_s=0"], "--read: unit_s must be a number above 0, not 0"),
     "no throughputs there": (["--throughputs", "/nowhere/at/all"], "--throughputs: there is no file or folder"),
     "a file in no folder": (["--json", "/nowhere/at/all.json"], "--json: there is no folder /nowhere/at"),
@@ -229,9 +229,9 @@ def test_bad_options_are_refused_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["--policy", "fifo", "--cluster", "V100:1x2"], "--trace: name the file of a trace", id="trace"),
+        pytest.param(["--policy", "fifo", "--cluster", "V100:1x2"], "--trace: give the file of a trace", id="trace"),
         pytest.param(["--generate", "gavel", "--cluster", "V100:1x2"], "--policy: name at least one", id="policy"),
-        pytest.param(["--generate", "gavel", "--policy", "fifo"], "--cluster: say which GPUs there are", id="cluster"),
+        pytest.param(["--generate", "gavel", "--policy", "fifo"], "--cluster: give the GPUs", id="cluster"),
         pytest.param(
             ["--generate", "gavel:job=1", "--policy", "fifo", "--cluster", "V100:1x2"],
             "--generate: generator gavel: unknown parameter 'job'",
@@ -239,11 +239,13 @@ def test_bad_options_are_refused_in_one_line(
         ),
         pytest.param(
             ["--generate", "gravel", "--policy", "fifo", "--cluster", "V100:1x2"],
-            "--generate: there is no generator 'gravel'; did you mean 'gavel'?",
+            "--generate: unknown generator 'gravel'; did you mean 'gavel'?",
             id="the generator",
         ),
         pytest.param(
-            ["--generate", "gavel", "--policy", "fifo", "--peer"], "--peer: only a trace in a file", id="the authors"
+            ["--generate", "gavel", "--policy", "fifo", "--peer"],
+            "--peer: only for a trace from a file",
+            id="the authors",
         ),
     ],
 )
@@ -262,7 +264,7 @@ def test_a_broken_line_names_file_and_line_and_can_be_skipped(
 ) -> None:
     trace = write(tmp_path, *STORY, f"{DAY}30,soon,1,a")
     assert main(options(trace)) == 2
-    assert "--trace: story.csv, line 5: duration is no number: 'soon'" in capsys.readouterr().err
+    assert "--trace: story.csv, line 5: duration is not a number: 'soon'" in capsys.readouterr().err
     assert main(options(trace, "--skip-bad", "--json")) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["runs"][0]["jobs"] == 3
@@ -274,7 +276,7 @@ def test_a_job_that_is_too_large_names_its_line_and_can_be_skipped(
 ) -> None:
     trace = write(tmp_path, f"{DAY}40,5,64,a", *STORY)
     assert main(options(trace)) == 2
-    assert "--trace: story.csv, line 2: asks for 64 GPUs, and the cluster has 2 V100" in capsys.readouterr().err
+    assert "--trace: story.csv, line 2: asks for 64 GPUs, but the cluster has 2 V100" in capsys.readouterr().err
     assert main(options(trace, "--skip-bad", "--json")) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["runs"][0]["jobs"] == 3
@@ -285,22 +287,22 @@ def test_a_job_that_is_too_large_names_its_line_and_can_be_skipped(
     ("fields", "reason"),
     [
         pytest.param({"gpus": 6}, None, id="as many as the largest type has"),
-        pytest.param({"gpus": 7}, "asks for 7 GPUs, and the cluster has 6 A100", id="not of one type together"),
-        pytest.param({"gpus": 6, "gpu_type": "V100"}, "asks for 6 GPUs, and the cluster has 4 V100", id="of its type"),
+        pytest.param({"gpus": 7}, "asks for 7 GPUs, but the cluster has 6 A100", id="not of one type together"),
+        pytest.param({"gpus": 6, "gpu_type": "V100"}, "asks for 6 GPUs, but the cluster has 4 V100", id="of its type"),
         pytest.param(
             {"gpus": 1, "gpu_type": "H100"},
-            "asks for GPUs of type H100, and the cluster has V100, A100",
+            "asks for GPUs of type H100, but the cluster has V100, A100",
             id="of a type that is not there",
         ),
         pytest.param({"gpus": 6, "gpu_types": ("H100", "A100")}, None, id="of one of two types, which is there"),
         pytest.param(
             {"gpus": 5, "gpu_types": ("H100", "V100")},
-            "asks for 5 GPUs, and the cluster has 4 V100",
+            "asks for 5 GPUs, but the cluster has 4 V100",
             id="of the types that it may use",
         ),
         pytest.param(
             {"gpus": 1, "gpu_types": ("H100", "T4")},
-            "asks for GPUs of type H100 or T4, and the cluster has V100, A100",
+            "asks for GPUs of type H100 or T4, but the cluster has V100, A100",
             id="of types that are not there",
         ),
         pytest.param({"gpus": 6, "nodes": 3, "split": False}, None, id="a gang on as many nodes as there are"),
@@ -311,7 +313,7 @@ def test_a_job_that_is_too_large_names_its_line_and_can_be_skipped(
         ),
         pytest.param(
             {"gpus": 6, "nodes": 2, "split": False},
-            "asks for 2 nodes with 3 GPUs each, and the cluster has not so many",
+            "asks for 2 nodes with 3 GPUs each, but the cluster has fewer such nodes",
             id="a gang on larger nodes than there are",
         ),
     ],
@@ -324,15 +326,13 @@ def test_a_job_that_the_cluster_can_never_run_is_told_why(fields: dict[str, Any]
 @pytest.mark.parametrize(
     ("policy", "notes"),
     [
-        pytest.param(
-            "drf", ["drf: all jobs of the trace have the same owner, so drf serves them in the order of fifo"]
-        ),
+        pytest.param("drf", ["drf: all jobs of the trace have the same owner, so drf orders them like fifo"]),
         pytest.param("drf:over=vc", []),
         pytest.param("fifo", []),
     ],
 )
 def test_drf_without_several_owners_is_remarked_upon(trace: Path, policy: str, notes: list[str]) -> None:
-    assert list(prepare(Request(trace=trace, policies=(policy,), cluster="V100:1x2")).notes) == notes
+    assert list(prepare(Arguments(trace=trace, policies=(policy,), cluster="V100:1x2")).notes) == notes
 
 
 def test_jobs_that_never_ended_are_remarked_upon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -340,14 +340,14 @@ def test_jobs_that_never_ended_are_remarked_upon(tmp_path: Path, capsys: pytest.
     cluster.write_text("groups: [{type: V100, nodes: 1, gpus: 4}]\nvcs: {a: {V100: 2}, b: {V100: 1}}\n")
     trace = write(tmp_path, *STORY, f"{DAY}30,5,2,b")
     assert main(options(trace, cluster=str(cluster))) == 0
-    assert "fifo: 1 of 4 jobs never ended, and count in no mean" in capsys.readouterr().err
+    assert "fifo: 1 of 4 jobs never ended; means omit them" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_named(trace: Path, tmp_path: Path) -> None:
-    study = prepare(Request(trace=trace, policies=("fifo",), cluster="V100:1x2"))
-    with pytest.raises(RequestError, match=r"--csv: .* is a folder"):
+    study = prepare(Arguments(trace=trace, policies=("fifo",), cluster="V100:1x2"))
+    with pytest.raises(UsageError, match=r"--csv: .* is a folder"):
         carry_out(study, Outputs(csv=str(tmp_path)))
-    with pytest.raises(RequestError, match=r"--plots: .* is no folder"):
+    with pytest.raises(UsageError, match=r"--plots: .* is not a folder"):
         carry_out(study, Outputs(plots=trace))
 
 
@@ -359,11 +359,13 @@ def test_a_mistake_of_the_simulator_is_no_mistake_of_the_user(
 
     monkeypatch.setattr(command, "simulate", fail)
     assert main(options(trace)) == 1
-    assert capsys.readouterr().err == "error: the simulator caught itself in a mistake: a GPU has two holders\n"
+    assert (
+        capsys.readouterr().err == "error: please report this: the simulation is inconsistent: a GPU has two holders\n"
+    )
 
 
 def test_progress_is_told_for_each_run_up_to_its_last_job(trace: Path) -> None:
-    study = prepare(Request(trace=trace, policies=("fifo", "srtf"), cluster="V100:1x2"))
+    study = prepare(Arguments(trace=trace, policies=("fifo", "srtf"), cluster="V100:1x2"))
     told: list[tuple[str, int, int]] = []
     carry_out(study, Outputs(), lambda label, done, jobs, _now_s: told.append((label, done, jobs)))
     assert ("fifo", 3, 3) in told
@@ -371,12 +373,12 @@ def test_progress_is_told_for_each_run_up_to_its_last_job(trace: Path) -> None:
 
 
 def test_the_bar_names_the_runs_on_a_terminal_only(trace: Path) -> None:
-    study = prepare(Request(trace=trace, policies=("fifo", "srtf"), cluster="V100:1x2"))
+    study = prepare(Arguments(trace=trace, policies=("fifo", "srtf"), cluster="V100:1x2"))
     with progress_bar(None, study) as silent:
         assert silent is None
     screen = StringIO()
-    with progress_bar(Console(file=screen, force_terminal=True, width=120), study) as tell:
-        carry_out(study, Outputs(), tell)
+    with progress_bar(Console(file=screen, force_terminal=True, width=120), study) as report_progress:
+        carry_out(study, Outputs(), report_progress)
     assert "fifo" in screen.getvalue()
     assert "3/3" in screen.getvalue()
 

@@ -170,7 +170,7 @@ def test_every_job_ends_and_every_gpu_second_is_accounted_for(
 def test_a_job_that_holds_out_for_one_node_is_looked_at_again_when_it_gives_in() -> None:
     traced = [job(1, gpus=3), job(2, gpus=3), job(3, at=5, gpus=2, runs=10, split=True)]
     result = play(traced, "A100:2x4", placement="relaxing", placement_params={"node_s": 30, "rack_s": 60})
-    # One GPU is free on each node, and until the others end at 100 nobody comes or goes.
+    # One GPU is free on each node, and until the others end at 100 no job arrives or ends.
     assert ends(result) == {1: 100, 2: 100, 3: 45}
 
 

@@ -1,4 +1,4 @@
-"""Jobs fail and are cancelled by published statistics, and are tried again while that is of use."""
+"""Jobs fail and are cancelled by published statistics, and are retried where a retry can help."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fail(wanted: FailureClass, *, runs: float = 100.0, **options: Any) -> Any:
     return by_id(result)[1]
 
 
-# Who fails
+# Which jobs fail
 
 
 @pytest.mark.parametrize("source", DRAWN)
@@ -76,7 +76,7 @@ def test_the_expected_parts_of_jobs_and_gpu_time_are_the_published_ones(trace: T
 def test_the_drawn_parts_of_jobs_are_near_the_published_ones(trace: Trace, source: Failures) -> None:
     drawn = with_outcomes(trace, STATISTICS[source], seed=3)
     for ending in STATISTICS[source].endings:
-        # Four standard deviations of so many draws.
+        # Four standard deviations at this number of draws.
         found = sum(one.status == ending.status for one in drawn.jobs) / len(drawn.jobs)
         assert found == pytest.approx(ending.jobs, abs=4 * (0.25 / len(drawn.jobs)) ** 0.5)
 
@@ -147,7 +147,7 @@ def test_an_attempt_takes_its_part_of_the_time(seconds: float, speed: float) -> 
     assert part.remaining_s(done) == pytest.approx(max(0.0, 30.0 - seconds * speed), abs=1e-6)
 
 
-# What becomes of who fails
+# What happens to failed jobs
 
 ATTEMPTS: dict[str, tuple[FailureClass, dict[str, Any], tuple[str, int, float, float]]] = {
     "a hopeless job fails in every attempt": (FailureClass.HOPELESS, {"retries": 1}, (FAILED, 2, 100.0, 200.0)),
@@ -182,7 +182,7 @@ def test_a_job_that_rests_waits_for_nothing_and_lets_others_in() -> None:
     options = {"failures": Failures.TRACE, "seed": first_of(FailureClass.TRANSIENT), "retry_after_s": 60.0}
     records = by_id(play(jobs, **options))
     assert (records[2].started_s, records[2].ended_s) == (50.0, 150.0)
-    # It rested from 50 to 110, and waited until 150.
+    # The job rested from 50 to 110, and waited until 150.
     assert records[1].fair_share_delay_s + records[1].fragmentation_delay_s == 40.0
     assert records[1].ended_s == 200.0
 

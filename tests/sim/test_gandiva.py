@@ -112,7 +112,7 @@ TURNS: Mapping[str, tuple[list[TraceJob], str, dict[str, Any], Mapping[int, floa
         [job(1, gpus=2, runs=200), job(2, at=30, gpus=2, runs=200), job(3, at=40, gpus=2, runs=60)],
         "A100:1x4",
         {},
-        # 3 takes the place of 1 at 60 and ends at 120; 2 is never in anybody's way.
+        # 3 takes the place of 1 at 60 and ends at 120; 2 never competes with another job.
         {1: 260, 2: 230, 3: 120},
     ),
 }
@@ -224,7 +224,7 @@ def test_growth_that_was_predicted_to_be_a_gain_and_is_a_loss_is_taken_back(
     first=st.lists(st.integers(0, 25), min_size=9, max_size=9),
 )
 def test_equals_get_equal_time(gpus: int, jobs: int, turns: int, first: list[int]) -> None:
-    # Equal jobs that come within half a turn: when the first is done, nobody lacks more than two turns.
+    # Equal jobs that come within half a turn: when the first is done, no job lacks more than two turns.
     traced = [job(number, at=first[number - 1], runs=50.0 * turns) for number in range(1, jobs + 1)]
     result = gandiva(traced, f"A100:1x{gpus}", {"slice_s": 50, "max_height": 9})
     ended = sorted(record.ended_s or math.inf for record in result.records)

@@ -71,8 +71,8 @@ def test_jains_index_is_over_one_by_rho() -> None:
     [
         pytest.param([2.0, 2.0, 2.0], 1.0, id="all have the same"),
         pytest.param([5.0, 0.0, 0.0, 0.0], 0.25, id="one has everything"),
-        pytest.param([], None, id="nobody"),
-        pytest.param([0.0, 0.0], None, id="nobody has anything"),
+        pytest.param([], None, id="no values"),
+        pytest.param([0.0, 0.0], None, id="all zero"),
     ],
 )
 def test_jains_index_tells_equal_from_unequal(values: list[float], index: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Who names the format of a trace has the assumptions of its authors' simulator, but for what is said otherwise."""
+"""Naming the format of a trace sets the assumptions of its authors' simulator; options override them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from scheduler.sim.__main__ import main
+from scheduler.sim.arguments import Arguments, prepare
 from scheduler.sim.options import Options
 from scheduler.sim.readers import formats
-from scheduler.sim.request import Request, prepare
 from tests.sim.data import data
 
 POLLUX = formats()["pollux"].peer
@@ -20,7 +20,7 @@ POLLUX = formats()["pollux"].peer
 def pollux(**fields: Any) -> Options:
     """How a workload of Pollux's is run with these options."""
     trace = data("adaptdl_osdi21", "workloads", "workload-6.csv")
-    study = prepare(Request(trace=trace, policies=("tiresias",), cluster="T4:16x4", limit=2, **fields))
+    study = prepare(Arguments(trace=trace, policies=("tiresias",), cluster="T4:16x4", limit=2, **fields))
     return study.runs[0][1]
 
 
@@ -72,5 +72,5 @@ def test_they_are_assumed_without_the_format_when_asked_for() -> None:
 def test_a_format_without_such_authors_may_be_named(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.swf"
     trace.write_text("1 0 0 10 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n")
-    (named,) = prepare(Request(trace=trace, format="swf", policies=("fifo",), cluster="V100:1x1")).runs
+    (named,) = prepare(Arguments(trace=trace, format="swf", policies=("fifo",), cluster="V100:1x1")).runs
     assert named[1].round_s == 0.0

@@ -1,4 +1,4 @@
-"""The simulator comes to what others have published, where the assumptions are the same."""
+"""The simulator reproduces published figures where the assumptions are the same."""
 
 from __future__ import annotations
 

@@ -255,12 +255,12 @@ def test_it_reads_the_platforms_own_history(tmp_path: Path) -> None:
     [
         ('{"submitted_at": 1, "gpus": 1, "run_s": -1}', "run_s is negative"),
         ('{"submitted_at": 1, "gpus": -1, "run_s": 1}', "gpus is -1"),
-        ('{"submitted_at": 1, "gpus": true, "run_s": 1}', "gpus is no whole number"),
-        ('{"submitted_at": 1, "gpus": 1, "run_s": NaN}', "not JSON: NaN is no number"),
-        ('{"submitted_at": 1, "gpus": 1, "run_s": 1e999}', "run_s is no number"),
-        ('{"submitted_at": "yesterday", "gpus": 1, "run_s": 1}', "submitted_at is no date and time"),
+        ('{"submitted_at": 1, "gpus": true, "run_s": 1}', "gpus is not a whole number"),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": NaN}', "not JSON: NaN is not a number"),
+        ('{"submitted_at": 1, "gpus": 1, "run_s": 1e999}', "run_s is not a number"),
+        ('{"submitted_at": "yesterday", "gpus": 1, "run_s": 1}', "submitted_at is not a date and time"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "gpu": 2}', "unknown field 'gpu'"),
-        ('{"submitted_at": 1, "gpus": 3, "nodes": 2, "run_s": 1}', "cannot be dealt out evenly"),
+        ('{"submitted_at": 1, "gpus": 3, "nodes": 2, "run_s": 1}', "cannot be divided evenly"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "status": "lost"}', "unknown status"),
         ('{"submitted_at": 1, "gpus": 1, "run_s": 1, "class": "gold"}', "unknown class"),
         ("[]", "not a JSON object"),
@@ -341,7 +341,7 @@ def test_it_reads_how_a_job_of_shockwave_changes(tmp_path: Path, table: Options)
     ("text", "reason"),
     [
         (gavel(steps="-1"), "the number of steps is negative"),
-        (gavel(steps="nan"), "the number of steps is no number"),
+        (gavel(steps="nan"), "the number of steps is not a number"),
         (gavel(gpus="0"), "the scale factor is 0"),
         (gavel(gpus="4"), "no throughput of 'LM' on 4 GPUs"),
         (gavel(model="GPT"), "no throughput of 'GPT'"),
@@ -362,13 +362,13 @@ def test_it_refuses_a_job_of_gavel_that_cannot_be_used(tmp_path: Path, table: Op
     ("line", "reason"),
     [
         ("2017-10-09 07:01:55,-66.0,1,66.0,b", "duration is negative"),
-        ("2017-10-09 07:01:55,nan,1,66.0,b", "duration is no number"),
-        ("2017-10-09 07:01:55,inf,1,66.0,b", "duration is no number"),
-        ("2017-10-09 07:01:55,1_0,1,66.0,b", "duration is no number"),
+        ("2017-10-09 07:01:55,nan,1,66.0,b", "duration is not a number"),
+        ("2017-10-09 07:01:55,inf,1,66.0,b", "duration is not a number"),
+        ("2017-10-09 07:01:55,1_0,1,66.0,b", "duration is not a number"),
         ("2017-10-09 07:01:55,66.0,0,66.0,b", "the number of GPUs is 0"),
         ("2017-10-09 07:01:55,66.0,-2,66.0,b", "the number of GPUs is -2"),
-        ("2017-10-09 07:01:55,66.0,1.5,66.0,b", "the number of GPUs is no whole number"),
-        ("2017-13-09 07:01:55,66.0,1,66.0,b", "timestamp is no date and time"),
+        ("2017-10-09 07:01:55,66.0,1.5,66.0,b", "the number of GPUs is not a whole number"),
+        ("2017-13-09 07:01:55,66.0,1,66.0,b", "timestamp is not a date and time"),
         ("2017-10-09 07:01:55,66.0,1,66.0", "4 columns where the header has 5"),
         ('2017-10-09 07:01:55,66.0,1,66.0,"b', "broken quotes"),
         ("\x00\x00", "1 columns where the header has 5"),
@@ -389,7 +389,7 @@ def test_it_names_a_column_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_it_refuses_a_file_without_a_job(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no job that can be used"):
+    with pytest.raises(TraceError, match="no usable job"):
         read(tmp_path, PHILLY_CSV.splitlines()[0], "philly_csv")
     with pytest.raises(TraceError, match="no known format begins like this"):
         read(tmp_path, "")
@@ -454,7 +454,7 @@ def test_it_tells_the_format_by_the_first_lines(tmp_path: Path, text: str, name:
 
 
 def test_it_lists_the_formats_for_a_name_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="there is no format 'xls'; there is acme, chronus"):
+    with pytest.raises(TraceError, match="unknown format 'xls'; the formats are acme, chronus"):
         read(tmp_path, PHILLY_CSV, "xls")
 
 

@@ -1,4 +1,4 @@
-"""Gangs are tried on a small pool first: what that catches, saves, costs and delays."""
+"""Gangs are screened on a small pool first: what that catches, saves, costs and delays."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.sim.arguments import Arguments, UsageError, prepare
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
 from scheduler.sim.generators import generate
 from scheduler.sim.metrics import Summary, summarize
-from scheduler.sim.request import Request, RequestError, prepare
-from scheduler.sim.screening import Screening, trials
+from scheduler.sim.screening import Screening, screening_runs
 from scheduler.sim.times import CAUSES, Cause, caught_share, cause_at
 from scheduler.sim.trace import Trace, TraceJob
 from scheduler.sim.work import FixedWork
@@ -24,7 +24,7 @@ MINUTE = 60.0
 
 
 def gang(number: int, minutes: float, *, failure: str = "", at: float = 0.0, **fields: Any) -> TraceJob:
-    """A job of 8 GPUs that ends, or fails, after so many minutes."""
+    """A job of 8 GPUs that ends, or fails, after `minutes` minutes."""
     status = FAILED if failure else SUCCEEDED
     made = job(number, runs=minutes * MINUTE, gpus=8, at=at, status=status)
     return replace(made, failure=failure, **fields)
@@ -36,7 +36,7 @@ def figures(*jobs: TraceJob, pool: Screening | None = POOL, **options: Any) -> S
 
 @pytest.fixture(autouse=True)
 def _classes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs fail in the class that a test gives them, and not in one that is drawn."""
+    """Jobs fail in the class that a test sets, not in a drawn one."""
     monkeypatch.setattr("scheduler.sim.failures._classified", lambda trace, *_: trace)
 
 
@@ -84,7 +84,7 @@ def test_small_jobs_are_not_screened() -> None:
 
 def test_the_pool_is_first_come_first_served_and_has_a_limit_of_patience() -> None:
     jobs = tuple(gang(number, 60) for number in (1, 2, 3, 4))
-    found = trials(Trace("four", jobs), Screening(gpus=2, max_wait_s=600))
+    found = screening_runs(Trace("four", jobs), Screening(gpus=2, max_wait_s=600))
     assert [(found[n].started_s, found[n].over_s, found[n].ranks) for n in (1, 2, 3, 4)] == [
         (0, 300, 2),
         (300, 600, 2),
@@ -95,7 +95,7 @@ def test_the_pool_is_first_come_first_served_and_has_a_limit_of_patience() -> No
 
 
 def test_where_one_gpu_is_free_one_rank_is_tried() -> None:
-    found = trials(Trace("two", (gang(1, 60), gang(2, 60))), Screening(gpus=3))
+    found = screening_runs(Trace("two", (gang(1, 60), gang(2, 60))), Screening(gpus=3))
     assert (found[1].ranks, found[2].ranks, found[2].started_s) == (2, 1, 0)
 
 
@@ -133,14 +133,14 @@ def test_the_table_allows_screening_what_is_drawn_from_it() -> None:
 
 
 def test_the_option_is_read_and_what_is_wrong_with_it_is_named() -> None:
-    asked = Request(generate="philly:jobs=20", cluster="V100:4x8", policies=["fifo"], screening="gpus=4,minutes=2.5")
+    asked = Arguments(generate="philly:jobs=20", cluster="V100:4x8", policies=["fifo"], screening="gpus=4,minutes=2.5")
     assert prepare(asked).runs[0][1].screening == Screening(gpus=4, minutes=2.5)
     for text, complaint in {
-        "minutes=5": "--screening: say how many GPUs the pool has",
-        "gpus=0": "--screening: gpus cannot be 0",
+        "minutes=5": "--screening: give the number of GPUs of the pool",
+        "gpus=0": "--screening: gpus must be at least 1, not 0",
         "gpus=1.5": "--screening: gpus must be a whole number, not 1.5",
         "gpus=2,world=3": "--screening: world cannot be 3",
-        "gpus=2,minute=3": "--screening: there is no setting 'minute'; did you mean 'minutes'?",
+        "gpus=2,minute=3": "--screening: unknown setting 'minute'; did you mean 'minutes'?",
     }.items():
-        with pytest.raises(RequestError, match=complaint.replace("?", r"\?")):
+        with pytest.raises(UsageError, match=complaint.replace("?", r"\?")):
             prepare(replace(asked, screening=text))

@@ -1,4 +1,4 @@
-"""Two jobs on one GPU in the simulator: how fast they are, who is put beside whom, and how a bad pair ends."""
+"""Two jobs on one GPU in the simulator: their speeds, which jobs are paired, and how a bad pair ends."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_of_several_the_one_that_uses_its_gpu_least_is_joined() -> None:
     assert ends(gandiva([busy, idle, joins], "A100:1x2"))[3] == 110
 
 
-def test_the_later_of_a_pair_goes_to_gpus_of_its_own_once_nobody_wants_them() -> None:
+def test_the_later_of_a_pair_goes_to_gpus_of_its_own_once_they_are_idle() -> None:
     pair = [
         job(1, runs=1000, gpu_utilization=0.9, **ALONE_ON_IT),
         job(3, runs=1000, gpu_utilization=0.9, **ALONE_ON_IT),
@@ -129,7 +129,7 @@ def test_a_gpu_that_two_jobs_share_is_busy_once() -> None:
     assert [record.service_gpu_s for record in result.records] == [200, 200]
 
 
-def test_nobody_shares_unless_the_simulation_says_so() -> None:
+def test_jobs_share_only_if_the_simulation_allows_it() -> None:
     jobs = [job(number, gpu_utilization=0.4, **ALONE_ON_IT) for number in (1, 2)]
     assert ends(play(jobs, "A100:1x1", policy="gandiva", policy_params=NO_TURNS)) == {1: 100, 2: 200}
 
@@ -171,7 +171,7 @@ def test_a_pair_that_was_never_seen_to_fit_gets_nowhere_until_it_is_undone() -> 
     ),
     grace_s=st.sampled_from([0.0, 7.0]),
 )
-def test_whoever_shares_with_whom_everybody_ends(
+def test_all_jobs_end_whichever_share_gpus(
     drawn: list[tuple[Any, ...]], params: dict[str, Any], grace_s: float
 ) -> None:
     jobs = [

@@ -1,4 +1,4 @@
-"""The page about the simulator tells of every option, every figure and every format with authors of its own."""
+"""The simulator's page describes every option, every figure, and every format whose authors have a simulator."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from scheduler.sim.__main__ import parser
+from scheduler.sim.arguments import Arguments, prepare
 from scheduler.sim.metrics import summarize
 from scheduler.sim.readers import formats
 from scheduler.sim.report import Row, document
-from scheduler.sim.request import Request, prepare
 from tests.sim.records import record, result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
@@ -40,14 +40,14 @@ def test_what_authors_assumed_is_there() -> None:
 
 
 def test_every_assumption_that_a_request_has_can_be_given() -> None:
-    # A field that no option fills would be an assumption that nobody can make.
+    # A field without an option would be an assumption that no user can make.
     options = {name.removeprefix("--").replace("-", "_") for name in parser()._option_string_actions}
-    assert {each.name.removesuffix("_s").replace("policies", "policy") for each in fields(Request)} <= options
+    assert {each.name.removesuffix("_s").replace("policies", "policy") for each in fields(Arguments)} <= options
 
 
 def test_the_generated_example_of_the_page_can_be_prepared() -> None:
     example = re.search(r"--generate (\S+) --cluster (\S+) --policy (\S+) --seed 7", PAGE)
     assert example is not None
     generated, cluster, policy = example.groups()
-    study = prepare(Request(generate=generated, cluster=cluster, policies=(policy,), seed=7))
+    study = prepare(Arguments(generate=generated, cluster=cluster, policies=(policy,), seed=7))
     assert len(study.trace.jobs) == 200

@@ -48,8 +48,7 @@ def classify(
 
     1. A decisive fact of the platform, or a GPU that reports itself broken, is the answer.
     2. Else the answer is the cause in the logs: within a rank the first one after the last sign of progress, among
-       ranks the
-       earliest.
+       ranks the earliest.
     3. Else it is a consequence: an application's Xid, the signal that ended the first rank, then symptoms.
     """
     rules = rules or builtin()

@@ -45,10 +45,9 @@ class Tail:
     """The end of one rank's log.
 
     `marks` are pairs of an offset in `data` and the time at which the bytes from there on arrived, ascending; without
-    them
-    `ended_at_s` is the time at which the rank ended. All times are seconds of one clock. If the middle of a long log
-    was cut
-    out, `cut_at` is the offset and `cut_lines` the number of lines cut, so that line numbers match the whole log.
+    them `ended_at_s` is the time at which the rank ended. All times are seconds of one clock. If the middle of a long
+    log was cut out, `cut_at` is the offset and `cut_lines` the number of lines cut, so that line numbers match the
+    whole log.
     """
 
     data: bytes
@@ -74,8 +73,7 @@ class Verdict:
     """The class of a failure, its consequences, and the line that shows it (empty if no line does).
 
     `line_number` counts from 1 in the data of the tail of `rank`. `confidence` is between 0 and 1: it measures the
-    strength
-    of the evidence and is not a probability.
+    strength of the evidence and is not a probability.
     """
 
     failure: str

@@ -70,8 +70,7 @@ def _rising(points: Points) -> Advice | None:
     """Report a rise: the last eighth lies above the lowest stretch by half of the earlier gain, beyond noise.
 
     The lowest quarter of the last eighth must lie above it too: a restart of the learning rate comes down again, and a
-    spike
-    is short.
+    spike is short.
     """
     if len(points) < MIN_POINTS_FOR_RISE:
         return None
@@ -106,10 +105,9 @@ def _plateau(points: Points, total: float | None) -> Advice | None:
     more.
 
     The whole confidence interval of the trend must lie within that, which tests for equivalence (Schuirmann, "A
-    Comparison
-    of the Two One-Sided Tests Procedure and the Power Approach", J. Pharmacokinetics and Biopharmaceutics 15, 1987).
-    Where
-    noise makes that impossible, the interval may reach to 0.3 %; the most likely value must lie within 0.1 %.
+    Comparison of the Two One-Sided Tests Procedure and the Power Approach", J. Pharmacokinetics and Biopharmaceutics
+    15, 1987). Where noise makes that impossible, the interval may reach to 0.3 %; the most likely value must lie within
+    0.1 %.
     """
     steps, values = [point[0] for point in points], [point[1] for point in points]
     now = steps[-1]

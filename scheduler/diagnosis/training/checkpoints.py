@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 PRIOR_FAILURES, PRIOR_NODE_HOURS = 1.0, 5_000.0
 """The prior: it weighs as much as one failure observed in that many node hours. The training of Llama 3 had 419
-unexpected
-interruptions in 54 days on 16384 GPUs, which is one in about 6300 node hours (Meta, "The Llama 3 Herd of Models",
-2024).
+unexpected interruptions in 54 days on 16384 GPUs, which is one in about 6300 node hours (Meta, "The Llama 3 Herd of
+Models", 2024).
 """
 
 

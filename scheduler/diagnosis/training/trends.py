@@ -31,11 +31,9 @@ def trend_of(values: Sequence[float], *, sure: float) -> Trend:
     """The median of the slopes of all pairs, with a confidence interval of `sure` standard errors to either side.
 
     1. Take the slopes of all pairs; outliers hardly move their median (Sen, "Estimates of the Regression Coefficient
-       Based
-       on Kendall's Tau", JASA 63, 1968).
+       Based on Kendall's Tau", JASA 63, 1968).
     2. Take the variance of Kendall's S without a trend, times the factor for autocorrelation (Hamed and Rao, "A
-       Modified
-       Mann-Kendall Trend Test for Autocorrelated Data", Journal of Hydrology 204, 1998).
+       Modified Mann-Kendall Trend Test for Autocorrelated Data", Journal of Hydrology 204, 1998).
     3. The bounds lie as many slopes to either side of the median as S may lie from zero by chance.
     """
     count = len(values)
@@ -62,9 +60,8 @@ def spread_of_means(values: Sequence[float], length: int) -> float:
     1. Take the distance of each mean from the middle of its neighbours: a steady fall cancels out. The median makes it
        robust against steps and spikes.
     2. Do the same with means of twice as many values and one more neighbour, since curves bend over longer distances.
-       These
-       differ less if values are independent, and as much if noise is slow: slow noise moves neighbours together and so
-       hides in the first measure.
+       These differ less if values are independent, and as much if noise is slow: slow noise moves neighbours together
+       and so hides in the first measure.
     """
     return max(_apart(values, length, (1, -2, 1)), math.sqrt(2) * _apart(values, 2 * length, (1, -3, 3, -1)))
 

@@ -1,4 +1,4 @@
-"""The applications of Pollux's evaluation as they were measured: step times by placement, progress by batch size.
+"""The applications of Pollux's evaluation as measured: step times by placement, progress by batch size.
 
 A folder per application has `placements.csv` (placement as digits, one per node; local_bsz, step_time, sync_time),
 `scalability.csv` (num_nodes, num_replicas, …) and one `validation-<batch size>.csv` for each batch size that was
@@ -25,35 +25,35 @@ from scheduler.sim.work import Layout
 
 Floats = npt.NDArray[np.float64]
 
-# How many epochs each application trains, and where more memory than the first measurements had would be needed.
+# The number of epochs of each application, and the largest local batch size where more needs larger GPUs.
 _EPOCHS: Mapping[str, int] = {
     "bert": 2, "cifar10": 100, "deepspeech2": 80, "imagenet": 90, "ncf": 10, "yolov3": 50,
 }  # fmt: skip
-_LARGEST_LOCAL: Mapping[str, int] = {"yolov3": 8}
+_MAX_LOCAL: Mapping[str, int] = {"yolov3": 8}
 _NOT_DISTRIBUTED = frozenset({"ncf"})
 
-_MOST_NODES = 16  # the largest cluster that was measured
+_MAX_NODES = 16  # the largest measured cluster
 
-_FLAT = 1e-9  # six times the volume of what is no tetrahedron, in nodes times GPUs times samples
+_FLAT = 1e-9  # six times the volume of a degenerate tetrahedron, in nodes times GPUs times samples
 
 
 class ApplicationError(ValueError):
-    """Measurements that are not there or cannot be understood; the message names the file."""
+    """Measurements that are missing or malformed; the message names the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """How one job's iteration is cut: samples a GPU at a time, and passes that only accumulate gradients."""
+    """How a job splits its iteration: samples per GPU and pass, and passes that only accumulate gradients."""
 
     atomic: int
     accumulated: int
 
     def batch(self, gpus: int) -> int:
-        """The samples of one iteration on so many GPUs."""
+        """The samples of one iteration on `gpus` GPUs."""
         return gpus * self.atomic * (self.accumulated + 1)
 
 
-# No slots and no frozen: what was asked for once is kept in the instance. Its meaning never changes.
+# No slots and not frozen: cached properties are stored in the instance. Its meaning never changes.
 @dataclass(eq=False)
 class Application:
     """One application: its measurements, and the interpolation between them."""
@@ -62,30 +62,30 @@ class Application:
     epochs: int
     smallest_local: int  # samples on one GPU in one pass, as measured
     largest_local: int
-    batches: tuple[int, ...]  # the batch sizes that were validated, ascending
-    progress: Floats  # after each epoch, the least of all batch sizes
+    batches: tuple[int, ...]  # the validated batch sizes, ascending
+    progress: Floats  # after each epoch, the minimum over all batch sizes
     iterations: Floats  # [batch, epoch], after each epoch
     grad_sqr: Floats  # [batch, epoch]
     grad_var: Floats  # [batch, epoch]
     placed: Mapping[Layout, tuple[Floats, Floats]]  # smallest rotation -> local sizes, [step, sync] by size
-    grid: tuple[Floats, Floats]  # (nodes, GPUs, local size), (step, sync): where the placement was not measured
+    grid: tuple[Floats, Floats]  # (nodes, GPUs, local size), (step, sync): for placements that were not measured
     _mesh: LinearNDInterpolator | None = None
     _times: dict[tuple[Layout, int], tuple[float, float] | None] = field(default_factory=dict)
     _gains: dict[int, Floats] = field(default_factory=dict)
 
     @property
     def first_batch(self) -> int:
-        """The batch size that the application was written for."""
+        """The batch size for which the application was written."""
         return self.batches[0]
 
     def iteration(self, batch: int, gpus: int, *, accumulates: bool = False) -> Iteration | None:
-        """How a job tuned to `batch` samples cuts its iteration on so many GPUs; None when it cannot.
+        """How a job tuned to `batch` samples splits its iteration on `gpus` GPUs; None if it cannot.
 
         With `accumulates` at least one pass accumulates.
         """
         local = math.ceil(batch / gpus - 1e-8)
         accumulated = math.ceil(local / self.largest_local - 1e-8) - 1
-        # Alone, the noise of the gradient can only be estimated from two passes or more.
+        # On one GPU, the gradient noise can only be estimated from two passes or more.
         if accumulates or (gpus == 1 and batch > self.first_batch):
             accumulated = max(1, accumulated)
         atomic = math.ceil(local / (accumulated + 1) - 1e-8)
@@ -93,13 +93,13 @@ class Application:
         return Iteration(atomic, accumulated) if atomic > 0 else None
 
     def largest_gang(self, batch: int) -> int:
-        """The most GPUs that a job tuned to `batch` samples can use: one smallest measured share each."""
+        """The maximum number of GPUs for a job tuned to `batch` samples: each gets the smallest measured share."""
         return 1 if self.name in _NOT_DISTRIBUTED else max(1, batch // self.smallest_local)
 
     def times_s(self, layout: Layout, local: int) -> tuple[float, float] | None:
-        """Seconds of one pass and of its synchronisation; None where nothing was measured around.
+        """Seconds of one pass and of its synchronisation; None outside the measured range.
 
-        Samples between measured sizes are interpolated linearly, and clamped outside of them.
+        Between measured sizes the times are interpolated linearly; outside of them they are clamped.
         """
         key = (smallest_rotation(layout), local)
         if key not in self._times:
@@ -107,7 +107,7 @@ class Application:
         return self._times[key]
 
     def seconds_per_iteration(self, layout: Layout, iteration: Iteration) -> float:
-        """How long one iteration takes, all its passes together; infinite where nothing was measured around."""
+        """The seconds of one iteration with all its passes; infinite outside the measured range."""
         times = self.times_s(layout, iteration.atomic)
         if times is None:
             return math.inf
@@ -123,11 +123,11 @@ class Application:
         return self._gains[batch]
 
     def iterations_after(self, batch: float, epoch: int) -> float:
-        """How many iterations a job with this batch size has done at the end of the epoch, counted from 0."""
+        """The iterations that a job with this batch size has done at the end of the epoch, counted from 0."""
         return float(np.interp(batch, self.batches, self.iterations[:, epoch]))
 
     def _between(self, table: Floats, batch: int) -> Floats:
-        # As numpy's interp for each epoch, and all epochs at once.
+        # Like numpy's interp for each epoch, but for all epochs at once.
         if batch <= self.batches[0]:
             return np.asarray(table[0])
         if batch >= self.batches[-1]:
@@ -142,21 +142,22 @@ class Application:
             return float(np.interp(local, sizes, times[:, 0])), float(np.interp(local, sizes, times[:, 1]))
         if self._mesh is None:
             self._mesh = _mesh(*self.grid)
-        step_s, sync_s = self._mesh([[min(len(layout), _MOST_NODES), sum(layout), local]])[0]
+        step_s, sync_s = self._mesh([[min(len(layout), _MAX_NODES), sum(layout), local]])[0]
         return None if math.isnan(step_s) else (float(step_s), float(sync_s))
 
 
 def _mesh(points: Floats, values: Floats) -> LinearNDInterpolator:
     """Linear interpolation within each tetrahedron of the Delaunay mesh of the points."""
     mesh = Delaunay(points)
-    # For its first answer scipy solves a small system for each tetrahedron, in BLAS, whose threads take seconds for it
-    # where they share processors with other work. These have a closed form; handed over, they are not solved again.
+    # For its first answer scipy solves a small system for each tetrahedron in BLAS, whose threads take seconds for it
+    # when they share processors with other work. These systems have a closed form; given the solutions, scipy does not
+    # solve them.
     corners: npt.NDArray[np.int32] = mesh.simplices
     origin = points[corners[:, 3]]
     a, b, c = (points[corners[:, corner]] - origin for corner in range(3))
     normals = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)], axis=1)
     volume = np.sum(a * normals[:, 0], axis=1)
-    volume[np.abs(volume) < _FLAT] = math.nan  # points of a grid also make tetrahedra without any volume
+    volume[np.abs(volume) < _FLAT] = math.nan  # grid points also make tetrahedra without volume
     solved = np.concatenate([normals / volume[:, None, None], origin[:, None, :]], axis=1)
     solved[np.isnan(volume)] = math.nan
     mesh._transform = solved
@@ -164,26 +165,27 @@ def _mesh(points: Floats, values: Floats) -> LinearNDInterpolator:
 
 
 def smallest_rotation(layout: Layout) -> Layout:
-    """The layout as measurements name it: of all rotations of its nodes the smallest, without empty nodes."""
+    """The layout as the measurements name it: its smallest rotation, without empty nodes."""
     used = tuple(gpus for gpus in layout if gpus)
     return min((used[turn:] + used[:turn] for turn in range(len(used))), default=())
 
 
 def load_applications(folder: Path) -> Mapping[str, Application]:
-    """All applications that have a folder of measurements in `folder`, by name.
+    """All applications with a folder of measurements in `folder`, by name.
 
-    Raises `ApplicationError` for a folder without any, and for measurements that cannot be understood.
+    Raises:
+        ApplicationError: there is no such folder, or measurements are malformed.
     """
     if not folder.is_dir():
         raise ApplicationError(f"{folder}: no such folder of measured applications")
     found = {each.name: load_application(each) for each in sorted(folder.iterdir()) if each.is_dir()}
     if not found:
-        raise ApplicationError(f"{folder}: no application has a folder here")
+        raise ApplicationError(f"{folder}: no folder of a measured application here")
     return MappingProxyType(found)
 
 
 def load_application(folder: Path) -> Application:
-    """The application that is measured in this folder, which has its name."""
+    """The application measured in this folder, named like it."""
     placements = _placements(folder / "placements.csv")
     sizes = [local for rows in placements.values() for local, _, _ in rows]
     batches, tables = _validations(folder)
@@ -198,7 +200,7 @@ def load_application(folder: Path) -> Application:
         name=folder.name,
         epochs=epochs,
         smallest_local=int(min(sizes)),
-        largest_local=_LARGEST_LOCAL.get(folder.name, int(max(sizes))),
+        largest_local=_MAX_LOCAL.get(folder.name, int(max(sizes))),
         batches=tuple(batches),
         progress=progress,
         iterations=curves[:, :, 1],
@@ -228,7 +230,7 @@ def _placements(path: Path) -> dict[Layout, list[Row]]:
 
 
 def _grid(placements: Mapping[Layout, Sequence[Row]], scalability: Path) -> tuple[Floats, Floats]:
-    # The mean over the placements of so many GPUs on so many nodes, then what was measured on more nodes.
+    # The mean over the placements with this number of GPUs and nodes, then the measurements on more nodes.
     means: dict[tuple[float, float, float], list[tuple[float, float]]] = {}
     for layout, rows in placements.items():
         for local, step_s, sync_s in rows:
@@ -255,7 +257,7 @@ def _validations(folder: Path) -> tuple[list[int], list[Floats]]:
 
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[float]]]:
-    """The line and the named columns of each row of a file of numbers."""
+    """The line number and the named columns of each row of a file of numbers."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)

@@ -1,4 +1,4 @@
-"""The work of a job of Pollux's evaluation: epochs whose length depends on GPUs, batch size and gradient noise."""
+"""The work of a job in Pollux's evaluation: epochs whose length depends on GPUs, batch size and gradient noise."""
 
 from __future__ import annotations
 
@@ -10,81 +10,81 @@ from functools import cached_property
 from scheduler.sim.applications.measured import Application
 from scheduler.sim.work import Layout
 
-_NODE_GPUS = 4  # of the nodes that were measured: predictions fill one after the other
+_NODE_GPUS = 4  # of the measured nodes: predictions fill them one by one
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
-    """How one job fares on one layout, by epoch: progress a second, and seconds from its start to the end of all."""
+class _Speed:
+    """The speed of one job on one layout, by epoch: progress per second, and the seconds from each epoch's start to the
+    end."""
 
     goodputs: list[float]
-    left_s: list[float]  # one more than epochs; the last is 0
+    left_s: list[float]  # one entry more than epochs; the last is 0
 
 
-# No slots: the cached property lives in __dict__, and paces are kept there too. Neither changes what it means.
+# No slots: cached properties are stored in __dict__, and speeds by layout in a field. Neither changes the meaning.
 @dataclass(frozen=True, eq=False)
 class PolluxWork:
     """A job tuned to one batch size; progress is iterations of perfect efficiency at the first batch size.
 
-    On n GPUs the batch is cut as `Application.iteration` says. In each epoch the goodput is the gain by iteration
-    (efficiency times scale, Pollux §3.1) by the seconds of one; the epoch ends at the least progress that any validated
-    batch size had there. With `whole_seconds` the part of an epoch that is left when it ends takes a whole number of
-    seconds, rounded half to even, as the authors' simulator has it: 0 for less than half a second. Not so the last
-    epoch: there the job, too, is said to end at a whole second, but its GPUs come free when it really does, perhaps
-    after the next decision.
+    `Application.iteration` splits the batch on n GPUs. In each epoch the goodput is the gain per iteration (efficiency
+    times scale, Pollux §3.1) over the seconds of one; the epoch ends at the least progress that any validated batch
+    size had there. With `whole_seconds` the rest of an epoch takes a whole number of seconds, rounded half to even, as
+    in the authors' simulator: 0 for less than half a second. The last epoch is not rounded: its recorded end is a whole
+    second, but its GPUs are freed at the exact end, perhaps after the next decision.
 
-    Jobs with the same application, batch size and GPUs may share one instance: it only keeps what it computed.
+    Jobs with the same application, batch size and GPUs may share one instance, which only caches what it computes.
     """
 
     application: Application
     batch: int
-    gpus: int  # what the job asks for, and what `remaining_s` counts in
+    gpus: int  # the size the job asks for; `remaining_s` counts on it
     whole_seconds: bool = False
-    _paces: dict[tuple[Layout, float], _Pace | None] = field(default_factory=dict, repr=False)
+    _speed_by_layout: dict[tuple[Layout, float], _Speed | None] = field(default_factory=dict, repr=False)
 
     @cached_property
     def boundaries(self) -> list[float]:
-        """The progress at which each epoch ends; the last is all there is to do."""
+        """The progress at which each epoch ends; the last is the total."""
         return [float(progress) for progress in self.application.progress]
 
     def epoch(self, done: float) -> int:
-        """The number of epochs that have ended."""
+        """The number of completed epochs."""
         return bisect_right(self.boundaries, done)
 
     def seconds_left(self, done: float, gpu_type: str, layout: Layout, speed: float) -> float:
-        """See `Work`; infinite on a layout around which nothing was measured."""
-        del gpu_type  # all was measured on one type
+        """See `Work`; infinite on a layout outside the measured range."""
+        del gpu_type  # measurements cover one type only
         epoch = self.epoch(done)
         if epoch == len(self.boundaries):
             return 0.0
-        pace = self._pace(layout, speed)
-        if pace is None:
+        speeds = self._speed_on(layout, speed)
+        if speeds is None:
             return math.inf
-        rest_s = (self.boundaries[epoch] - done) / pace.goodputs[epoch]
-        return self._as_counted(rest_s, epoch) + pace.left_s[epoch + 1]
+        rest_s = (self.boundaries[epoch] - done) / speeds.goodputs[epoch]
+        return self._as_counted(rest_s, epoch) + speeds.left_s[epoch + 1]
 
     def advance(self, done: float, gpu_type: str, layout: Layout, speed: float, seconds: float) -> float:
         """See `Work`."""
         del gpu_type
-        pace = self._pace(layout, speed)
-        if pace is None:
+        speeds = self._speed_on(layout, speed)
+        if speeds is None:
             return done
         for epoch in range(self.epoch(done), len(self.boundaries)):
-            goodput = pace.goodputs[epoch]
+            goodput = speeds.goodputs[epoch]
             if done + goodput * seconds < self.boundaries[epoch]:
                 return done + goodput * max(seconds, 0.0)
             took_s = (self.boundaries[epoch] - done) / goodput
-            # Rounded up, the epoch may end later than the stretch of time: the rest of it is as if it were over.
+            # Rounding up may move the end of the epoch past the time span: the epoch then counts as done.
             seconds -= self._as_counted(took_s, epoch)
             done = self.boundaries[epoch]
         return done
 
     def remaining_s(self, done: float) -> float:
-        """See `Work`; by whole epochs: `iterations_left` times the seconds of an iteration on the GPUs asked for."""
+        """See `Work`; in whole epochs: `iterations_left` times the seconds of an iteration on the GPUs asked for."""
         return self.iterations_left(done) * self.seconds_per_iteration(self.gpus)
 
     def alone_s(self) -> float:
-        """See `Work`; on nodes of four GPUs, in seconds and not by whole epochs."""
+        """See `Work`; on nodes of four GPUs, in exact seconds instead of whole epochs."""
         return self.seconds_left(0.0, "", _filled(self.gpus), 1.0)
 
     def remaining_on_one_s(self, done: float) -> float:
@@ -94,7 +94,7 @@ class PolluxWork:
     def iterations_left(self, done: float) -> float:
         """Iterations at the job's batch size from the end of the current epoch to that of the last, at least 1.
 
-        By whole epochs, as Optimus is modelled in Pollux's evaluation (§5.2, baseline "Optimus+Oracle").
+        Counted in whole epochs, as Pollux's evaluation models Optimus (§5.2, baseline "Optimus+Oracle").
         """
         last = self.application.epochs - 1
         epoch = min(self.epoch(done), last)
@@ -102,7 +102,7 @@ class PolluxWork:
         return (end - self.application.iterations_after(self.batch, epoch)) or 1.0
 
     def seconds_per_iteration(self, gpus: int) -> float:
-        """The predicted seconds of one iteration on so many GPUs, four on a node; infinite where not measured.
+        """The predicted seconds of one iteration on `gpus` GPUs, four per node; infinite where not measured.
 
         On one GPU at least one pass accumulates, whatever the batch size.
         """
@@ -110,7 +110,7 @@ class PolluxWork:
         return self.application.seconds_per_iteration(_filled(gpus), iteration) if iteration else math.inf
 
     def speeds(self) -> tuple[float, ...]:
-        """See `Work`; as far as the batch can be cut and measurements go."""
+        """See `Work`; up to the largest size that the batch and the measurements allow."""
         return self._speeds
 
     @cached_property
@@ -124,13 +124,13 @@ class PolluxWork:
             speeds.append(alone_s / takes_s)
         return tuple(speeds)
 
-    def _pace(self, layout: Layout, speed: float) -> _Pace | None:
+    def _speed_on(self, layout: Layout, speed: float) -> _Speed | None:
         key = (layout, speed)
-        if key not in self._paces:
-            self._paces[key] = self._measure(layout, speed)
-        return self._paces[key]
+        if key not in self._speed_by_layout:
+            self._speed_by_layout[key] = self._measure(layout, speed)
+        return self._speed_by_layout[key]
 
-    def _measure(self, layout: Layout, speed: float) -> _Pace | None:
+    def _measure(self, layout: Layout, speed: float) -> _Speed | None:
         gpus = sum(layout)
         iteration = self.application.iteration(self.batch, gpus) if gpus else None
         takes_s = self.application.seconds_per_iteration(layout, iteration) if iteration else math.inf
@@ -143,13 +143,13 @@ class PolluxWork:
             whole = before[epoch] - (before[epoch - 1] if epoch else 0.0)
             takes = whole / goodputs[epoch]
             left_s.append(left_s[-1] + self._as_counted(takes, epoch))
-        return _Pace(goodputs, left_s[::-1])
+        return _Speed(goodputs, left_s[::-1])
 
     def _as_counted(self, seconds: float, epoch: int) -> float:
-        """What the rest of an epoch counts for."""
+        """The seconds for the rest of an epoch, rounded if the job uses whole seconds."""
         return round(seconds) if self.whole_seconds and epoch < len(self.boundaries) - 1 else seconds
 
 
 def _filled(gpus: int) -> Layout:
-    """So many GPUs on as few nodes as can be."""
+    """`gpus` GPUs on the fewest possible nodes."""
     return (_NODE_GPUS,) * (gpus // _NODE_GPUS) + ((gpus % _NODE_GPUS,) if gpus % _NODE_GPUS else ())

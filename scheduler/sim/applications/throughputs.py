@@ -1,8 +1,8 @@
-"""Tables of measured training throughputs, in the form of Gavel's and Shockwave's JSON files.
+"""Tables of measured training throughputs in the JSON format of Gavel and Shockwave.
 
-The outer key is a GPU type, `_unconsolidated` behind it for gangs that lie scattered; the inner one is
-`('<model>', <GPUs>)`; its value has `null` for the steps a second alone, and another such key for the pair's when two
-jobs share their GPUs.
+The outer key is a GPU type, with the suffix `_unconsolidated` for scattered gangs; the inner key is `('<model>',
+<GPUs>)`. Its value maps `null` to the steps per second alone, and the key of another model to those of both when they
+share their GPUs.
 """
 
 from __future__ import annotations
@@ -27,22 +27,24 @@ class Throughputs:
     """Steps a second by model and number of GPUs, then by GPU type; types are in upper case, as `V100`."""
 
     alone: Mapping[Key, Mapping[str, float]]
-    scattered: Mapping[Key, Mapping[str, float]]  # over more nodes than need be
-    pairs: Mapping[tuple[Key, Key], Mapping[str, tuple[float, float]]]  # of the first and the second, sharing GPUs
+    scattered: Mapping[Key, Mapping[str, float]]  # on more nodes than necessary
+    # of the first and the second model, sharing GPUs
+    pairs: Mapping[tuple[Key, Key], Mapping[str, tuple[float, float]]]
 
     def rates(self, model: str, gpus: int) -> Mapping[str, float]:
-        """Steps/s alone by GPU type, without the types on which it does not run; empty when it was not measured."""
+        """Steps per second alone by GPU type, without types that cannot run the model; empty if never measured."""
         return self.alone.get((model, gpus), {})
 
     def models(self, gpus: int) -> tuple[str, ...]:
-        """The models that were measured with so many GPUs, sorted."""
+        """The models measured on `gpus` GPUs, sorted."""
         return tuple(sorted(model for model, scale in self.alone if scale == gpus))
 
 
 def read_throughputs(path: Path, *, prefer: tuple[str, ...] = ("simulation_throughputs.json",)) -> Throughputs:
-    """The table in a file, or in a folder the first of the preferred files.
+    """The table in a file, or in the first preferred file of a folder.
 
-    Raises `ApplicationError` when there is none, or when what is there is no such table.
+    Raises:
+        ApplicationError: there is no table, or it is malformed.
     """
     if path.is_dir():
         found = [path / name for name in prefer if (path / name).is_file()]

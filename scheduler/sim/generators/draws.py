@@ -1,4 +1,4 @@
-"""What generators draw: arrivals through the day, sizes by their shares, run times by mean and median."""
+"""Draws for generators: arrivals through the day, sizes by shares, run times by mean and median."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 DAY_S = 86_400.0
 
-# Of what every generator takes: how many jobs, and when they come.
+# Parameters that every generator takes: the number of jobs and their arrivals.
 ARRIVALS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "jobs": {"type": "integer", "minimum": 1, "maximum": 10_000_000, "default": 1000, "description": "How many jobs."},
     "gap_s": {
@@ -25,7 +25,7 @@ ARRIVALS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     },
     "daily_swing": {
         "type": "number", "minimum": 0, "maximum": 1, "default": 0.0,
-        "description": "How far the rate of submissions swings about its mean in a day: 0 not at all, 1 down to none.",
+        "description": "The daily swing of the submission rate about its mean: 0 none, 1 down to zero.",
     },
     "peak_hour": {
         "type": "number", "minimum": 0, "maximum": 24, "default": 15.0,
@@ -66,7 +66,7 @@ def _stretched(clock: Floats, swing: float, peak_s: float) -> Floats:
 
 
 def picks(rng: np.random.Generator, shares: Mapping[int, float], count: int) -> list[int]:
-    """So many draws of the keys by their shares."""
+    """`count` draws of the keys by their shares."""
     weights = np.array(list(shares.values()))
     drawn = rng.choice(np.array(list(shares)), size=count, p=weights / weights.sum())
     return [int(each) for each in drawn]

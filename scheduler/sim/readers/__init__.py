@@ -1,6 +1,6 @@
-"""Traces of jobs from files, in the forms in which they were published: one module a format.
+"""Readers of published job traces: one module per format.
 
-A module takes part by having a `FORMAT` and a function `read`. Adding a format edits no other file.
+A module with a `FORMAT` and a function `read` is a reader. Adding a format edits no other file.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ __all__ = ["Format", "Peer", "ReadOptions", "detect", "formats", "read_trace"]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """How the authors' own simulator ran such traces; None and empty: it has no opinion.
+    """The assumptions of the authors' own simulator for such traces; None and empty: it makes none.
 
-    `ties` says which of two jobs of equal rank comes first: "submission" (by time, then by the order of the file) or
-    "random".
+    `ties` orders two jobs of equal rank: "submission" (by time, then by the order of the file) or "random".
     """
 
     source: str
     cluster: str | None = None  # as `parse_cluster` reads it
-    round_s: float | None = None  # the interval at which an allocation may change; None: at any event
-    first_round_s: float = 0.0  # nothing is decided before this
+    round_s: float | None = None  # the interval of allocation changes; None: at any event
+    first_round_s: float = 0.0  # no decision before this
     restart_s: float = 0.0  # without progress after each start and each change
     placement: str = "consolidate"
     ties: str = "submission"
-    whole_ends: bool = False  # the ends of jobs are written down as whole seconds
-    policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by name of the policy
-    works: Mapping[str, object] = field(default_factory=dict)  # fields of `ReadOptions` that make jobs last as there
+    whole_ends: bool = False  # ends are recorded as whole seconds
+    policies: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # parameters by policy name
+    # fields of `ReadOptions` that give jobs the lengths used there
+    works: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way to write down jobs."""
+    """A file format of traces."""
 
     name: str
     sentence: str
-    files: tuple[str, ...]  # patterns of the names that such files usually have, without `.gz`
+    files: tuple[str, ...]  # patterns of the usual file names, without `.gz`
     sniff: Callable[[Sequence[str]], bool]  # whether the first lines that are not blank look like this format
-    ordered: bool = False  # it promises that jobs stand in the order of their submission
+    ordered: bool = False  # jobs are guaranteed to be in submission order
     peer: Peer | None = None
 
 
 class Reader(Protocol):
-    """What the module of each format has."""
+    """The interface of a format's module."""
 
     FORMAT: Format
 
@@ -67,7 +67,7 @@ class Reader(Protocol):
 
 @cache
 def _readers() -> Mapping[str, Reader]:
-    # Found on first use: a reader imports this package, which is then complete.
+    # Found on first use: readers import this package, which is complete by then.
     modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
     readers = (cast(Reader, module) for module in modules if hasattr(module, "FORMAT"))
     return MappingProxyType({reader.FORMAT.name: reader for reader in readers})
@@ -79,9 +79,10 @@ def formats() -> Mapping[str, Format]:
 
 
 def detect(path: Path) -> Format:
-    """The format of a file, by its first lines, and by its name where these fit several.
+    """The format of a file, by its first lines, and by its name if these fit several.
 
-    Raises `TraceError` when no format fits, or when several do.
+    Raises:
+        TraceError: no format fits, or several do.
     """
     fitting = _fitting(path)
     if len(fitting) == 1:
@@ -93,7 +94,7 @@ def detect(path: Path) -> Format:
 
 
 def _fitting(path: Path) -> Sequence[Format]:
-    """The formats that the first lines fit; of several, those that the file's name fits too, if there are any."""
+    """The formats that the first lines fit; among several, the ones that the file's name fits too, if any."""
     lines = first_lines(path)
     fitting = [each for each in formats().values() if each.sniff(lines)]
     if len(fitting) > 1:
@@ -112,18 +113,19 @@ def read_trace(
     limit: int | None = None,
     options: ReadOptions | None = None,
 ) -> Trace:
-    """The jobs of a file, plain or gzipped, in the order of submission.
+    """The jobs of a file, plain or gzipped, in submission order.
 
-    A trace with dates starts at its first submission, one with plain seconds at their 0. With `start_s` and `end_s`,
-    counted from there, only the jobs between; the trace then starts at `start_s`. With `limit`, at most so many. Any
-    other option of the format is a field of `options`.
+    A trace with dates starts at its first submission, one with plain seconds at their 0. `start_s` and `end_s` count
+    from there and select the jobs between; the trace then starts at `start_s`. `limit` is the maximum number of jobs.
+    All other options of the format are in `options`.
 
-    Raises `TraceError`, with the file, the line and the reason, for what cannot be used; with `skip_bad` such lines are
-    skipped and listed in `Trace.skipped`.
+    Raises:
+        TraceError: it names file, line and reason. With `skip_bad` unusable lines are skipped and listed in
+            `Trace.skipped` instead.
     """
     path = Path(path)
     if format is not None and format not in _readers():
-        raise TraceError(f"there is no format {format!r}; there is {', '.join(formats())}")
+        raise TraceError(f"unknown format {format!r}; the formats are {', '.join(formats())}")
     name = format or detect(path).name
     given = (options or ReadOptions()).but(skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)
     try:

@@ -1,8 +1,8 @@
 """Acme's Kalos trace (Shanghai AI Laboratory, 2023), as converted for simulators: iterations of workers with GPUs.
 
 Source: Hu et al., "Characterization of Large Language Model Development in the Datacenter", NSDI 2024. A job's run time
-is its iterations times the computing time of one, which the conversion made so; how it ended is not said. Each worker
-is a rank on a node of its own.
+is its iterations times the computing time of one, by the conversion; how it ended is unknown. Each worker is a rank on
+a node of its own.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Source: Gao et al., "Chronus: A Novel Deadline-aware Scheduler for Deep Learning Training Jobs", SoCC 2021, and its
 artifact. Of several deadlines the first counts, in seconds after the submission. The times of its cut of Philly look
-like minutes (run time 260.8 in the mean, where Philly's is 18,006 s) and its authors' program takes them as seconds;
+like minutes (mean run time 260.8, while Philly's is 18,006 s), but its authors' program reads them as seconds;
 `unit_s=60` reads them as minutes.
 """
 

@@ -53,7 +53,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 
 class StepsTable:
-    """The throughputs for a trace whose jobs are so many steps of a model: as given, else beside the trace."""
+    """The throughputs for a trace whose jobs count steps of a model: the given table, else the one beside the trace."""
 
     def __init__(
         self, path: Path, options: ReadOptions, *, prefer: tuple[str, ...] = ("simulation_throughputs.json",)
@@ -72,7 +72,7 @@ class StepsTable:
         self._scattered = options.consolidation
 
     def work(self, model: str, gpus: int, steps: float) -> StepsWork:
-        """So many steps of this model on so many GPUs."""
+        """`steps` steps of this model on `gpus` GPUs."""
         rates = self.table.rates(model, gpus)
         if not rates:
             raise Unusable(f"no throughput of {model!r} on {gpus} GPUs")
@@ -80,7 +80,7 @@ class StepsTable:
         return StepsWork(steps, gpus, rates, scattered, reference=_REFERENCE if _REFERENCE in rates else None)
 
     def draft(self, *, model: str, total: str, gpus: str, weight: str, slo: str, submitted: str) -> Draft:
-        """A job of Gavel's columns."""
+        """A job from Gavel's columns."""
         count = gpu_count(gpus, "the scale factor")
         work = self.work(model, count, amount(total, "the number of steps"))
         factor = number(slo, "the SLO")
@@ -104,5 +104,5 @@ def _weight(text: str) -> float:
 
 def _looks_like(line: str, columns: int, scale: int) -> bool:
     row = line.split("\t")
-    # A log of ten columns that begins with the number of a job is none of these, which begin with a model.
+    # Other logs of ten columns begin with a job number; these begin with a model.
     return len(row) == columns and row[scale].isdigit() and not row[0].strip().isdigit()

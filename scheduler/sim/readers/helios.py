@@ -1,7 +1,7 @@
 """The cluster logs of Helios (SenseTime, 2020): one line a job, with its end, submission, start and run time.
 
 Source: Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters", SC 2021,
-and HeliosData. About half of the jobs use CPUs only; they, and those that never started, are left out.
+and HeliosData. About half of the jobs use CPUs only; those, and jobs that never started, are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
     Draft,
-    LeftOut,
+    Excluded,
     Source,
     Unusable,
     amount,
@@ -59,7 +59,7 @@ def _draft(row: Sequence[str]) -> Draft:
         raise Unusable(f"unknown state {state!r}")
     count = some_gpus(gpus, "gpu_num")
     if is_nothing(started):
-        raise LeftOut("never started")
+        raise Excluded("never started")
     submitted_s = moment(submitted, "submit_time")
     waited_s = moment(started, "start_time") - submitted_s
     if waited_s < 0:

@@ -1,8 +1,8 @@
 """The queue of Lonestar 6's A100 partition, as Mirage's authors published it: nodes, limits, submission, start, end.
 
-Source: Ding et al., "Mirage: Towards Low-interruption Services on Batch GPU Clusters with Reinforcement Learning",
-SC 2023. Two lines of header, then columns separated by tabs. Jobs get whole nodes, of three A100 each unless told
-otherwise; those that had not started or ended are left out. Why a job ended is only known from its exit code.
+Source: Ding et al., "Mirage: Towards Low-interruption Services on Batch GPU Clusters with Reinforcement Learning", SC
+2023. Two lines of header, then columns separated by tabs. Jobs get whole nodes, of three A100 each by default; jobs
+that had not started or ended are left out. Only the exit code says why a job ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
     Draft,
-    LeftOut,
+    Excluded,
     Source,
     Unusable,
     amount,
@@ -53,7 +53,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
         job_id, name, user, started, submitted, ended, priority, limit, exit_code, count = row
         if is_nothing(started) or is_nothing(ended):
-            raise LeftOut("never started" if is_nothing(started) else "had not ended")
+            raise Excluded("never started" if is_nothing(started) else "had not ended")
         submitted_s, started_s = moment(submitted, "Submit"), moment(started, "Start")
         run_s = moment(ended, "End") - started_s
         if run_s < 0 or started_s < submitted_s:

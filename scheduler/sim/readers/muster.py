@@ -1,6 +1,6 @@
-"""The platform's own history: JSON, one object a line, the first of which says what the file is.
+"""The platform's own history: JSON, one object a line, starting with a header.
 
-docs/simulator-formats.md defines it. A job that never ran is left out.
+docs/simulator-formats.md defines it. Jobs that never ran are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from scheduler.model.lifecycle import JobClass
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, LeftOut, Source, Unusable, moment, per_gpu
+from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, moment, per_gpu
 from scheduler.sim.trace import Trace
 from scheduler.sim.work import FixedWork
 
@@ -55,7 +55,7 @@ def _quotas(header: Mapping[str, Any]) -> dict[str, dict[str, int]]:
         raise Unusable(f"version {header.get('version')!r}; this reads version {VERSION}")
     quotas = header.get("quotas", {})
     if not isinstance(quotas, dict) or not all(isinstance(types, dict) for types in quotas.values()):
-        raise Unusable("quotas are not GPUs by virtual cluster and GPU type")
+        raise Unusable("quotas must be GPUs by virtual cluster and GPU type")
     return {
         vc: {gpu_type: _whole(types, gpu_type, None, least=0) for gpu_type in types} for vc, types in quotas.items()
     }
@@ -68,16 +68,16 @@ def _draft(text: str) -> Draft:
         raise Unusable(f"unknown field {unknown[0]!r}")
     gpus, nodes = _whole(job, "gpus", None, least=0), _whole(job, "nodes", 1, least=1)
     if gpus == 0:
-        raise LeftOut("asks for no GPU")
+        raise Excluded("asks for no GPU")
     if gpus % nodes:
-        raise Unusable(f"{gpus} GPUs cannot be dealt out evenly to {nodes} nodes")
+        raise Unusable(f"{gpus} GPUs cannot be divided evenly among {nodes} nodes")
     status, klass = _text(job, "status", ""), _text(job, "class", JobClass.GUARANTEED.value)
     if status not in STATUSES:
         raise Unusable(f"unknown status {status!r}")
     if klass not in _CLASSES:
         raise Unusable(f"unknown class {klass!r}")
     if job.get("run_s") is None or _whole(job, "attempts", 1, least=0) == 0:
-        raise LeftOut("never started")
+        raise Excluded("never started")
     tenant = _text(job, "tenant", "")
     return {
         "name": _text(job, "name", "job"),
@@ -112,7 +112,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _submitted_s(job: Mapping[str, Any]) -> float:
@@ -123,7 +123,7 @@ def _submitted_s(job: Mapping[str, Any]) -> float:
 def _amount(job: Mapping[str, Any], name: str) -> float:
     value = job.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Unusable(f"{name} is no number: {value!r}")
+        raise Unusable(f"{name} is not a number: {value!r}")
     if value < 0:
         raise Unusable(f"{name} is negative: {value}")
     return float(value)
@@ -132,7 +132,7 @@ def _amount(job: Mapping[str, Any], name: str) -> float:
 def _whole(job: Mapping[str, Any], name: str, default: int | None, *, least: int | None = None) -> int:
     value = job.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Unusable(f"{name} is no whole number: {value!r}")
+        raise Unusable(f"{name} is not a whole number: {value!r}")
     if least is not None and value < least:
         raise Unusable(f"{name} is {value}, not at least {least}")
     return value
@@ -141,7 +141,7 @@ def _whole(job: Mapping[str, Any], name: str, default: int | None, *, least: int
 def _text(job: Mapping[str, Any], name: str, default: str) -> str:
     value = job.get(name, default)
     if not isinstance(value, str):
-        raise Unusable(f"{name} is no text: {value!r}")
+        raise Unusable(f"{name} is not a string: {value!r}")
     return value
 
 
@@ -153,5 +153,5 @@ def _preemptible(job: Mapping[str, Any]) -> bool:
 
 
 def header(quotas: Mapping[str, Mapping[str, int]] | None = None) -> str:
-    """The first line of such a file."""
+    """The header line of such a file."""
     return json.dumps({"format": "muster", "version": VERSION, **({"quotas": quotas} if quotas else {})})

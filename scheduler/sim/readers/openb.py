@@ -1,9 +1,9 @@
 """The pods of Alibaba's production cluster `openb` (2023), many of which share a GPU.
 
 Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
-USENIX ATC 2023, and cluster-trace-gpu-v2023. A pod runs from `scheduled_time` to `deletion_time`; one that still ran at
-the end of the trace is cut off there. `gpu_milli` is the part of each GPU in thousandths. Pods without GPUs, and
-pods that were never scheduled, are left out. The class of service stands for the virtual cluster.
+USENIX ATC 2023, and cluster-trace-gpu-v2023. A pod runs from `scheduled_time` to `deletion_time`; a pod still running
+at the end of the trace is cut off there. `gpu_milli` is the share of each GPU in thousandths. Pods without GPUs, and
+pods that were never scheduled, are left out. The class of service serves as the virtual cluster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
     Draft,
-    LeftOut,
+    Excluded,
     Source,
     Unusable,
     amount,
@@ -59,7 +59,7 @@ def _draft(row: Sequence[str]) -> Draft:
     if not 0 < share <= 1000:
         raise Unusable(f"gpu_milli is {share}, not from 1 to 1000")
     if is_nothing(scheduled):
-        raise LeftOut("never started")
+        raise Excluded("never started")
     submitted_s, started_s = amount(created, "creation_time"), amount(scheduled, "scheduled_time")
     run_s = amount(deleted, "deletion_time") - started_s
     if run_s < 0:

@@ -1,4 +1,4 @@
-"""What a reader of traces can be told."""
+"""The options of trace readers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a trace; each format uses what concerns it."""
+    """How to read a trace; each format uses the options that apply to it."""
 
-    skip_bad: bool = False  # leave out and list what cannot be used, rather than refuse the file
-    start_s: float = 0.0  # only jobs from here, since the trace's start; the trace then starts here
-    end_s: float = math.inf  # only jobs before this, likewise
-    limit: int | None = None  # only so many jobs, the first ones
-    gpu_type: str | None = None  # what every job asks for where the trace names no type
-    throughputs: Path | None = None  # gavel, shockwave, philly_gavel: the table, or a folder that has it
-    consolidation: bool = False  # likewise: scattered gangs run at the rates that were measured scattered
+    skip_bad: bool = False  # skip and list unusable jobs, rather than refuse the file
+    start_s: float = 0.0  # only jobs from here on, since the trace's start; the trace then starts here
+    end_s: float = math.inf  # only jobs before this, since the trace's start
+    limit: int | None = None  # only the first jobs, at most this many
+    gpu_type: str | None = None  # the type that jobs ask for if the trace names none
+    throughputs: Path | None = None  # gavel, shockwave, philly_gavel: the table, or its folder
+    consolidation: bool = False  # the same formats: scattered gangs run at the rates measured for scattered ones
     applications: Path | None = None  # pollux: the folder with a folder of measurements per application
     whole_seconds: bool = False  # pollux: epochs, but for the last, end at whole seconds, as in the authors' program
-    processors_per_gpu: int = 1  # swf: so many processors are read as one GPU
+    processors_per_gpu: int = 1  # swf: this many processors count as one GPU
     gpus_per_node: int = 3  # mirage: the trace counts nodes
-    unit_s: float = 1.0  # tiresias, chronus: what the trace counts its times in
+    unit_s: float = 1.0  # tiresias, chronus: the unit of the trace's times
 
     def but(self, *, skip_bad: bool, start_s: float, end_s: float, limit: int | None) -> ReadOptions:
-        """These options with another part of the file."""
+        """These options for another part of the file."""
         return replace(self, skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)

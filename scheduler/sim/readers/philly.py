@@ -1,8 +1,8 @@
 """Microsoft's Philly trace as published: a JSON array of jobs with their attempts, `cluster_job_log`.
 
 Source: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019,
-and philly-traces. A job's GPUs are the most that any of its attempts held, its run time is the sum of its attempts. A
-job without any attempt that started and ended is left out. Times are the cluster's local ones.
+and philly-traces. A job's GPUs are the maximum over its attempts, its run time is the sum over them. A job without any
+attempt that started and ended is left out. Times are the cluster's local ones.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import IO, Any
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, LeftOut, Source, Unusable, is_nothing, moment, opened
+from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, is_nothing, moment, opened
 from scheduler.sim.trace import Trace
 from scheduler.sim.work import FixedWork
 
 _STATUS = {"Pass": "succeeded", "Killed": "cancelled", "Failed": "failed"}
 _CHUNK = 256 * 1024
-_LONGEST_JOB = 8 * 1024 * 1024  # characters; the longest of the published trace has some ten thousand
+_MAX_JOB_CHARS = 8 * 1024 * 1024  # characters; the longest job of the published trace has some ten thousand
 
 FORMAT = Format(
     name="philly",
@@ -43,7 +43,7 @@ def read(path: Path, options: ReadOptions) -> Trace:
 def _draft(job: dict[str, Any]) -> Draft:
     for name in ("jobid", "submitted_time", "user", "vc", "status"):
         if not isinstance(job.get(name), str):
-            raise Unusable(f"no {name!r}, or it is no text")
+            raise Unusable(f"no {name!r}, or it is not a string")
     status = _STATUS.get(job["status"])
     if status is None:
         raise Unusable(f"unknown status {job['status']!r}")
@@ -53,10 +53,10 @@ def _draft(job: dict[str, Any]) -> Draft:
         raise Unusable("no list of 'attempts'")
     runs = [run for attempt in attempts if (run := _run(attempt)) is not None]
     if not runs:
-        raise LeftOut("never started")
+        raise Excluded("never started")
     gpus = max(count for _, _, count in runs)
     if gpus == 0:
-        raise LeftOut("held no GPU")
+        raise Excluded("held no GPU")
     waited_s = min(started_s for started_s, _, _ in runs) - submitted_s
     if waited_s < 0:
         raise Unusable(f"started {-waited_s:g} s before its submission")
@@ -74,9 +74,9 @@ def _draft(job: dict[str, Any]) -> Draft:
 
 
 def _run(attempt: object) -> tuple[float, float, int] | None:
-    """Start and end in seconds and GPUs of an attempt; None when it did not start, or its end is not known."""
+    """Start and end in seconds and GPUs of an attempt; None if it did not start, or its end is unknown."""
     if not isinstance(attempt, dict):
-        raise Unusable("an attempt is no object")
+        raise Unusable("an attempt is not an object")
     started, ended = attempt.get("start_time"), attempt.get("end_time")
     if is_nothing(str(started)) or is_nothing(str(ended)):
         return None
@@ -92,10 +92,10 @@ def _run(attempt: object) -> tuple[float, float, int] | None:
 
 
 def _jobs(file: IO[str], source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each job with the line it begins on, without the whole file in memory."""
+    """Each job with its first line, without the whole file in memory."""
     decoder = json.JSONDecoder()
     text, line, more = "", 1, True
-    broken = False  # looking for the next job after something that is none
+    broken = False  # searching for the next job after a malformed one
     while True:
         start = text.find("{")
         if start < 0 or (more and len(text) - start < _CHUNK // 2):
@@ -118,7 +118,7 @@ def _jobs(file: IO[str], source: Source) -> Iterator[tuple[int, dict[str, Any]]]
         try:
             job, length = decoder.raw_decode(text)
         except json.JSONDecodeError as error:
-            if more and len(text) < _LONGEST_JOB and _may_go_on(error, text):
+            if more and len(text) < _MAX_JOB_CHARS and _may_go_on(error, text):
                 chunk = file.read(_CHUNK)
                 more = bool(chunk)
                 text += chunk
@@ -127,7 +127,7 @@ def _jobs(file: IO[str], source: Source) -> Iterator[tuple[int, dict[str, Any]]]
                 source.bad(line, f"no job in JSON: {error.msg} on line {line + error.lineno - 1}")
             broken, text = True, text[1:]
             continue
-        if not (broken and "jobid" not in job):  # else a part of what was broken
+        if not (broken and "jobid" not in job):  # else it is a part of the malformed job
             broken = False
             yield line, job
         line += text.count("\n", 0, length)
@@ -135,7 +135,7 @@ def _jobs(file: IO[str], source: Source) -> Iterator[tuple[int, dict[str, Any]]]
 
 
 def _may_go_on(error: json.JSONDecodeError, text: str) -> bool:
-    """Whether the object may only be cut off by the end of what has been read."""
+    """Whether the object may only be cut off by the end of the text read so far."""
     return error.msg.startswith("Unterminated string") or error.pos >= len(text) - 16
 
 

@@ -1,7 +1,7 @@
-"""Microsoft's Philly trace as Sia's authors cut it: one line a job, with its run time but without its end.
+"""Microsoft's Philly trace as cut by Sia's authors: one line a job, with its run time but without its end.
 
 Source: Jeon et al., ATC 2019, filtered for Jayaram Subramanya et al. (Sia), SOSP 2023: 93 % of the jobs have one GPU,
-where the full trace has 1.93 in the mean. Times are the cluster's local ones.
+while the full trace has a mean of 1.93. Times are the cluster's local ones.
 """
 
 from __future__ import annotations

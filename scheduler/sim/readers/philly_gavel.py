@@ -1,4 +1,4 @@
-"""Philly's jobs as Gavel's authors dressed them up: a model drawn at random, and the steps that fill the run time.
+"""Philly's jobs as extended by Gavel's authors: a model drawn at random, and the steps that fill the run time.
 
 One file for all virtual clusters, each of which counts its time from its own first job.
 """

@@ -1,7 +1,7 @@
 """The workloads of Pollux's evaluation: an application per job, with the GPUs and the batch size it was tuned to.
 
-Source: Qiao et al., OSDI 2021, §5.1 and its artifact. How long a job takes follows from its application's measurements,
-which lie in a folder `traces` beside the workloads unless told otherwise.
+Source: Qiao et al., OSDI 2021, §5.1 and its artifact. A job's length follows from its application's measurements, by
+default in a folder `traces` beside the workloads.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ FORMAT = Format(
 
 
 def read(path: Path, options: ReadOptions) -> Trace:
-    """The jobs of such a file; a job may have any size up to one smallest measured share of its batch a GPU."""
+    """The jobs of such a file; a job's size is limited by one smallest measured share of its batch per GPU."""
     source = Source(path, options)
     try:
         applications = load_applications(options.applications or path.parent.parent / "traces")
     except ApplicationError as error:
         raise TraceError(f"{path.name}, line 1: {error}") from None
-    # Jobs that ask for the same share a work, which keeps nothing but what it computed.
+    # Jobs with equal values share a work, which only caches what it computes.
     works: dict[tuple[str, int, int], PolluxWork] = {}
 
     def draft(row: Sequence[str]) -> Draft:

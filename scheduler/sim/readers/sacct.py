@@ -1,9 +1,9 @@
 """The accounting of a Slurm cluster, as `sacct --allusers --parsable2 --format=…` prints it, with its header.
 
-Needed are JobID, State, Submit, Start, and AllocTRES or ReqTRES; the run time is ElapsedRaw (s), Elapsed, or End less
-Start. Timelimit or TimelimitRaw (minutes), Account (the virtual cluster), User, JobName, NNodes and Priority are used
-where they are there. Steps of jobs, jobs without GPUs, jobs that never started or had not ended are left out.
-Source: Slurm's manual page sacct(1).
+Required are JobID, State, Submit, Start, and AllocTRES or ReqTRES; the run time is ElapsedRaw (s), Elapsed, or End
+minus Start. Timelimit or TimelimitRaw (minutes), Account (the virtual cluster), User, JobName, NNodes and Priority are
+optional. Job steps, jobs without GPUs, and jobs that never started or had not ended are left out. Source: Slurm's
+manual page sacct(1).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
 from scheduler.sim.readers.source import (
     Draft,
-    LeftOut,
+    Excluded,
     Source,
     Unusable,
     amount,
@@ -75,16 +75,16 @@ def read(path: Path, options: ReadOptions) -> Trace:
 
 def _draft(row: Mapping[str, str]) -> Draft:
     if "." in row["JobID"]:
-        raise LeftOut("is a step of a job")
+        raise Excluded("is a step of a job")
     state = row["State"].split(" ")[0].rstrip("+").upper()
     if state in _NOT_ENDED:
-        raise LeftOut("had not ended")
+        raise Excluded("had not ended")
     if state not in _STATUS:
         raise Unusable(f"unknown State {row['State']!r}")
     resources = _resources(row["AllocTRES"] or row["ReqTRES"])
     gpus, gpu_type = _gpus(resources)
     if is_nothing(row["Start"]):
-        raise LeftOut("never started")
+        raise Excluded("never started")
     submitted_s, started_s = moment(row["Submit"], "Submit"), moment(row["Start"], "Start")
     if started_s < submitted_s:
         raise Unusable(f"started {submitted_s - started_s:g} s before its submission")
@@ -122,7 +122,7 @@ def _gpus(resources: Mapping[str, str]) -> tuple[int, str | None]:
     }
     gpus = gpu_count(resources["gres/gpu"], "gres/gpu") if "gres/gpu" in resources else sum(typed.values())
     if not gpus:
-        raise LeftOut("asks for no GPU")
+        raise Excluded("asks for no GPU")
     return gpus, intern(next(iter(typed)).upper()) if len(typed) == 1 else None
 
 
@@ -132,7 +132,7 @@ def _run_s(row: Mapping[str, str], started_s: float) -> float:
     if row["Elapsed"]:
         return _time_s(row["Elapsed"], "Elapsed")
     if is_nothing(row["End"]):
-        raise LeftOut("had not ended")
+        raise Excluded("had not ended")
     run_s = moment(row["End"], "End") - started_s
     if run_s < 0:
         raise Unusable(f"ended {-run_s:g} s before its start")
@@ -153,7 +153,7 @@ def _time_s(text: str, what: str) -> float:
     """Seconds of Slurm's [days-]hours:minutes:seconds, minutes:seconds, minutes, or days-hours[:minutes]."""
     match = _TIME.fullmatch(text)
     if match is None:
-        raise Unusable(f"{what} is no span of time: {text!r}")
+        raise Unusable(f"{what} is not a duration: {text!r}")
     days, *parts = match.groups()
     values = [int(part) for part in parts if part is not None]
     if days is not None or len(values) == 3:
@@ -166,5 +166,5 @@ def _time_s(text: str, what: str) -> float:
 def _mib(text: str) -> float:
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise Unusable(f"mem is no size: {text!r}")
+        raise Unusable(f"mem is not a size: {text!r}")
     return float(match[1]) * _MIB[match[2]]

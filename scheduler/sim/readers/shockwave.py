@@ -1,8 +1,8 @@
-"""Shockwave's traces: Gavel's, with how each job's batch size changes by itself and its planned run time.
+"""Shockwave's traces: Gavel's, with each job's batch size mode and its planned run time.
 
 Source: Zheng et al., "Shockwave: Fair and Efficient Cluster Scheduling for Dynamic Adaptation in Machine Learning",
-NSDI 2023, and its artifact. Behind the scale factor stands the mode (static, accordion, gns), before the submission the
-run time on V100s. The work is that of a static job: what a change of the batch size does is not modelled.
+NSDI 2023, and its artifact. The mode (static, accordion, gns) follows the scale factor, and the run time on V100s
+precedes the submission. The work is that of a static job: changes of the batch size are not modelled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A trace's file line by line, what is wrong with a value, and the jobs that come of it.
+"""A trace's file line by line, errors in its values, and its jobs.
 
-Nothing here keeps the file: each line becomes a job as it is read.
+The file is never kept in memory: each line becomes a job as it is read.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from scheduler.sim.work import Work
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = _EPOCH.replace(tzinfo=None)
-_SNIFFED = 4  # lines
-_LONGEST_LINE = 4 * 1024 * 1024  # characters
+_SNIFFED_LINES = 4  # lines
+_MAX_LINE_CHARS = 4 * 1024 * 1024  # characters
 
 Row = TypeVar("Row")
 
 
 class Unusable(ValueError):
-    """A job that cannot be used; the message says why."""
+    """A job that cannot be used; the message is the reason."""
 
 
-class LeftOut(Exception):
-    """A job that its format allows and that the simulator has no use for; the message says why in a few words."""
+class Excluded(Exception):
+    """A valid job that the simulator does not use; the message is a short reason."""
 
 
 class Draft(TypedDict, total=False):
-    """The fields of a `TraceJob` before its number and its place in time are known."""
+    """The fields of a `TraceJob` before its number and its start of time are known."""
 
     name: Required[str]
     submitted_s: Required[float]  # in the trace's own time
@@ -70,25 +70,25 @@ class Draft(TypedDict, total=False):
 
 
 class Source:
-    """One file while it is read: its lines, what was left out so far, and its jobs.
+    """One file while it is read: its lines, the lines left out so far, and its jobs.
 
-    Where jobs are `dated`, the trace starts at the first submission; else it starts at the 0 of the file, as rounds do
-    that the authors counted from there.
+    If jobs are `dated`, the trace starts at the first submission; else it starts at the file's 0, from which the
+    authors count their rounds.
     """
 
     def __init__(self, path: Path, options: ReadOptions, *, ordered: bool = False, dated: bool = False) -> None:
         self.path, self.options, self._ordered, self._dated = path, options, ordered, dated
-        self._jobs: list[TraceJob] = []  # numbered once all are there, and their times counted from the start
+        self._jobs: list[TraceJob] = []  # numbered at the end, with times from the start of the trace
         self._skipped: list[BadLine] = []
         self._left_out: Counter[str] = Counter()
         self._latest_s = -math.inf
 
     def error(self, line: int, reason: object) -> TraceError:
-        """The error that says where and why."""
+        """The error with file, line and reason."""
         return TraceError(f"{self.path.name}, line {line}: {reason}")
 
     def bad(self, line: int, reason: object) -> None:
-        """Refuse the line, or note it when bad lines are to be skipped."""
+        """Refuse the line, or note it if bad lines are skipped."""
         if not self.options.skip_bad:
             raise self.error(line, reason)
         self._skipped.append(BadLine(line, str(reason)))
@@ -97,29 +97,29 @@ class Source:
         """The number and text of each line that is not blank."""
         with opened(self.path) as file:
             number = 0
-            while text := file.readline(_LONGEST_LINE):
+            while text := file.readline(_MAX_LINE_CHARS):
                 number += 1
-                if len(text) == _LONGEST_LINE and not text.endswith("\n"):
-                    raise self.error(number, f"longer than {_LONGEST_LINE} characters")
+                if len(text) == _MAX_LINE_CHARS and not text.endswith("\n"):
+                    raise self.error(number, f"longer than {_MAX_LINE_CHARS} characters")
                 if not text.isspace():
                     yield number, text.rstrip("\r\n")
 
     def add_each(self, rows: Iterator[tuple[int, Row]], draft: Callable[[Row], Draft]) -> None:
-        """Take a job from each row."""
+        """Add a job from each row."""
         for line, row in rows:
             self.add(line, row, draft)
 
     def add(self, line: int, row: Row, draft: Callable[[Row], Draft]) -> None:
-        """Take a job from one row."""
+        """Add a job from one row."""
         try:
             job = draft(row)
             if self._ordered and job["submitted_s"] < self._latest_s:
                 raise Unusable(
-                    f"submitted at {job['submitted_s']:g} s, before the job above it; this format is in order"
+                    f"submitted at {job['submitted_s']:g} s, before the job above it; the format sorts by submission"
                 )
         except Unusable as error:
             self.bad(line, error)
-        except LeftOut as reason:
+        except Excluded as reason:
             self._left_out[str(reason)] += 1
         else:
             self._latest_s = job["submitted_s"]
@@ -131,9 +131,9 @@ class Source:
     def table(
         self, columns: Sequence[str], *, optional: Sequence[str] = (), delimiter: str = ","
     ) -> Iterator[tuple[int, list[str]]]:
-        """The named columns of each row below a header, wherever they stand; an optional one that is not there is ''.
+        """The named columns of each row below a header, in any order; a missing optional column is ''.
 
-        A value may be quoted, but not go on to the next line.
+        A value may be quoted, but must end on its line.
         """
         lines = self.lines()
         number, text = next(lines, (1, ""))
@@ -159,12 +159,12 @@ class Source:
             yield line, [row[place] if place >= 0 else "" for place in places]
 
     def trace(self, quotas: dict[str, dict[str, int]] | None = None) -> Trace:
-        """The jobs in order, and only those that the options want."""
+        """The jobs in order, filtered by the options."""
         jobs = self._jobs
         if not jobs:
             left = ", ".join(f"{count} {reason}" for reason, count in self._left_out.items())
             bad = f"{len(self._skipped)} bad lines" if self._skipped else ""
-            raise self.error(1, "no job that can be used" + "".join(f"; {each}" for each in (left, bad) if each))
+            raise self.error(1, "no usable job" + "".join(f"; {each}" for each in (left, bad) if each))
         jobs.sort(key=lambda job: job.submitted_s)
         start_s, end_s, limit = self.options.start_s, self.options.end_s, self.options.limit
         zero = start_s + (jobs[0].submitted_s if self._dated else 0.0)
@@ -173,7 +173,8 @@ class Source:
         if limit is not None:
             del jobs[limit:]
         for number, job in enumerate(jobs, start=1):
-            # Nobody has seen the job yet: to make millions of them anew would take as long as to read them.
+            # The jobs are still private here, so they are changed in place: copying millions takes as long as reading
+            # them.
             object.__setattr__(job, "id", number)
             object.__setattr__(job, "submitted_s", job.submitted_s - zero)
         name = self.path.name.removesuffix(".gz")
@@ -191,12 +192,12 @@ class Source:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[str]]:
-    """The text of the file, unzipped where it is gzipped; a file that cannot be read is a `TraceError`."""
+    """The text of the file, decompressed if gzipped; a `TraceError` if it cannot be read."""
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-        # Bytes that are no text spoil the value that they stand in, not the file.
+        # Invalid bytes spoil only the value that contains them.
         if zipped:
             with gzip.open(path, "rt", encoding="utf-8", errors="replace") as file:
                 yield file
@@ -212,12 +213,12 @@ def opened(path: Path) -> Iterator[IO[str]]:
 def first_lines(path: Path) -> list[str]:
     """The first lines that are not blank."""
     with opened(path) as file:
-        head = (line.rstrip("\r\n") for line in iter(lambda: file.readline(_LONGEST_LINE), ""))
-        return list(islice((line for line in head if line.strip()), _SNIFFED))
+        head = (line.rstrip("\r\n") for line in iter(lambda: file.readline(_MAX_LINE_CHARS), ""))
+        return list(islice((line for line in head if line.strip()), _SNIFFED_LINES))
 
 
 def has_columns(*names: str, delimiter: str = ",", exactly: bool = False) -> Callable[[Sequence[str]], bool]:
-    """A sniffer for files whose header has these columns, or just these."""
+    """A sniffer for files whose header has these columns, or exactly these."""
 
     def sniff(lines: Sequence[str]) -> bool:
         header = [name.strip().lower() for name in lines[0].lstrip("\ufeff").split(delimiter)] if lines else []
@@ -234,12 +235,12 @@ def number(text: str, what: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or "_" in text:
-        raise Unusable(f"{what} is no number: {text!r}")
+        raise Unusable(f"{what} is not a number: {text!r}")
     return value
 
 
 def amount(text: str, what: str) -> float:
-    """The finite number in `text`, which must not be negative."""
+    """The finite, non-negative number in `text`."""
     value = number(text, what)
     if value < 0:
         raise Unusable(f"{what} is negative: {text}")
@@ -250,7 +251,7 @@ def whole(text: str, what: str) -> int:
     """The whole number in `text`, which may be written as 8.0."""
     value = number(text, what)
     if value != int(value):
-        raise Unusable(f"{what} is no whole number: {text}")
+        raise Unusable(f"{what} is not a whole number: {text}")
     return int(value)
 
 
@@ -263,29 +264,29 @@ def gpu_count(text: str, what: str = "the number of GPUs") -> int:
 
 
 def some_gpus(text: str, what: str = "the number of GPUs") -> int:
-    """A number of GPUs where jobs without any are part of the trace; these are left out."""
+    """A number of GPUs for traces that include jobs without GPUs; these are left out."""
     if whole(text, what) == 0:
-        raise LeftOut("asks for no GPU")
+        raise Excluded("asks for no GPU")
     return gpu_count(text, what)
 
 
 def moment(text: str, what: str) -> float:
-    """Seconds since 1970 of a date and time; one without a time zone is taken as UTC.
+    """Seconds since 1970 of a date and time; without a time zone it is read as UTC.
 
-    So an hour that a clock change adds to or takes from the trace's local time is not seen.
+    So an hour that a clock change adds to or takes from the trace's local time goes unnoticed.
     """
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise Unusable(f"{what} is no date and time: {text!r}") from None
+        raise Unusable(f"{what} is not a date and time: {text!r}") from None
     return (when - (_EPOCH if when.tzinfo else _LOCAL_EPOCH)).total_seconds()
 
 
 def is_nothing(text: str) -> bool:
-    """Whether the value is one of the words for not having one."""
+    """Whether the value is one of the words for no value."""
     return text.strip().lower() in {"", "none", "null", "nan", "nat", "unknown", "n/a"}
 
 
 def per_gpu(total: float, gpus: int) -> int:
-    """A job's part for each of its GPUs, rounded up."""
+    """The part of a total for each GPU, rounded up."""
     return math.ceil(total / gpus - 1e-9)

@@ -1,7 +1,7 @@
 """The Standard Workload Format of the Parallel Workloads Archive: 18 columns, comments behind semicolons.
 
-Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", JSSPP 1999. Processors
-are read as GPUs, `processors_per_gpu` of them as one; what is not known is -1. The queue is the virtual cluster.
+Source: Chapin et al., "Benchmarks and Standards for the Evaluation of Parallel Job Schedulers", JSSPP 1999.
+`processors_per_gpu` processors are read as one GPU; unknown values are -1. The queue is the virtual cluster.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from sys import intern
 
 from scheduler.sim.readers import Format
 from scheduler.sim.readers.options import ReadOptions
-from scheduler.sim.readers.source import Draft, LeftOut, Source, Unusable, amount, gpu_count, number, per_gpu
+from scheduler.sim.readers.source import Draft, Excluded, Source, Unusable, amount, gpu_count, number, per_gpu
 from scheduler.sim.trace import Trace, TraceError
 from scheduler.sim.work import FixedWork
 
 _COLUMNS = 18
 _UNKNOWN = -1
 _STATUS = {-1: "", 0: "failed", 1: "succeeded", 5: "cancelled"}
-_PARTIAL = frozenset({2, 3, 4})  # parts of a job that was swapped out: the whole stands on a line of its own
+_PARTIAL = frozenset({2, 3, 4})  # parts of a swapped-out job: the whole job has a line of its own
 
 FORMAT = Format(
     name="swf",
@@ -41,12 +41,12 @@ def read(path: Path, options: ReadOptions) -> Trace:
             raise Unusable(f"{len(row)} columns, not {_COLUMNS}")
         status = int(number(row[10], "the status"))
         if status in _PARTIAL:
-            raise LeftOut("is a part of a job")
+            raise Excluded("is a part of a job")
         if status not in _STATUS:
             raise Unusable(f"unknown status {status}")
         run_s, limit_s = _known(row[3], "the run time"), _known(row[8], "the requested time")
         if run_s is None:
-            raise LeftOut("never ran")
+            raise Excluded("never ran")
         processors = next((field for field in (row[4], row[7]) if _known(field, "the number of processors")), "0")
         queue, user = row[14], row[11]
         return {
@@ -70,6 +70,6 @@ def _known(text: str, what: str) -> float | None:
 
 
 def _looks_like(line: str) -> bool:
-    # Numbers may be broken further on, and are the reader's to complain of.
+    # Broken numbers are reported later, by the reader.
     row = line.split()
     return line.startswith(";") or (len(row) == _COLUMNS and row[0].isdigit())

@@ -25,7 +25,7 @@ FORMAT = Format(
     peer=Peer(
         source="Tiresias's simulator: decides at events, and a restart costs nothing",
         cluster="GPU:60x4",
-        # Three queues (`num_queue = 3`): the third limit of the program is never looked at.
+        # Three queues (`num_queue = 3`): the program never uses the third limit.
         policies={"tiresias": {"limits_gpu_s": (3250.0, 7200.0), "promote_knob": 0.0, "tie": "running_first"}},
     ),
 )

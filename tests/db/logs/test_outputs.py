@@ -28,7 +28,7 @@ from nodeagent.outputs import OutputStream
 from nodeagent.protocol import (
     MAX_CHUNK_BYTES,
     EndReason,
-    LeftOut,
+    Excluded,
     OutputsAnswer,
     OutputsFinishRequest,
     OutputSlot,
@@ -88,7 +88,7 @@ def send_whole(agent: Agent, rank: Allocation, path: str, body: bytes) -> Output
     return OutputFile.objects.get(pk=slot.id)
 
 
-def close(agent: Agent, rank: Allocation, *left_out: LeftOut, **fields: Any) -> int:
+def close(agent: Agent, rank: Allocation, *left_out: Excluded, **fields: Any) -> int:
     request = OutputsFinishRequest(rank.attempt_id, left_out, **fields)
     return agent.post(f"/agent/v1/allocations/{rank.pk}/outputs:finish", request).status_code
 
@@ -264,7 +264,7 @@ class TestWhoMaySend:
 
     def test_not_too_many_at_once(self, agent: Agent, rank: Allocation) -> None:
         assert name(agent, rank, *((f"{number}", 1) for number in range(201))).status_code == 422
-        assert close(agent, rank, *(LeftOut(f"{number}", "changed") for number in range(201))) == 422
+        assert close(agent, rank, *(Excluded(f"{number}", "changed") for number in range(201))) == 422
         assert name(agent, rank, ("a", -1)).status_code == 422
 
 
@@ -294,7 +294,7 @@ class TestRoom:
         found = slots(agent, rank, *((f"{number}", 0) for number in range(9)))
         assert [slot.id > 0 for slot in found] == [True] * 6 + [False] * 3
         assert OutputFile.objects.filter(state__in=HELD).count() == 4
-        assert close(agent, rank, *(LeftOut(f"x{number}", "changed") for number in range(5)), more=7) == 200
+        assert close(agent, rank, *(Excluded(f"x{number}", "changed") for number in range(5)), more=7) == 200
         assert OutputFile.objects.count() == 6
 
     def test_two_ranks_share_what_their_job_may_keep(self, server: str, agent: Agent, world: World) -> None:
@@ -371,11 +371,11 @@ class TestTheEnd:
         half, _ = slots(agent, rank, ("half", 10), ("changed", 10))
         send(agent, rank, half.id, 0, b"01234")
         left_out = (
-            LeftOut("changed", "changed", 10),
-            LeftOut("fifo", "not_a_file"),
-            LeftOut("kept", "vanished"),
-            LeftOut("later", "a reason of a newer agent"),
-            LeftOut("bad\\nname", "bad_name", 3),
+            Excluded("changed", "changed", 10),
+            Excluded("fifo", "not_a_file"),
+            Excluded("kept", "vanished"),
+            Excluded("later", "a reason of a newer agent"),
+            Excluded("bad\\nname", "bad_name", 3),
         )
         for _ in range(2):
             assert close(agent, rank, *left_out, more=3, cut_short=True) == 200

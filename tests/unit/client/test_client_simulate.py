@@ -65,7 +65,7 @@ def test_it_lists_what_can_be_named(run: Run) -> None:
 def test_bad_options_are_bad_usage(run: Run) -> None:
     result = run("simulate", *GENERATED, "--policy", "fifa")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "error: --policy: there is no policy 'fifa'; did you mean 'fifo'?" in result.stderr
+    assert "error: --policy: unknown policy 'fifa'; did you mean 'fifo'?" in result.stderr
 
 
 def test_bad_options_are_a_problem_document_with_json(run: Run) -> None:

@@ -1,6 +1,6 @@
 """Jobs as Gavel's evaluation draws them (Narayanan et al., OSDI 2020, §7.1 and its artifact).
 
-The distributions are the same; the authors' program draws from another source of random numbers, so no single trace is.
+The distributions are the same; the random number generator is not, so single traces differ.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork, StepsWork, Work
 
 _SIZES = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
-_SHORT = 0.8  # of the jobs, 60·10^U(1.5, 3) s; the others 60·10^U(3, 4)
+_SHORT = 0.8  # share of the jobs with 60·10^U(1.5, 3) s; the others have 60·10^U(3, 4)
 _REFERENCE = "V100"
 
 
 class Gavel:
-    """Run times log-uniform from half an hour to a week, 1 to 8 GPUs, and a model each when throughputs are given."""
+    """Log-uniform run times from half an hour to a week, 1 to 8 GPUs, and a model per job if throughputs are given."""
 
     params_schema: Mapping[str, Any] = {
         "type": "object",
@@ -36,8 +36,8 @@ class Gavel:
             },
             "throughputs": {
                 "type": ["string", "null"], "default": None,
-                "description": "A file of throughputs, or a folder that has one: each job then is so many steps of a "
-                "model drawn from those measured at its size, as many as fill its run time on V100s.",
+                "description": "A file of throughputs, or a folder with one: each job then gets a model measured "
+                "at its size, and as many steps as fill its run time on V100s.",
             },
         },
     }  # fmt: skip

@@ -1,15 +1,15 @@
 """Jobs with the published statistics of Microsoft's Philly cluster.
 
 Run times have the mean, 18,006 s, and the median, 874 s, of the released trace (112,956 GPU jobs; Hu et al., NSDI 2024,
-table 2), and each way to end has its published part of the jobs and of the GPU time, by the window that is chosen:
+table 2), and each way to end has its published share of the jobs and of the GPU time, by the chosen window:
 
 - `trace`: the released trace: 60.4 % complete, 9.0 cancelled, 30.5 failed; by GPU time 32.1, 29.4, 38.6.
 - `paper`: the paper's 75 days, 96,260 jobs (Jeon et al., USENIX ATC 2019): 69.3, 13.5, 17.2; by GPU time 44.5, 37.7,
-  17.8. It gives no mean and no median that could stand beside these, so they are the released trace's.
+  17.8. It has no comparable mean and median, so those of the released trace are used.
 
-What was not published is assumed: sizes are powers of two up to 128 GPUs, each a constant factor rarer than the one
-before, with the published mean of 1.93; size and run time do not depend on each other; run times are lognormal with one
-spread for all ways to end.
+Unpublished statistics are assumed: sizes are powers of two up to 128 GPUs, each a constant factor rarer than the one
+before, with the published mean of 1.93; size and run time are independent; run times are lognormal with one spread for
+all ways to end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import FixedWork
 
 MEAN_RUN_S, MEDIAN_RUN_S = 18_006.0, 874.0
-MEAN_GPUS, MOST_GPUS = 1.93, 128
+MEAN_GPUS, MAX_GPUS = 1.93, 128
 JOBS_PER_DAY = 96_260 / 75
 
 
@@ -46,11 +46,11 @@ class Philly:
             "gap_s": {**ARRIVALS["gap_s"], "default": 86_400 / JOBS_PER_DAY},
             "window": {
                 "type": "string", "enum": sorted(WINDOWS), "default": "trace",
-                "description": "Whose shares of ways to end: of the released trace, or of the paper's 75 days.",
+                "description": "The source of the shares of endings: the released trace, or the paper's 75 days.",
             },
             "vcs": {
                 "type": "integer", "minimum": 1, "maximum": 1000, "default": 14,
-                "description": "Virtual clusters, with equal parts of the jobs.",
+                "description": "The number of virtual clusters, with equal shares of the jobs.",
             },
         },
     }  # fmt: skip
@@ -68,7 +68,7 @@ class Philly:
         self._count, self._vcs = jobs, vcs
         self._arrivals = {"gap_s": gap_s, "daily_swing": daily_swing, "peak_hour": peak_hour}
         self._endings = WINDOWS[window]
-        self._sizes = powers_of_two(MEAN_GPUS, MOST_GPUS)
+        self._sizes = powers_of_two(MEAN_GPUS, MAX_GPUS)
         self._mus, self._sigma = _run_times(self._endings)
 
     def jobs(self, rng: np.random.Generator) -> tuple[TraceJob, ...]:
@@ -96,8 +96,8 @@ class Philly:
 def _run_times(endings: tuple[Ending, ...]) -> tuple[list[float], float]:
     """Mu for each ending and one sigma, such that the mixture has the published mean and median.
 
-    An ending's mean is the overall one times its part of the GPU time by its part of the jobs. The larger sigma, the
-    smaller the mixture's median: bisection finds the one that fits.
+    An ending's mean is the overall one times its share of the GPU time over its share of the jobs. A larger sigma
+    lowers the mixture's median: bisection finds the sigma that fits.
     """
     jobs, gpu_time = sum(each.jobs for each in endings), sum(each.gpu_time for each in endings)
     means = [MEAN_RUN_S * (each.gpu_time / gpu_time) / (each.jobs / jobs) for each in endings]

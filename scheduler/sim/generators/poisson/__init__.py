@@ -1,4 +1,4 @@
-"""Lognormal run times and sizes of powers of two, submitted at random, through the day if wanted."""
+"""Lognormal run times and power-of-two sizes with random arrivals, on request with a daily cycle."""
 
 from scheduler.sim.generators.poisson.generator import Poisson
 

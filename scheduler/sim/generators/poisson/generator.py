@@ -1,4 +1,4 @@
-"""Jobs with nothing published about them: every distribution is a parameter."""
+"""Jobs without published statistics: every distribution is a parameter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.sim.work import FixedWork
 
 
 class Poisson:
-    """Submissions at random, run times lognormal by mean and median, sizes of powers of two by their mean."""
+    """Random arrivals, lognormal run times by mean and median, power-of-two sizes by mean."""
 
     params_schema: Mapping[str, Any] = {
         "type": "object",
@@ -25,11 +25,11 @@ class Poisson:
             "mean_gpus": {"type": "number", "minimum": 1, "default": 2.0, "description": "Mean number of GPUs."},
             "max_gpus": {
                 "type": "integer", "minimum": 1, "maximum": 4096, "default": 8,
-                "description": "The most GPUs of a job; a power of two.",
+                "description": "The maximum number of GPUs of a job; a power of two.",
             },
             "vcs": {
                 "type": "integer", "minimum": 1, "maximum": 1000, "default": 1,
-                "description": "Virtual clusters, with equal parts of the jobs.",
+                "description": "The number of virtual clusters, with equal shares of the jobs.",
             },
         },
     }  # fmt: skip
@@ -49,7 +49,7 @@ class Poisson:
     ) -> None:
         if max_gpus & (max_gpus - 1):
             raise ConfigError(f"max_gpus must be a power of two, not {max_gpus}")
-        # Where all sizes are as frequent the mean is at its largest: larger sizes are never more frequent.
+        # The mean is largest when all sizes are equally frequent: larger sizes are never more frequent.
         largest = (2 * max_gpus - 1) / max_gpus.bit_length()
         if mean_gpus > largest:
             raise ConfigError(f"mean_gpus must be at most {largest:g} with max_gpus {max_gpus}, not {mean_gpus:g}")

@@ -1,4 +1,4 @@
-"""What the scheduler is told of the run times of a trace's jobs."""
+"""What the scheduler knows about the run times of a trace's jobs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from scheduler.sim.options import Oracle
 from scheduler.sim.trace import TraceJob
 from scheduler.sim.work import Layout
 
-# Rates are rounded to so many digits: jobs that run at one speed must not differ in the last bits of a division.
+# Rates are rounded, so that jobs of equal speed do not differ in the last bits of a division.
 _DIGITS = 12
 
 
 class Forecast:
     """The predicted run times of one simulation.
 
-    Perfect ones are in seconds on the GPUs of the cluster on which the job is fastest. So the prediction of a job is
-    the same wherever it runs, and how fast it runs there is the run's `work_rate`.
+    Perfect predictions are in seconds on the GPU type of the cluster on which the job is fastest. So a job's prediction
+    does not depend on its place; the run's `work_rate` is its speed there.
 
-    Estimates are those of production, `scheduler.predict`: made at the submission, made again for a job that waits
-    when the first job alike ends, and doubled when a running job outlives them.
+    Estimates are production's, `scheduler.predict`: made at submission, made again for a waiting job when the first job
+    like it ends, and doubled when a running job outlives them.
     """
 
     def __init__(self, oracle: Oracle, cluster: ClusterSpec) -> None:
@@ -34,13 +34,13 @@ class Forecast:
         self._node_gpus: dict[str, int] = {}  # of the largest node of each type
         for group in cluster.groups:
             self._node_gpus[group.gpu_type] = max(group.gpus, self._node_gpus.get(group.gpu_type, 0))
-        self._took_s: defaultdict[Hashable, list[float]] = defaultdict(list)  # of ended jobs alike, the last one first
+        self._took_s: defaultdict[Hashable, list[float]] = defaultdict(list)  # of ended jobs of one kind, newest first
         self._without_history: defaultdict[Hashable, dict[int, TraceJob]] = defaultdict(dict)
-        # (moment, job, attempt) at which a running job outlives its estimate; the attempt may be over by then
+        # (moment, job, attempt) at which a running job outlives its estimate; the attempt may have ended before
         self._outlived: list[tuple[float, int, int]] = []
 
     def submitted(self, job: TraceJob) -> float | None:
-        """The predicted run time of a job that comes to the queue, s; None: nothing is predicted."""
+        """The predicted run time of a newly submitted job, s; None: no prediction."""
         if self._oracle is not Oracle.ESTIMATES:
             return self._work_left_s(job, 0.0)
         found = self._estimate(job)
@@ -49,13 +49,13 @@ class Forecast:
         return None if found is None else found.expected_s
 
     def requeued(self, view: Job, job: TraceJob, done: float) -> Job:
-        """The job as it waits again, with what is predicted of the rest: of all of it if it saves no checkpoints."""
+        """The job as it waits again, with the prediction for the rest, or for all of it without checkpoints."""
         if self._oracle is not Oracle.ESTIMATES:
             return replace(view, remaining_s=self._work_left_s(job, done))
         return estimated(view, view.expected_s)
 
     def started(self, run: Running) -> None:
-        """Watch for the moment at which the running job outlives its estimate."""
+        """Note the moment at which the running job outlives its estimate."""
         if self._oracle is Oracle.ESTIMATES and run.job.remaining_s is not None:
             heapq.heappush(self._outlived, (run.placed_at + run.job.remaining_s, run.job.id, run.attempt_id))
 
@@ -73,7 +73,7 @@ class Forecast:
                 yield run
 
     def ended(self, job: TraceJob, took_s: float, waiting: Collection[int]) -> Iterator[tuple[int, float]]:
-        """Learn from a job that has ended; yields the ids of `waiting` jobs with another estimate now, and that, s."""
+        """Learn from an ended job; yields the ids of `waiting` jobs with a new estimate, and the estimate, s."""
         if self._oracle is not Oracle.ESTIMATES:
             return
         kind = _alike(job)
@@ -87,14 +87,14 @@ class Forecast:
                 yield other.id, found.expected_s
 
     def at_speed(self, run: Running, job: TraceJob, done: float, left_s: float, now: float) -> Running:
-        """The run with its work rate where the job needs `left_s` for the rest; the same object if that is no news."""
+        """The run with the work rate at which it needs `left_s` for the rest; the same object if nothing changes."""
         predicted_s = None if job.max_gpus else self._work_left_s(job, done)
         if predicted_s is None:
             return run
         rate = round(predicted_s / left_s, _DIGITS) if left_s > 0 else run.work_rate
         if rate == run.work_rate:
             return run
-        # A run's remaining work is counted from the start of the attempt, at the present rate.
+        # A run's remaining work counts from the start of the attempt, at the present rate.
         remaining_s = predicted_s + rate * (now - run.placed_at)
         return replace(run, progress=rate, job=replace(run.job, remaining_s=remaining_s))
 
@@ -102,10 +102,9 @@ class Forecast:
         return estimate(user_s=job.expected_s, took_s=self._took_s[_alike(job)], limit_s=job.time_limit_s)
 
     def _work_left_s(self, job: TraceJob, done: float) -> float | None:
-        """What a perfect prediction says is left, s; None: nothing is known.
+        """The perfect prediction of the remaining time, s; None: unknown.
 
-        Jobs of any size (`max_gpus`) are predicted on the GPUs that they ask for, as their `speeds` are relative to
-        these.
+        Jobs with `max_gpus` are predicted on the GPUs that they ask for, as their `speeds` are relative to these.
         """
         if self._oracle is not Oracle.PERFECT:
             return None
@@ -118,7 +117,7 @@ class Forecast:
         return fastest_s if math.isfinite(fastest_s) else job.work.remaining_s(done)
 
     def _layout(self, job: TraceJob, gpu_type: str) -> Layout:
-        """The GPUs of the job on as few nodes of the type as can be."""
+        """The job's GPUs on the fewest possible nodes of the type."""
         if not job.split:
             return (job.gpus // job.nodes,) * job.nodes
         size = self._node_gpus.get(gpu_type) or job.gpus
@@ -126,7 +125,7 @@ class Forecast:
 
 
 def _alike(job: TraceJob) -> Hashable:
-    """What jobs alike have in common; a trace without owners has virtual clusters in their place."""
+    """The kind of a job: jobs of one kind share their history. Traces without owners use virtual clusters instead."""
     return (job.vc, job.owner, job.name, job.gpu_type, job.gpus, job.nodes)
 
 
