@@ -1,4 +1,4 @@
-"""Operators write rules for failures here, see what they change for past jobs, and put them into force."""
+"""The admin pages of failure rules: write a version, preview it on past failures, put it into force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 
 from muster.common.errors import Invalid
 from muster.events.admin_base import actor
-from muster.failures.admin_versions import VersionForm, VersionsAdmin, trial_table
+from muster.failures.admin_versions import VersionForm, VersionsAdmin, preview_table
 from muster.failures.models import RuleBook
 from muster.failures.selectors import unknown_failures
 from muster.failures.services import checked, draft_rules, put_into_force, with_rule
@@ -31,13 +31,13 @@ class RuleBookForm(VersionForm):
         model = RuleBook
         fields = ["note", "text"]
 
-    def require_sound(self, text: str) -> None:
-        """Return for sound rules."""
+    def require_valid(self, text: str) -> None:
+        """Accept valid rules."""
         checked(text)
 
 
 class RuleForm(forms.Form):
-    """One new rule, made of jobs that nobody could name."""
+    """One new rule, made from a cluster of unknown failures."""
 
     failure = forms.ChoiceField(label="Class", widget=UnfoldAdminSelectWidget)
     name = forms.SlugField(max_length=60, widget=UnfoldAdminTextInputWidget, help_text="Names the rule in messages.")
@@ -73,7 +73,7 @@ class RuleBookAdmin(VersionsAdmin[RuleBook]):
     list_display = ["__str__", "note", "author", "created_at", "in_force_at", "changed"]
 
     def draft(self, *, text: str, note: str, actor: str) -> RuleBook:
-        """A new version, tried and stored."""
+        """Store a new version with its preview."""
         return draft_rules(text=text, note=note, actor=actor)
 
     def enforce(self, version: RuleBook, *, actor: str) -> None:
@@ -82,18 +82,18 @@ class RuleBookAdmin(VersionsAdmin[RuleBook]):
 
     @admin.display(description="changes")
     def changed(self, book: RuleBook) -> str:
-        """How many past failures it would call otherwise."""
-        return f"{book.trial.get('changed', 0)} of {book.trial.get('tried', 0)}"
+        """The number of past failures that the version would classify differently."""
+        return f"{book.preview.get('changed', 0)} of {book.preview.get('tried', 0)}"
 
-    @admin.display(description="Tried on the newest failures")
-    def tried(self, book: RuleBook) -> SafeString:
-        """What it would call otherwise."""
-        rows = [(one["job"], one["before"], one["after"], one["line"]) for one in book.trial.get("changes", ())]
-        found = f"{book.trial.get('changed', 0)} of {book.trial.get('tried', 0)} are called otherwise."
-        return trial_table(found, ("job", "before", "now", "line"), rows)
+    @admin.display(description="Preview on the newest failures")
+    def previewed(self, book: RuleBook) -> SafeString:
+        """The past failures that the version would classify differently."""
+        rows = [(one["job"], one["before"], one["after"], one["line"]) for one in book.preview.get("changes", ())]
+        found = f"{book.preview.get('changed', 0)} of {book.preview.get('tried', 0)} would be classified differently."
+        return preview_table(found, ("job", "before", "now", "line"), rows)
 
     def get_urls(self) -> list[URLPattern]:
-        """The pages of unknown failures beside the usual ones."""
+        """Add the pages of unknown failures."""
         own = [
             path("unknown/", self.admin_site.admin_view(self.unknown_view), name="failures_unknown"),
             path("unknown/rule/", self.admin_site.admin_view(self.rule_view), name="failures_rule"),

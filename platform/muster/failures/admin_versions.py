@@ -1,4 +1,4 @@
-"""The pages on which operators write versions of rules, see what these do to past failures, and put them into force."""
+"""The admin pages of versioned rules: write a version, preview it on past failures, put it into force."""
 
 from __future__ import annotations
 
@@ -18,30 +18,34 @@ from muster.failures.versions import V, text_in_force
 
 
 class VersionForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A version, which must be sound before it is stored."""
+    """The form of a new version; only valid rules are stored."""
 
-    def require_sound(self, text: str) -> None:
-        """Return for a text of sound rules; `Invalid` says what is wrong with another."""
+    def require_valid(self, text: str) -> None:
+        """Validate the text of the rules.
+
+        Raises:
+            Invalid: the text is not a set of valid rules.
+        """
         raise NotImplementedError
 
     def clean_text(self) -> str:
-        """The text, or what is wrong with which rule."""
+        """Return the text; an error names the rule that is invalid."""
         text: str = self.cleaned_data["text"]
         try:
-            self.require_sound(text)
+            self.require_valid(text)
         except Invalid as error:
             raise forms.ValidationError(error.errors[0].message) from error
         return text
 
 
 class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
-    """Versions of one kind of rules; subclasses say how they are drafted, and what a trial tells."""
+    """Versions of one kind of rules; subclasses draft them, and show the `previewed` field."""
 
     ordering = ["-pk"]
     actions = ["put_in_force"]
 
     def draft(self, *, text: str, note: str, actor: str) -> V:
-        """A version that is tried on what has failed of late, and stored."""
+        """Store a new version with a preview on recent failures."""
         raise NotImplementedError
 
     def enforce(self, version: V, *, actor: str) -> None:
@@ -49,25 +53,25 @@ class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
         raise NotImplementedError
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A version stays as it is."""
+        """A stored version never changes."""
         return obj is None and super().has_change_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """And is kept."""
+        """Versions are never deleted."""
         return False
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is entered, and of a stored version what is known of it."""
-        return ["note", "text"] if obj is None else ["note", "text", "author", "created_at", "in_force_at", "tried"]
+        """The entered fields; a stored version also shows its author, its times and its preview."""
+        return ["note", "text"] if obj is None else ["note", "text", "author", "created_at", "in_force_at", "previewed"]
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """A new version begins with the rules that are in force."""
         return {"text": text_in_force(self.model)}
 
     def save_model(self, request: HttpRequest, obj: V, form: Any, change: bool) -> None:
-        """Store a new version, tried on what has failed of late."""
+        """Store a new version with a preview on recent failures."""
         version = self.draft(text=obj.text, note=obj.note, actor=actor(request))
-        obj.pk, obj.trial = version.pk, version.trial
+        obj.pk, obj.preview = version.pk, version.preview
 
     @admin.action(description="Put into force")
     def put_in_force(self, request: HttpRequest, versions: QuerySet[V]) -> None:
@@ -82,8 +86,8 @@ class VersionsAdmin(OperatorsMixin, ModelAdmin[V], Generic[V]):
             messages.warning(request, str(error))
 
 
-def trial_table(sentence: str, columns: tuple[str, str, str, str], rows: Sequence[tuple[object, ...]]) -> SafeString:
-    """What a trial found: a sentence, and a row for each job of which there is something to tell; lines come last."""
+def preview_table(sentence: str, columns: tuple[str, str, str, str], rows: Sequence[tuple[object, ...]]) -> SafeString:
+    """Render a preview: a sentence, and a row for each affected job with the log line in the last column."""
     cells = "<td>{}</td><td>{}</td><td>{}</td><td><code>{}</code></td>"
     body = format_html_join("", f"<tr>{cells}</tr>", rows)
     head = format_html_join("", "<th>{}</th>", ((column,) for column in columns))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from django.db import models
 
-from muster.failures.versions import LONGEST_TEXT, RuleVersion
+from muster.failures.versions import MAX_TEXT_CHARS, RuleVersion
 
 
 class RuleBook(RuleVersion):
-    """One version of all rules of the operators, as they wrote it; the one that was last put into force counts."""
+    """One version of all rules of the operators, as they wrote it; the version that was put into force last applies."""
 
     text = models.TextField(
         blank=True,
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_CHARS,
         help_text="YAML: a class, and under it rules with name, match, line and more; docs/failures.md. Empty: none.",
     )
-    trial = models.JSONField(default=dict, editable=False, help_text="What it changes for past failures.")
+    preview = models.JSONField(default=dict, editable=False, help_text="What it changes for past failures.")
 
     audit_type = "failure_rules"
 

@@ -1,4 +1,4 @@
-"""Which rules are in force, what failed of late, and what nobody could name."""
+"""The rules in force, recent failures, and failures that no rule knows."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from scheduler.diagnosis.failures.rules import NO_SIGNATURE
 
 log = logging.getLogger(__name__)
 
-# So far back, and no more than so many, are looked at.
-_OF_LATE = timedelta(days=30)
-_MOST_UNKNOWN = 2_000
+# Unknown failures are read this far back, the newest ones up to this number.
+_UNKNOWN_PERIOD = timedelta(days=30)
+_MAX_UNKNOWN = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class PastFailure:
-    """An attempt that has failed, and the end of what its first failed rank printed."""
+    """A failed attempt, and the end of the log of the rank that failed first."""
 
     job_id: int
     failure: Mapping[str, Any]
-    """What was said of it: jobs.verdicts."""
+    """The stored verdict: jobs.verdicts."""
     reason: str
     status: int | None
     tail: bytes
 
 
 def rules_in_force() -> RuleSet:
-    """The built-in rules with those of the operators before them."""
+    """The built-in rules, preceded by the operators' rules in force."""
     found = in_force(RuleBook)
     return builtin() if found is None else _compiled(*found)
 
 
 def past_failures(limit: int) -> Iterator[PastFailure]:
-    """The newest attempts that were judged by their logs, with what is stored of these."""
+    """The newest attempts with a verdict, with the ends of their stored logs."""
     attempts = Attempt.objects.filter(failure__isnull=False).order_by("-pk")[:limit]
     for attempt in attempts:
         failure: Mapping[str, Any] = attempt.failure or {}
@@ -59,9 +59,11 @@ def past_failures(limit: int) -> Iterator[PastFailure]:
 
 
 def unknown_failures() -> list[Cluster]:
-    """The jobs of late whose failure no rule knows, by what they said last."""
-    judged = Attempt.objects.filter(ended_at__gte=database_now() - _OF_LATE, failure__contains={"class": NO_SIGNATURE})
-    rows = judged.order_by("-pk").values_list("job_id", "failure__line")[:_MOST_UNKNOWN]
+    """The jobs of the last 30 days whose failure no rule knows, grouped by their last log line."""
+    judged = Attempt.objects.filter(
+        ended_at__gte=database_now() - _UNKNOWN_PERIOD, failure__contains={"class": NO_SIGNATURE}
+    )
+    rows = judged.order_by("-pk").values_list("job_id", "failure__line")[:_MAX_UNKNOWN]
     return clusters((job_id, line or "") for job_id, line in rows)
 
 
@@ -72,7 +74,7 @@ def _compiled(pk: int, text: str) -> RuleSet:
     try:
         return builtin().with_rules(read_rules(text))
     except RuleError:
-        # They were sound when they were written, so a newer version of the platform knows a class no more. A job's end
-        # must not wait until somebody has mended that.
+        # The rules were valid when they were stored, so a newer version of the platform dropped a class. Ends of jobs
+        # must not wait until an operator has corrected the rules.
         log.exception("rules_refused version=%s", pk)
         return builtin()

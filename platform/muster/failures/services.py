@@ -1,4 +1,4 @@
-"""Writing rules for failures, trying them on what has failed, and putting them into force."""
+"""Draft failure rules, preview them on past failures, and put them into force."""
 
 from __future__ import annotations
 
@@ -12,29 +12,37 @@ from muster.failures.models import RuleBook
 from muster.failures.selectors import past_failures
 from scheduler.diagnosis.failures import RuleError, RuleSet, Tail, builtin, classify, read_rules
 
-TRIED = 100
-_MOST_TOLD = 50
+PREVIEWED_FAILURES = 100
+_MAX_CHANGES = 50
 
 
 def draft_rules(*, text: str, note: str, actor: str) -> RuleBook:
-    """A version of the rules that is tried on past failures and not yet in force; `Invalid` names what is wrong."""
-    return versions.draft(RuleBook, text=text, note=note, trial=_trial(checked(text)), actor=actor)
+    """Store a version that is not in force yet, with its preview on past failures.
+
+    Raises:
+        Invalid: names the rule that is invalid, and why.
+    """
+    return versions.draft(RuleBook, text=text, note=note, preview=_preview(checked(text)), actor=actor)
 
 
 def with_rule(text: str, *, failure: str, rule: Mapping[str, str]) -> str:
-    """The rules with one more under its class. Comments of the text are not kept."""
+    """Add a rule to its class. Comments of the text are lost."""
     rules = yaml.safe_load(text) if text.strip() else {}
     rules.setdefault(failure, []).append({name: value for name, value in rule.items() if value})
     return yaml.safe_dump(rules, allow_unicode=True, sort_keys=False, width=200)
 
 
 def put_into_force(*, book: RuleBook, actor: str) -> None:
-    """Judge failures by this version from now on; an older version may be put into force again."""
+    """Classify failures by this version from now on; an older version may be put into force again."""
     versions.put_into_force(book, actor=actor)
 
 
 def checked(text: str) -> RuleSet:
-    """The built-in rules with those of the text before them, or `Invalid`."""
+    """Return the built-in rules, preceded by the rules of the text.
+
+    Raises:
+        Invalid: the text is not a set of valid rules.
+    """
     if not text.strip():
         return builtin()
     try:
@@ -43,11 +51,14 @@ def checked(text: str) -> RuleSet:
         raise Invalid.field("text", str(error)) from error
 
 
-def _trial(rules: RuleSet) -> dict[str, object]:
-    """What the rules say otherwise than it was said of the newest failures."""
-    tried, changes = 0, []
-    for failure in past_failures(TRIED):
-        tried += 1
+def _preview(rules: RuleSet) -> dict[str, object]:
+    """Compare what the rules say of the newest failures with the stored verdicts.
+
+    The key `tried` is the number of failures compared; stored previews have it under that name.
+    """
+    compared, changes = 0, []
+    for failure in past_failures(PREVIEWED_FAILURES):
+        compared += 1
         told = failure.failure
         now = classify(
             [Tail(failure.tail, status=failure.status)],
@@ -64,4 +75,4 @@ def _trial(rules: RuleSet) -> dict[str, object]:
                     "line": "".join(char if char.isprintable() else " " for char in now.line),
                 }
             )
-    return {"tried": tried, "changed": len(changes), "changes": changes[:_MOST_TOLD]}
+    return {"tried": compared, "changed": len(changes), "changes": changes[:_MAX_CHANGES]}

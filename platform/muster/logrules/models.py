@@ -1,4 +1,4 @@
-"""The operators' rules on what jobs print, and which jobs they have met."""
+"""The operators' log rules, and the jobs whose logs they matched."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from django.db import models
 from django.db.models import Q
 
 from muster.common.models import DatabaseNow
-from muster.failures.versions import LONGEST_TEXT, RuleVersion
+from muster.failures.versions import MAX_TEXT_CHARS, RuleVersion
 from muster.jobs.models import Allocation, Job
 
 
 class LogRuleBook(RuleVersion):
-    """One version of all rules, as the operators wrote it; the one that was last put into force counts."""
+    """One version of all rules, as the operators wrote it; the version that was put into force last applies."""
 
     text = models.TextField(
         blank=True,
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_CHARS,
         help_text="YAML: a name, and under it match, line, actions and more; docs/failures.md. Empty: no rules.",
     )
-    trial = models.JSONField(default=dict, editable=False, help_text="Which past failures it would have met.")
+    preview = models.JSONField(default=dict, editable=False, help_text="Which past failures it would have met.")
 
     audit_type = "log_rules"
 
@@ -31,7 +31,7 @@ class LogRuleBook(RuleVersion):
 
 
 class LogMatch(models.Model):
-    """A line of a job that a rule matched; the first of a job and rule, and no other."""
+    """The first line of a job that a rule matched; one row for each job and rule."""
 
     id = models.BigAutoField(primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="log_matches", db_index=False)

@@ -51,6 +51,7 @@ def _compiled(pk: int, text: str) -> LogRules:
     try:
         return read_log_rules(text)
     except RuleError:
-        # They were sound when they were written, so a newer version reads them otherwise. Logs must be stored still.
+        # The rules were valid when they were stored, so a newer version of the platform refuses them. Logs are still
+        # stored.
         log.exception("log_rules_refused version=%s", pk)
         return LogRules(())

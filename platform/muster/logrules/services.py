@@ -1,4 +1,4 @@
-"""Writing rules for logs, trying them on what has failed, and putting them into force."""
+"""Draft log rules, preview them on past failures, and put them into force."""
 
 from __future__ import annotations
 
@@ -14,25 +14,33 @@ from muster.tenants.models import Tenant
 from scheduler.diagnosis.failures.rules import RuleError
 from scheduler.diagnosis.logrules import LogRules, read_log_rules
 
-TRIED = 100
-_MOST_TOLD = 50
+PREVIEWED_FAILURES = 100
+_MAX_MATCHES = 50
 
 
 def draft_log_rules(*, text: str, note: str, actor: str) -> LogRuleBook:
-    """A version that is tried on past failures and not yet in force; `Invalid` names what is wrong."""
-    trial = _trial(checked_log_rules(text))
-    return versions.draft(LogRuleBook, text=text, note=note, trial=trial, actor=actor)
+    """Store a version that is not in force yet, with its preview on past failures.
+
+    Raises:
+        Invalid: names the rule that is invalid, and why.
+    """
+    preview = _preview(checked_log_rules(text))
+    return versions.draft(LogRuleBook, text=text, note=note, preview=preview, actor=actor)
 
 
 def put_log_rules_into_force(*, book: LogRuleBook, actor: str) -> None:
-    """Look for these rules in what jobs print from now on; an older version may be put into force again."""
+    """Apply these rules to new log lines from now on; an older version may be put into force again."""
     with transaction.atomic():
         versions.put_into_force(book, actor=actor)
         transaction.on_commit(forget_rules)
 
 
 def checked_log_rules(text: str) -> LogRules:
-    """The rules of the text, whose pools and tenants there are, or `Invalid`."""
+    """Return the rules of the text; every pool and tenant they name exists.
+
+    Raises:
+        Invalid: names the rule that is invalid, and why.
+    """
     try:
         rules = read_log_rules(text)
     except RuleError as error:
@@ -46,13 +54,16 @@ def checked_log_rules(text: str) -> LogRules:
     return rules
 
 
-def _trial(rules: LogRules) -> dict[str, object]:
-    """Which of the newest failures the rules would have met, by the ends of their logs; scopes are left out."""
-    tried, met = 0, []
-    for failure in past_failures(TRIED):
-        tried += 1
+def _preview(rules: LogRules) -> dict[str, object]:
+    """Match the rules with the ends of the logs of the newest failures; `pool` and `tenant` of rules are ignored.
+
+    The key `tried` is the number of failures searched; stored previews have it under that name.
+    """
+    searched, met = 0, []
+    for failure in past_failures(PREVIEWED_FAILURES):
+        searched += 1
         met += [
             {"job": failure.job_id, "rule": rule.name, "line": line, "called": failure.failure["class"]}
             for rule, line in rules.matches(failure.tail)
         ]
-    return {"tried": tried, "met": len(met), "matches": met[:_MOST_TOLD]}
+    return {"tried": searched, "met": len(met), "matches": met[:_MAX_MATCHES]}

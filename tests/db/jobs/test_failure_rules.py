@@ -1,4 +1,4 @@
-"""Operators' own rules: checked when they are written, tried on past failures, and in force from then on."""
+"""Operators' own rules: checked when they are written, previewed on past failures, and in force from then on."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_a_draft_says_what_it_changes_for_past_failures(world: World) -> None:
     job = fail(world, "rack 12 smokes\n")
     fail(world, "ModuleNotFoundError: No module named 'nowhere'\n")
     book = draft_rules(text=SMOKE, note="", actor="olga")
-    assert (book.trial["tried"], book.trial["changed"]) == (2, 1)
-    assert book.trial["changes"] == [
+    assert (book.preview["tried"], book.preview["changed"]) == (2, 1)
+    assert book.preview["changes"] == [
         {"job": job.pk, "before": "no_signature (maybe)", "after": "storage_io_error (yes)", "line": "rack 12 smokes"}
     ]
 
@@ -128,7 +128,7 @@ def test_a_cluster_becomes_a_rule_by_one_form(world: World, olga: Client) -> Non
     answer = olga.post(reverse("admin:failures_rule"), form, follow=True)
     assert answer.status_code == 200
     book = RuleBook.objects.get()
-    assert book.trial["changes"][0]["after"] == "gpu_lost (elsewhere)"
+    assert book.preview["changes"][0]["after"] == "gpu_lost (elsewhere)"
     assert book.in_force_at is None
     olga.post(
         reverse("admin:failures_rulebook_changelist"),

@@ -225,14 +225,14 @@ class TestBook:
         assert said in error.value.errors[0].message
         assert not LogRuleBook.objects.exists()
 
-    def test_a_version_is_tried_on_past_failures(self, world: World) -> None:
+    def test_a_version_is_previewed_on_past_failures(self, world: World) -> None:
         attempt = start(world, retry={"max": 0, "on": []})
         allocation = rank_of(attempt)
         prints(allocation, b"NCCL WARN a timeout\n")
         end(allocation, reason=Reason.EXIT_NONZERO, tail="NCCL WARN a timeout\n")
         book = draft_log_rules(text=rule("cancel"), note="", actor="olga")
-        assert (book.trial["tried"], book.trial["met"]) == (1, 1)
-        assert book.trial["matches"][0]["line"] == "NCCL WARN a timeout"
+        assert (book.preview["tried"], book.preview["met"]) == (1, 1)
+        assert book.preview["matches"][0]["line"] == "NCCL WARN a timeout"
         assert Job.objects.get(pk=attempt.job_id).reason == "exit_nonzero", "trying does nothing"
 
 

@@ -1,4 +1,4 @@
-"""The admin's pages of rules for logs: a version is written, tried, put into force, and taken out of force again."""
+"""The admin pages of log rules: a version is written, previewed, put into force, and taken out of force again."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def test_a_version_says_which_past_failures_it_would_have_met(olga: Client, worl
     end(allocation, Reason.EXIT_NONZERO, tail=LINE.decode())
     book = write(olga, hang())
     page = unescape(olga.get(reverse("admin:logrules_logrulebook_change", args=[book.pk])).content.decode())
-    assert "1 lines in the ends of 1 logs." in page
+    assert "Lines that match: 1, in the ends of the logs of 1 failures." in page
     assert f"<td>{attempt.job_id}</td><td>hang</td>" in page
     assert "1 in 1" in olga.get(reverse(LIST)).content.decode()
-    assert not LogMatch.objects.exists(), "trying does nothing"
+    assert not LogMatch.objects.exists(), "a preview acts on no job"
 
 
 @pytest.mark.parametrize(

@@ -147,10 +147,10 @@ def one_of_each() -> None:
     AuditEntry.objects.create(actor="ada", action="create", object_type="node", object_id="n1", after={"a": 1})
     Outbox.objects.create(topic="mail", payload={})
     changes = [{"job": job.pk, "before": "a", "after": "b", "line": "<script>alert(1)</script>"}]
-    RuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", trial={"changes": changes})
+    RuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", preview={"changes": changes})
     matches = [{"job": job.pk, "rule": "a", "called": "a", "line": "<script>alert(1)</script>"}]
     found = {"met": 1, "tried": 2, "matches": matches}
-    LogRuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", trial=found)
+    LogRuleBook.objects.create(text="", note="<script>alert(1)</script>", author="ada", preview=found)
     role = OfferRole.objects.create(name="research", vc=vc)
     framework = Framework.objects.create(role=role, user=job.owner)
     Offer.objects.create(
