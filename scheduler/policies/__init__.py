@@ -1,1 +1,1 @@
-"""Who goes first, and who makes room: one folder for each policy, registered by its name."""
+"""Scheduling policies, which order and preempt jobs: one folder per policy, registered by name."""

@@ -1,4 +1,4 @@
-"""The policies that put all jobs into one order: who comes first is placed first, and may take from who comes last."""
+"""The base of policies with one order of all jobs: first jobs are placed first, and may preempt the last ones."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from scheduler.placement.free import Demand
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The base of such a policy, which says what the order is; nothing else of it need be written.
+    """A policy defined by its order alone; subclasses need only define the keys.
 
-    1. In the order of the keys, each job that waits has its turn: it is placed, or left.
-    2. A preemptive policy lets it take the place of running jobs whose keys are larger, the largest first.
-    3. A running job that has to go has its turn, too, where its key stands: it stays after all if it would fit by then,
-       because another one that went since has left more than was needed.
-    4. A job that cannot start is passed by those behind it, unless `lets_pass` says no.
+    1. In the order of the keys, each waiting job is placed or left.
+    2. A preemptive policy lets it preempt running jobs with larger keys, largest first.
+    3. A preempted job is examined too, at the position of its key: it stays after all if it fits by then, because later
+       preemptions freed more than was needed.
+    4. Jobs behind a job that cannot start may pass it, unless `lets_pass` forbids it.
     """
 
     @property
     def preemptive(self) -> bool:
-        """Whether jobs that wait may take from jobs that run."""
+        """Whether waiting jobs may preempt running ones."""
         return False
 
     def waiting_key(self, job: Job) -> Key:
@@ -35,7 +35,7 @@ class Ordered:
         raise NotImplementedError
 
     def running_key(self, run: Running, now: float) -> Key:
-        """Where a running job stands among those that wait."""
+        """The position of a running job among the waiting ones."""
         return self.waiting_key(run.job)
 
     def preemption_key(self, run: Running, now: float) -> Key:
@@ -52,15 +52,15 @@ class Ordered:
 
     @property
     def blocks(self) -> bool:
-        """Whether `lets_pass` may ever say no."""
+        """Whether `lets_pass` may ever be false."""
         return False
 
     def lets_pass(self, job: Job, now: float) -> bool:
-        """Whether those behind the job, which could run but not now, may start before it."""
+        """Whether later jobs may start before this one, which could run but not now."""
         return True
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
-        """The job's new memo, if it should have another one by now."""
+        """The job's new policy state, if it changes by now."""
         return None
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
@@ -80,7 +80,7 @@ class Ordered:
         second_thoughts.about_all()
 
     def _walk(self, context: CycleContext, second_thoughts: _Reprieve, klass: JobClass | None) -> None:
-        """Let all who wait have their turns, or those of one class."""
+        """Serve all waiting jobs, or those of one class, in order."""
         head_of_pool: Job | None = None
         head_of_vc: dict[int, Job] = {}
         walk = context.state.queue(self).walk(klass)
@@ -107,7 +107,7 @@ class Ordered:
             if droppable:
                 walk.drop()
             elif not self.lets_pass(job, context.now):
-                if not admitted:  # only its own virtual cluster can free the quota that it lacks
+                if not admitted:  # only jobs of its own virtual cluster can free the quota that it lacks
                     head_of_vc[job.vc_id] = job
                 elif context.explain:
                     head_of_pool = job
@@ -117,20 +117,20 @@ class Ordered:
     def _place_instead(
         self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _Reprieve
     ) -> bool:
-        """Whether the job took the place of others: of those who had it on loan, and of those that come after it."""
+        """Whether the job was placed by preempting jobs with resources on loan, or jobs later in the order."""
         if context.limit_reached or not (self.preemptive or context.admission.reclaims):
             return False
-        # Quota that is lacking can only come from the own virtual cluster: often nobody there would have to go.
+        # Only the own virtual cluster can free quota: often it has no job to preempt.
         if not admitted and not context.admitted_without(job, self._all_victims(context, job, key, job.vc_id)):
             return False
         victims = self._all_victims(context, job, key)
-        placed = context.place_instead(job, victims, "its GPUs go to a job that is ahead of it")
+        placed = context.place_instead(job, victims, "its GPUs go to a job ahead of it")
         if placed and self.preemptive:
             second_thoughts.remember()
         return placed
 
     def _all_victims(self, context: CycleContext, job: Job, key: Key, vc_id: int | None = None) -> Iterator[Running]:
-        """Those from whom the job may take, in one virtual cluster or in all, the first to go first."""
+        """The jobs that the job may preempt, in one virtual cluster or in all, in order of preemption."""
         lent = [run for run in context.reclaimable(job) if vc_id in {None, run.job.vc_id}]
         yield from lent
         if self.preemptive:
@@ -138,9 +138,9 @@ class Ordered:
             yield from (run for run in self.victims(context, key, job, vc_id) if run.job.id not in known)
 
     def victims(self, context: CycleContext, key: Key, job: Job, vc_id: int | None = None) -> Iterator[Running]:
-        """Those that run and come after the key, the last one first, in one virtual cluster or in all.
+        """The running jobs after the key, last one first, in one virtual cluster or in all.
 
-        The job takes nothing back that it had on loan.
+        A job cannot preempt for resources that it would have on loan.
         """
         for run in context.state.preemption_order(self).victims(context.now, vc_id):
             if self.running_key(run, context.now) <= key:
@@ -151,9 +151,9 @@ class Ordered:
                 yield run
 
     def _review(self, context: CycleContext) -> None:
-        """Let the policy look at the memos of those that are due."""
+        """Let the policy update the states of the jobs that are due."""
         state, view = context.state, context.view
-        # A note moves a job within these, so they must be there: made afterwards, they would not know of it.
+        # A note moves a job within these indexes, so they must exist before: created later, they would miss it.
         state.queue(self)
         state.preemption_order(self)
         due = state.due
@@ -170,32 +170,32 @@ class Ordered:
 
 
 class _Reprieve:
-    """The running jobs that have to go, so far: each may stay after all when its turn comes."""
+    """The preempted jobs of the decision so far: each may stay after all when its key is reached."""
 
     def __init__(self, policy: Ordered, context: CycleContext) -> None:
         self._policy, self._context = policy, context
-        # (key, standing, job id, run, how often somebody had gone by then): no two entries share a job id.
+        # (key, position, job id, run, number of preemptions by then): no two entries share a job id.
         self._turns: list[tuple[Key, Key, int, Running, int]] = []
         self._known = self._times = 0
 
     def remember(self) -> None:
-        """Somebody has been made to go."""
+        """Add the latest preemptions."""
         self._times += 1
         self._add(len(self._context.preempts) - self._known)
 
     def before(self, key: Key) -> None:
-        """Those whose turn is not after the key have it now."""
+        """Examine the preempted jobs up to the key."""
         while self._turns and self._turns[0][0] <= key:
             self._turn()
 
     def about_all(self) -> None:
-        """All others have it now."""
+        """Examine all remaining preempted jobs."""
         while self._turns:
             self._turn()
 
     def _turn(self) -> None:
         key, _, _, run, times = heapq.heappop(self._turns)
-        if times == self._times:  # nobody has gone since, so there is no more room than there was
+        if times == self._times:  # no preemption since, so no more room than before
             return
         gone = self._make_room(run, key)
         if gone:
@@ -204,11 +204,11 @@ class _Reprieve:
         self._known = len(self._context.preempts)
 
     def _make_room(self, run: Running, key: Key) -> Sequence[Running]:
-        """Let the run stay if it can once others go that come after it; those are what is returned."""
+        """Try to keep the run by preempting others after it; returns those."""
         context, released = self._context, list[Running]()
         if not context.has_gpus_for(run):
-            return ()  # they were given away: whoever else goes, these do not come back
-        # Quota that is lacking can only come from the own virtual cluster.
+            return ()  # its GPUs were given away, so they cannot come back
+        # Only the own virtual cluster can free quota.
         vc_id = run.job.vc_id if context.has_room_for(run) else None
         victims = self._policy.victims(context, key, run.job, vc_id)
         while not context.can_stay(run):
@@ -225,13 +225,13 @@ class _Reprieve:
         for other in reversed(released):
             if context.can_stay(other):
                 context.undo_release(other)
-            else:  # it goes to whom this one was to go, who is the reason for all of it
+            else:  # attribute it to the job for which this run was preempted
                 context.preempt(other, preempt.for_job_id, preempt.detail)
                 gone.append(other)
         return gone
 
     def _add(self, count: int) -> None:
-        """Take up the last so many that were preempted."""
+        """Add the last `count` preemptions."""
         preempts, now = self._context.preempts, self._context.now
         for _, job_id in zip(range(count), reversed(preempts), strict=False):
             run = self._context.view.running_by_job[job_id]

@@ -1,4 +1,4 @@
-"""A hierarchy of queues over virtual clusters, as the schedulers of YARN have it, and the ledger along it."""
+"""A hierarchy of queues over virtual clusters, as in YARN's schedulers, and its ledger."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from scheduler.placement.free import Demand
 from scheduler.policies.shared import ShareLedger, wanted
 from scheduler.registry import ConfigError
 
-# Fractions of whole GPUs add up to whole GPUs only up to this.
+# Fractions of whole GPUs add up to whole GPUs only up to this error.
 EPSILON = 1e-9
 
 Row = Mapping[str, Any]
 
 
 def rows_schema(fields: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The schema of a parameter that is a table of queues, with these columns beside the name and the parent."""
+    """The schema of a table of queues with these columns, the name and the parent."""
     return {
         "type": "array",
         "default": [],
-        "description": "The queues, one row each; a row with the name of a virtual cluster is a leaf.",
+        "description": "The queues, one row each; a row named like a virtual cluster is a leaf.",
         "items": {
             "type": "object",
             "properties": {
@@ -42,21 +42,25 @@ def rows_schema(fields: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def check_rows(rows: Sequence[Row]) -> None:
-    """Return if the rows make a tree, and raise a `ConfigError` that names the first that does not belong to one."""
+    """Check that the rows form a tree.
+
+    Raises:
+        ConfigError: it names the first row at fault.
+    """
     parents = {row["name"]: row.get("parent", "") for row in rows}
     if len(parents) < len(rows):
         twice = next(name for name, count in Counter(row["name"] for row in rows).items() if count > 1)
-        raise ConfigError(f"queues: {twice!r} is there twice")
+        raise ConfigError(f"queues: {twice!r} is given twice")
     for name, parent in parents.items():
         if not name:
             raise ConfigError("queues: a queue must have a name")
         if parent and parent not in parents:
-            raise ConfigError(f"queues: {name!r} is under {parent!r}, which is not there")
+            raise ConfigError(f"queues: {name!r} has the unknown parent {parent!r}")
     for name, parent in parents.items():
         above, seen = parent, {name}
         while above:
             if above in seen:
-                raise ConfigError(f"queues: {name!r} is under itself")
+                raise ConfigError(f"queues: {name!r} is its own ancestor")
             seen.add(above)
             above = parents[above]
 
@@ -67,7 +71,7 @@ def column(rows: Sequence[Row], parent: str, field: str, default: float) -> floa
 
 
 class Tree:
-    """The queues of a pool: the rows, and a leaf under the root for each virtual cluster that no row names."""
+    """The queues of a pool: the rows, and a leaf under the root for each virtual cluster without a row."""
 
     def __init__(self, rows: Sequence[Row], view: View) -> None:
         self.rows: dict[str, Row] = {row["name"]: row for row in rows}
@@ -93,17 +97,17 @@ class Tree:
         return self._paths[name]
 
     def leaf(self, vc_id: int) -> str:
-        """The leaf of a virtual cluster; one that has left the pool has one of its own."""
+        """The leaf of a virtual cluster; one that has left the pool has a leaf of its own."""
         return self.leaf_of.get(vc_id, f"virtual cluster {vc_id}")
 
     def vcs_under(self, name: str) -> frozenset[int]:
-        """The ids of the virtual clusters whose paths go through a queue."""
+        """The ids of the virtual clusters under a queue."""
         if name not in self._vcs_under:
             self._vcs_under[name] = frozenset(vc_id for vc_id, leaf in self.leaf_of.items() if name in self.path(leaf))
         return self._vcs_under[name]
 
     def downwards(self) -> Iterator[str]:
-        """All queues, each after the one above it."""
+        """All queues, each after its parent."""
         pending = list(reversed(self.children.get("", [])))
         while pending:
             name = pending.pop()
@@ -112,21 +116,21 @@ class Tree:
 
 
 class TreeLedger(ShareLedger):
-    """Shares by virtual cluster that add up along the tree; a policy's `rank` says which of two siblings is next."""
+    """Shares by virtual cluster that add up along the tree; a policy's `rank` orders siblings."""
 
     def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, rows: Sequence[Row]) -> None:
         self.tree = capacity.derived(Tree, lambda: Tree(rows, view))
         self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._standings: dict[str, Key] = {}  # of the queues whose rank has not changed since it was last asked
+        self._standings: dict[str, Key] = {}  # ranks that have not changed since they were last asked
         self._branches: dict[tuple[str, str], tuple[Sequence[str], Sequence[str]]] = {}
         super().__init__(view, capacity, holdings, lambda job: job.vc_id)
 
     def rank(self, name: str) -> Key:
-        """Where a queue stands among its siblings, smaller first; what it holds makes it larger, never smaller."""
+        """The position of a queue among its siblings, smaller first; its holdings can only raise it."""
         raise NotImplementedError
 
     def maximum(self, name: str) -> Mapping[str, float]:
-        """The amount of each resource that a queue may hold at most."""
+        """The maximum of each resource that a queue may hold."""
         raise NotImplementedError
 
     def key(self, group: int) -> Key:
@@ -175,7 +179,7 @@ class TreeLedger(ShareLedger):
         return None if name is None else self.tree.vcs_under(name)
 
     def branches(self, taker: int, other: int) -> tuple[Sequence[str], Sequence[str]]:
-        """The two paths below the last queue that both have in common."""
+        """The two paths below the last common queue."""
         pair = (self.tree.leaf(taker), self.tree.leaf(other))
         if pair not in self._branches:
             ours, theirs = self.tree.path(pair[0]), self.tree.path(pair[1])
@@ -187,7 +191,7 @@ class TreeLedger(ShareLedger):
 
 
 def queue_denial(what: str, kind: str, amount: int, *, possible: bool) -> Denial:
-    """A denial by a limit of a queue; `possible` says whether the limit allows this amount of a resource at all."""
+    """The pending reason for a queue's limit; `possible` says whether the limit allows this amount at all."""
     return Denial(
         HoldReason.QUOTA if possible else HoldReason.QUOTA_TOO_SMALL,
         f"{what}; this job needs {amount}",
@@ -201,7 +205,7 @@ def _limit(maximum: Mapping[str, float], kind: str) -> float:
 
 
 def ratio(used: Mapping[str, int], of: Mapping[str, float]) -> float:
-    """The largest part of any resource that is used; what may not be used at all is used beyond all measure."""
+    """The largest used share of any resource; use of a resource with a limit of 0 counts as infinite."""
     parts = (
         amount / of[resource] if of.get(resource, 0.0) > 0.0 else float("inf")
         for resource, amount in used.items()

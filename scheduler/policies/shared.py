@@ -1,4 +1,4 @@
-"""The policies that share the pool between groups of jobs: the group that is furthest behind is served next."""
+"""The base of policies that share the pool between groups of jobs: the group furthest behind is served next."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
 
 Grouper = Callable[[Job], int]
-# Jobs that were not placed, with the demands for which they may take from others: the first of each group and class, or
-# by id where jobs of a class differ.
+# Jobs that were not placed, with the demands for which they may preempt: the first of each group and class, or by id if
+# jobs of a class differ.
 _Unplaced = dict[Hashable, tuple[Job, Sequence[Demand]]]
 
 
 class ShareLedger:
-    """Who holds how much during one decision; a policy says by `key` who is served next."""
+    """What each group holds during one decision; a policy's `key` orders the groups."""
 
     def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, group_of: Grouper) -> None:
         self.view, self.group_of = view, group_of
@@ -43,7 +43,7 @@ class ShareLedger:
 
     @property
     def runs(self) -> Mapping[int, Sequence[Running]]:
-        """Those that may be preempted, by group."""
+        """The preemptible runs by group."""
         if self._runs is None:
             self._runs = {}
             for run in self.view.running:
@@ -52,37 +52,37 @@ class ShareLedger:
         return self._runs
 
     def key(self, group: int) -> Key:
-        """How far the group is from being served next, smaller first; what it holds makes it larger, never smaller."""
+        """The position of the group, smaller first; its holdings can only raise it."""
         raise NotImplementedError
 
     def limit(self, job: Job, demand: Demand) -> Denial | None:
-        """Why the shares do not let the job have this though it is free, or None when they do."""
+        """Why the shares deny the job this demand though it is free, or None."""
         return None
 
     def full_family(self, job: Job, demand: Demand) -> Collection[int] | None:
-        """The groups under the limit that denies the job the demand; None if no limit for several groups does.
+        """The groups under the limit that denies the job the demand; None unless a limit of several groups does.
 
         The job can have the demand once one of these groups holds less.
         """
         return None
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether the job, in whose group a job has waited this long, may take from groups that exceed their share."""
+        """Whether the job, in whose group a job has waited this long, may preempt groups that exceed their share."""
         return False
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """By how much the group holds more than is its own; only above 0 may it lose the run for the job.
+        """How far the group exceeds its share; only if positive may it lose the run to the job.
 
-        It follows from the run, and from what the families of the group and of the job's group hold.
+        It depends on the run, and on the holdings of the families of the group and of the job's group.
         """
         return 0.0
 
     def family(self, group: int) -> Hashable:
-        """What the group has in common with all whose `excess` what it holds may change; here it is on its own."""
+        """The key shared by all groups whose `excess` the group's holdings may change; by default its own."""
         return group
 
     def charge(self, job: Job, vector: Vector, times: int) -> None:
-        """Add to what the group and the user of a job hold, or take off with `times` -1."""
+        """Add to the holdings of the group and the user of a job, or subtract with `times` -1."""
         group = self.group_of(job)
         for used in (self.used[group], self.used_by_user[group, job.owner_id]):
             for resource, amount in vector.items():
@@ -93,14 +93,14 @@ class ShareLedger:
         return self._holdings.of(run)
 
     def newest(self, group: int) -> Sequence[Running]:
-        """The runs of a group that may be preempted, the newest first."""
+        """The preemptible runs of a group, newest first."""
         if group not in self._newest:
             self._newest[group] = sorted(self.runs.get(group, ()), key=lambda run: (-run.placed_at, -run.job.id))
         return self._newest[group]
 
 
 def wanted(demand: Demand) -> Vector:
-    """All that a demand asks for."""
+    """All resources of a demand."""
     lots = demand.gpus if demand.split else demand.nodes
     vector = {CPUS: demand.cpus * lots, MEMORY_MIB: demand.memory_mib * lots}
     if demand.gpu_type is not None:
@@ -109,13 +109,13 @@ def wanted(demand: Demand) -> Vector:
 
 
 def dominant(vector: Vector, total: Vector) -> float:
-    """The largest share of any resource (Ghodsi et al., NSDI 2011, §4.1); what the pool has none of counts as all."""
+    """The largest share of any resource (Ghodsi et al., NSDI 2011, §4.1); one that the pool lacks counts as 1."""
     shares = (amount / total[resource] if total.get(resource) else 1.0 for resource, amount in vector.items() if amount)
     return max(shares, default=0.0)
 
 
 class DominantShares(ShareLedger):
-    """ShareLedger of dominant shares by weight; a group without a weight has 1."""
+    """Dominant shares by weight; a group without a weight has 1."""
 
     def __init__(
         self, view: View, capacity: Capacity, holdings: ResourceUsage, group_of: Grouper, weights: Mapping[int, float]
@@ -128,11 +128,11 @@ class DominantShares(ShareLedger):
         return (self._share(self.used.get(group, {}), group),)
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Always; `excess` says from which groups."""
+        """Always; `excess` selects the groups."""
         return True
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """The share of the group, while without the run it is no smaller than that of the taker with the job."""
+        """The group's share, if without the run it is no smaller than that of the preempting group with the job."""
         used, held = self.used[group], self.held(run)
         taker = self.group_of(job)
         without = {resource: amount - held.get(resource, 0) for resource, amount in used.items()}
@@ -148,19 +148,19 @@ class DominantShares(ShareLedger):
 
 
 def weights_of_vcs(view: View) -> Mapping[int, float]:
-    """Of each virtual cluster, the weight of its tenant."""
+    """The weight of each virtual cluster's tenant."""
     of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
     return {vc.id: of_tenant.get(vc.tenant_id, 1.0) for vc in view.vcs}
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The base of such a policy, which says what the groups are and keeps their ledger.
+    """A policy defined by its groups and their ledger.
 
     1. The next job, in its own order, of the group with the smallest key is placed, if it finds room; if not, the next
-       one of the same group is tried, and the group that has none left is done.
-    2. Then those that found no room, and have the right to more, take the place of what runs beyond its group's right,
-       at most `preemption_share` of the pool's GPUs at a time.
+       job of the same group is tried. A group without jobs left is done.
+    2. Then jobs that found no room, and are entitled to more, preempt runs beyond their group's share, at most
+       `preemption_share` of the pool's GPUs at a time.
     """
 
     def group_of(self, job: Job) -> int:
@@ -168,23 +168,23 @@ class Shared:
         raise NotImplementedError
 
     def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> ShareLedger:
-        """The ledger of a decision, from what is on the view."""
+        """The ledger of a decision, from the holdings in the view."""
         raise NotImplementedError
 
     @property
     def bound(self) -> float:
-        """Of all GPUs, the share that may be on their way out at a time because of a preemption; 0: none."""
+        """The share of all GPUs that may be stopping at a time because of a preemption; 0: none."""
         return 0.0
 
     def put(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
-        """Whether the job found room; if so, it is the job's."""
+        """Whether the job found room; if so, it is placed."""
         return context.place(job, (demand,))
 
     def close(self, context: CycleContext, ledger: ShareLedger) -> None:
-        """What is left to do when all is decided."""
+        """Finish the decision."""
 
     def differs(self, context: CycleContext, job: Job) -> bool:
-        """Whether another job of the same demands may find room where this one found none."""
+        """Whether another job with the same demands may find room where this one found none."""
         return context.placement.relaxes
 
     def waiting_key(self, job: Job) -> Key:
@@ -196,7 +196,7 @@ class Shared:
         return None
 
     def order(self, view: View) -> Iterable[Job]:
-        """As if each job found room in its turn."""
+        """The order in which the jobs would be served if each found room."""
         ledger = self.ledger(view, Capacity(view), ResourceUsage(view))
         lines: dict[int, list[Job]] = {}
         for job in sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id), reverse=True):
@@ -230,20 +230,20 @@ class Shared:
         self.close(context, ledger)
 
     def _fill(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced, klass: JobClass | None) -> None:
-        """Place what finds room, the group that is furthest behind first."""
+        """Place the jobs that find room, the group furthest behind first."""
         walks = self.walks(context, ledger, klass)
         heap = [(ledger.key(group), group) for group in walks]
         heapq.heapify(heap)
         while heap:
             key, group = heapq.heappop(heap)
-            # What others have been given may have moved it: then it goes back to where it belongs.
+            # Placements may have moved the group: then it is re-inserted at its new position.
             if (now := ledger.key(group)) > key:
                 heapq.heappush(heap, (now, group))
             elif self._next(context, ledger, walks[group], unplaced):
                 heapq.heappush(heap, (ledger.key(group), group))
 
     def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
-        """Of each group, those that may be tried, in order."""
+        """The jobs to try of each group, in order."""
         queues = context.state.queues(self)
         return {group: queues[group].walk(klass) for group in queues}
 
@@ -280,19 +280,19 @@ class Shared:
     def _limited(
         self, context: CycleContext, ledger: ShareLedger, job: Job, admitted: Sequence[Demand], unplaced: _Unplaced
     ) -> bool:
-        """Note why the limits deny the job all demands; returns whether they deny them to its whole class too."""
+        """Note why the limits deny the job all demands; returns whether they deny its whole class."""
         context.pending_reasons[job.id] = next(
             limit for demand in admitted if (limit := ledger.limit(job, demand)) is not None
         )
         full = [demand for demand in admitted if ledger.full_family(job, demand) is not None]
         if full:
             unplaced.setdefault((self.group_of(job), equivalence_class(job)), (job, full))
-        return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class have a chance
+        return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class may still fit
 
     def _reclaim(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
-        """Whether the job took the place of those that the admission let have it until now."""
+        """Whether the job reclaimed resources on loan from it."""
         lent = context.reclaimable(job)
-        if not lent or not context.place_instead(job, lent, "its GPUs go to a job that has a right to them"):
+        if not lent or not context.place_instead(job, lent, "its GPUs were on loan from the job that starts"):
             return False
         for run in lent:
             if run.job.id in context.preempts:
@@ -301,7 +301,7 @@ class Shared:
         return True
 
     def _preempt(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced) -> None:
-        """Let the jobs that have the right to it take from others, the group that is furthest behind first."""
+        """Let entitled jobs preempt others, the group furthest behind first."""
         budget = int(self.bound * sum(context.state.capacity.gpus.values())) - ledger.stopping_gpus
         queues = context.state.queues(self)
         in_order = sorted(
@@ -324,9 +324,9 @@ class Shared:
 
 
 class _Claim:
-    """The right of one job to take from other groups: the victims it asks, and whether the limits let it have its GPUs.
+    """The preemption by one job: the victims considered, and whether the limits admit the job.
 
-    A victim is off the ledger from when it is asked; `close` charges again every one that is not preempted.
+    A victim is off the ledger once considered; `close` charges the ones that are not preempted again.
     """
 
     def __init__(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand, budget: int) -> None:
@@ -335,7 +335,7 @@ class _Claim:
         self._asked: dict[int, Running] = {}  # by job id
 
     def admits(self, released: Collection[Running]) -> bool:
-        """Whether the limits let the job have its demand when, of the victims asked, only these are gone."""
+        """Whether the limits admit the demand when, of the victims considered, only these are gone."""
         gone = {run.job.id for run in released}
         back = [run for job_id, run in self._asked.items() if job_id not in gone]
         for run in back:
@@ -356,10 +356,10 @@ class _Claim:
         return gpus
 
     def victims(self) -> Iterator[Running]:
-        """The newest run of the group that holds the most beyond its own, and so on, as if each had gone.
+        """The newest run of the group that exceeds its share most, and so on, as if each had gone.
 
-        While a limit for several groups denies the job its demand, only these groups are asked. Of hundreds of runs a
-        job needs a few, so they are looked for one by one.
+        While a limit of several groups denies the demand, only these groups are considered. A job needs few of hundreds
+        of runs, so they are searched one by one.
         """
         context, ledger, job, demand, budget = self._context, self._ledger, self._job, self._demand, self._budget
         taker = ledger.group_of(job)
@@ -401,7 +401,7 @@ class _Claim:
             self._charge(run, -1)
             self._asked[run.job.id] = run
             yield run
-            # All others stand as they stood, unless what has gone counted for them too.
+            # The others are unchanged, unless the victim counted for them too.
             family = families[group]
             weigh(groups if family == ledger.family(taker) else [each for each in groups if families[each] == family])
 

@@ -1,4 +1,4 @@
-"""First come, first served; GPUs promised to waiting jobs are lent to jobs that end in time."""
+"""First come, first served; later jobs may use GPUs promised to waiting jobs if they end in time."""
 
 from scheduler.policies.backfill.policy import Backfill
 

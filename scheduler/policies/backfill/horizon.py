@@ -1,8 +1,7 @@
-"""What a pool will have free at each later moment, if all that run end when they must, promises are kept, and nodes
-that are to come back do.
+"""What a pool will have free at each later moment, given the ends of running jobs, the promises, and returning nodes.
 
-Promises are counted by node and GPU type: on one node, GPUs of a type are worth the same. An end may be infinite; what
-is promised for then is what comes free once those have ended of whom nobody knows when they will.
+Promises are counted by node and GPU type: GPUs of a type on one node are interchangeable. An end may be infinite; a
+promise for then is for GPUs of jobs without a known end.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ from scheduler.model.lifecycle import JobClass
 from scheduler.placement.free import Demand, FreeNode, Guest
 from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
 
-# An end, and a number that tells it from others at the same moment.
+# An end, and a number that distinguishes ends at the same moment.
 _Entry = tuple[float, int]
-# Between two of these many ends, what is used is counted end by end.
+# After this many ends the cumulated usage is stored; between two stored sums it is counted end by end.
 _STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """GPUs for a waiting job, from `start` on, for as long as it may run; without shares, only its quota."""
+    """GPUs for a waiting job from `start` on, for its maximum run time; without shares, only its quota."""
 
     job: Job
     start: float
     end: float
     gpu_type: str | None
     shares: tuple[AllocationView, ...]
-    waits_for: int | None  # the job whose end makes room, if it is known
-    made_at: float  # when it was promised, and the largest id of a job that was known then
+    waits_for: int | None  # the job whose end makes room, if known
+    made_at: float  # when it was promised, and the largest job id at that time
     known: int
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What somebody holds until a moment: shares that come free then, and GPUs that count as used until then."""
+    """Resources held until a moment: shares that become free then, and GPUs that count as used until then."""
 
     end: float
     job_id: int | None
@@ -51,7 +50,7 @@ class Holding:
 
 
 class Horizon:
-    """The future of a context, as far as ends are known and GPUs are promised."""
+    """The future of a cycle, as far as ends are known and GPUs are promised."""
 
     def __init__(self, context: CycleContext) -> None:
         self._context = context
@@ -60,24 +59,24 @@ class Horizon:
         self._times = NodeTimes(self._free, (*self._free.by_fit(None, 0), *self._free.coming_back), context.now)
         self._quotas: dict[tuple[int, JobClass, str], dict[int, Claim]] = {}
         self._quota_ends: dict[tuple[int, JobClass, str], list[tuple[float, int]]] = {}
-        # Those who hold anything, each by its end and a number of its own; in order, by node, and by job.
+        # The holdings, each by its end and a number of its own; in order, by node, and by job.
         self._ends: list[_Entry] = []
         self._holding: dict[_Entry, Holding] = {}
         self._on_node: dict[int, set[_Entry]] = {}
         self._of_run: dict[int, _Entry] = {}
         self._number = 0
         self._moments: list[float] = [context.now]
-        self._used: list[tuple[float, QuotaUsage]] = []  # GPUs that are used after an end, for some of the ends
-        self._usages: dict[float, QuotaUsage] = {}  # the same for the moments that were looked at
-        # The first moment at which the admission lets somebody have something, promises aside.
+        self._used: list[tuple[float, QuotaUsage]] = []  # GPUs still used after an end, for some of the ends
+        self._usages: dict[float, QuotaUsage] = {}  # the same for the moments queried
+        # The first moment at which quota admits a demand, promises aside.
         self._admitted_from: dict[tuple[int, JobClass, str | None, int], float] = {}
         self._job_ids = max((job.id for job in context.view.waiting), default=0)
         self._owed = self._overbooked()
 
-    # What is held
+    # Held resources
 
     def runs(self, run: Running, end: float) -> None:
-        """This job runs until then."""
+        """Add a running job that ends at `end`."""
         owed = self._owed if run.stopping else {}
         reserved = self._context.view.reserved_gpus
         if not owed and not reserved:
@@ -89,7 +88,7 @@ class Horizon:
             less = min(cpus, share.cpus), min(memory_mib, share.memory_mib)
             if any(less):
                 owed[share.node_id] = (cpus - less[0], memory_mib - less[1])
-            # What is kept for somebody already, as GPUs of a job that stops may be, comes back to nobody else.
+            # Resources already reserved, such as GPUs of a stopping job, become free for their own job only.
             gpu_ids = tuple(gpu_id for gpu_id in share.gpu_ids if gpu_id not in reserved)
             shares.append(
                 replace(share, gpu_ids=gpu_ids, cpus=share.cpus - less[0], memory_mib=share.memory_mib - less[1])
@@ -97,13 +96,13 @@ class Horizon:
         self._hold(run.job.id, shares, end, self._used_by(run.job, run.allocations))
 
     def keeps(self, job: Job | None, allocations: Sequence[AllocationView], end: float) -> None:
-        """These, which the state does not count as free, are for a job that lets go of them then."""
+        """Add allocations that the state does not count as free, held for a job until `end`."""
         self._hold(job.id if job else None, allocations, end, self._used_by(job, allocations) if job else ())
 
     def reopens(self) -> None:
-        """Nodes that come back at a known time are free from then on; to be said when all are known who run.
+        """Add the nodes with a known return from maintenance; call it after all running jobs are added.
 
-        What is not free by then is left out: who is there for longer, or shares GPUs, may be moved or waited for.
+        GPUs that are still held at that time are left out: their job holds them for longer, or shares them.
         """
         view = self._context.view
         for node in view.nodes:
@@ -128,13 +127,13 @@ class Horizon:
             self._add(Holding(end, None, (AllocationView(node_id, 0, gpu_ids, cpus, memory_mib),), ()))
 
     def takes(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:
-        """This job has just been given these, until then."""
+        """Add a job that has just been placed and ends at `end`."""
         for share in self._in_service(allocations):
             self._times.takes(share)
         self.keeps(job, allocations, end)
 
     def goes(self, run: Running) -> None:
-        """This job lets go of all that it holds now, and not at its end."""
+        """Count all resources of the job as released now, not at its end."""
         entry = self._of_run.pop(run.job.id)
         holding = self._holding.pop(entry)
         del self._ends[bisect_left(self._ends, entry)]
@@ -175,7 +174,7 @@ class Horizon:
         self._count(holding, 1)
 
     def _count(self, holding: Holding, times: int) -> None:
-        """Have what is used until its end known before it."""
+        """Add a holding to the usage until its end, or remove it with `times` -1."""
         for vc_id, klass, kind, gpus in holding.used:
             ends = self._quota_ends.setdefault((vc_id, klass, kind), [])
             if times > 0:
@@ -187,7 +186,7 @@ class Horizon:
                     charge(usage, vc_id, klass, kind, gpus * times)
 
     def _in_service(self, allocations: Iterable[AllocationView]) -> Iterator[AllocationView]:
-        """What of it can come free; of the rest, only the quota does."""
+        """The allocations on nodes in service; the others free only their quota."""
         for share in allocations:
             if self._free.node(share.node_id) is not None:
                 usable = tuple(filter(self._free.usable, share.gpu_ids))
@@ -199,7 +198,8 @@ class Horizon:
         return tuple((job.vc_id, job.klass, kind, used[kind]) for kind in sorted(used))
 
     def _overbooked(self) -> dict[int, tuple[int, int]]:
-        """CPUs and memory by node that are kept beyond what is free: who stops there gives back so much to them."""
+        """CPUs and memory by node reserved beyond what is free: stopping jobs there give this much back to the
+        reservations."""
         view, wanted = self._context.view, dict[int, tuple[int, int]]()
         for kept in view.reservations:
             held = kept.offered or kept.job_id in self._context.reserved or kept.job_id in view.running_by_job
@@ -218,10 +218,10 @@ class Horizon:
                 )
         return owed
 
-    # What is promised
+    # Promises
 
     def promise(self, promise: Promise) -> None:
-        """Keep it in mind from now on."""
+        """Add a promise."""
         self.promises[promise.job.id] = promise
         job = promise.job
         gpus = sum(len(share.gpu_ids) for share in promise.shares) if promise.shares else job.gpus_total
@@ -233,7 +233,7 @@ class Horizon:
         self._note_moment(promise.end)
 
     def forget(self, job_id: int) -> None:
-        """Promise this job nothing any more; one that was promised nothing is no error."""
+        """Remove the job's promise, if it has one."""
         promise = self.promises.pop(job_id, None)
         if promise is None:
             return
@@ -243,13 +243,13 @@ class Horizon:
             self._times.forgets(job_id, share, promise.gpu_type)
 
     def possible(self, promise: Promise) -> bool:
-        """Whether this can be promised beside all that is promised already."""
+        """Whether this promise is compatible with all others."""
         return all(
             self._times.has_room(share, promise.gpu_type, promise.start, promise.end) for share in promise.shares
         ) and self._admits(promise.job, promise.gpu_type, promise.start, promise.end)
 
     def place_now(self, job: Job, demands: Iterable[Demand], end: float) -> tuple[AllocationView, ...] | None:
-        """Where the job can start now and stay until then without touching what is promised, or None."""
+        """A place for the job now and until `end` that touches no promise, or None."""
         now = self._context.now
         for demand in demands:
             if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
@@ -261,10 +261,10 @@ class Horizon:
         return None
 
     def earliest(self, job: Job, demands: Sequence[Demand], length_s: float, *, quota_only: bool) -> Promise | None:
-        """The soonest that the job could be promised: its GPUs, or only that its quota has room; None if never.
+        """The earliest promise for the job: GPUs, or only the moment at which its quota has room; None if never.
 
-        1. No demand is tried before its quota has room, nor before so many nodes could each host a part of it.
-        2. From then on, at each moment at which anything comes free, the placement is asked.
+        1. A demand is tried only from the moment at which quota admits it and enough nodes can each host a part of it.
+        2. From then on, the placement is asked at each moment at which resources become free.
         """
         tried = []
         for demand in demands:
@@ -301,9 +301,10 @@ class Horizon:
     # Places
 
     def _place_at(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:
-        """Places for the job in what will be free at a moment and is not promised from then until the end.
+        """A place for the job among the resources free at a moment and not promised until the end.
 
-        Only nodes that can host a part of it by then are shown as they will be: others could not be chosen.
+        Only nodes that can host a part of the job by then show their future state: the placement could not choose
+        others.
         """
         demand = demand._replace(closed=self._free.closings.to(job, start))
         hosts = self._times.hosts(demand, start, end)
@@ -314,7 +315,7 @@ class Horizon:
         given: list[tuple[Holding, list[tuple[FreeNode, Counter[Guest]]]]] = []
         for entry in sorted(ended):
             holding = self._holding[entry]
-            # Shares that lack GPUs which are kept for others are no guest that a node knows of.
+            # Shares without their reserved GPUs are not valid guests of a node.
             nodes = [node for share in holding.shares if (node := self._free.node(share.node_id)) is not None]
             given.append((holding, [(node, node.guests.copy()) for node in nodes]))
             self._free.give(holding.shares)
@@ -328,11 +329,12 @@ class Horizon:
         return allocations
 
     def _place(self, job: Job, demand: Demand, start: float, end: float) -> tuple[AllocationView, ...] | None:
-        """Places for the job in what the state shows and is not promised between the two moments."""
+        """A place for the job among the resources that the state shows and that are not promised between the two
+        moments."""
         placement = self._context.placement
         allocations = placement.place(self._free, demand, job.avoid_nodes)
         if allocations is None:
-            return None  # nor beside what is promised, which takes longer to find out
+            return None  # nor with the promises, which take longer to check
         lent = self._lend(demand, start, end)
         if lent:
             allocations = placement.place(self._free, demand, job.avoid_nodes)
@@ -341,9 +343,9 @@ class Horizon:
         return allocations
 
     def _lend(self, demand: Demand, start: float, end: float) -> list[tuple[AllocationView, ...]]:
-        """Take from what is free what is promised to others between the two moments, and say what that was.
+        """Take the resources promised between the two moments out of the free ones; returns what was taken.
 
-        Nodes that could host nothing of the demand anyhow are left alone.
+        Nodes that could not host a part of the demand anyway are skipped.
         """
         lent: list[tuple[AllocationView, ...]] = []
         for node_id in self._times.booked:
@@ -367,10 +369,10 @@ class Horizon:
             return None
         return AllocationView(node.id, 0, tuple(gpu_ids), cpus, memory_mib)
 
-    # The admission
+    # Quota admission
 
     def _admits(self, job: Job, gpu_type: str | None, start: float, end: float) -> bool:
-        """Whether the admission lets the job in, with what its virtual cluster is promised in the meantime."""
+        """Whether quota admits the job, with what its virtual cluster is promised in the meantime."""
         usage = self._usage(start)
         promised = list(self._promised_quota(job, str(gpu_type), start, end))
         if promised:
@@ -381,7 +383,7 @@ class Horizon:
         return self._context.admission.admit(state.view, usage, job, gpu_type, job.gpus_total) is None
 
     def _promised_quota(self, job: Job, gpu_type: str, start: float, end: float) -> Iterable[tuple[JobClass, int]]:
-        """The most that is promised to each class of the virtual cluster at any moment in between."""
+        """The maximum promised to each class of the virtual cluster at any moment of the interval."""
         for klass in JobClass:
             claims = self._quotas.get((job.vc_id, klass, gpu_type))
             if claims:
@@ -389,9 +391,9 @@ class Horizon:
                 yield klass, peak(claims.values(), ends, start, end)
 
     def _admitted(self, job: Job, demand: Demand) -> float | None:
-        """The first moment at which the admission lets the job have it, promises aside; None when there is none.
+        """The first moment at which quota admits the demand, promises aside; None if never.
 
-        The less is used, the sooner an admission admits, so that a few moments need be tried.
+        Less usage admits sooner, so a binary search needs few moments.
         """
         key = (job.vc_id, job.klass, demand.gpu_type, demand.gpus * demand.nodes)
         since = self._admitted_from.get(key)
@@ -408,11 +410,11 @@ class Horizon:
                 low = middle + 1
         if low == len(moments):
             return None
-        self._admitted_from[key] = moments[low]  # it can only get later, when others start
+        self._admitted_from[key] = moments[low]  # starts of other jobs can only delay it
         return moments[low]
 
     def _usage(self, moment: float) -> QuotaUsage:
-        """What is used once those have ended who end by then; not to be changed."""
+        """The usage after all ends up to this moment; callers must not change it."""
         if moment not in self._usages:
             if not self._used:
                 self._count_ends()
@@ -424,7 +426,7 @@ class Horizon:
         return self._usages[moment]
 
     def _between(self, after: float, until: float, *, inclusive: bool = False) -> Sequence[_Entry]:
-        """The ends after one moment, or at it with `inclusive`, until another."""
+        """The ends after one moment, or at it with `inclusive`, up to another."""
         first = bisect_left(self._ends, (after,)) if inclusive else bisect_right(self._ends, (after, math.inf))
         return self._ends[first : bisect_right(self._ends, (until, math.inf))]
 
@@ -435,7 +437,7 @@ class Horizon:
             for vc_id, klass, kind, gpus in self._holding[entry].used:
                 charge(usage, vc_id, klass, kind, -gpus)
             since_mark += 1
-            # A mark has all that ends by its moment, so none stands between two that end at the same.
+            # A stored sum includes all ends of its moment, so none lies between two equal ends.
             if since_mark >= _STEP and (position == len(self._ends) or self._ends[position][0] > entry[0]):
                 self._used.append((entry[0], QuotaUsage(usage)))
                 since_mark = 0

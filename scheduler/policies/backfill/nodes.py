@@ -1,7 +1,7 @@
-"""When each node has room: what it has free now, when more comes free, and what of it is promised.
+"""When each node has room: what is free now, what becomes free when, and what is promised.
 
-A demand meets thousands of nodes and few sizes, so the nodes stand in one order for each size: by the moment at which
-they have so much free, promises aside. Only for nodes on which something is promised is there more to find out.
+A demand meets thousands of nodes but few sizes, so the nodes are sorted for each size by the moment at which they have
+that much free, promises aside. Only nodes with promises need a further search.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import accumulate
 from scheduler.model import AllocationView
 from scheduler.placement.free import Demand, Free, FreeNode
 
-# GPUs of a type, CPUs or memory of a node: what it is, whose, and the type.
+# GPUs of a type, CPUs or memory of a node: the resource, the node, and the type.
 Key = tuple[str, int, str | None]
-# Somebody's claim: from when, until when, and to how much.
+# A claim: its start, its end and its amount.
 Claim = tuple[float, float, int]
 # What one rank takes: GPU type, GPUs, CPUs and MiB of memory.
 _Size = tuple[str | None, int, int, int]
@@ -25,13 +25,14 @@ _Size = tuple[str | None, int, int, int]
 
 @dataclass(slots=True)
 class _Order:
-    """The nodes by the moment at which they can host a rank of one size, promises aside; who never can is missing."""
+    """The nodes by the moment at which they can host a rank of one size, promises aside; nodes that never can are
+    missing."""
 
     entries: list[tuple[float, int]]
     since: dict[int, float]
 
     def put(self, node_id: int, since: float | None) -> None:
-        """Put a node into its place."""
+        """Insert a node."""
         before = self.since.pop(node_id, None)
         if before is not None:
             del self.entries[bisect_left(self.entries, (before, node_id))]
@@ -42,20 +43,20 @@ class _Order:
 
 @dataclass(slots=True)
 class _Total:
-    """GPUs of one type in the whole pool: free now, when others come free, and who was promised some."""
+    """GPUs of one type in the whole pool: free now, freed by ends, and promised."""
 
     now: int = 0
     ends: list[tuple[float, int]] = field(default_factory=list)
     claims: dict[tuple[int, int], Claim] = field(default_factory=dict)
 
     def at(self, moment: float) -> int:
-        """How many are neither held nor promised at a moment."""
+        """The number of GPUs neither held nor promised at a moment."""
         came = sum(gpus for _, gpus in self.ends[: bisect_right(self.ends, (moment, math.inf))])
         gone = sum(gpus for since, until, gpus in self.claims.values() if since <= moment < until)
         return self.now + came - gone
 
     def since(self, gpus: int) -> float | None:
-        """The end from which on there are so many, promises aside; None if never."""
+        """The end from which on `gpus` are free, promises aside; None if never."""
         if gpus <= self.now:
             return -math.inf
         came = accumulate(freed for _, freed in self.ends)
@@ -63,14 +64,14 @@ class _Total:
 
 
 class NodeTimes:
-    """What each node that takes jobs has free at each moment from now on."""
+    """The free resources of each schedulable node at each moment from now on."""
 
     def __init__(self, free: Free, nodes: Iterable[FreeNode], now: float) -> None:
         self._free, self._start = free, now
         self._now: dict[Key, int] = {}
         self._held: dict[Key, list[tuple[float, int]]] = {}
         self._booked: dict[Key, dict[int, Claim]] = {}
-        self._claims: dict[int, int] = {}  # how much is booked of a node, counted by its keys
+        self._claims: dict[int, int] = {}  # number of bookings of a node, by its keys
         self._totals: dict[str, _Total] = {}
         self._node_ids: list[int] = []
         for node in nodes:
@@ -81,13 +82,13 @@ class NodeTimes:
                 self._now["gpus", node.id, gpu_type] = len(gpu_ids)
                 self._total(gpu_type).now += len(gpu_ids)
         self._orders: dict[_Size, _Order] = {}
-        # For a node with promises, when it can host a rank of a size for so long.
+        # For a node with promises: when it can host a rank of a size for a duration.
         self._exact: dict[int, dict[tuple[_Size, float], float | None]] = {}
 
-    # What happens
+    # Changes
 
     def holds(self, share: AllocationView, end: float) -> None:
-        """These come free on the node then."""
+        """Add a share that becomes free at `end`."""
         self._change(share, end, 1)
 
     def holds_no_more(self, share: AllocationView, end: float) -> None:
@@ -107,7 +108,7 @@ class NodeTimes:
         self._look_again(share.node_id)
 
     def takes(self, share: AllocationView, times: int = 1) -> None:
-        """These are not free any more, or with `times` -1 they are free again."""
+        """Take a share from the free resources, or give it back with `times` -1."""
         for key, amount in self._amounts(share):
             self._now[key] -= amount * times
             if key[2] is not None:
@@ -115,7 +116,7 @@ class NodeTimes:
         self._look_again(share.node_id)
 
     def book(self, job_id: int, share: AllocationView, gpu_type: str | None, start: float, end: float) -> None:
-        """These are promised to a job for that time; of GPUs, only how many is looked at."""
+        """Book a promised share for an interval; GPUs count by number only."""
         for key, amount in _needs(share.node_id, _size_of(share, gpu_type)):
             self._booked.setdefault(key, {})[job_id] = (start, end, amount)
             self._claims[share.node_id] = self._claims.get(share.node_id, 0) + 1
@@ -139,21 +140,21 @@ class NodeTimes:
         for size, order in self._orders.items():
             order.put(node_id, self._since(node_id, size))
 
-    # What can be
+    # Queries
 
     @property
     def booked(self) -> Iterable[int]:
-        """The nodes of which anything is promised, ascending."""
+        """The nodes with promises, ascending."""
         return sorted(self._claims)
 
     def has_room(self, share: AllocationView, gpu_type: str | None, start: float, end: float) -> bool:
-        """Whether the node has so much between the two moments, beside what is promised."""
+        """Whether the node has room for the share between the two moments, beside its promises."""
         if ("cpus", share.node_id, None) not in self._now:
             return False
         return self._fits(_needs(share.node_id, _size_of(share, gpu_type)), start, end)
 
     def not_before(self, demand: Demand, length_s: float, since: float) -> float | None:
-        """A moment, not before `since`, before which the demand finds no room for so long; None: it never does."""
+        """A moment from `since` on before which the demand finds no room for this long; None: it never does."""
         if demand.split:
             enough = self._total(str(demand.gpu_type)).since(demand.gpus)
             return None if enough is None else max(since, enough)
@@ -168,7 +169,7 @@ class NodeTimes:
         return max(since, best[demand.nodes - 1]) if len(best) >= demand.nodes else None
 
     def hosts(self, demand: Demand, start: float, end: float) -> Sequence[int]:
-        """The nodes that have room for a part of it between the two moments; none when they are too few."""
+        """The nodes with room for a part of the demand between the two moments; none if they are too few."""
         if demand.split and self._total(str(demand.gpu_type)).at(start) < demand.gpus:
             return ()
         size, found = _size(demand), list[int]()
@@ -180,7 +181,7 @@ class NodeTimes:
         return found if len(found) >= demand.nodes else ()
 
     def peak(self, key: Key, start: float, end: float) -> int:
-        """The most that is promised at any moment in between, beyond what comes free after the start; at least 0."""
+        """The maximum promised at any moment of the interval, beyond what becomes free after its start; at least 0."""
         booked = self._booked.get(key)
         return peak(booked.values(), self._held.get(key, ()), start, end) if booked else 0
 
@@ -192,7 +193,7 @@ class NodeTimes:
         return self._orders[size]
 
     def _since(self, node_id: int, size: _Size) -> float | None:
-        """From when on the node has so much free, promises aside; None if never."""
+        """When the node has this much free, promises aside; None if never."""
         since = self._start
         for key, amount in _needs(node_id, size):
             have = self._now.get(key, 0)
@@ -208,7 +209,7 @@ class NodeTimes:
         return since
 
     def _for_so_long(self, node_id: int, size: _Size, length_s: float) -> float | None:
-        """The first moment at which the node can host a rank for so long, beside what is promised; None if never."""
+        """The first moment at which the node can host a rank for this long, beside its promises; None if never."""
         known = self._exact.setdefault(node_id, {})
         if (size, length_s) not in known:
             needs = _needs(node_id, size)
@@ -250,7 +251,7 @@ class NodeTimes:
 
 
 def peak(claims: Iterable[Claim], ends: Iterable[tuple[float, int]], start: float, end: float) -> int:
-    """The most that is claimed at any moment in between, beyond what comes free after the start; at least 0."""
+    """The maximum claimed at any moment of the interval, beyond what becomes free after its start; at least 0."""
     changes: list[tuple[float, int]] = []
     for since, until, amount in claims:
         if (since < end or math.isinf(end)) and (until > start or math.isinf(until)):
@@ -261,7 +262,7 @@ def peak(claims: Iterable[Claim], ends: Iterable[tuple[float, int]], start: floa
         return 0
     if len(changes) > 1 or changes[0][0] > start:
         changes += [(at, -freed) for at, freed in ends if start < at <= end]
-        changes.sort()  # at one moment, what ends comes before what starts
+        changes.sort()  # at one moment, ends come before starts
     level = most = 0
     for _, change in changes:
         level += change
@@ -270,7 +271,7 @@ def peak(claims: Iterable[Claim], ends: Iterable[tuple[float, int]], start: floa
 
 
 def _size(demand: Demand) -> _Size:
-    """What one node takes at the least."""
+    """The minimum that one node must host."""
     return demand.gpu_type, 1 if demand.split else demand.gpus, demand.cpus, demand.memory_mib
 
 

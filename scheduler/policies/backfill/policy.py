@@ -1,4 +1,4 @@
-"""Backfill; docs/policies/backfill.md says what is promised to whom, and what that rests on."""
+"""Backfill; docs/policies/backfill.md describes the promises and their assumptions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.ordered import Ordered
 from scheduler.policies.predicted import ends_at, rest_s
 
-# The last moment that a date can name.
+# The last moment that a date can express.
 _LAST_DATE_S = 253_402_300_799.0
 
 
 @dataclass(frozen=True, slots=True)
 class Backfill(Ordered):
-    """Serves in the order of priority and submission, and lets later jobs start where that delays no promise.
+    """Serves by priority and submission; later jobs may start if they delay no promise.
 
-    1. In order, each job that can start without touching what is promised starts.
-    2. One that cannot is promised the earliest place that it can have: the first such job (`easy`), or each of the
+    1. In order, each job starts that can without touching a promise.
+    2. A job that cannot start is promised the earliest place possible: the first such job (`easy`), or each of the
        first `depth` (`conservative`).
-    3. Conservative promises are kept from cycle to cycle: a job can only be promised something sooner.
+    3. Conservative promises last from cycle to cycle: a job's promise can only become earlier.
     4. Where quota admission lends GPUs, their owners come first, and reclaim them if no promise needs them.
     """
 
@@ -40,23 +40,23 @@ class Backfill(Ordered):
                 "type": "string",
                 "enum": ["easy", "conservative"],
                 "default": "easy",
-                "description": "Who is promised a start: the first job that cannot start, or every one.",
+                "description": "Which jobs are promised a start: the first that cannot start, or all.",
             },
             "depth": {
                 "type": "integer",
                 "minimum": 1,
                 "default": 100,
-                "description": "With conservative: how many jobs are promised a start; what more costs time.",
+                "description": "With conservative: how many jobs are promised a start; more take more time.",
             },
             "optimistic": {
                 "type": "boolean",
                 "default": False,
-                "description": "Whether predicted run times count as ends, though nobody enforces them.",
+                "description": "Whether predicted run times count as ends, although they are not enforced.",
             },
             "shortest_first": {
                 "type": "boolean",
                 "default": False,
-                "description": "With easy: whether the shortest prediction may pass first, not the first in the order.",
+                "description": "With easy: whether jobs pass by shortest prediction instead of by order.",
             },
         },
         "additionalProperties": False,
@@ -76,11 +76,11 @@ class Backfill(Ordered):
         _Cycle(self, context).run()
 
     def length_s(self, job: Job) -> float:
-        """Seconds that the job holds its GPUs at most: its limit and grace, or its prediction if that may count."""
+        """The maximum time for which the job holds its GPUs, s: limit and grace, or its prediction if allowed."""
         return min(job.max_run_s, max(0.0, rest_s(job, None))) if self.optimistic else job.max_run_s
 
     def ends(self, run: Running, now: float) -> float:
-        """The moment by which a running job has ended; the limit and grace count for one that outran its prediction."""
+        """The moment by which a running job ends; limit and grace count for a job that outran its prediction."""
         limit = run.placed_at + run.job.max_run_s
         predicted = min(limit, ends_at(run, None)) if self.optimistic else limit
         end = predicted if predicted > now else limit
@@ -95,16 +95,16 @@ class _Cycle:
         self.horizon = Horizon(context)
         self.most = policy.depth if policy.mode == "conservative" else 1
         self.promised = 0
-        self.released: set[int] = set()  # ids of running jobs that have to go
-        self.heads: set[int] = set()  # virtual clusters with a job that was promised their quota only
-        # For a demand that could not start for so long without touching a promise, how long; no longer can either.
+        self.released: set[int] = set()  # ids of running jobs to preempt
+        self.heads: set[int] = set()  # virtual clusters with a job that was promised only its quota
+        # Demands that could not start for a duration without touching a promise, by the shortest such duration.
         self.too_long: dict[tuple[int, Demand], float] = {}
-        self.too_large: set[Demand] = set()  # what does not fit, whatever is promised; what is free only shrinks
-        # As `too_long`, though all go that hold GPUs on loan from such a job.
+        self.too_large: set[Demand] = set()  # demands that do not fit even without promises; free resources only shrink
+        # Like `too_long`, even after reclaiming all GPUs on loan from such a job.
         self.too_long_anyhow: dict[tuple[int, Demand], float] = {}
 
     def run(self) -> None:
-        """Give each job that waits its turn."""
+        """Serve each waiting job in order."""
         context, policy = self.context, self.policy
         if not len(context.state.queue(policy)) or not self._may_start_any():
             return
@@ -128,7 +128,7 @@ class _Cycle:
         return any(self._fits(job, demand) for job in heads for demand in context.admissible(job)[0])
 
     def _look_ahead(self) -> None:
-        """Learn who lets go of what, and when."""
+        """Collect the ends of all holdings."""
         context, policy, view = self.context, self.policy, self.context.view
         for run in view.running:
             self.horizon.runs(run, policy.ends(run, context.now))
@@ -140,7 +140,7 @@ class _Cycle:
             if kept.until <= context.now:
                 continue
             moving = view.running_by_job.get(kept.job_id)
-            if kept.offered:  # whether somebody takes them, and for how long, nobody knows
+            if kept.offered:  # it is unknown whether, and for how long, a framework will take them
                 self.horizon.keeps(None, kept.allocations, math.inf)
             elif kept.job_id in context.reserved:
                 job = view.waiting_by_id[kept.job_id]
@@ -163,7 +163,7 @@ class _Cycle:
             self._serve(job)
 
     def _serve(self, job: Job) -> bool:
-        """Start the job, or promise it something; False when nobody who asks for the same can be helped either."""
+        """Start the job, or promise it a start; False if no job with the same demands can be served either."""
         context, horizon = self.context, self.horizon
         admitted, denial = context.admissible(job)
         if denial is not None and denial.reason in UNSCHEDULABLE:
@@ -177,18 +177,18 @@ class _Cycle:
         elif not started and fitting and context.explain and job.id not in context.deferred:
             context.pending_reasons[job.id] = _would_be_late(horizon.promises.values(), context.now)
         if before is not None and not _is_same(before, horizon.promises.get(job.id)):
-            self.too_long.clear()  # what was promised then may have come free
+            self.too_long.clear()  # the resources of the old promise may be free again
             self.too_long_anyhow.clear()
         return started or bool(fitting) or job.id in horizon.promises or bool(admitted and context.admission.reclaims)
 
     def _protects(self, job: Job, admitted: Sequence[Demand]) -> bool:
-        """Whether the job is one of those that are promised something."""
+        """Whether the job is among those that get a promise."""
         if self.policy.mode == "conservative" or admitted:
             return self.promised < self.most
         return self._leads(job)
 
     def _leads(self, job: Job) -> bool:
-        """Whether the job, which lacks quota, is the first of its virtual cluster that does."""
+        """Whether the job, which lacks quota, is the first such job of its virtual cluster."""
         if job.vc_id in self.heads:
             return False
         self.heads.add(job.vc_id)
@@ -211,9 +211,9 @@ class _Cycle:
         return True
 
     def _reclaims(self, job: Job, admitted: Sequence[Demand]) -> bool:
-        """Whether the job started once some let go who hold GPUs on loan from it, as few of them as will do.
+        """Whether the job started after as few jobs as possible released GPUs on loan from it.
 
-        What comes free before its time may be promised from its time on: then it is of no use to a job that runs on.
+        Resources released early may be promised from their original end on; a longer job cannot use them.
         """
         context, horizon, length_s = self.context, self.horizon, self.policy.length_s(job)
         hopeful = _short_enough(self.too_long_anyhow, job, admitted, length_s) if context.admission.reclaims else ()
@@ -222,7 +222,7 @@ class _Cycle:
         lent = context.reclaimable(job)
         there = sum(run.gpus for run in lent)
         hopeful = [one for one in hopeful if context.state.free.gpus(one.gpu_type) + there >= one.gpus * one.nodes]
-        # Those who let go take their time, and the job starts, and ends, later by that.
+        # The released jobs take their grace period, which delays the start and the end of the job.
         end, gone, allocations = context.now + RESERVATION_S + length_s, list[Running](), None
         for run in lent if hopeful else ():
             self._releases(run)
@@ -230,7 +230,7 @@ class _Cycle:
             allocations = horizon.place_now(job, hopeful, end)
             if allocations is not None:
                 break
-        for run in reversed(gone):  # the last one is needed, if any was enough
+        for run in reversed(gone):  # the last one is needed, if any number was enough
             self._keeps(run)
             there_too = None if allocations is None or run is gone[-1] else horizon.place_now(job, hopeful, end)
             if there_too is not None:
@@ -269,10 +269,10 @@ class _Cycle:
         return True
 
     def _promise(self, job: Job, admitted: Sequence[Demand], before: Promise | None) -> None:
-        """Promise the job the earliest start that it can have.
+        """Promise the job its earliest possible start.
 
-        One that lacks quota is promised its quota only, so that it blocks nobody but its own virtual cluster; unless
-        every job is promised a start, and it is known when the quota has room.
+        A job that lacks quota is promised only its quota, so that it blocks only its own virtual cluster; unless every
+        job is promised a start, and it is known when the quota has room.
         """
         context, length_s = self.context, self.policy.length_s(job)
         demands = [one for one in context.demands(job) if context.state.capacity.infeasible(one) is None]
@@ -283,7 +283,7 @@ class _Cycle:
             promise = self.horizon.earliest(job, demands, length_s, quota_only=True)
         if promise is None:
             return
-        if before is not None:  # nobody has come since who would have gone before it
+        if before is not None:  # no job with precedence over it has arrived since
             promise = replace(promise, made_at=before.made_at, known=before.known)
         self.horizon.promise(promise)
         if promise.shares:
@@ -294,14 +294,14 @@ class _Cycle:
     # Promises of earlier cycles
 
     def _remember(self) -> None:
-        """Take up what was promised before, up to those who have come since and go before the rest.
+        """Restore the earlier promises, up to the jobs that arrived since and have precedence over the rest.
 
-        A job that was there when others were promised something, and could be promised nothing, is no reason to break
-        their promises.
+        A job that was already waiting when others were promised something, and got no promise itself, does not break
+        theirs.
         """
         context = self.context
         left = sum("since" in job.memo for job in context.view.waiting)
-        newest_at, newest_id = -math.inf, 0  # of those so far to whom nothing is promised
+        newest_at, newest_id = -math.inf, 0  # the newest job so far without a promise
         for klass in context.service_classes():
             walk = context.state.queue(self.policy).walk(klass)
             while left and len(self.horizon.promises) < self.most and (turn := walk.next()) is not None:
@@ -318,7 +318,7 @@ class _Cycle:
                     return
 
     def _note(self) -> None:
-        """Have the promises of this cycle told to the next one."""
+        """Store the promises of this cycle for the next one."""
         context = self.context
         for job in sorted(context.view.waiting, key=lambda one: one.id):
             if job.id in context.places or job.id in context.reserved or backoff_reason(job, context.now):
@@ -330,7 +330,7 @@ class _Cycle:
 
 
 def _memo_of(promise: Promise) -> Mapping[str, float]:
-    """What is promised, in numbers: the start, whether it is ever known, and the GPUs by node and type."""
+    """A promise as numbers: the start, whether it is ever known, and the GPUs by node and type."""
     memo: dict[str, float] = {
         "since": promise.job.waiting_since,
         "made_at": promise.made_at,
@@ -343,7 +343,7 @@ def _memo_of(promise: Promise) -> Mapping[str, float]:
 
 
 def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
-    """What the memo of a job says that it was promised while it waits; None when nothing was."""
+    """The promise in the job's policy state while it waits; None without one."""
     if job.memo.get("since") != job.waiting_since:
         return None
     start = math.inf if "never" in job.memo else max(now, job.memo.get("start", math.inf))
@@ -355,7 +355,7 @@ def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
             node_id, _, type_name = rest.partition(" ")
             gpu_type, gpus = type_name or None, int(job.memo[name])
             lots = gpus if job.split else 1
-            # Only how many count: which they will be is settled when the job starts.
+            # Only the number counts: the GPUs themselves are chosen when the job starts.
             shares.append(
                 AllocationView(int(node_id), len(shares), tuple(range(gpus)), job.cpus * lots, job.memory_mib * lots)
             )
@@ -364,14 +364,14 @@ def _promise_of(job: Job, length_s: float, now: float) -> Promise | None:
 
 
 def _is_same(before: Promise, after: Promise | None) -> bool:
-    """Whether just as much is promised in the same places for the same time; which GPUs it will be is open."""
+    """Whether both promise the same amounts in the same places for the same time; the GPUs themselves may differ."""
     return after is not None and _memo_of(before) == _memo_of(after)
 
 
 def _short_enough(
     too_long: Mapping[tuple[int, Demand], float], job: Job, demands: Iterable[Demand], length_s: float
 ) -> Sequence[Demand]:
-    """The demands that might fit for so long, as far as it is known for how long they do not."""
+    """The demands that might fit for this long, given the durations known not to fit."""
     return [
         one
         for one in demands
@@ -380,11 +380,11 @@ def _short_enough(
 
 
 def _will_start(promise: Promise, context: CycleContext) -> Denial:
-    """What a job is told that was promised a start."""
+    """The pending reason of a job that was promised a start."""
     needed, other = promise.job.gpus_total, _named(promise, context)
     evidence: dict[str, int | float | str] = {"needed": needed}
     if promise.start > _LAST_DATE_S:
-        detail = "backfill: it waits for jobs without a time limit, so nobody knows when it starts"
+        detail = "backfill: it waits for jobs without a time limit, so its start is unknown"
         return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("those that run now end",))
     evidence["starts_by"] = promise.start
     by = f"backfill: starts by {_moment(promise.start)} at the latest"
@@ -406,7 +406,7 @@ def _will_start(promise: Promise, context: CycleContext) -> Denial:
 
 
 def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
-    """What a job is told that would fit now, but only on what was promised to others."""
+    """The pending reason of a job that would fit now, but only on GPUs promised to others."""
     starts = [promise.start for promise in promises if promise.shares]
     soonest = min(starts, default=math.inf)
     if soonest > _LAST_DATE_S or soonest <= now:
@@ -422,12 +422,12 @@ def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
 
 
 def _nodes(promise: Promise, context: CycleContext) -> Iterable[Node]:
-    """The nodes that are promised."""
+    """The promised nodes."""
     return (context.view.node_by_id[share.node_id] for share in promise.shares)
 
 
 def _named(promise: Promise, context: CycleContext) -> str:
-    """The job whose end makes room, in words; whose it is, and which, is not for other tenants to know."""
+    """The job whose end makes room, in words that name no other tenant's job."""
     if promise.waits_for is None:
         return ""
     run = context.view.running_by_job.get(promise.waits_for)

@@ -1,4 +1,4 @@
-"""Queues with guaranteed capacities, which use idle GPUs of other queues until these need them."""
+"""Queues with guaranteed capacities, which borrow idle GPUs of other queues until these need them."""
 
 from scheduler.policies.capacity.policy import CapacityQueues
 

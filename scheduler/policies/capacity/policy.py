@@ -1,4 +1,4 @@
-"""Guaranteed capacities; docs/policies/capacity.md says what it optimises and what its parameters cost."""
+"""Guaranteed capacities; docs/policies/capacity.md describes the goal and the cost of the parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
 
 @dataclass(frozen=True, slots=True)
 class CapacityQueues(Shared):
-    """Serves next the queue that uses the least of its guaranteed capacity; what others leave idle is anybody's.
+    """Serves the queue next that uses the least of its guaranteed capacity; any queue may use idle capacity of others.
 
     Source: the Capacity Scheduler of Apache Hadoop YARN (Vavilapalli et al., SoCC 2013, §3.2, and its documentation).
     """
@@ -45,25 +45,25 @@ class CapacityQueues(Shared):
                     "capacity": {
                         **_FRACTION,
                         "default": 0,
-                        "description": "Guaranteed, as a fraction of what is guaranteed to the queue above.",
+                        "description": "The guarantee, as a fraction of that of the queue above.",
                     },
                     "maximum_capacity": {
                         **_FRACTION,
                         "default": 1,
-                        "description": "The most it may hold, as a fraction of the most of the queue above.",
+                        "description": "The maximum, as a fraction of that of the queue above.",
                     },
                     "minimum_user_limit_percent": {
                         "type": "number",
                         "minimum": 1,
                         "maximum": 100,
                         "default": 100,
-                        "description": "Of a leaf: each user may have an equal part of it, or this if it is more.",
+                        "description": "Of a leaf: each user may have an equal share of it, or this if larger.",
                     },
                     "user_limit_factor": {
                         "type": ["number", "null"],
                         "minimum": 0,
                         "default": None,
-                        "description": "Of a leaf: the most for one user, as a multiple of its guarantee. null: all.",
+                        "description": "Of a leaf: one user's maximum, as a multiple of its guarantee. null: none.",
                     },
                 }
             ),
@@ -71,12 +71,12 @@ class CapacityQueues(Shared):
                 "type": "number",
                 "minimum": 0,
                 "default": 300,
-                "description": "How long a queue below its guarantee waits before it takes from others.",
+                "description": "How long a queue below its guarantee waits before it preempts others.",
             },
             "preemption_share": {
                 **_FRACTION,
                 "default": 0.1,
-                "description": "Of all GPUs, how many may be on their way out at a time for that. 0: none.",
+                "description": "The share of all GPUs that may be stopping at a time for that. 0: none.",
             },
         },
         "additionalProperties": False,
@@ -87,11 +87,13 @@ class CapacityQueues(Shared):
     preemption_share: float = 0.1
 
     def __post_init__(self) -> None:
-        """Raise a `ConfigError` for queues that make no tree, or guarantee more than there is."""
+        """Raise a `ConfigError` if the queues form no tree, or guarantee more than there is."""
         check_rows(self.queues)
         for parent in ("", *(row["name"] for row in self.queues)):
             if column(self.queues, parent, "capacity", 0.0) > 1.0 + EPSILON:
-                raise ConfigError(f"queues: more than all is guaranteed under {repr(parent) if parent else 'the root'}")
+                raise ConfigError(
+                    f"queues: guarantees add up to more than 1 under {repr(parent) if parent else 'the root'}"
+                )
         object.__setattr__(self, "queues", tuple(self.queues))
 
     @property
@@ -108,7 +110,7 @@ class CapacityQueues(Shared):
         return _Guarantees(view, capacity, holdings, self.queues, self.preemption_grace_s)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """The end of the grace of a job that waits."""
+        """The end of the grace period of a waiting job."""
         if run is not None or not self.preemption_share:
             return None
         end = job.waiting_since + self.preemption_grace_s
@@ -117,14 +119,14 @@ class CapacityQueues(Shared):
 
 @dataclass(frozen=True, slots=True)
 class _Amounts:
-    """What each queue is guaranteed and may hold at most, by resource."""
+    """Guarantee and maximum of each queue, by resource."""
 
     guaranteed: Mapping[str, Mapping[str, float]]
     maximum: Mapping[str, Mapping[str, float]]
 
     @classmethod
     def of(cls, tree: Tree, view: View, total: Vector) -> _Amounts:
-        """The amounts of a tree in a pool that has `total`."""
+        """The amounts of a tree in a pool with `total`."""
         guaranteed: dict[str, Mapping[str, float]] = {}
         maximum: dict[str, Mapping[str, float]] = {}
         root: Mapping[str, float] = dict(total)
@@ -141,7 +143,7 @@ class _Amounts:
 
 
 def _by_quota(view: View, vc_ids: Sequence[int], total: Vector) -> Mapping[str, float]:
-    """Of each GPU type the share that the quotas have in all quotas; of CPUs and memory the largest of those."""
+    """The share of the quotas in all quotas, for each GPU type; for CPUs and memory the largest of these shares."""
     quotas: Counter[str] = Counter()
     for vc in view.vcs:
         quotas.update(vc.quotas)
@@ -168,11 +170,11 @@ class _Guarantees(TreeLedger):
         self._guaranteed, self._maximum = amounts.guaranteed, amounts.maximum
 
     def rank(self, name: str) -> Key:
-        """The part of its guarantee that it uses."""
+        """The share of its guarantee that the queue uses."""
         return (ratio(self.used_at[name], self._guaranteed.get(name, {})),)
 
     def maximum(self, name: str) -> Mapping[str, float]:
-        """Its maximum capacity."""
+        """The queue's maximum capacity."""
         return self._maximum.get(name, self.total)
 
     def limit(self, job: Job, demand: Demand) -> Denial | None:
@@ -194,16 +196,16 @@ class _Guarantees(TreeLedger):
             if factor is not None and then > factor * sure + EPSILON:
                 what = f"a user of queue {leaf} may hold {factor * sure:g} {kind} at most; this one holds {own[kind]}"
                 return queue_denial(what, kind, amount, possible=amount <= factor * sure + EPSILON)
-            # What there is to divide: the guarantee, or what the queue will hold with the job if that is more.
+            # The amount to divide: the guarantee, or what the queue will hold with the job if that is more.
             all_of_it = max(sure, float(used[kind] + amount))
             part = max(all_of_it / self._active_users(leaf), all_of_it * percent / 100)
-            if own[kind] and then > part + EPSILON:  # nobody is kept from a first job
-                what = f"the part of one user of queue {leaf} is {part:g} {kind}; this one holds {own[kind]}"
+            if own[kind] and then > part + EPSILON:  # every user may start a first job
+                what = f"each user of queue {leaf} may hold {part:g} {kind}; this one holds {own[kind]}"
                 return queue_denial(what, kind, amount, possible=True)
         return None
 
     def _active_users(self, leaf: str) -> int:
-        """How many users have jobs that wait or run in the leaf."""
+        """The number of users with waiting or running jobs in the leaf."""
         if self._users is None:
             self._users = {}
             for job in (*self.view.waiting, *(run.job for run in self.view.running)):
@@ -211,11 +213,11 @@ class _Guarantees(TreeLedger):
         return max(1, len(self._users.get(leaf, ())))
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether with the job its queue stays within its guarantee, and has waited for as long as the grace."""
+        """Whether the queue with the job stays within its guarantee, and has waited for the grace period."""
         return waited_s >= self._grace_s and self._within(self.tree.leaf(job.vc_id), _guaranteed_part(demand))
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """How far its queue is beyond its guarantee, and all above it up to where the two belong together."""
+        """How far the run's queue, and all above it below the common parent, exceed their guarantees."""
         ours, theirs = self.branches(job.vc_id, group)
         want = _guaranteed_part(demand)
         if not theirs or not all(self._within(name, want) for name in ours):
@@ -227,7 +229,8 @@ class _Guarantees(TreeLedger):
         return all(used[kind] + amount <= guaranteed.get(kind, 0.0) + EPSILON for kind, amount in want.items())
 
     def _beyond(self, name: str, kind: str) -> float:
-        """By what part of its guarantee the queue is beyond it; one without any by what it holds of all."""
+        """The share of its guarantee by which the queue exceeds it; without a guarantee, the share of the pool it
+        holds."""
         used, sure = self.used_at[name][kind], self._guaranteed.get(name, {}).get(kind, 0.0)
         if used <= sure + EPSILON:
             return 0.0
@@ -235,7 +238,7 @@ class _Guarantees(TreeLedger):
 
 
 def _guaranteed_part(demand: Demand) -> Mapping[str, int]:
-    """What a guarantee is about: the GPUs of a job that has any."""
+    """The resources that guarantees cover: the GPUs of a job that has any."""
     want = wanted(demand)
     if demand.gpu_type is not None:
         return {demand.gpu_type: want[demand.gpu_type]}

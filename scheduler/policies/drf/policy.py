@@ -1,4 +1,4 @@
-"""Dominant resource fairness; docs/policies/drf.md says what it optimises and what its parameters cost."""
+"""Dominant resource fairness; docs/policies/drf.md describes the goal and the cost of the parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.policies.shared import DominantShares, Shared, ShareLedger, weigh
 
 @dataclass(frozen=True, slots=True)
 class Drf(Shared):
-    """Serves next the user, tenant or virtual cluster with the smallest dominant share by weight.
+    """Serves the user, tenant or virtual cluster next with the smallest dominant share by weight.
 
     Source: Ghodsi et al., Dominant Resource Fairness (NSDI 2011), §4.2, algorithm 1.
     """
@@ -26,14 +26,14 @@ class Drf(Shared):
                 "type": "string",
                 "enum": ["user", "tenant", "vc"],
                 "default": "user",
-                "description": "Whose shares are made equal; tenants and virtual clusters by the weight of the tenant.",
+                "description": "The groups with equal shares; tenants and virtual clusters by the tenant's weight.",
             },
             "preemption_share": {
                 "type": "number",
                 "minimum": 0,
                 "maximum": 1,
                 "default": 0,
-                "description": "Of all GPUs, how many may be taken at a time from who holds more. 0: none.",
+                "description": "The share of all GPUs that may be preempted at a time. 0: none.",
             },
         },
         "additionalProperties": False,

@@ -1,4 +1,4 @@
-"""Fair shares; docs/policies/fair.md says what it optimises and what its parameters cost."""
+"""Fair shares; docs/policies/fair.md describes the goal and the cost of the parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT = {"type": ["number", "null"], "minimum": 0}
 
 @dataclass(frozen=True, slots=True)
 class Fair(Shared):
-    """Serves first who is below a minimum share, and then who uses the least by weight.
+    """Serves queues below their minimum share first, then the queue that uses the least by weight.
 
     Source: the Fair Scheduler of Apache Hadoop YARN, its documentation.
     """
@@ -36,7 +36,7 @@ class Fair(Shared):
                         "type": "number",
                         "minimum": 0,
                         "default": 1,
-                        "description": "Its part beside its siblings; a queue without a row has its tenant's weight.",
+                        "description": "Its weight among its siblings; a queue without a row has its tenant's weight.",
                     },
                     "min_share": {
                         **_FRACTION,
@@ -53,22 +53,22 @@ class Fair(Shared):
             "min_share_timeout_s": {
                 **_TIMEOUT,
                 "default": 300,
-                "description": "How long a queue below its minimum waits before it takes from others. null: for ever.",
+                "description": "How long a queue below its minimum waits before it preempts. null: for ever.",
             },
             "fair_share_timeout_s": {
                 **_TIMEOUT,
                 "default": 900,
-                "description": "How long one far below its fair share waits before it does. null: for ever.",
+                "description": "How long a queue far below its fair share waits. null: for ever.",
             },
             "fair_share_threshold": {
                 **_FRACTION,
                 "default": 0.5,
-                "description": "Below which part of its fair share that is.",
+                "description": "The share of its fair share that counts as far below.",
             },
             "preemption_share": {
                 **_FRACTION,
                 "default": 0.1,
-                "description": "Of all GPUs, how many may be on their way out at a time for that. 0: none.",
+                "description": "The share of all GPUs that may be stopping at a time for that. 0: none.",
             },
         },
         "additionalProperties": False,
@@ -81,10 +81,10 @@ class Fair(Shared):
     preemption_share: float = 0.1
 
     def __post_init__(self) -> None:
-        """Raise a `ConfigError` for queues that make no tree, or whose minimum shares are more than there is."""
+        """Raise a `ConfigError` if the queues form no tree, or their minimum shares exceed the pool."""
         check_rows(self.queues)
         if column(self.queues, "", "min_share", 0.0) > 1.0 + EPSILON:
-            raise ConfigError("queues: the minimum shares under the root are more than all")
+            raise ConfigError("queues: the minimum shares under the root add up to more than 1")
         object.__setattr__(self, "queues", tuple(self.queues))
 
     @property
@@ -101,7 +101,7 @@ class Fair(Shared):
         return _FairShares(view, capacity, holdings, self)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """The next end of a timeout of a job that waits."""
+        """The next timeout of a waiting job."""
         if run is not None or not self.preemption_share:
             return None
         timeouts = (self.min_share_timeout_s, self.fair_share_timeout_s)
@@ -125,7 +125,7 @@ class _FairShares(TreeLedger):
         self._maximum: dict[str, Mapping[str, float]] = {}
 
     def rank(self, name: str) -> Key:
-        """Those below their minimum first, by how much of it they have; the others by what they use over weight."""
+        """Queues below their minimum first, by the share of it that they hold; the others by use over weight."""
         share, least = dominant(self.used_at.get(name, {}), self.total), self._column(name, "min_share", 0.0)
         if share < least:
             return (0, share / least)
@@ -133,14 +133,14 @@ class _FairShares(TreeLedger):
         return (1, share / weight if weight > 0.0 else float("inf"))
 
     def maximum(self, name: str) -> Mapping[str, float]:
-        """Its maximum share of everything."""
+        """The queue's maximum share of every resource."""
         if name not in self._maximum:
             share = self._column(name, "max_share", 1.0)
             self._maximum[name] = {kind: share * amount for kind, amount in self.total.items()}
         return self._maximum[name]
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether its queue is below its minimum, or far below its fair share, and has waited for long enough."""
+        """Whether the queue has been below its minimum, or far below its fair share, for long enough."""
         kind, policy, leaf = demand.gpu_type, self._policy, self.tree.leaf(job.vc_id)
         if kind is None:
             return False
@@ -154,7 +154,7 @@ class _FairShares(TreeLedger):
         return below and _over(waited_s, policy.fair_share_timeout_s) and then <= fair + EPSILON
 
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
-        """How many GPUs its queue holds beyond its fair share and its minimum, by weight."""
+        """How many GPUs the queue holds beyond its fair share and its minimum, by weight."""
         leaf, kind = self.tree.leaf(group), demand.gpu_type
         if kind is None or leaf == self.tree.leaf(job.vc_id):
             return 0.0
@@ -182,13 +182,13 @@ class _FairShares(TreeLedger):
         return self._fair[kind].get(name, 0.0)
 
     def _pour(self, parent: str, amount: float, kind: str, asked: Mapping[str, int], shares: dict[str, float]) -> None:
-        """Water-filling: as much for each by weight, no less than its minimum, no more than it asks for or may have."""
+        """Water-filling: equal amounts by weight, at least the minimum, at most the demand and the maximum."""
         names = [name for name in self.tree.children.get(parent, ()) if asked.get(name, 0) > 0]
         total = self.total.get(kind, 0)
         most = {name: min(float(asked[name]), self._column(name, "max_share", 1.0) * total) for name in names}
         least = {name: min(most[name], self._column(name, "min_share", 0.0) * total) for name in names}
         level, step = 0.0, (amount + 1.0) / max(min((self._weights[n] for n in names), default=1.0), EPSILON)
-        for _ in range(100):  # by bisection from above: the largest level that does not give out more than there is
+        for _ in range(100):  # bisection from above for the largest level that does not exceed the amount
             step /= 2
             given = sum(min(most[n], max(least[n], (level + step) * self._weights[n])) for n in names)
             if given <= amount:

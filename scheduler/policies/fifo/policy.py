@@ -1,4 +1,4 @@
-"""First in, first out; docs/policies/fifo.md says what it optimises and what its parameters cost."""
+"""First in, first out; docs/policies/fifo.md describes the goal and the cost of the parameters."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Fifo(Ordered):
 
     @property
     def blocks(self) -> bool:
-        """Whether a job that cannot start may ever stop those behind it."""
+        """Whether a job that cannot start may ever block those behind it."""
         return not self.skip_blocked or self.patience_s is not None
 
     def lets_pass(self, job: Job, now: float) -> bool:
-        """Whether the job may still be passed; its back-off does not count as waiting."""
+        """Whether others may still pass the job; its back-off does not count as waiting."""
         if self.patience_s is None:
             return self.skip_blocked
         waited_s = now - max(job.submitted_at, job.eligible_at)

@@ -1,4 +1,4 @@
-"""Jobs of one size share nodes, take turns when there are too many, and are moved closer together (Gandiva)."""
+"""Jobs of one size share nodes, time-slice GPUs under overload, and are migrated closer together (Gandiva)."""
 
 from scheduler.policies.gandiva.policy import Gandiva
 

@@ -1,6 +1,6 @@
-"""Grow and shrink: an elastic job takes GPUs of its node that have been idle for a while, and gives them back at once.
+"""Grow and shrink: an elastic job takes GPUs of its node that have been idle for a while, and returns them on demand.
 
-Since when GPUs beside a job have been idle is remembered in the memo of that job.
+The job's policy state remembers since when GPUs of its node have been idle.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ _IDLE = "idle"
 
 
 def due_at(run: Running, grow_after_s: float | None) -> float | None:
-    """When the GPUs beside the job have been idle for long enough; None when none are known to be."""
+    """When idle GPUs of the job's node have been idle for long enough; None without known idle GPUs."""
     return run.job.memo[_IDLE] + grow_after_s if grow_after_s is not None and _IDLE in run.job.memo else None
 
 
 def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: float) -> None:
-    """Let each elastic job have what has been idle on its node for so long, unless somebody waits; by age.
+    """Grow each elastic job into GPUs of its node that have been idle for long enough, unless a job waits; oldest
+    first.
 
-    Of those who get their place in this very decision, remember that something beside them is idle.
+    Note the idle GPUs of the nodes of jobs placed in this decision.
     """
     nobody_waits = not any(
         job.id not in context.places and job.eligible_at <= context.now and job.gpus for job in context.view.waiting
@@ -58,16 +59,16 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
 
 
 def all_grown(context: CycleContext) -> Sequence[Running]:
-    """Those that run with more GPUs than they asked for."""
+    """The jobs that run with more GPUs than they asked for."""
     return [run for run in context.view.running if run.job.max_gpus > run.job.gpus and _has_grown(run)]
 
 
 def shrink(
     context: CycleContext, nodes: Nodes, job: Job, demands: Sequence[Demand], candidates: Sequence[Running]
 ) -> bool:
-    """Whether the job found room once candidates, which have grown, are back at the size they asked for.
+    """Whether the job found room after grown candidates shrank to the size they asked for.
 
-    None of them shrinks in vain.
+    Only candidates whose GPUs the job needs shrink.
     """
     if context.limit_reached:
         return False
@@ -99,13 +100,13 @@ def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown
             context.undo_release(run)
         else:
             context.take(run.job, _own(run))
-            context.preempt(run, run.job.id, "it gives back what it has grown by, for others wait")
+            context.preempt(run, run.job.id, "it shrinks to the size it asked for, because other jobs wait")
             forget(context, run)
     return found is not None
 
 
 def _hold(context: CycleContext, run: Running, times: int) -> None:
-    """Keep what the job asked for, of what it has let go, or no longer with `times` -1."""
+    """Take the allocations that the shrunk job keeps, or give them back with `times` -1."""
     if times > 0:
         context.state.free.take(_own(run))
     else:
@@ -114,7 +115,7 @@ def _hold(context: CycleContext, run: Running, times: int) -> None:
 
 
 def _own(run: Running) -> tuple[AllocationView, ...]:
-    """What is left to a job that has grown when it shrinks."""
+    """The allocations that a grown job keeps when it shrinks."""
     job, share = run.job, run.allocations[0]
     gpu_ids = share.gpu_ids[: job.gpus]
     return (replace(share, gpu_ids=gpu_ids, cpus=job.cpus * job.gpus, memory_mib=job.memory_mib * job.gpus),)
@@ -135,8 +136,8 @@ def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail:
 
 
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
-    """Whether the job may have another size, on the one node where it is."""
-    # The size first: few jobs may grow, and a decision asks this of all that run.
+    """Whether the job may have another size, on the one node where it runs."""
+    # Check the size first: few jobs are elastic, and every decision checks all running jobs.
     able = job.max_gpus > job.gpus and job.split and bool(job.speeds) and job.preemptible and job.checkpoints
     return able and len(allocations) == 1
 
@@ -148,7 +149,7 @@ def _has_grown(run: Running) -> bool:
 def _beside(
     context: CycleContext, nodes: Nodes, job: Job, share: AllocationView, left_s: float | None, *, restart_s: float
 ) -> tuple[int, ...]:
-    """The idle GPUs of its node that would make the job faster by more than a restart takes."""
+    """The idle GPUs of the job's node that would save more time than a restart takes."""
     node, gpus = context.state.free.node(share.node_id), len(share.gpu_ids)
     if node is None or nodes.shared(node.id) or not all(map(context.state.free.usable, share.gpu_ids)):
         return ()

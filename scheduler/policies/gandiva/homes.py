@@ -1,9 +1,9 @@
-"""What is remembered of a job in its memo: where it belongs, what it was before, and what it shall not be again.
+"""What Gandiva keeps in a job's policy state: its time-slice nodes, its state before a change, and permanent limits.
 
-A job that takes turns with others has a home: so many GPUs on each of some nodes, whichever are free there. An entry
-for each node says so from the moment at which the job is suspended, or is told to take turns, until it has GPUs again.
-How fast it was before a change, and on which nodes, stays there until the change has been judged. Beside whom it shall
-not be, that it shall not be moved, and how far it may grow, is remembered for ever.
+A job that time-slices waits for its slice on fixed nodes: a number of GPUs on each, whichever are free there. The
+entries for these nodes exist from its suspension, or its assignment to them, until it has GPUs again. The speed before
+a change, and the nodes held then, stay until the change has been judged. Banned partners, the ban on moves and the
+maximum growth are permanent.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from scheduler.model import Job, Running
 
 Home = Mapping[int, int]  # node id -> GPUs, ascending
 
-# When the policy wants to look at a suspended job again, and when it last looked for a better place in vain.
+# When the policy checks a suspended job next, and when it last looked in vain for a better place.
 NEXT, LOOKED = "next", "looked"
-# Units per second before the last change; that it shall stay; the most GPUs that it may grow to.
+# Units per second before the last change; whether the job may not be moved; its maximum number of GPUs.
 BEFORE, STAYS, MOST = "before", "stays", "most"
 _NODE, _APART, _LEFT = "node ", "apart ", "left "
 
 
 def home_of(job: Job) -> Home:
-    """The home of a job that waits for its turn; empty for a job without one."""
+    """The time-slice nodes of a suspended job; empty without any."""
     if not job.memo:
         return {}
     found = {int(key.removeprefix(_NODE)): int(gpus) for key, gpus in job.memo.items() if key.startswith(_NODE)}
@@ -31,17 +31,17 @@ def home_of(job: Job) -> Home:
 
 
 def has_home(job: Job) -> bool:
-    """Whether the job waits for its turn at a home."""
+    """Whether the job waits for a time slice."""
     return any(key.startswith(_NODE) for key in job.memo)
 
 
 def home_memo(home: Home) -> dict[str, float]:
-    """What a memo says of a home."""
+    """The entries for time-slice nodes."""
     return {f"{_NODE}{node_id}": float(gpus) for node_id, gpus in sorted(home.items())}
 
 
 def home_left_by(run: Running) -> Home:
-    """The home of a job that is suspended: what it holds, but for what it has grown by."""
+    """The time-slice nodes of a job that is suspended now: what it holds, without what it has grown by."""
     left, home = run.job.gpus_total, dict[int, int]()
     for share in sorted(run.allocations, key=lambda one: one.node_id):
         gpus = min(left, len(share.gpu_ids))
@@ -52,33 +52,33 @@ def home_left_by(run: Running) -> Home:
 
 
 def suits(job: Job, home: Home) -> bool:
-    """Whether a home is of the size and the shape that the job asks for now."""
+    """Whether these nodes match the size and shape that the job asks for now."""
     if job.split:
         return sum(home.values()) == job.gpus
     return len(home) == job.nodes and all(gpus == job.gpus for gpus in home.values())
 
 
 def apart_memo(other: Job) -> dict[str, float]:
-    """What a memo says of another job that it shall not share GPUs with."""
+    """The entry that bans sharing GPUs with another job."""
     return {f"{_APART}{other.id}": 1.0}
 
 
 def are_apart(one: Job, other: Job) -> bool:
-    """Whether the memo of one of them says so of the other."""
+    """Whether either job's policy state bans sharing GPUs with the other."""
     return f"{_APART}{other.id}" in one.memo or f"{_APART}{one.id}" in other.memo
 
 
 def kept_memo(job: Job) -> dict[str, float]:
-    """What is remembered of the job whatever becomes of it."""
+    """The permanent entries of the job."""
     if not job.memo:
         return {}
     return {key: value for key, value in job.memo.items() if key in (STAYS, MOST) or key.startswith(_APART)}
 
 
 def trial_memo(run: Running) -> dict[str, float]:
-    """What a memo says of a job that gets other GPUs by choice: how fast it is now, if that is known, and where.
+    """The entries for a job that changes its GPUs by the policy's choice: its speed now, if known, and its nodes.
 
-    Of one that shares its GPUs it says nothing: who is beside it counts for more than where it is.
+    A job that shares GPUs gets none: its partner affects its speed more than its place.
     """
     if run.speed is None or run.rate is not None:
         return {}
@@ -87,23 +87,23 @@ def trial_memo(run: Running) -> dict[str, float]:
 
 
 def left_home(job: Job) -> Home:
-    """What the job held before the change that is to be judged."""
+    """What the job held before the change on probation."""
     left = {int(key.removeprefix(_LEFT)): int(gpus) for key, gpus in job.memo.items() if key.startswith(_LEFT)}
     return dict(sorted(left.items()))
 
 
 def without_trial(memo: Mapping[str, float]) -> dict[str, float]:
-    """The memo of a job whose last change has been judged."""
+    """The policy state of a job whose last change has been judged."""
     return {key: value for key, value in memo.items() if key != BEFORE and not key.startswith(_LEFT)}
 
 
 def memo_of(context: CycleContext, job: Job) -> Mapping[str, float]:
-    """The memo of the job as it will be after the decision, as far as it goes."""
+    """The policy state of the job as the decision leaves it so far."""
     return context.notes[job.id].memo if job.id in context.notes else job.memo
 
 
 def forget(context: CycleContext, run: Running, *, trial: bool = False) -> None:
-    """Begin anew with the memo of a job that gets other GPUs; on `trial`: it goes back if it gets slower."""
+    """Reset the policy state of a job that changes its GPUs; with `trial` the change is on probation."""
     memo = {**kept_memo(run.job), **(trial_memo(run) if trial else {})}
     if memo_of(context, run.job) != memo:
         context.note(run.job, run, memo)

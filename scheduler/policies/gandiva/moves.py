@@ -1,7 +1,7 @@
-"""Moves: what brings a job closer together, and what makes room for one that waits.
+"""Moves bring a job closer together, or make room for a waiting job.
 
-A move is a preemption of the job for itself and a place in one plan, so only jobs with checkpoints are moved. A job is
-moved no sooner than `introspect_s` after it was placed, and looked at no more often than that.
+A move is a preemption of the job for itself and a place in the same plan, so only jobs with checkpoints are moved. A
+job is moved at the earliest `introspect_s` after it was placed, and checked at most that often.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from scheduler.policies.preemptive import SOON_S
 
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:
-    """When to see whether a running job could lie closer together; None for one that is not scattered."""
+    """When to check whether a scattered running job could be closer together; None for other jobs."""
     if introspect_s is None or len(run.allocations) < 2 or STAYS in run.job.memo or not _movable(run):
         return None
     return max(run.placed_at, run.job.memo.get(LOOKED, run.placed_at)) + introspect_s
 
 
 def gather(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
-    """Move the scattered jobs that are due to fewer nodes, or fewer racks, the largest first."""
+    """Move the due scattered jobs to fewer nodes, or fewer racks, largest first."""
     for run in sorted(_due(context, introspect_s), key=lambda one: (-one.gpus, one.job.id)):
         if context.limit_reached:
             return
@@ -36,7 +36,7 @@ def gather(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: 
 def make_room(
     context: CycleContext, nodes: Nodes, left: Iterable[Job], introspect_s: float, restart_s: float
 ) -> Job | None:
-    """Place the first of those who are left that is due, by moving others; the job itself if that was in vain."""
+    """Place the first due job of those left, by moving others; returns the job if that failed."""
     now, free = context.now, context.state.free
     for job in left:
         due = job.gpus and job.id not in context.places and now >= job.memo.get(LOOKED, -introspect_s) + introspect_s
@@ -65,7 +65,7 @@ def _movable(run: Running) -> bool:
 
 
 def due_runs(context: CycleContext) -> Sequence[Running]:
-    """Those of the running jobs that anything can have become of since the last decision."""
+    """The running jobs whose state may have changed since the last decision."""
     view, due = context.view, context.state.due
     if due is None:
         return list(view.running)
@@ -90,7 +90,7 @@ def _gather(context: CycleContext, nodes: Nodes, run: Running, restart_s: float)
         context.undo_release(run)
         return False
     context.take(run.job, found)
-    context.preempt(run, run.job.id, "it goes on with its GPUs closer together")
+    context.preempt(run, run.job.id, "it moves to GPUs that are closer together")
     forget(context, run, trial=True)
     return True
 
@@ -107,20 +107,20 @@ def _make_room(context: CycleContext, job: Job, demand: Demand, settled: Sequenc
     found = context.placement.place(free, demand, ())
     if found is None or not _fit(
         free, [found, *(move.allocations for move in moves)]
-    ):  # the search had let go of more jobs, of which some then stayed
+    ):  # the search assumed the release of jobs that stay after all
         for move in reversed(moves):
             context.undo_release(move.run)
         return False
     context.take(job, found)
     for move in moves:
         context.take(move.run.job, move.allocations)
-        context.preempt(move.run, move.run.job.id, f"it makes room for job {job.id}, and goes on elsewhere")
+        context.preempt(move.run, move.run.job.id, f"it moves to make room for job {job.id}")
         forget(context, move.run, trial=True)
     return True
 
 
 def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
-    """Whether all of these are free, one beside the other."""
+    """Whether all of these are free together."""
     taken = []
     for allocations in lots:
         if not free.can_take(allocations):
@@ -133,13 +133,13 @@ def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
 
 
 def too_late(context: CycleContext, run: Running, restart_s: float) -> bool:
-    """Whether the job will be done before a move could pay."""
+    """Whether the job ends before a move could pay off."""
     left_s = run.remaining_s(context.now)
     return left_s is not None and left_s <= restart_s
 
 
 def held_as_demand(context: CycleContext, run: Running) -> Demand | None:
-    """What the job would ask for to have elsewhere what it has; None for what is not in service any more."""
+    """The demand for what the job holds, to be placed elsewhere; None if some of it is out of service."""
     free, job = context.state.free, run.job
     gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
     in_service = all(free.node(share.node_id) is not None for share in run.allocations)
@@ -160,5 +160,5 @@ def held_as_demand(context: CycleContext, run: Running) -> Demand | None:
 
 
 def _spread(context: CycleContext, allocations: Sequence[AllocationView]) -> tuple[int, int]:
-    """Over how many nodes and racks these lie."""
+    """The number of nodes and of racks that these allocations use."""
     return len(allocations), len({context.view.node_by_id[share.node_id].rack for share in allocations})

@@ -1,6 +1,6 @@
-"""The nodes as Gandiva sees them: each has an affinity, the GPU count of the jobs that it hosts, and a height.
+"""Gandiva's view of the nodes: each has an affinity, the GPU count of the jobs that it hosts, and a height.
 
-Source: Xiao et al., Gandiva (OSDI 2018), §4.1. A job that is suspended is hosted where its home is.
+Source: Xiao et al., Gandiva (OSDI 2018), §4.1. A suspended job is hosted on its time-slice nodes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _NOBODY: Mapping[int, int] = {}
 
 
 class Nodes:
-    """The nodes during one decision, with who is suspended on them so far."""
+    """The nodes during one decision, with the jobs suspended on them so far."""
 
     def __init__(self, context: CycleContext, suspended: SuspendedJobs, turn_s: float) -> None:
         self.context, self.free, self.view = context, context.state.free, context.view
         self.suspended, self.turn_s = suspended, turn_s
         self.served: Entry | None = None  # the suspended job that is being served; None: all have been
-        # The ids of the suspended jobs that do not sleep: they have been served, or had a place before.
+        # The ids of the suspended jobs that do not sleep: they were examined, or had a place before.
         self.awake: set[int] = {*context.places, *context.reserved}
-        self._blocked: set[int] = set()  # ids of the nodes that are kept for a job that was served
-        # What has changed since the decision began, as in `SuspendedJobs`.
+        self._blocked: set[int] = set()  # ids of the nodes reserved for a job that was examined
+        # The changes since the decision began, as in `SuspendedJobs`.
         self._sizes: dict[int, Counter[int]] = {}
         self._asked: Counter[int] = Counter()
         self._gpus = context.state.capacity.derived(Nodes, self._count_gpus)
@@ -39,32 +39,32 @@ class Nodes:
         return {node.id: Counter(gpu.type for gpu in node.gpus if gpu.healthy) for node in self.view.nodes}
 
     def host(self, job: Job, home: Home, times: int) -> None:
-        """Count a suspended job where its home is, or no longer with `times` -1."""
+        """Count a suspended job on its time-slice nodes, or remove it with `times` -1."""
         for node_id, gpus in home.items():
             self._sizes.setdefault(node_id, Counter())[job.gpus_total] += times
             self._asked[node_id] += times * gpus
 
     def shared(self, node_id: int) -> bool:
-        """Whether anybody is suspended on the node."""
+        """Whether the node hosts suspended jobs."""
         return self._asked_on(node_id) > 0
 
     def block(self, home: Home) -> None:
-        """Keep these nodes for a job that waits for its turn there."""
+        """Reserve these nodes for a job that waits for its time slice there."""
         self._blocked.update(home)
 
     def is_blocked(self, node_id: int) -> bool:
-        """Whether a job that is ahead waits for its turn on the node, which it can have before a new turn would end.
+        """Whether the node is reserved for a job ahead, whose time slice begins before a new one would end.
 
-        Those that sleep are asked only here: a decision does not look at all of them.
+        Sleeping jobs are checked only here: a decision does not examine all of them.
         """
         return node_id in self._blocked or any(map(self._blocks, self.suspended.on(node_id)))
 
     def rested_at(self, job: Job) -> float:
-        """When the job has been suspended for a turn, and may take GPUs from others."""
+        """When the job has been suspended for one time slice, and may displace others."""
         return job.requeued_at + self.turn_s if job.requeued_at else self.context.now
 
     def _blocks(self, one: Suspended) -> bool:
-        """Whether a job that sleeps blocks its home."""
+        """Whether a sleeping job reserves its time-slice nodes."""
         soon = self.context.now + SOON_S
         return (
             soon < one.next_at < self.context.now + self.turn_s - SOON_S
@@ -77,7 +77,7 @@ class Nodes:
         return self.suspended.asked(node_id) + self._asked[node_id]
 
     def affinity(self, node: FreeNode) -> int:
-        """The size of those jobs of one size that ask for most of the node's GPUs, the larger of equals; 0: nobody."""
+        """The job size that asks for most of the node's GPUs, the larger of equals; 0: none."""
         asked: dict[int, int] = {}
         for guest, number in node.guests.items():
             asked[guest.gpus] = asked.get(guest.gpus, 0) + guest.gpus * number
@@ -91,7 +91,7 @@ class Nodes:
         return largest
 
     def height(self, node: FreeNode) -> float:
-        """GPUs that are asked for on the node, by suspended jobs too, by GPUs that it has."""
+        """GPUs asked for on the node, by suspended jobs too, over its healthy GPUs."""
         gpus = self.gpus(node.id)
         return (gpus - node.count(None) + self._asked_on(node.id)) / gpus if gpus else 0.0
 
@@ -104,7 +104,7 @@ class Nodes:
         return self._gpus[node_id][gpu_type]
 
     def runs_on(self, node_id: int) -> Iterator[Running]:
-        """Those that run on the node and stay so far, by id of their job."""
+        """The jobs that run on the node and have not been released, by job id."""
         if node_id not in self._runs:
             gpus = self.view.node_by_id[node_id].gpus
             ids = {holder for gpu in gpus for holder in self.view.holders_of_gpu.get(gpu.id, ())}
@@ -121,7 +121,7 @@ class Nodes:
         return held
 
     def seat(self, job: Job, demand: Demand) -> tuple[AllocationView, ...] | None:
-        """The GPUs for a job that fits one node: on the least loaded node of its affinity, else where nobody is."""
+        """The GPUs for a job that fits one node: on the least loaded node of its affinity, else on an empty one."""
         if demand.nodes != 1 or not demand.gpus:
             return None
         best: tuple[bool, bool, float, int] | None = None
@@ -142,7 +142,7 @@ class Nodes:
         return None if chosen is None else shares(chosen, demand)
 
     def room(self, demand: Demand, home: Home) -> tuple[AllocationView, ...] | None:
-        """The GPUs for a job at its home, or None when not all of them are free."""
+        """The GPUs for a job on its time-slice nodes, or None unless all of them are free."""
         found: list[AllocationView] = []
         for node_id, gpus in home.items():
             node = self.free.node(node_id)
@@ -155,14 +155,14 @@ class Nodes:
         return tuple(found)
 
     def nothing_for(self, job: Job, home: Home) -> bool:
-        """Whether it is plain that no free GPUs will do, and that nothing at home is free at all."""
+        """Whether it is certain that no free GPUs suit the job, and that its time-slice nodes have none free."""
         types = job.types_among(self.context.state.capacity.types)
         if any(self.free.gpus(gpu_type) >= job.gpus_total for gpu_type in types):
             return False
         return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in home)
 
     def place_elsewhere(self, job: Job, demands: Sequence[Demand]) -> bool:
-        """Whether the pool's placement found any other free GPUs; those that others wait for are no choice."""
+        """Whether the pool's placement found other free GPUs; nodes with suspended jobs are excluded."""
         hidden = tuple(
             AllocationView(node.id, 0, tuple(gpu for ids in node.gpus.values() for gpu in ids), 0, 0)
             for node in sorted(self.free.by_room(None), key=lambda one: one.id)

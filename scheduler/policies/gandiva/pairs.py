@@ -1,10 +1,10 @@
-"""Pairs: when more GPUs are asked for than there are, two jobs that leave much of their GPUs unused share them.
+"""Pairs: under overload, two jobs with low utilisation share their GPUs.
 
-1. A pair is looked at again a while after it was made. If the measured speeds of the two, each by its own alone, add up
-   to no more than what taking turns gives, the pair is undone, and these two are never put together again. Of one that
-   came to the other at once nobody knows how fast it is alone: then it is the other that must have more than its turns.
-2. Who is left without GPUs gets a place beside the running job of its size that uses its GPUs least.
-3. When nobody waits, the later of a pair goes on alone where GPUs are free.
+1. A pair is judged a while after it was made. If the measured relative speeds of the two add up to no more than time
+   slicing gives, the pair is undone, and the two jobs are never paired again. If the speed alone of the second job is
+   unknown, the first one must have more than half.
+2. A job without GPUs is paired with the running job of its size with the lowest utilisation.
+3. When no job waits, the later job of a pair moves to free GPUs of its own.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from scheduler.policies.gandiva.moves import held_as_demand
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
-# What two jobs get done together that take turns on GPUs, in terms of one that has them alone.
+# The combined progress of two time-sliced jobs, relative to a job alone on the GPUs.
 _TAKING_TURNS = 1.0
 
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
-    """When to judge the pair that this job made by coming; None for one that shares nothing."""
+    """When to judge the pair that this job completed; None for a job that shares nothing."""
     return run.placed_at + trial_s if trial_s is not None and run.rate is not None else None
 
 
 def judge(context: CycleContext, trial_s: float) -> None:
-    """Undo the pairs that have turned out badly."""
+    """Undo the pairs that are no faster than time slicing."""
     for first, second in _pairs(context):
         if second.placed_at + trial_s > context.now + SOON_S or not _worse_than_turns(first.rate, second.rate):
             continue
         goer = next((run for run in (second, first) if run.job.preemptible and run.job.checkpoints), None)
         if goer is None:
-            continue  # to lose what one of them has done would cost more
+            continue  # a stop without a checkpoint would cost more
         other = first if goer is second else second
         context.release(goer)
-        context.preempt(goer, other.job.id, "the two jobs on its GPUs get less done than if they took turns")
+        context.preempt(goer, other.job.id, "the two jobs on its GPUs are slower than with time slices")
         context.note(goer.job, goer, {**kept_memo(goer.job), **apart_memo(other.job)})
 
 
 def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
-    """Put each of those who are left, in order, beside the one that uses its GPUs least; returns who has found one."""
+    """Pair each remaining job, in order, with the host of the lowest utilisation; returns the paired jobs."""
     hosts, packed = _hosts(context), list[Job]()
     while hosts and not context.limit_reached and (turn := walk.next()) is not None:
         job, _ = turn
@@ -57,12 +57,12 @@ def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
                 hosts.remove(host)
                 packed.append(job)
             elif not kept_memo(job) and not any(are_apart(job, host.job) for host in hosts):
-                walk.drop()  # nor is there room for others of its class
+                walk.drop()  # other jobs of its class find no host either
     return packed
 
 
 def part(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
-    """Move the later of each pair, if it is the slower for it, to GPUs of its own."""
+    """Move the later job of each slowed pair to GPUs of its own."""
     for _, run in _pairs(context):
         if context.limit_reached:
             return
@@ -75,7 +75,7 @@ def part(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
             continue
         context.release(run)
         context.take(run.job, found)
-        context.preempt(run, run.job.id, "it goes on with GPUs of its own")
+        context.preempt(run, run.job.id, "it moves to GPUs of its own")
         forget(context, run)
 
 
@@ -85,7 +85,7 @@ def _worse_than_turns(*rates: float | None) -> bool:
 
 
 def _pairs(context: CycleContext) -> Iterator[tuple[Running, Running]]:
-    """Those who share GPUs, the one that came later second; by id."""
+    """The pairs that share GPUs, the later job second; by id."""
     view = context.view
     pairs = {holders for gpu_id in context.state.free.shared if len(holders := view.holders_of_gpu.get(gpu_id, ())) > 1}
     for pair in sorted(pairs):
@@ -95,7 +95,7 @@ def _pairs(context: CycleContext) -> Iterator[tuple[Running, Running]]:
 
 
 def _hosts(context: CycleContext) -> list[Running]:
-    """Those beside whom there is room for another job, the one that uses its GPUs least first."""
+    """The jobs whose GPUs have room for another job, lowest utilisation first."""
     late = {preempt.for_job_id for preempt in context.preempts.values()}
     there = [run for run in context.view.running if run.job.packs and context.stays(run)]
     for place in context.places.values():

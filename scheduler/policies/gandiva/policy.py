@@ -1,4 +1,4 @@
-"""Gandiva; docs/policies/gandiva.md says what it optimises and what differs from the paper."""
+"""Gandiva; docs/policies/gandiva.md describes the goal and the differences from the paper."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from scheduler.policies.gandiva.turns import Turns
 from scheduler.policies.preemptive import SOON_S
 
 _LOOK_EVERY_S = 15.0
-# The keys of the jobs that wait for a turn are below this, those of new jobs above.
+# The keys of the jobs that wait for a time slice are below this, those of new jobs above.
 _NEW: Key = (1,)
 
 
 @dataclass(frozen=True, slots=True)
 class Gandiva:
-    """Packs jobs of one size onto nodes of their own, lets them take turns there, and moves them closer together.
+    """Packs jobs of one size onto nodes of their own, time-slices them there, and migrates them closer together.
 
-    Source: Xiao et al., Gandiva: PeriodicPolicy Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
+    Source: Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning (OSDI 2018), §3 and §4.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -40,37 +40,37 @@ class Gandiva:
                 "type": ["number", "null"],
                 "minimum": 1,
                 "default": 60,
-                "description": "How long a turn on over-subscribed GPUs lasts. null: nobody takes turns.",
+                "description": "The length of a time slice on over-subscribed GPUs. null: no time slicing.",
             },
             "max_height": {
                 "type": "number",
                 "minimum": 1,
                 "default": 4,
-                "description": "GPUs that may be asked for on a node, by suspended jobs too, by GPUs that it has.",
+                "description": "The maximum of a node's requested GPUs, suspended jobs included, per GPU.",
             },
             "introspect_s": {
                 "type": ["number", "null"],
                 "minimum": 1,
                 "default": 300,
-                "description": "How long a job stays before it is moved, and time between two looks. null: no moves.",
+                "description": "The minimum time before a job is moved, and between two checks. null: no moves.",
             },
             "restart_s": {
                 "type": "number",
                 "minimum": 0,
                 "default": 0,
-                "description": "What a start costs: a turn is longer by it, and who has no more left is not moved.",
+                "description": "The cost of a start: it lengthens slices; a job with less left is not moved.",
             },
             "grow_after_s": {
                 "type": ["number", "null"],
                 "minimum": 1,
                 "default": None,
-                "description": "How long GPUs beside an elastic job are idle before it takes them. null: for ever.",
+                "description": "How long GPUs are idle before an elastic job of the node takes them. null: never.",
             },
             "trial_s": {
                 "type": ["number", "null"],
                 "minimum": 0,
                 "default": 60,
-                "description": "After how long pairs, moves and growth are judged by speeds. null: never; no sharing.",
+                "description": "The probation of pairs, moves and growth. null: none; no sharing.",
             },
         },
         "additionalProperties": False,
@@ -90,7 +90,7 @@ class Gandiva:
         return _LOOK_EVERY_S if any(after_s is not None for after_s in asked) else None
 
     def waiting_key(self, job: Job) -> Key:
-        """Those who wait for a turn first, as long as they wait; then by priority, then submission."""
+        """Suspended jobs first, longest waiting first; then by priority, then submission."""
         if has_home(job):
             return (0, job.waiting_since, 0.0)
         return (1, -job.priority, job.submitted_at)
@@ -100,7 +100,7 @@ class Gandiva:
         return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When a suspended job can have its turn, or a running one may be moved or may grow."""
+        """When a suspended job's time slice may begin, or a running job may be moved or may grow."""
         if run is None:
             at = job.memo.get(NEXT)
         else:
@@ -116,20 +116,20 @@ class Gandiva:
     def serve(self, context: CycleContext) -> None:
         """See `Policy`.
 
-        1. Those who are suspended, in their order: back to their home if it has room, else to other GPUs that are
-           free, else in turn for others at home.
-        2. Those who are new, in order: to the least loaded node of their affinity with a height below 1, to a node
-           where nobody is, to any free GPUs, to what elastic jobs give back, or to take turns; else they are queued.
-        3. Now and then: moves that make room for one who waits, or bring a job closer together; who was moved before,
-           or has grown, and is slower for it goes back.
-        4. Those who still wait get places beside others, and pairs that are worse than turns are undone.
-        5. Elastic jobs grow into what has been idle for long enough.
+        1. Suspended jobs, in order: back to their time-slice nodes if these have room, else to other free GPUs, else in
+           place of jobs there whose time slice is over.
+        2. New jobs, in order: to the least loaded node of their affinity with a height below 1, to an empty node, to
+           any free GPUs, to GPUs that elastic jobs give back, or to time slices; else they are queued.
+        3. Periodically: moves that make room for a waiting job, or bring a job closer together; a job that became
+           slower by a move or by growth goes back.
+        4. Jobs that still wait are paired with others, and pairs slower than time slicing are undone.
+        5. Elastic jobs grow into GPUs that have been idle for long enough.
         """
         _Decision(self, context).run()
 
 
 class _Decision:
-    """One decision, on its way."""
+    """One decision."""
 
     def __init__(self, policy: Gandiva, context: CycleContext) -> None:
         self.policy, self.context = policy, context
@@ -137,9 +137,9 @@ class _Decision:
         self.suspended.refresh()
         self.nodes = Nodes(context, self.suspended, (policy.slice_s or 0.0) + policy.restart_s)
         self.turns = Turns(context, self.nodes, policy.max_height)
-        # The queue must not change while it is walked through, so memos of those who wait are written in the end.
+        # The queue must not change during the walk, so the states of waiting jobs are written at the end.
         self.memos: dict[int, tuple[Job, Mapping[str, float]]] = {}
-        self.left: list[Job] = []  # who could not be placed, the first of each class
+        self.left: list[Job] = []  # jobs that could not be placed, the first of each class
 
     def run(self) -> None:
         """See `Gandiva.serve`."""
@@ -172,7 +172,7 @@ class _Decision:
             pairs.part(context, self.nodes, self.policy.restart_s)
 
     def _resume_suspended(self) -> None:
-        """Serve those of the suspended jobs that may not sleep on, in the order of the queue."""
+        """Serve the suspended jobs that may not sleep on, in the order of the queue."""
         context, nodes = self.context, self.nodes
         look_at_all = self.policy.slice_s is None or context.admission.reclaims or context.explain
         wakers = Wakers(context, self.suspended, look_at_all=look_at_all)
@@ -186,7 +186,7 @@ class _Decision:
         nodes.served = None
 
     def _resume(self, job: Job, home: Home) -> None:
-        """Let a suspended job have GPUs again, or see to it that it gets its turn."""
+        """Resume a suspended job, or let it wait for its time slice."""
         context = self.context
         demands, denial = context.admissible(job)
         if denial is not None and denial.reason in UNSCHEDULABLE:
@@ -199,14 +199,14 @@ class _Decision:
                 return
         if (demands and self._seat(job, demands)) or self._reclaim(job):
             return
-        if moment is None:  # its home can serve it no more, so it is as one who is new
+        if moment is None:  # its time-slice nodes cannot serve it any more, so it counts as new
             self._remember(job, {})
             self.left.append(job)
             return
         self._wait_for_turn(job, home, moment)
 
     def _sleeps(self, job: Job, home: Home) -> bool:
-        """Whether nothing can have become of the job since it was last looked at, which is so for most."""
+        """Whether nothing can have changed for the job since it was last examined, which holds for most jobs."""
         at = job.memo.get(NEXT, 0.0)
         if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, home):
             return False
@@ -248,7 +248,7 @@ class _Decision:
                 walk.drop()
 
     def _like_its_class(self, job: Job) -> bool:
-        """Whether the others of its class can do no better than the job."""
+        """Whether no other job of its class can do better than the job."""
         return self.policy.slice_s is None or (job.checkpoints and job.preemptible) or not job.gpus
 
     def _home_for(self, job: Job, admitted: Sequence[Demand]) -> Home | None:
@@ -257,7 +257,7 @@ class _Decision:
         return self.turns.home_for(job, admitted or self.context.demands(job), own=not admitted)
 
     def _wait_for_turn(self, job: Job, home: Home, at: float | None) -> None:
-        """Let the job have its turn, or wait for it at this home."""
+        """Start the job's time slice, or let it wait for one on these nodes."""
         if self.turns.begin(job, home):
             self._remember(job, {})
             return
@@ -265,14 +265,14 @@ class _Decision:
         if at is not None:
             at = self.turns.wait(job, home, at)
             if self.suspended.home(job.id) == home and self.context.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
-                at = job.memo[NEXT]  # to look too early costs nothing, and a memo that changes has to be written
+                at = job.memo[NEXT]  # checking early costs nothing, while a changed policy state must be written
             looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
             self._remember(job, {**home_memo(home), **looked, NEXT: at})
         if self.context.explain and job.id not in self.context.deferred:
             self.context.pending_reasons[job.id] = self._takes_turns(job, home)
 
     def _seat(self, job: Job, demands: Sequence[Demand]) -> bool:
-        """Whether GPUs that are free were found for the job, and are its own now."""
+        """Whether free GPUs were found for the job; if so, it has them."""
         for demand in demands:
             found = self.nodes.seat(job, demand)
             if found is not None and self._take(job, found):
@@ -284,9 +284,9 @@ class _Decision:
         return placed
 
     def _reclaim(self, job: Job) -> bool:
-        """Whether the job got what others had only until it wanted it."""
+        """Whether the job reclaimed GPUs that others had on loan."""
         victims = self.context.reclaimable(job)
-        if not victims or not self.context.place_instead(job, victims, "its GPUs go to a job that is ahead of it"):
+        if not victims or not self.context.place_instead(job, victims, "its GPUs go to a job ahead of it"):
             return False
         self.context.bind_deferred_lots()
         self._remember(job, {})
@@ -316,9 +316,9 @@ class _Decision:
         where = names[0] if len(names) == 1 else words.count(len(names), "node")
         return Denial(
             HoldReason.NO_FREE_GPUS,
-            f"this job takes turns on {where} with others of its size, and it is not its turn",
+            f"this job shares time slices on {where} with jobs of its size, and waits for its slice",
             {"nodes": len(names), "needed": job.gpus_total},
-            ("the turn of a job there is over",),
+            ("the time slice of a job there ends",),
             wanted=job.gpus_total,
             once_free=become_free(job.gpus_total, "GPU" if job.gpus_total == 1 else "GPUs"),
         )

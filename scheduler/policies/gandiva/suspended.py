@@ -1,7 +1,7 @@
-"""The suspended jobs, indexed such that a decision looks at the few that it can change anything for.
+"""The suspended jobs, indexed such that a decision examines only the few that it can change.
 
-A suspended job sleeps while its turn has not come, no GPU of its home is free, and no type has as many free GPUs as
-the job needs. The state keeps the index from one decision to the next.
+A suspended job sleeps while its time slice has not come, no GPU of its time-slice nodes is free, and no type has as
+many free GPUs as the job needs. The state keeps the index from one decision to the next.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from scheduler.model import Job
 from scheduler.policies.gandiva.homes import NEXT, Home, home_of, suits
 from scheduler.policies.preemptive import SOON_S
 
-# The place of a job in the order of the queue: its key, then its id.
+# The position of a job in the queue: its key, then its id.
 Entry = tuple[Key, int]
-# What decides for which free GPUs, other than those of its home, a job wakes: its type, types and number of GPUs.
+# The free GPUs, other than on its time-slice nodes, that wake a job: its type, types and number of GPUs.
 _Class = tuple[str | None, tuple[str, ...], int]
 _NO_SIZES: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """A job that waits for its turn at its home, and when it wants to be looked at again, in seconds since 1970."""
+    """A job that waits for its time slice, its time-slice nodes, and its next check, in seconds since 1970."""
 
     job: Job
     home: Home
@@ -37,7 +37,7 @@ class Suspended:
 
 
 class SuspendedJobs:
-    """An index of the suspended jobs. Changes count from the next `refresh` on, so that a decision sees one state."""
+    """An index of the suspended jobs. Changes take effect at the next `refresh`, so that a decision sees one state."""
 
     def __init__(self, waiting_key: Callable[[Job], Key]) -> None:
         self._waiting_key = waiting_key
@@ -45,21 +45,21 @@ class SuspendedJobs:
         self._jobs: dict[int, Suspended] = {}
         self._by_next: list[tuple[float, int]] = []
         self._by_class: dict[_Class, list[Entry]] = {}
-        self._misfits: set[int] = set()  # ids of the jobs whose home does not suit them
+        self._misfits: set[int] = set()  # ids of the jobs whose time-slice nodes no longer suit them
         self._on_node: dict[int, dict[int, Suspended]] = {}  # node id -> job id -> the job
         self._sizes: dict[int, Counter[int]] = {}  # node id -> GPUs of a job -> suspended jobs of this size
         self._asked: Counter[int] = Counter()  # node id -> GPUs that suspended jobs ask for there
 
     def add(self, job: Job) -> None:
-        """Index a waiting job, or index it again with another memo."""
+        """Add a waiting job, or update it after a change of its policy state."""
         self._changed[job.id] = job
 
     def remove(self, job_id: int) -> None:
-        """Forget a job; a job that is not indexed is no error."""
+        """Remove a job, if it is indexed."""
         self._changed[job_id] = None
 
     def refresh(self) -> None:
-        """Carry out the changes since the last call."""
+        """Apply the changes since the last call."""
         for job_id, job in self._changed.items():
             before = self._jobs.pop(job_id, None)
             if before is not None:
@@ -97,24 +97,24 @@ class SuspendedJobs:
                 del self._on_node[node_id], self._sizes[node_id], self._asked[node_id]
 
     def __getitem__(self, job_id: int) -> Suspended:
-        """A job that is suspended."""
+        """A suspended job."""
         return self._jobs[job_id]
 
     def home(self, job_id: int) -> Home:
-        """The home of a job; empty for a job that is not suspended."""
+        """The time-slice nodes of a job; empty for a job that is not suspended."""
         found = self._jobs.get(job_id)
         return {} if found is None else found.home
 
     def on(self, node_id: int) -> Iterable[Suspended]:
-        """The jobs whose home is on a node, in any order."""
+        """The jobs with this time-slice node, in any order."""
         return self._on_node.get(node_id, {}).values()
 
     def sizes(self, node_id: int) -> Mapping[int, int]:
-        """How many jobs of each number of GPUs are suspended on a node."""
+        """The number of suspended jobs on a node, by number of GPUs."""
         return self._sizes.get(node_id, _NO_SIZES)
 
     def asked(self, node_id: int) -> int:
-        """GPUs of a node that its suspended jobs ask for together."""
+        """The GPUs of a node that its suspended jobs ask for together."""
         return self._asked[node_id]
 
     def of_size(self, gpus: int) -> Iterator[Suspended]:
@@ -124,20 +124,20 @@ class SuspendedJobs:
 
     @property
     def nodes(self) -> Iterable[int]:
-        """The ids of the nodes that are part of a home."""
+        """The ids of all time-slice nodes."""
         return self._on_node
 
     @property
     def classes(self) -> Iterable[_Class]:
-        """The classes of jobs that wake for the same free GPUs."""
+        """The classes of jobs that the same free GPUs wake."""
         return self._by_class
 
     def of_class(self, klass: _Class) -> Sequence[Entry]:
-        """The places of the jobs of a class, ascending; not to be changed."""
+        """The positions of the jobs of a class, ascending; callers must not change them."""
         return self._by_class.get(klass, ())
 
     def due(self, moment: float) -> Iterator[Suspended]:
-        """The jobs that want to be looked at by a moment, and those whose home does not suit them; in any order."""
+        """The jobs due for a check, and those whose time-slice nodes no longer suit them; in any order."""
         for _, job_id in self._by_next[: bisect_right(self._by_next, moment, key=lambda one: one[0])]:
             yield self._jobs[job_id]
         for job_id in self._misfits:
@@ -145,16 +145,17 @@ class SuspendedJobs:
 
 
 class Wakers:
-    """The suspended jobs that may not sleep on, in the order of the queue, as a decision goes on.
+    """The suspended jobs to examine, in the order of the queue, as a decision proceeds.
 
-    1. A job wakes when its turn has come, a GPU of its home is free, or enough GPUs of a type are free.
-    2. GPUs that come free during the decision wake those jobs only that are still to come in the order.
+    1. A job wakes when its time slice has come, a GPU of its time-slice nodes is free, or enough GPUs of a type are
+       free.
+    2. GPUs that become free during the decision wake only jobs later in the order.
     """
 
     def __init__(self, context: CycleContext, index: SuspendedJobs, *, look_at_all: bool) -> None:
         self._context, self._index, self._free = context, index, context.state.free
         self._heap: list[tuple[Key, int, int, _Class | None]] = []
-        self._number = 0  # of the entry in the heap, so that no two entries compare further
+        self._number = 0  # of the heap entry, so that comparisons never go further
         self._last: Entry | None = None
         self._walked: set[_Class] = set()  # the classes with an entry in the heap
         self._preempted = len(context.preempts)
@@ -170,7 +171,7 @@ class Wakers:
         self._walk_classes()
 
     def next(self) -> Suspended | None:
-        """The next job to be looked at, or None at the end."""
+        """The next job to examine, or None at the end."""
         self._notice_releases()
         while self._heap:
             key, job_id, _, klass = heapq.heappop(self._heap)
@@ -185,7 +186,7 @@ class Wakers:
         return None
 
     def _notice_releases(self) -> None:
-        """Wake those for whom GPUs have come free since the last job was looked at."""
+        """Wake the jobs for which GPUs became free since the last job was examined."""
         preempts = self._context.preempts
         if len(preempts) == self._preempted:
             return
@@ -196,7 +197,7 @@ class Wakers:
         self._walk_classes()
 
     def _wake(self, node_id: int) -> None:
-        """Wake the jobs whose home is on the node, if any GPU is free there or the node is out of service."""
+        """Wake the jobs with this time-slice node if it has a free GPU or is out of service."""
         node = self._free.node(node_id)
         if node is None or node.count(None):
             for one in self._index.on(node_id):
@@ -209,7 +210,7 @@ class Wakers:
                 self._walk(klass, self._last)
 
     def _walk(self, klass: _Class, after: Entry | None) -> None:
-        """Have the first job of a class after a place in the order looked at; the others follow it."""
+        """Queue the first job of a class after a position; the others follow it one by one."""
         entries = self._index.of_class(klass)
         position = 0 if after is None else bisect_right(entries, after)
         if position < len(entries):
@@ -217,7 +218,7 @@ class Wakers:
             self._push(entries[position], klass)
 
     def _fits(self, klass: _Class) -> bool:
-        """Whether a type that the class may use has as many free GPUs in the pool as one of its jobs needs."""
+        """Whether a type that the class accepts has enough free GPUs in the pool for one of its jobs."""
         gpu_type, gpu_types, size = klass
         types = (gpu_type,) if gpu_type is not None else gpu_types or self._context.state.capacity.types
         return any(self._free.gpus(kind) >= size for kind in types)

@@ -1,11 +1,11 @@
-"""Trials: a job that was moved or has grown is looked at again, and goes back if it has become slower.
+"""Probation: a job that was moved or has grown is checked again, and goes back if it has become slower.
 
-1. With the change, its memo says how fast the job was and what it held.
-2. `trial_s` after it was placed, as soon as its speed there is known, the two are compared.
-3. If it is slower, it goes back to as many GPUs on the nodes where it was, if they are free. In any case it is moved no
-   more, neither closer together nor to make room, or does not grow to that size any more.
+1. At the change, the job's policy state records its speed and what it held.
+2. `trial_s` after the job was placed, once its new speed is known, the two speeds are compared.
+3. If it is slower, it goes back to as many GPUs on its former nodes, if they are free. In any case it is not moved
+   again, neither closer together nor to make room, or does not grow to that size again.
 
-Only a job that is alone on its GPUs before and after is compared: else it is not known what has slowed it down.
+Only a job alone on its GPUs before and after is compared: otherwise the cause of a slowdown is unknown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from scheduler.policies.gandiva.moves import due_runs, held_as_demand, too_late
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
-# What a job loses by chance from one measurement to the next.
+# The relative noise between two measurements of a speed.
 _CHANCE = 0.05
 
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
-    """When to judge the change that the job has been through; None if there was none, or nobody knew its speed."""
+    """When to judge the job's last change; None without a change or a known speed."""
     return run.placed_at + trial_s if trial_s is not None and BEFORE in run.job.memo else None
 
 
 def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float) -> None:
-    """Send back whom a change has made slower."""
+    """Send back jobs that a change has made slower."""
     for run in due_runs(context):
         at = due_at(run, trial_s)
         if at is None or at > context.now + SOON_S or run.speed is None or run.rate is not None:
@@ -55,5 +55,5 @@ def _go_back(context: CycleContext, nodes: Nodes, run: Running, home: Home) -> b
         context.undo_release(run)
         return False
     context.take(run.job, found)
-    context.preempt(run, run.job.id, "it has become slower here, and goes back to what it had")
+    context.preempt(run, run.job.id, "it is slower here, and goes back to its former GPUs")
     return True

@@ -1,12 +1,12 @@
-"""Taking turns: more jobs than a node has GPUs for, each of which runs for a while and is then suspended.
+"""Time slicing: a node hosts more jobs than it has GPUs for; each runs for a slice and is then suspended.
 
-1. A job whose turn is over runs on while nobody wants its GPUs.
-2. Those that wait for a turn at their home are asked in the order in which they were suspended. Each takes GPUs from
-   jobs there whose turn is over, those first that have been running for longest.
-3. One who cannot have enough of them yet keeps its nodes from those who would begin later, unless they would be over by
-   the time at which it can begin.
-4. Who was suspended stays so for as long as a turn takes: of n jobs with room for n - 1 one goes at the end of a turn,
-   not each in a row.
+1. A job whose slice is over runs on while no job needs its GPUs.
+2. Suspended jobs are served in the order of their suspension. Each takes GPUs from jobs on its nodes whose slice is
+   over, longest running first.
+3. A job that cannot have enough GPUs yet reserves its nodes against later jobs, unless these would end their slice
+   before it can begin.
+4. A suspended job stays suspended for at least one slice: of n jobs with room for n - 1, one is suspended at the end of
+   a slice, not each in a row.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from scheduler.policies.preemptive import SOON_S
 
 
 class Turns:
-    """The turns during one decision."""
+    """The time slices during one decision."""
 
     def __init__(self, context: CycleContext, nodes: Nodes, max_height: float) -> None:
         self.context, self.nodes = context, nodes
         self.turn_s, self.max_height = nodes.turn_s, max_height
-        # (node id, virtual cluster, GPU type) -> GPUs whose turn begins now
+        # (node id, virtual cluster, GPU type) -> GPUs whose slice begins now
         self._begun: Counter[tuple[int, int, str | None]] = Counter()
         self._by_affinity: dict[int, list[int]] | None = None  # ids of the nodes of each affinity
 
     def begin(self, job: Job, home: Home) -> bool:
-        """Whether the job has got its turn: GPUs of its home that are free, or with jobs whose turn is over."""
+        """Whether the job's slice begins: on free GPUs of its nodes, or in place of jobs whose slice is over."""
         context = self.context
         if any(map(self.nodes.is_blocked, home)):
             return False
@@ -47,28 +47,28 @@ class Turns:
         )
 
     def rested(self, job: Job) -> bool:
-        """Whether the job has been suspended for long enough to take from others."""
+        """Whether the job has been suspended for long enough to displace others."""
         return self.nodes.rested_at(job) <= self.context.now + SOON_S
 
     def when(self, job: Job, home: Home) -> float | None:
-        """When the job can have its turn if nothing else happens, as far as GPUs go; None: never at this home."""
+        """When the job's slice can begin if nothing else happens, as far as GPUs go; None: never on these nodes."""
         moments = [self._when(demand, home) for demand in self.context.demands(job)]
         known = [moment for moment in moments if moment is not None]
         return max(min(known), self.nodes.rested_at(job)) if known else None
 
     def wait(self, job: Job, home: Home, at: float) -> float:
-        """When to look again at a job that can have its turn at this moment; keeps its nodes for it if need be."""
+        """The next check of a job whose slice can begin at this moment; reserves its nodes if necessary."""
         now = self.context.now
-        if at <= now + SOON_S:  # it lacks something else: a place in this cycle, else such as quota
+        if at <= now + SOON_S:  # it lacks something else: a place in this cycle, or for instance quota
             return now if job.id in self.context.deferred else now + self.turn_s
         if self.rested(job) and at < now + self.turn_s - SOON_S:
             self.nodes.block(home)
         return at
 
     def home_for(self, job: Job, demands: Sequence[Demand], *, own: bool) -> Home | None:
-        """Where the job could take turns: nodes that host jobs of its size, the least loaded first.
+        """Nodes on which the job can time-slice: nodes that host jobs of its size, the least loaded first.
 
-        With `own`, those with whom it takes turns must be of its virtual cluster, which has no quota left.
+        With `own`, the other jobs must be of its virtual cluster, which has no quota left.
         """
         if not job.gpus or not (job.checkpoints and job.preemptible):
             return None
@@ -90,7 +90,7 @@ class Turns:
         return run.job.preemptible and run.job.checkpoints
 
     def placed(self, job: Job) -> None:
-        """The job has got its place: its turn begins now, and who is hosted where has to be looked at again."""
+        """Note that the job was placed: its slice begins now, and the affinities of nodes change."""
         self._by_affinity = None
         for share in self.context.places[job.id].allocations:
             for gpu_id in share.gpu_ids:
@@ -124,13 +124,13 @@ class Turns:
                 context.undo_release(run)
                 continue
             left = home_left_by(run)
-            context.preempt(run, job.id, "its turn is over, and another job takes its own")
+            context.preempt(run, job.id, "its time slice is over, and another job's begins")
             context.note(run.job, run, {**kept_memo(run.job), **home_memo(left), NEXT: context.now + self.turn_s})
             nodes.host(run.job, left, 1)
         return True
 
     def _over(self, job: Job, home: Home, first_of: int | None) -> list[Running]:
-        """The jobs there whose turn is over, the one that has been running for longest first."""
+        """The jobs on these nodes whose slice is over, longest running first."""
         there = {run.job.id: run for node_id in home if self._known(node_id) for run in self.nodes.runs_on(node_id)}
         over = [
             run
@@ -140,11 +140,11 @@ class Turns:
         return sorted(over, key=lambda run: (first_of not in (None, run.vc_id), run.placed_at, run.job.id))
 
     def _on_loan(self, job: Job, run: Running) -> bool:
-        """Whether the job would have what it gets only until the other one wants it back."""
+        """Whether the other job could reclaim the GPUs that the job would get."""
         return self.context.admission.reclaims and self.context.admission.reclaimable_by(job, run.job)
 
     def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
-        """Whether the job at home is nearer to its turn once this one lets go."""
+        """Whether stopping this run brings the job closer to its slice."""
         if run.vc_id == job.vc_id and self.context.quota_denial(job, demand) is not None:
             return True
         held = (share for share in run.allocations if share.node_id in home)
@@ -170,7 +170,7 @@ class Turns:
                 return None
             ends.sort()
             lacking = gpus - node.count(demand.gpu_type)
-            # Whatever else there is, such as a turn that begins now, is over a turn from now.
+            # All other GPUs, such as those of slices that begin now, are available after one slice.
             for over_at, held in (*ends, (now + self.turn_s, lacking)):
                 if lacking > 0:
                     at = max(at, over_at)
@@ -178,9 +178,9 @@ class Turns:
         return at
 
     def _takable(self, node_id: int, gpu_type: str | None, vc_id: int | None) -> int:
-        """How many GPUs of the type a node can give to turns: all but those of jobs that cannot be suspended.
+        """The GPUs of the type that a node can time-slice: all but those of jobs that cannot be suspended.
 
-        With a virtual cluster, only those that its own jobs hold.
+        With a virtual cluster, only GPUs that its own jobs hold.
         """
         if not self._known(node_id):
             return 0
@@ -193,7 +193,7 @@ class Turns:
         )
 
     def _ranked(self, job: Job, demand: Demand) -> Iterator[tuple[bool, float, tuple[int, ...], Home]]:
-        """Each place at which jobs of this size are, by whether it is a last choice, its height, and its nodes."""
+        """Each place that hosts jobs of this size: whether it is a last choice, its height, and its nodes."""
         size = demand.gpus * demand.nodes
         ids = self._affine(size)
         for home in self._homes(job, demand, ids):
@@ -211,7 +211,7 @@ class Turns:
                     yield {node_id: size}
         if demand.within is Locality.NODE or (demand.nodes == 1 and not demand.split):
             return
-        # A job of several nodes takes turns with one of its own size, on all the nodes of that one.
+        # A job of several nodes time-slices with one of its own size, on all nodes of that job.
         seen = set[tuple[int, ...]]()
         for home in self._wide_homes(ids, size):
             racks = {self.context.view.node_by_id[node_id].rack for node_id in home}

@@ -1,4 +1,4 @@
-"""Least attained service; docs/policies/las.md says what it optimises and what its quantum costs."""
+"""Least attained service; docs/policies/las.md describes the goal and the cost of the quantum."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from scheduler.policies.preemptive import SOON_S
 
 @dataclass(frozen=True, slots=True)
 class Las(Ordered):
-    """Serves the job first that has had the fewest GPU-seconds, and preempts those that have had more.
+    """Serves the job with the fewest attained GPU-seconds first, and preempts jobs with more.
 
-    A job that starts keeps its GPUs for a quantum. From then on it may lose them, and is looked at once a quantum.
+    A job that starts keeps its GPUs for a quantum. From then on it may be preempted, and is compared once a quantum.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -27,7 +27,7 @@ class Las(Ordered):
                 "type": "number",
                 "minimum": 1,
                 "default": 360,
-                "description": "How long a job that starts keeps its GPUs, and how often it is compared from then on.",
+                "description": "The minimum run time, and the time between two comparisons after it.",
             },
         },
         "additionalProperties": False,
@@ -37,7 +37,7 @@ class Las(Ordered):
 
     @property
     def preemptive(self) -> bool:
-        """That jobs which wait may take from jobs which run."""
+        """Waiting jobs may preempt running ones."""
         return True
 
     def waiting_key(self, job: Job) -> Key:
@@ -49,11 +49,11 @@ class Las(Ordered):
         return (run.attained_gpu_s(now), run.job.submitted_at)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """By what it would have attained at time 0 if it had always run, then submission: the same at any time."""
+        """By what it would have attained at time 0 if it had always run, then submission: a fixed order over time."""
         return (run.job.attained_gpu_s - run.gpus * run.placed_at, run.job.submitted_at)
 
     def aging_rate(self, run: Running) -> int:
-        """The wide ones attain service faster."""
+        """Wide jobs attain service faster."""
         return run.gpus
 
     def may_go(self, run: Running, now: float) -> bool:
@@ -61,7 +61,7 @@ class Las(Ordered):
         return now - run.placed_at >= self.quantum_s - SOON_S
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """The end of the quantum in which a running job is."""
+        """The end of the running job's current quantum."""
         if run is None or not run.job.preemptible:
             return None
         quanta = math.floor((now - run.placed_at + SOON_S) / self.quantum_s) + 1

@@ -1,4 +1,4 @@
-"""Give each next GPU to the job whose predicted end it brings forward most (Optimus)."""
+"""Gives each next GPU to the job whose predicted end it advances most (Optimus)."""
 
 from scheduler.policies.optimus.policy import Optimus
 

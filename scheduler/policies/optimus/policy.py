@@ -1,4 +1,4 @@
-"""Greedy marginal gain; docs/policies/optimus.md says what it optimises and what its parameters cost."""
+"""Greedy marginal gain; docs/policies/optimus.md describes the goal and the cost of the parameters."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement.split import cut
 
-# Gains are compared by the microsecond. Those of two jobs with the same work left may differ by what their sums were
-# rounded to, and then chance would say who comes first, where the order should.
+# Gains are compared by the microsecond. Those of two jobs with equal work may differ by rounding errors of their sums,
+# and then chance would decide instead of the order.
 _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Optimus:
-    """Sizes all jobs of the pool anew: one GPU for each, then one at a time where it saves the most time.
+    """Resizes all jobs of the pool: one GPU for each, then one at a time where it saves the most time.
 
-    Source: Peng et al., Optimus (EuroSys 2018), §4.1, as the baseline of Pollux (OSDI 2021), §5.2, has it.
+    Source: Peng et al., Optimus (EuroSys 2018), §4.1, as in the baseline of Pollux (OSDI 2021), §5.2.
     """
 
     params_schema: ClassVar[Mapping[str, Any]] = {
@@ -42,13 +42,13 @@ class Optimus:
                 "type": "number",
                 "minimum": 0,
                 "default": 0,
-                "description": "What a resize costs a job: one that runs grows only if that saves more than this.",
+                "description": "The cost of a resize: a running job grows only if that saves more.",
             },
             "every_s": {
                 "type": ["number", "null"],
                 "minimum": 1,
                 "default": 60,
-                "description": "How often sizes are looked at again though nothing happened; null: never.",
+                "description": "The time between two revisions of all sizes without an event; null: never.",
             },
         },
         "additionalProperties": False,
@@ -59,7 +59,7 @@ class Optimus:
     every_s: float | None = 60
 
     def waiting_key(self, job: Job) -> Key:
-        """By priority, then submission: the order of the first GPUs, and of equals."""
+        """By priority, then submission: the order of first GPUs, and of equal gains."""
         return (-job.priority, job.submitted_at)
 
     def order(self, view: View) -> Iterable[Job]:
@@ -67,7 +67,7 @@ class Optimus:
         return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """The next multiple of `every_s`, the same for all jobs, for one that runs and could have another size."""
+        """The next multiple of `every_s`, the same for all jobs, for a running job that could have another size."""
         if self.every_s is None or run is None or not _elastic(job):
             return None
         return (math.floor(now / self.every_s) + 1) * self.every_s
@@ -75,9 +75,9 @@ class Optimus:
     def serve(self, context: CycleContext) -> None:
         """See `Policy`.
 
-        1. Those that take part, in order: who runs and may be preempted, and who may start.
-        2. How many GPUs each of them gets.
-        3. Whose size does not change stays; the others make room, and are placed anew, the smallest first.
+        1. Collect the candidates in order: running jobs that may be preempted, and jobs that may start.
+        2. Decide the number of GPUs for each.
+        3. Jobs of unchanged size stay; the others stop and are placed anew, smallest first.
         """
         entrants, steady = _entrants(context)
         entrants.sort(key=lambda one: (self.waiting_key(one.job), one.job.id))
@@ -87,11 +87,11 @@ class Optimus:
         _carry_out(context, entrants, steady=steady)
 
     def _size(self, context: CycleContext, entrants: list[_Entrant]) -> None:
-        """Give each entrant its number of GPUs.
+        """Decide each candidate's number of GPUs.
 
-        1. One GPU each, or the one size of a job that has no other, in order, while there are any.
-        2. The one whose next GPU saves the most time gets it, the first in order among equals, until no GPU is left,
-           or none saves anything.
+        1. Give each one GPU, or the fixed size of a job without others, in order, while GPUs are left.
+        2. Give one more GPU to the candidate that saves the most time by it, the first among equals, until no GPU is
+           left or no candidate gains.
         """
         ledger = _Ledger(context, entrants)
         gains: list[tuple[float, int]] = []
@@ -112,42 +112,42 @@ class Optimus:
 
 @dataclass(slots=True)
 class _Entrant:
-    """A job that takes part, and the size that it gets."""
+    """A job that takes part, and its size."""
 
     job: Job
     run: Running | None
-    left_s: float | None  # on what the job asks for; None: nobody knows
-    kind: str | None  # the type of its GPUs; None: not chosen yet, or none at all
+    left_s: float | None  # on the size it asks for; None: unknown
+    kind: str | None  # the type of its GPUs; None: not chosen yet, or no GPUs
     size: int = 0  # GPUs
     goes: bool = False  # whether it gets anything at all
 
     @property
     def has(self) -> int:
-        """GPUs that it holds."""
+        """The GPUs that it holds."""
         return self.run.gpus if self.run is not None else 0
 
     @property
     def sizable(self) -> bool:
-        """Whether its size is for the policy to choose; without a prediction, it gets what it asks for."""
+        """Whether the policy chooses its size; a job without a prediction gets what it asks for."""
         return self.left_s is not None and _elastic(self.job)
 
     @property
     def first(self) -> int:
-        """The size with which it begins."""
+        """The size that it gets first."""
         return 1 if self.sizable else self.job.gpus_total
 
     @property
     def most(self) -> int:
-        """The size beyond which it does not go."""
+        """Its maximum size."""
         return min(self.job.max_gpus, len(self.job.speeds)) if self.sizable else self.first
 
     def seconds_on(self, gpus: int) -> float:
-        """How long the rest takes on so many GPUs."""
+        """The seconds for the rest on `gpus` GPUs."""
         return (self.left_s or 0.0) / self.job.speed_on(gpus)
 
 
 class _Ledger:
-    """What is left to hand out: the GPUs of each type that are free or held by entrants, and what admissions admit."""
+    """The GPUs of each type left to grant, free or held by candidates, within what quota admits."""
 
     def __init__(self, context: CycleContext, entrants: Iterable[_Entrant]) -> None:
         self._context = context
@@ -159,7 +159,7 @@ class _Ledger:
                 charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.has)
 
     def begin(self, one: _Entrant) -> bool:
-        """Whether the entrant gets its first size; a job that takes any type, of the one with the most GPUs left."""
+        """Whether the candidate gets its first size; a job of any type gets the type with the most GPUs left."""
         if one.kind is not None or not one.job.gpus:
             return self.grant(one, one.first)
         kinds = one.job.types_among(self._context.state.capacity.types)
@@ -171,7 +171,7 @@ class _Ledger:
         return False
 
     def grant(self, one: _Entrant, gpus: int) -> bool:
-        """Whether the entrant may have so many more; if so, it has them."""
+        """Whether the candidate may have `gpus` more; if so, it has them."""
         context, kind = self._context, one.kind
         if kind is None:
             if one.job.gpus:
@@ -194,9 +194,9 @@ def _elastic(job: Job) -> bool:
 
 
 def _entrants(context: CycleContext) -> tuple[list[_Entrant], bool]:
-    """The jobs that take part; what the others hold is not handed out.
+    """The jobs that take part; GPUs of all others are not granted.
 
-    Also whether some of those who could take part keep their sizes instead, see `_above_quota`.
+    Also whether some candidates keep their sizes instead, see `_above_quota`.
     """
     view, now = context.view, context.now
     entrants, steady = list[_Entrant](), False
@@ -212,22 +212,22 @@ def _entrants(context: CycleContext) -> tuple[list[_Entrant], bool]:
     for job in view.waiting:
         if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
             _, denial = context.admissible(job, 1 if job.max_gpus else None)
-            if denial is None or denial.reason not in UNSCHEDULABLE:  # nobody waits behind what can never start
+            if denial is None or denial.reason not in UNSCHEDULABLE:  # a job that can never start blocks no other
                 entrants.append(_Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
     return entrants, steady
 
 
 def _above_quota(context: CycleContext, one: _Entrant) -> bool:
-    """Whether the job would lose GPUs because its virtual cluster has too many, though nobody asks for more.
+    """Whether the job would lose GPUs because its virtual cluster is above quota, though no job needs them.
 
-    While some stop for others, both count, those who go and those who come. Whoever were sized by that would shrink for
-    nobody, and the next one for that one.
+    While jobs stop for others, both count as usage. Resizing by that would shrink jobs for no benefit, one after
+    another.
     """
     return context.admission.admit(context.view, context.state.quota_usage, one.job, one.kind, 0) is not None
 
 
 def _in_service(context: CycleContext, run: Running) -> bool:
-    """Whether others could have what the job holds."""
+    """Whether other jobs could use what the job holds."""
     return all(
         context.state.free.node(share.node_id) is not None
         and all(gpu_id in context.view.gpu_by_id and context.view.gpu_by_id[gpu_id].healthy for gpu_id in share.gpu_ids)
@@ -236,10 +236,10 @@ def _in_service(context: CycleContext, run: Running) -> bool:
 
 
 def _settle_for_less(entrants: list[_Entrant], restart_s: float) -> None:
-    """Take back what is not worth a restart.
+    """Undo changes that are not worth a restart.
 
     1. A running job that would grow, but save no more than a restart takes, keeps its size.
-    2. With what that leaves over, jobs that should have shrunk keep theirs, those first that lose the least.
+    2. With the GPUs left by that, jobs that would shrink keep theirs, smallest loss first.
     """
     spare: Counter[str] = Counter()
     for one in entrants:
@@ -253,7 +253,7 @@ def _settle_for_less(entrants: list[_Entrant], restart_s: float) -> None:
 
 
 def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool) -> None:
-    """Place and preempt as the sizes say, as far as the limit of the cycle and the nodes let it."""
+    """Place and preempt according to the sizes, as far as the cycle's limit and the nodes allow."""
     changed = [one for one in entrants if one.size != one.has or (one.run is None and one.goes)]
     wanted = sorted((one for one in changed if one.goes), key=lambda one: one.size)
     room = max(0, context.max_places - len(context.places))
@@ -279,64 +279,64 @@ def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool)
 
 
 def _places(context: CycleContext, one: _Entrant) -> tuple[AllocationView, ...] | None:
-    """Where the job goes: onto the nodes with the most free GPUs if it may lie anywhere, else as its placement says."""
+    """The job's place: on the nodes with the most free GPUs if it may be scattered, else by its placement."""
     free, demands = context.state.free, context.demands(one.job, one.size if one.sizable else None)
     demand = demands[0]._replace(gpu_type=one.kind)
     if one.kind is not None and context.quota_denial(one.job, demand) is not None:
-        return None  # somebody whose turn does not come in this cycle still has the quota that was meant for it
+        return None  # a job not served in this cycle still owns the quota granted to it
     if not one.sizable or demand.within is not Locality.ANY:
         return context.placement.place(free, demand, one.job.avoid_nodes)
     return cut(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 
 def _preempt(context: CycleContext, released: list[_Entrant], takers: list[_Entrant]) -> None:
-    """Stop those that were placed anew for themselves, and of the others those of whom somebody took something."""
+    """Preempt resized jobs for themselves, and the others whose resources were taken."""
     for one in reversed(released):
         run = one.run
         if run is None:
             continue
         if run.job.id in context.places:
-            context.preempt(run, run.job.id, f"it goes on with {one.size} GPUs instead of {one.has}")
+            context.preempt(run, run.job.id, f"its size changes from {one.has} to {one.size} GPUs")
             continue
         taker, detail = (None, "") if context.can_stay(run) else _taker(context, one, run, takers)
-        if taker is None:  # who was meant to have what it held found no room, or only its admission would have it go
+        if taker is None:  # the job meant to use its resources found no room, or only quota admission requires the stop
             context.undo_release(run)
         else:
             context.preempt(run, taker, detail)
 
 
 def _taker(context: CycleContext, one: _Entrant, run: Running, takers: Iterable[_Entrant]) -> tuple[int | None, str]:
-    """The first of `takers` that took from the job, and what: GPUs, room on a node, or quota; None when nobody did."""
+    """The first of `takers` that took from the job, and what: GPUs, room on a node, or quota; None if none did."""
     gpu_ids = {gpu_id for share in run.allocations for gpu_id in share.gpu_ids}
     node_ids = {share.node_id for share in run.allocations}
     beside = quota = None
     for other in takers:
         shares = context.places[other.job.id].allocations
         if any(gpu_id in gpu_ids for share in shares for gpu_id in share.gpu_ids):
-            return other.job.id, "its GPUs go to jobs that are ahead of it"
+            return other.job.id, "its GPUs go to jobs ahead of it"
         if beside is None and any(share.node_id in node_ids for share in shares):
             beside = other.job.id
         if quota is None and other.size > other.has and (other.job.vc_id, other.kind) == (one.job.vc_id, one.kind):
             quota = other.job.id
     if not context.has_room_for(run):
-        return beside, "CPUs or memory of its node go to jobs that are ahead of it"
-    return quota, "its quota goes to jobs of its virtual cluster that are ahead of it"
+        return beside, "CPUs or memory of its node go to jobs ahead of it"
+    return quota, "its quota goes to jobs of its virtual cluster ahead of it"
 
 
 def _scattered(one: _Entrant) -> Denial:
     return Denial(
         HoldReason.FRAGMENTED,
-        f"{one.size} {one.kind or 'nodes'} are meant for this job, but what is free does not lie as it asks",
+        f"{one.size} {one.kind or 'nodes'} are assigned to this job, but the free ones do not fit its locality",
         {"gpu_type": one.kind or "", "gpus": one.size},
-        ("jobs end on the nodes that it could use", "it may lie further apart"),
+        ("jobs end on nodes that it could use", "its locality is relaxed"),
     )
 
 
 def _nothing_left(one: _Entrant, *, steady: bool) -> Denial:
-    keeps = ", or that keeps its size until others have stopped" if steady else ""
+    keeps = ", or with one that keeps its size until others have stopped" if steady else ""
     return Denial(
         HoldReason.NO_FREE_GPUS,
-        f"each {one.kind or 'GPU'} that this job may have is with a job that is ahead of it{keeps}",
+        f"each {one.kind or 'GPU'} that this job may use is with a job ahead of it{keeps}",
         {"gpu_type": one.kind or "", "needed": 1},
         (f"one {one.kind or 'GPU'} becomes free",),
     )

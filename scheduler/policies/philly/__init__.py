@@ -1,4 +1,4 @@
-"""A queue and a quota for each virtual cluster; a job's demand for locality is relaxed try by try (Philly)."""
+"""A queue and a quota per virtual cluster; failed tries relax a job's locality step by step (Philly)."""
 
 from scheduler.policies.philly.policy import Philly
 

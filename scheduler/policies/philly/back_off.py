@@ -1,4 +1,4 @@
-"""Gangs that back off: which do, until when, and how a decision passes by those that it need not look at."""
+"""Gangs that back off after a failed try: which, until when, and how a decision skips them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from scheduler.engine.context import CycleContext
 from scheduler.engine.queue import Key, Queues, QueueWalk
 from scheduler.model import Job
 
-# Of each virtual cluster: those that may be tried, those that back off, and those that have nothing more to give up.
+# Groups per virtual cluster: jobs to try, jobs that back off, and jobs that have no locality left to relax.
 _TRIED, _BACKS_OFF, _SETTLED = range(3)
 
 
 def tried(job: Job) -> float:
-    """How often the job was tried in vain in its present wait."""
+    """The number of failed tries in the job's present wait."""
     return job.memo.get("tries", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
 
 
 def again_at(job: Job) -> float:
-    """When the job is tried again; 0 for one that does not back off."""
+    """When the job is tried again; 0 for a job that does not back off."""
     return job.memo.get("again_at", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Beds:
-    """Three queues for each virtual cluster: hundreds of gangs may back off, or wait where all of a class are alike."""
+    """Three groups for each virtual cluster, as hundreds of gangs may back off or have relaxed fully."""
 
     settled: Callable[[Job], bool]
 
@@ -34,13 +34,13 @@ class Beds:
         return (-job.priority, job.submitted_at)
 
     def group_of(self, job: Job) -> int:
-        """The group of a job; it changes with the memo, and then the job is taken out and put in again."""
+        """The group of a job; it depends on the policy state, so the job is re-inserted when that changes."""
         kind = _BACKS_OFF if again_at(job) else _SETTLED if self.settled(job) else _TRIED
         return job.vc_id * 3 + kind
 
 
 def back_off(context: CycleContext, beds: Beds, job: Job, seconds: float) -> None:
-    """Note that a gang was tried in vain, and when it is tried again: 0 if it has nothing more to give up."""
+    """Note a failed try of a gang, and its next try: 0 if it has no locality left to relax."""
     memo = {"tries": tried(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
     if seconds > 0 and not beds.settled(replace(job, memo=memo)):
         memo["again_at"] = context.now + seconds
@@ -49,9 +49,9 @@ def back_off(context: CycleContext, beds: Beds, job: Job, seconds: float) -> Non
 
 
 def wake(context: CycleContext, beds: Beds, *, everybody: bool) -> Queues:
-    """The queues in which all whose back-off is over stand with those that may be tried; `everybody`: that is all.
+    """The queues with all jobs whose back-off is over in the group to try; `everybody`: all jobs.
 
-    Only the copies of jobs in the queue forget their back-off.
+    Only the queue's copies of these jobs lose their back-off.
     """
     state, now = context.state, context.now
     queues = state.queues(beds)
@@ -68,7 +68,7 @@ def wake(context: CycleContext, beds: Beds, *, everybody: bool) -> Queues:
 
 
 def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[[int], QueueWalk]) -> dict[int, Line]:
-    """Those of each virtual cluster that do not back off; `walk` is through the queue of a group."""
+    """One walk per virtual cluster over the jobs that do not back off; `walk` walks through one group."""
     found: dict[int, list[tuple[QueueWalk, bool]]] = {}
     for group in queues:
         vc_id, kind = divmod(group, 3)
@@ -78,16 +78,16 @@ def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[
 
 
 class Line(QueueWalk):
-    """Several walks as one, in order, without the classes of which nobody can be placed now.
+    """Several walks merged in order, without the classes of which no job can be placed now.
 
-    `hopeless` says that of a job, and whether it is settled, and then it holds for all of its class that come later.
+    `hopeless` decides that for a job, given whether it has relaxed fully; it then holds for the rest of its class.
     """
 
     def __init__(self, walks: Iterable[tuple[QueueWalk, bool]], hopeless: Callable[[Job, bool], bool]) -> None:
         super().__init__((), {})
         self._hopeless = hopeless
         self._fronts = [(walk, settled, walk.next()) for walk, settled in walks]
-        self._used: int | None = None  # the front whose job was the last
+        self._used: int | None = None  # the walk that returned the last job
 
     def next(self) -> tuple[Job, Key] | None:
         """See `QueueWalk`."""

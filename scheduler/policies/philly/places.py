@@ -1,4 +1,4 @@
-"""Where a gang goes in Philly: the rack with the most free GPUs, and there on the fewest servers."""
+"""Philly's placement of a gang: the rack with the most free GPUs, and there the fewest servers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from scheduler.model import AllocationView, Locality
 from scheduler.placement.free import Demand, Free, FreeNode
 from scheduler.placement.split import cut
 
-# What is given up one after the other.
+# The stages of locality, relaxed one after the other.
 FEWEST_SERVERS, ONE_RACK, ANYWHERE = range(3)
 
 
 def find(
     free: Free, demand: Demand, stage: int, avoid: Collection[int], *, dedicated: bool
 ) -> tuple[AllocationView, ...] | None:
-    """One allocation for each rank, or None when the gang finds no room that is as close together as the stage asks.
+    """One allocation per rank, or None if the gang finds no room within the stage's locality.
 
-    With `dedicated`, a gang on several servers gets only empty ones, and others keep off servers that host such a gang.
+    With `dedicated`, a gang on several servers gets only empty ones, and other jobs avoid servers that host such a
+    gang.
     """
     shunned = demand.closed.union(avoid)
     nodes = [node for node in free.by_fit(demand.gpu_type, 1 if demand.gpus else 0) if node.id not in shunned]
@@ -25,7 +26,7 @@ def find(
         nodes = [node for node in nodes if all(guest.nodes == 1 for guest in node.guests)]
     single = demand.nodes == 1
     if single:
-        # A small job packs onto a server that is used in part: the tightest that holds it.
+        # A small job is packed onto a partly used server: the tightest that holds it.
         for node in nodes:
             if _hosts(node, demand):
                 return _cut(demand, [node])
@@ -48,7 +49,7 @@ def find(
 
 
 def fewest_servers(free: Free, demand: Demand) -> int:
-    """The fewest servers on which it could ever lie."""
+    """The minimum number of servers for the demand."""
     if not demand.split:
         return demand.nodes
     most = len(free.shelves(demand.gpu_type)) - 1
@@ -56,7 +57,7 @@ def fewest_servers(free: Free, demand: Demand) -> int:
 
 
 def _gather(demand: Demand, nodes: Sequence[FreeNode], *, in_order: bool = False) -> tuple[AllocationView, ...] | None:
-    """The gang on the fewest of these nodes: for a lot the roomiest ones, for ranks those that they fill best."""
+    """The gang on the fewest of these nodes: roomiest nodes for a divisible job, best-filled ones for ranks."""
     if demand.split:
         roomiest = nodes if in_order else sorted(nodes, key=lambda node: (-node.room(demand), node.id))
         return _cut(demand, roomiest)
@@ -65,7 +66,7 @@ def _gather(demand: Demand, nodes: Sequence[FreeNode], *, in_order: bool = False
 
 
 def _hosts(node: FreeNode, demand: Demand) -> bool:
-    """Whether the node could host one rank, or all of a lot."""
+    """Whether the node could host one rank, or all of a divisible job."""
     if demand.split:
         return node.room(demand) >= demand.gpus
     return (

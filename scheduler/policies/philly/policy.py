@@ -1,4 +1,4 @@
-"""Philly's scheduler as a preset; docs/policies/philly.md says what it does and what its switches are worth."""
+"""Philly's scheduler as a preset; docs/policies/philly.md describes it and the effect of its switches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _switch(description: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Philly(Shared):
-    """Serves the virtual cluster that uses the least of its quota, and gives up locality after a number of tries.
+    """Serves the virtual cluster that uses the least of its quota, and relaxes locality after a number of tries.
 
     Source: Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters (USENIX ATC 2019), §2.3; lessons in §5.
     """
@@ -42,42 +42,42 @@ class Philly(Shared):
                 "minimum": 0,
                 "maximum": 1,
                 "default": 0.9,
-                "description": "From which share of GPUs in use on jobs beyond their quota are preempted.",
+                "description": "The share of GPUs in use from which jobs beyond quota are preempted.",
             },
             "tries": {
                 "type": "integer",
                 "minimum": 1,
                 "default": 3,
-                "description": "How often a gang is tried before it may lie further apart.",
+                "description": "The number of tries before a gang's locality is relaxed.",
             },
             "back_off_s": {
                 "type": "number",
                 "minimum": 0,
                 "default": 120,
-                "description": "How long a gang waits after a try that found it no place.",
+                "description": "How long a gang waits after a failed try.",
             },
             "relax_after_s": {
                 "type": ["number", "null"],
                 "minimum": 1,
                 "default": None,
-                "description": "After how long in the queue it may lie further apart anyway. null: only after tries.",
+                "description": "The wait after which locality is relaxed anyway. null: only after tries.",
             },
-            "long_jobs_wait_for_locality": _switch("Whether jobs that run long are tried four times as often."),
+            "long_jobs_wait_for_locality": _switch("Whether long jobs are tried four times as often."),
             "long_s": {
                 "type": "number",
                 "minimum": 0,
                 "default": 14400,
-                "description": "From which predicted run time on that is.",
+                "description": "The predicted run time from which a job is long.",
             },
-            "dedicated_nodes": _switch("Whether a gang on several servers shares them with nobody."),
-            "migrate_to_defragment": _switch("Whether jobs that make checkpoints are moved to make room for a gang."),
+            "dedicated_nodes": _switch("Whether a gang on several servers shares them with no other job."),
+            "migrate_to_defragment": _switch("Whether jobs with checkpoints are moved to make room for a gang."),
             "restart_s": {
                 "type": "number",
                 "minimum": 0,
                 "default": 60,
-                "description": "What such a move costs a job, to choose the cheapest.",
+                "description": "The cost of such a move, to choose the cheapest.",
             },
-            "no_retry_of_hopeless": _switch("Whether failures that would come again end a job. The policy ignores it."),
+            "no_retry_of_hopeless": _switch("Whether a hopeless failure ends a job at once. The policy ignores it."),
         },
         "additionalProperties": False,
     }
@@ -95,7 +95,7 @@ class Philly(Shared):
 
     @property
     def bound(self) -> float:
-        """See `Shared`; how many are preempted at a time is bounded by the quotas of the takers alone."""
+        """See `Shared`; only the quotas of the preempting virtual clusters bound the preemptions at a time."""
         return 1.0
 
     def group_of(self, job: Job) -> int:
@@ -107,7 +107,7 @@ class Philly(Shared):
         return _Quotas(view, capacity, holdings, self.preempt_above)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """The end of its back-off, or when it may lie further apart."""
+        """The end of its back-off, or the moment at which its locality relaxes."""
         if run is not None:
             return None
         moments = [again_at(job)]
@@ -116,26 +116,26 @@ class Philly(Shared):
         return min((moment for moment in moments if moment > now), default=None)
 
     def stage(self, job: Job, now: float) -> int:
-        """How far apart the job may lie by now, see `places`."""
+        """The locality stage that the job has reached, see `places`."""
         stage = int(tried(job) // self._tries_of(job))
         if self.relax_after_s is not None:
             stage = max(stage, int((now - job.waiting_since) // self.relax_after_s))
         return min(stage, ONE_RACK if job.locality is not Locality.ANY else ANYWHERE)
 
     def settled(self, job: Job) -> bool:
-        """Whether it was tried in vain where it may lie as far apart as it ever may: a back-off gains it nothing more.
+        """Whether a try at the last locality stage failed: backing off again gains nothing.
 
-        Not where others may move for it: that is a search not to be made at each decision.
+        Not if other jobs may move for it: that search is too expensive for every decision.
         """
         last = ONE_RACK if job.locality is not Locality.ANY else ANYWHERE
         return (last == ANYWHERE or not self.migrate_to_defragment) and tried(job) > last * self._tries_of(job)
 
     def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
-        """See `Shared`; those that back off are left out, and classes of which nobody can be placed."""
+        """See `Shared`; without jobs that back off, and without classes of which no job can be placed."""
         queues = wake(context, Beds(self.settled), everybody=_idle(context))
 
         def hopeless(job: Job, settled: bool) -> bool:
-            """Nobody of its class finds room, or may preempt."""
+            """Whether no job of its class finds room, or may preempt."""
             if job.gpu_type is None or not job.gpus or context.admission.reclaims or not isinstance(ledger, _Quotas):
                 return False
             if ledger.within(job.vc_id, job.gpu_type, job.gpus_total):
@@ -148,10 +148,10 @@ class Philly(Shared):
         return lines(queues, hopeless, lambda group: queues[group].walk(klass))
 
     def put(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
-        """See `Shared`; the job is tried at its stage, and a failed try is remembered."""
+        """See `Shared`; tries the job at its stage and notes a failed try."""
         idle = _idle(context)
         if not idle and again_at(context.view.waiting_by_id[job.id]) > context.now:
-            return False  # it was woken because nothing ran, but meanwhile somebody was placed
+            return False  # it was included because nothing ran, but a job has been placed since
         if context.limit_reached:
             context.deferred.add(job.id)
             return False
@@ -159,7 +159,7 @@ class Philly(Shared):
         stage, free = ANYWHERE if idle else self.stage(job, context.now), context.state.free
         found = None
         known = isinstance(ledger, _Quotas) and ledger.fails(context, demand, stage)
-        for avoid in (job.avoid_nodes, ()) if job.avoid_nodes else ((),):  # what it avoids is better than nothing
+        for avoid in (job.avoid_nodes, ()) if job.avoid_nodes else ((),):  # nodes to avoid are better than none
             for looser in range(stage if not idle else 0, stage + 1) if not known else ():
                 found = found or find(free, demand, looser, avoid, dedicated=self.dedicated_nodes)
         if found is not None:
@@ -169,7 +169,7 @@ class Philly(Shared):
             ledger.failed[demand] = max(stage, ledger.failed.get(demand, stage))
         size = demand.gpus * demand.nodes
         if max(size, demand.nodes) < 2 or free.gpus(demand.gpu_type) < size:
-            return False  # it lacks GPUs, and not only their being together
+            return False  # it lacks GPUs, not only their locality
         if self.migrate_to_defragment and self._make_room(context, job, demand):
             return True
         if isinstance(ledger, _Quotas) and not self.settled(job):
@@ -177,14 +177,14 @@ class Philly(Shared):
         return False
 
     def differs(self, context: CycleContext, job: Job) -> bool:
-        """Gangs have more or fewer tries behind them, while there are GPUs enough and they have more to give up."""
+        """Whether gangs of a class differ in their tries while enough GPUs are free and locality is left to relax."""
         if max(job.gpus_total, job.nodes) < 2 or self.settled(job):
             return False
         kinds = job.types_among(context.state.capacity.types)
         return not job.gpus or any(context.state.free.gpus(kind) >= job.gpus_total for kind in kinds)
 
     def close(self, context: CycleContext, ledger: ShareLedger) -> None:
-        """Note the tries that failed."""
+        """Note the failed tries."""
         if not isinstance(ledger, _Quotas):
             return
         for job_id in sorted(ledger.tried.keys() - context.places.keys()):
@@ -199,12 +199,12 @@ class Philly(Shared):
                 context.pending_reasons[job.id] = _backs_off(late, demands[0])
 
     def _tries_of(self, job: Job) -> int:
-        """How often the job is tried before it may lie further apart."""
+        """The number of tries before the job's locality relaxes."""
         waits = self.long_jobs_wait_for_locality and job.expected_s is not None and job.expected_s >= self.long_s
         return 4 * self.tries if waits else self.tries
 
     def _make_room(self, context: CycleContext, job: Job, demand: Demand) -> bool:
-        """Whether the job found room once others moved, each of which goes on from its checkpoint."""
+        """Whether the job found room after others moved, each of which resumes from its checkpoint."""
         free, close, stage = context.state.free, demand, self.stage(job, context.now)
         if demand.within is Locality.ANY and stage < ANYWHERE:
             close = demand._replace(within=Locality.RACK)
@@ -225,7 +225,7 @@ class Philly(Shared):
                 context.take(job, found)
                 for move in moves:
                     context.take(move.run.job, move.allocations)
-                    context.preempt(move.run, move.run.job.id, "it moves so that a gang finds room")
+                    context.preempt(move.run, move.run.job.id, "it moves to make room for a gang")
                 return True
         for move in reversed(moves):
             context.undo_release(move.run)
@@ -233,34 +233,34 @@ class Philly(Shared):
 
 
 class _Quotas(ShareLedger):
-    """Shares by quota, and of the gangs that were tried in vain."""
+    """Shares by quota, and the gangs whose tries failed."""
 
     def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, preempt_above: float) -> None:
         self.tried: dict[int, Job] = {}
-        self.failed: dict[Demand, int] = {}  # what found no room, and at which stage at the most
+        self.failed: dict[Demand, int] = {}  # demands that found no room, with the last stage tried
         self._preempted = 0
         self._kinds = capacity.types
         self._preempt_above = preempt_above
         super().__init__(view, capacity, holdings, lambda job: job.vc_id)
 
     def key(self, group: int) -> Key:
-        """The part of its quota that the virtual cluster uses."""
+        """The share of its quota that the virtual cluster uses."""
         used = self.used.get(group, Counter[str]())
         return (ratio({kind: used[kind] for kind in self._kinds}, self._quota(group)),)
 
     def fails(self, context: CycleContext, demand: Demand, stage: int) -> bool:
-        """Whether it is known that the demand finds no room: it found none, and nothing has come free since."""
+        """Whether the demand is known to find no room: it found none, and nothing has been freed since."""
         if len(context.preempts) != self._preempted:
             self._preempted = len(context.preempts)
             self.failed.clear()
         return self.failed.get(demand, -1) >= stage
 
     def within(self, vc_id: int, kind: str, gpus: int) -> bool:
-        """Whether the virtual cluster stays within its quota with so many more."""
+        """Whether the virtual cluster stays within its quota with `gpus` more."""
         return self.used.get(vc_id, Counter[str]())[kind] + gpus <= self._quota(vc_id).get(kind, 0)
 
     def may_take(self, job: Job, demand: Demand, waited_s: float) -> bool:
-        """Whether its virtual cluster stays within its quota with it, and the pool is full enough."""
+        """Whether the virtual cluster with the job stays within its quota, and the pool is full enough."""
         kind = demand.gpu_type
         if kind is None:
             return False
@@ -281,7 +281,7 @@ class _Quotas(ShareLedger):
 
 
 def _all_fit(context: CycleContext, wanted: Sequence[tuple[AllocationView, ...]]) -> bool:
-    """Whether all of them are free together; leaves what is free as it was."""
+    """Whether all of them are free together; leaves the free resources unchanged."""
     taken: list[tuple[AllocationView, ...]] = []
     for allocations in wanted:
         if not context.state.free.can_take(allocations):
@@ -294,7 +294,7 @@ def _all_fit(context: CycleContext, wanted: Sequence[tuple[AllocationView, ...]]
 
 
 def _idle(context: CycleContext) -> bool:
-    """Whether nothing runs where a gang could go: then there is no end to wait for."""
+    """Whether no job runs that a gang could wait for."""
     nodes = context.view.node_by_id
     shares = (share for run in context.view.running for share in run.allocations)
     return not context.places and not any((node := nodes.get(one.node_id)) and node.schedulable for one in shares)
@@ -307,7 +307,7 @@ def _backs_off(job: Job, demand: Demand) -> Denial:
         HoldReason.FRAGMENTED,
         f"{size} GPUs were free, but not close enough together, {tries} times; this job is tried again at {moment}",
         {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": again_at(job)},
-        ("it may lie further apart after more tries",),
+        ("its locality is relaxed after more tries",),
         wanted=size,
         once_free=f"{size} GPUs become free close together",
     )

@@ -1,4 +1,4 @@
-"""Highest priority first; a job can be stopped for one of higher priority."""
+"""Highest priority first; with preemption, a job can be stopped for one of higher priority."""
 
 from scheduler.policies.priority.policy import Priority
 

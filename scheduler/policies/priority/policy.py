@@ -1,4 +1,4 @@
-"""Priorities; docs/policies/priority.md says what they promise and what preemption costs."""
+"""Priorities; docs/policies/priority.md describes what they promise and the cost of preemption."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
 
 @dataclass(frozen=True, slots=True)
 class Priority(Preemptive):
-    """Serves the higher priority first, and lets it take from lower ones if told so, but never from its own."""
+    """Serves the higher priority first; with preemption it may preempt lower priorities, never its own."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -36,9 +36,9 @@ class Priority(Preemptive):
         return (-job.priority, job.submitted_at)
 
     def running_key(self, run: Running, now: float) -> Key:
-        """By priority, and before all that wait within it."""
+        """By priority, and before all waiting jobs of the same priority."""
         return (-run.job.priority, -math.inf)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """By priority, then by start: whoever started last has the least to lose."""
+        """By priority, then by start: the job that started last loses the least."""
         return (-run.job.priority, run.placed_at)

@@ -1,4 +1,4 @@
-"""Quasi-shortest service first; docs/policies/qssf.md says what it optimises and where its predictions come from."""
+"""Quasi-shortest service first; docs/policies/qssf.md describes the goal and the source of its predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.policies.predicted import UNKNOWN_S, whole_s, width
 
 @dataclass(frozen=True, slots=True)
 class Qssf(Ordered):
-    """Serves the job first that is predicted to take the fewest GPU-seconds in all, and preempts nobody."""
+    """Serves the job with the fewest predicted GPU-seconds in total first, without preemption."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",

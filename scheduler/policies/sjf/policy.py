@@ -1,4 +1,4 @@
-"""Shortest job first; docs/policies/sjf.md says what it optimises and what it needs to know."""
+"""Shortest job first; docs/policies/sjf.md describes the goal and the predictions it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.policies.predicted import UNKNOWN_S, whole_s
 
 @dataclass(frozen=True, slots=True)
 class Sjf(Ordered):
-    """Serves the job first that is predicted to run for the shortest time, and preempts nobody."""
+    """Serves the job with the shortest predicted run time first, without preemption."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",

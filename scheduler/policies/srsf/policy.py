@@ -1,4 +1,4 @@
-"""Shortest remaining service first; docs/policies/srsf.md says what it optimises and what it needs to know."""
+"""Shortest remaining service first; docs/policies/srsf.md describes the goal and the predictions it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
 
 @dataclass(frozen=True, slots=True)
 class Srsf(Preemptive):
-    """Serves the job first that is predicted to need the fewest GPU-seconds yet, and preempts those that need more."""
+    """Serves the job with the fewest predicted remaining GPU-seconds first, and preempts jobs with more."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -25,17 +25,17 @@ class Srsf(Preemptive):
     unknown_s: float | None = None
 
     def waiting_key(self, job: Job) -> Key:
-        """By the service that is left, then submission."""
+        """By the remaining service, then submission."""
         return (rest_s(job, self.unknown_s) * width(job), job.submitted_at)
 
     def running_key(self, run: Running, now: float) -> Key:
-        """By the service that is left now, then submission."""
+        """By the service remaining now, then submission."""
         return (left_s(run, now, self.unknown_s) * width(run.job), run.job.submitted_at)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """By the time at which it will end, then submission: a fixed order among jobs with one aging rate."""
+        """By its predicted end, then submission: a fixed order among jobs with one aging rate."""
         return (ends_at(run, self.unknown_s), run.job.submitted_at)
 
     def aging_rate(self, run: Running) -> float:
-        """A wide or fast job loses more of its remaining service each second than a narrow or slow one."""
+        """The remaining service of a wide or fast job shrinks faster."""
         return width(run.job) * run.work_rate

@@ -1,4 +1,4 @@
-"""Shortest remaining time first; docs/policies/srtf.md says what it optimises and what it needs to know."""
+"""Shortest remaining time first; docs/policies/srtf.md describes the goal and the predictions it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.policies.preemptive import MIN_RUN_S, Preemptive
 
 @dataclass(frozen=True, slots=True)
 class Srtf(Preemptive):
-    """Serves the job first that is predicted to need the least time yet, and preempts those that need more."""
+    """Serves the job with the shortest predicted remaining time first, and preempts jobs with more."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -25,17 +25,17 @@ class Srtf(Preemptive):
     unknown_s: float | None = None
 
     def waiting_key(self, job: Job) -> Key:
-        """By the time that is left, then submission."""
+        """By the remaining time, then submission."""
         return (rest_s(job, self.unknown_s), job.submitted_at)
 
     def running_key(self, run: Running, now: float) -> Key:
-        """By the time that is left now, then submission."""
+        """By the time remaining now, then submission."""
         return (left_s(run, now, self.unknown_s), run.job.submitted_at)
 
     def preemption_key(self, run: Running, now: float) -> Key:
-        """By the time at which it will end, then submission: among jobs at one speed the same order at any time."""
+        """By its predicted end, then submission: a fixed order among jobs at one speed."""
         return (ends_at(run, self.unknown_s), run.job.submitted_at)
 
     def aging_rate(self, run: Running) -> float:
-        """A job on fast GPUs loses more of its remaining work each second than one on slow GPUs."""
+        """The remaining work of a job on fast GPUs shrinks faster."""
         return run.work_rate

@@ -1,4 +1,4 @@
-"""Prefer jobs that fit the free resources well and end soon (Tetris)."""
+"""Prefers jobs that fit the free resources well and end soon (Tetris)."""
 
 from scheduler.policies.tetris.policy import Tetris
 

@@ -1,4 +1,4 @@
-"""Multi-resource packing; docs/policies/tetris.md says what it optimises and what its parameters cost."""
+"""Multi-resource packing; docs/policies/tetris.md describes the goal and the cost of the parameters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler.policies.shared import DominantShares, wanted, weights_of_vcs
 
 @dataclass(frozen=True, slots=True)
 class Tetris:
-    """Starts the job with the highest score: alignment to what is free less remaining work.
+    """Starts the job with the highest score: alignment with the free resources minus remaining work.
 
     Source: Grandl et al., Multi-resource Packing for Cluster Schedulers (SIGCOMM 2014), §3.
     """
@@ -31,26 +31,26 @@ class Tetris:
                 "type": "number",
                 "minimum": 0,
                 "default": 1,
-                "description": "How much little remaining work counts beside alignment. 0: only alignment counts.",
+                "description": "The weight of little remaining work against alignment. 0: only alignment counts.",
             },
             "fairness": {
                 "type": "number",
                 "minimum": 0,
                 "maximum": 1,
                 "default": 0.25,
-                "description": "Only the virtual clusters furthest behind are looked at: 1 less this part of them.",
+                "description": "The share of the virtual clusters that is left out, the furthest ahead first.",
             },
             "remote_penalty": {
                 "type": "number",
                 "minimum": 0,
                 "maximum": 1,
                 "default": 0.1,
-                "description": "Which part of its alignment a job loses that would lie apart.",
+                "description": "The share of its alignment that a scattered job loses.",
             },
             "aligned_nodes": {
                 "type": "boolean",
                 "default": True,
-                "description": "Whether a job on one node goes to the best aligned one, or where the placement says.",
+                "description": "Whether the best aligned node is chosen for a job on one node, or the placement's.",
             },
         },
         "additionalProperties": False,
@@ -62,12 +62,13 @@ class Tetris:
     aligned_nodes: bool = True
 
     def waiting_key(self, job: Job) -> Key:
-        """Of jobs with equal demands the shortest is always best, so that only the first of each class is scored."""
+        """By remaining time: of jobs with equal demands the shortest always scores best, so only the first of each
+        class is scored."""
         left_s = math.inf if job.remaining_s is None else job.remaining_s
         return (-job.priority, left_s, job.submitted_at)
 
     def order(self, view: View) -> Iterable[Job]:
-        """By priority and remaining time; the score depends on what is free when a job has its turn."""
+        """By priority and remaining time; the score itself depends on what is free when a job is served."""
         return sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id))
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
@@ -82,24 +83,24 @@ class Tetris:
 
 @dataclass(slots=True)
 class _Line:
-    """Jobs that ask for the same, and how the first of them would be placed."""
+    """Jobs with equal demands, and the place for the first of them."""
 
     walk: QueueWalk
     job: Job
     demand: Demand
     allocations: tuple[AllocationView, ...] = ()
     alignment: float = 0.0
-    seen: int = 0  # how many had been placed when this was found
+    seen: int = 0  # the number of placed jobs when this was found
 
 
 class _Packing:
     """One decision.
 
-    1. For the first of each class of equal demands: the place where it aligns best with what is free.
-    2. ε = m · mean(alignment) / mean(remaining work), so that both count alike.
-    3. The one with the highest score of those whose virtual clusters are furthest behind is placed; then its class is
-       scored anew, and others when their turn comes, if nodes that they were to use are touched since: what is free
-       only shrinks, so what was best remains so where nothing was touched.
+    1. For the first job of each class of equal demands, find the place that aligns best with the free resources.
+    2. ε = m · mean(alignment) / mean(remaining work), which balances the two.
+    3. Place the job with the highest score among the virtual clusters furthest behind; then score its class again, and
+       other classes only if their chosen nodes have changed: free resources only shrink, so an unchanged best place
+       stays best.
     """
 
     def __init__(self, policy: Tetris, context: CycleContext) -> None:
@@ -123,7 +124,7 @@ class _Packing:
         self._epsilon = self._usual_s = 0.0
 
     def serve(self, walks: Sequence[QueueWalk]) -> None:
-        """Place what fits; what does not may take back what was lent."""
+        """Place jobs that fit; the others may reclaim resources on loan."""
         left: list[Job] = []
         lines = [first for walk in walks if (first := self._advance(walk, left)) is not None]
         known = [line.job.remaining_s for line in lines if line.job.remaining_s is not None]
@@ -135,7 +136,7 @@ class _Packing:
         deferred: list[tuple[Any, ...]] = []
         behind = self._furthest_behind(lines)
         while heap or deferred:
-            if not heap:  # none of them found room, so that all others may be looked at
+            if not heap:  # none of them found room, so all others may be tried
                 heap, deferred, behind = deferred, [], None
                 heapq.heapify(heap)
             entry = heapq.heappop(heap)
@@ -163,10 +164,10 @@ class _Packing:
         for job in left:
             lent = self._context.reclaimable(job)
             if lent:
-                self._context.place_instead(job, lent, "its GPUs go to a job that has a right to them")
+                self._context.place_instead(job, lent, "its GPUs were on loan from the job that starts")
 
     def _advance(self, walk: QueueWalk, left: list[Job]) -> _Line | None:
-        """The next job of a class that may start and finds room, if there is one."""
+        """The next job of a class that may start and finds room, if any."""
         context = self._context
         while (turn := walk.next()) is not None:
             job = turn[0]
@@ -185,19 +186,19 @@ class _Packing:
         return None
 
     def _too_late(self, line: _Line) -> None:
-        """Say so to the job, and to those behind it."""
+        """Defer the job and those behind it."""
         self._context.deferred.add(line.job.id)
         while self._context.explain and (turn := line.walk.next()) is not None:
             self._context.deferred.add(turn[0].id)
 
     def _stale(self, line: _Line) -> bool:
-        """Whether the place that was found may not be there, or not be the best, any more."""
+        """Whether the place found may be gone, or no longer the best."""
         if self._context.quota_denial(line.job, line.demand) is not None:
             return True
         return any(self._touched.get(share.node_id, -1) >= line.seen for share in line.allocations)
 
     def _fit(self, line: _Line) -> bool:
-        """Whether there is a place for the first of the class; if so it is the one of the best alignment."""
+        """Whether there is a place for the first of the class; if so, it is the best aligned one."""
         best: tuple[float, Demand, tuple[AllocationView, ...]] | None = None
         for demand in self._context.admissible(line.job)[0]:
             line.demand = demand
@@ -225,7 +226,7 @@ class _Packing:
         return True
 
     def _choose_node(self, line: _Line) -> None:
-        """A job on one node goes to the one with which it aligns best, of equals to the one of the placement."""
+        """Choose the best aligned node for a job on one node; the placement breaks ties."""
         demand, avoid = line.demand, line.job.avoid_nodes
         for node in self._context.state.free.candidates(demand):
             if node.id in avoid:
@@ -237,7 +238,7 @@ class _Packing:
                 line.alignment = alignment
 
     def _aligned(self, node: FreeNode | None, demand: Demand, gpus: int) -> float:
-        """The product of what one rank takes and what is free, both as parts of what the node has."""
+        """The product of what one rank takes and what is free, both as shares of the node."""
         if node is None:
             return 0.0
         whole_gpus, cpus, memory_mib = self._whole[node.id]
@@ -253,7 +254,7 @@ class _Packing:
         return aligned
 
     def _apart(self, demand: Demand, found: Sequence[AllocationView]) -> bool:
-        """Whether the job would lie on several racks, or on more nodes than it must."""
+        """Whether the job would use several racks, or more nodes than necessary."""
         nodes = self._context.view.node_by_id
         if len({nodes[share.node_id].rack for share in found}) > 1:
             return True
@@ -261,7 +262,7 @@ class _Packing:
         return demand.split and len(found) > -(-demand.gpus // most)
 
     def _work(self, line: _Line) -> float:
-        """The time that is left, or the usual time, times all that the job takes as parts of the pool."""
+        """The remaining time, or the mean time if unknown, times the job's share of all resources of the pool."""
         left_s = self._usual_s if line.job.remaining_s is None else line.job.remaining_s
         total = self._ledger.total
         parts = (amount / total[kind] for kind, amount in wanted(line.demand).items() if total.get(kind))
@@ -279,7 +280,7 @@ class _Packing:
         self._placed += 1
 
     def _furthest_behind(self, lines: Iterable[_Line]) -> frozenset[int] | None:
-        """The virtual clusters with the smallest dominant shares, of those that have jobs; None for all."""
+        """The virtual clusters with the smallest dominant shares, among those with jobs; None for all."""
         if not self._policy.fairness:
             return None
         groups = sorted({line.job.vc_id for line in lines}, key=lambda group: (self._ledger.key(group), group))

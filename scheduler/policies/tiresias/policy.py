@@ -1,8 +1,8 @@
-"""Tiresias: discretised two-dimensional least attained service; docs/policies/tiresias.md says what differs from it.
+"""Tiresias: discretised two-dimensional least attained service; docs/policies/tiresias.md lists the differences.
 
-What it must remember of a job is its memo: `queue`, `since` when it is in that queue, and what it had had when it was
-last promoted, `attained_gpu_s` and `ran_s`. A job without a memo is in queue 0 since it was submitted. With the tie
-`running_first`, the memo also has `place`: where the job stood among those that started, or lost their GPUs, with it.
+A job's policy state holds `queue`, `since` when it is in that queue, and its service at its last promotion,
+`attained_gpu_s` and `ran_s`. A job without a state is in queue 0 since its submission. With the tie `running_first`,
+the state also has `place`: the job's position among those that started, or lost their GPUs, in the same decision.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from scheduler.policies.preemptive import MIN_RUN_S, SOON_S, Preemptive
 from scheduler.policies.tiresias.service import Service, service_of
 from scheduler.registry import ConfigError
 
-# Within a queue with the tie `running_first`: jobs that run, and jobs that wait.
+# Within a queue with the tie `running_first`: running jobs, and waiting jobs.
 _RUNS, _WAITS = range(2)
 
 
 @dataclass(frozen=True, slots=True)
 class Tiresias(Preemptive):
-    """Serves the queues in strict order, and within a queue by the time at which a job entered it.
+    """Serves the queues in strict order, and jobs within a queue by the time at which they entered it.
 
     As `gittins`, there is a queue for each `delta_gpu_s` of attained service, and the queue with the largest Gittins
     index comes first.
@@ -38,19 +38,19 @@ class Tiresias(Preemptive):
                 "type": "array",
                 "items": {"type": "number", "minimum": 0},
                 "default": [57600],
-                "description": "Attained service, in GPU-seconds, at which a job goes down to the next queue.",
+                "description": "The attained service, GPU-seconds, that moves a job to the next queue.",
             },
             "promote_knob": {
                 "type": "number",
                 "minimum": 0,
                 "default": 0,
-                "description": "Wait, in run times of the job, after which it returns to queue 0. 0: never.",
+                "description": "The wait, in run times of the job, after which it returns to queue 0. 0: never.",
             },
             "tie": {
                 "type": "string",
                 "enum": ["entered", "submitted", "running_first"],
                 "default": "entered",
-                "description": "What orders a queue: entry, submission, or running jobs before waiting ones.",
+                "description": "The order of a queue: by entry, by submission, or running jobs first.",
             },
             "min_run_s": MIN_RUN_S,
             "variant": {
@@ -63,13 +63,13 @@ class Tiresias(Preemptive):
                 "type": "array",
                 "items": {"type": "number", "minimum": 0},
                 "default": [],
-                "description": "For the index: GPU-seconds that whole jobs needed, a sample of them.",
+                "description": "For the index: a sample of the GPU-seconds of whole jobs.",
             },
             "delta_gpu_s": {
                 "type": "number",
                 "minimum": 1,
                 "default": 3250,
-                "description": "For the index: how much service is given before the next look.",
+                "description": "For the index: the service given before the next comparison.",
             },
         },
         "additionalProperties": False,
@@ -84,7 +84,7 @@ class Tiresias(Preemptive):
     service: Service = field(init=False)
 
     def __post_init__(self) -> None:
-        """Have lists of numbers as ascending tuples, whatever they came as."""
+        """Convert lists of numbers to ascending tuples."""
         service = service_of(self.service_gpu_s)
         object.__setattr__(self, "limits_gpu_s", tuple(sorted(self.limits_gpu_s)))
         object.__setattr__(self, "service_gpu_s", service.samples)
@@ -93,7 +93,7 @@ class Tiresias(Preemptive):
             raise ConfigError(f"policy tiresias: the variant {self.variant} needs samples in service_gpu_s")
 
     def waiting_key(self, job: Job) -> Key:
-        """By queue, then by when it entered the queue or was submitted; jobs that went down together by their ids.
+        """By queue, then by entry into the queue or submission; jobs demoted together by their ids.
 
         With `running_first`, jobs that lost their GPUs in this queue come before those that never had any in it, the
         last to lose them first.
@@ -106,10 +106,9 @@ class Tiresias(Preemptive):
         return (rank, _WAITS, math.inf, self._since(job), job.id)
 
     def running_key(self, run: Running, now: float) -> Key:
-        """See `waiting_key`; with `running_first`, jobs that run by when they started in this queue.
+        """See `waiting_key`; with `running_first`, running jobs by their start in this queue.
 
-        A job that comes down while it runs goes to the end of the queue, and is ahead of those that wait from the next
-        decision on.
+        A job demoted while it runs goes to the end of the queue, and precedes waiting jobs from the next decision on.
         """
         if self.tie != "running_first":
             return Preemptive.running_key(self, run, now)
@@ -128,7 +127,7 @@ class Tiresias(Preemptive):
         return (rank, started, run.job.memo.get("place", math.inf), run.job.id)
 
     def serve(self, context: CycleContext) -> None:
-        """See `Policy`; with `running_first`, notes in which order jobs started, and lost their GPUs."""
+        """See `Policy`; with `running_first`, notes the order in which jobs started or lost their GPUs."""
         Preemptive.serve(self, context)
         if self.tie != "running_first":
             return
@@ -141,7 +140,7 @@ class Tiresias(Preemptive):
             context.note(run.job, run, {**_memo(context, run.job), "place": place})
 
     def review(self, job: Job, run: Running | None, now: float) -> Mapping[str, float] | None:
-        """Another queue, for a job that has attained enough or waited too long."""
+        """The new queue of a job that has attained enough or waited too long."""
         demoted_at = self._demotion(job, run, now)
         if demoted_at is not None and demoted_at <= now + SOON_S:
             queue = int(job.memo.get("queue", 0)) + 1
@@ -156,7 +155,7 @@ class Tiresias(Preemptive):
         return None
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When the job changes its queue, or may be preempted, if nothing happens until then."""
+        """When the job changes its queue, or becomes preemptible, if nothing else happens."""
         free_to_go = Preemptive.next_change(self, job, run, now)
         moments = (self._demotion(job, run, now), self._promotion(job, run), free_to_go)
         return min((at for at in moments if at is not None), default=None)
@@ -166,7 +165,7 @@ class Tiresias(Preemptive):
         return job.memo.get("since", job.submitted_at)
 
     def _demotion(self, job: Job, run: Running | None, now: float) -> float | None:
-        """When the job reaches the limit of its queue, at the earliest now; None when it never does."""
+        """When the job reaches the limit of its queue, at the earliest now; None if never."""
         limit = self._limit(int(job.memo.get("queue", 0)))
         if math.isinf(limit) or (run is not None and run.stopping):
             return None
@@ -176,25 +175,25 @@ class Tiresias(Preemptive):
         return now + missing / run.gpus if run is not None and run.gpus else None
 
     def _promotion(self, job: Job, run: Running | None) -> float | None:
-        """When the job will have waited too long for what it ran; None when it does not wait, or cannot rise."""
+        """When the job will have waited too long relative to its run time; None if it does not wait, or cannot rise."""
         if run is not None or not self.promote_knob or not job.memo.get("queue", 0):
             return None
         return job.waiting_since + self.promote_knob * (job.ran_s - job.memo.get("ran_s", 0.0))
 
     def _attained_gpu_s(self, job: Job, run: Running | None, now: float) -> float:
-        """What the job has had since it was last promoted."""
+        """The service attained since the last promotion."""
         attained = job.attained_gpu_s if run is None else run.attained_gpu_s(now)
         return attained - job.memo.get("attained_gpu_s", 0.0)
 
     def _limit(self, queue: int) -> float:
-        """The attained service at which a job leaves the queue for the next one; infinite for the last queue."""
+        """The attained service that moves a job to the next queue; infinite for the last queue."""
         if self.variant == "las":
             return self.limits_gpu_s[queue] if queue < len(self.limits_gpu_s) else math.inf
         attained = queue * self.delta_gpu_s
         return attained + self.delta_gpu_s if attained < self.service.most else math.inf
 
     def _rank(self, queue: int) -> float:
-        """Where the queue stands among the queues; the smaller goes first."""
+        """The position of the queue among the queues, smaller first."""
         if self.variant == "las":
             return queue
         attained = queue * self.delta_gpu_s
@@ -204,5 +203,5 @@ class Tiresias(Preemptive):
 
 
 def _memo(context: CycleContext, job: Job) -> Mapping[str, float]:
-    """The memo of the job with what this decision has noted so far."""
+    """The policy state of the job with the notes of this decision."""
     return context.notes[job.id].memo if job.id in context.notes else job.memo

@@ -1,4 +1,4 @@
-"""What the service that past jobs needed says about one that has had some already: the Gittins index."""
+"""The Gittins index: what the service of past jobs predicts for a job that has attained some."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A sample of the service that whole jobs needed, GPU-seconds, ascending, and its sums from the left."""
+    """A sample of the total service of jobs, GPU-seconds, ascending, and its prefix sums."""
 
     samples: tuple[float, ...]
     sums: tuple[float, ...]
-    _indexes: dict[float, float] = field(default_factory=dict, compare=False, repr=False)  # of what was asked before
+    _indexes: dict[float, float] = field(default_factory=dict, compare=False, repr=False)  # cached results
 
     @property
     def most(self) -> float:
@@ -23,11 +23,11 @@ class Service:
         return self.samples[-1] if self.samples else 0.0
 
     def index(self, attained: float) -> float:
-        """The Gittins index of a job that has had `attained` GPU-seconds, in 1 per GPU-second.
+        """The Gittins index of a job that has attained `attained` GPU-seconds, in 1 per GPU-second.
 
         The supremum over Δ of P(S - a ≤ Δ | S > a) ÷ E[min(S - a, Δ) | S > a] (Gittins, Journal of the Royal
-        Statistical Society B 41, 1979; Gu et al., NSDI 2019, §3.2.2, fix Δ); 0 for a job that has had more than any
-        sample. Between two samples the chance stays and the service grows, so the samples are the only Δ to try.
+        Statistical Society B 41, 1979; Gu et al., NSDI 2019, §3.2.2, fix Δ); 0 above the largest sample. Between two
+        samples the probability is constant and the service grows, so only samples need to be tried as Δ.
         """
         if attained not in self._indexes:
             self._indexes[attained] = self._supremum(attained)
@@ -42,9 +42,9 @@ class Service:
         return float(np.max(ended / service))
 
     def released_index(self, attained: float, delta: float) -> float:
-        """The index as the program that the authors of Tiresias released computes it, with a fixed Δ.
+        """The index as computed by the program that Tiresias's authors released, with a fixed Δ.
 
-        P(S - a ≤ Δ | S > a) ÷ E[min(S, Δ) | S > a]: its denominator does not subtract what was attained.
+        P(S - a ≤ Δ | S > a) ÷ E[min(S, Δ) | S > a]: its denominator does not subtract the attained service.
         """
         first, last = bisect_right(self.samples, attained), bisect_right(self.samples, attained + delta)
         if first == len(self.samples):
@@ -55,7 +55,7 @@ class Service:
 
 
 def service_of(samples: Iterable[float]) -> Service:
-    """The distribution that the samples are of, in any order."""
+    """The distribution of these samples, in any order."""
     ascending, sums = sorted(samples), [0.0]
     for sample in ascending:
         sums.append(sums[-1] + sample)

@@ -251,7 +251,7 @@ class TestAPair:
         assert applied.preempted == ([second.job_id] if undone else [])
         if not undone:
             return
-        why = f"the two jobs on its GPUs get less done than if they took turns: job {first.job_id}"
+        why = f"the two jobs on its GPUs are slower than with time slices: job {first.job_id}"
         assert now_of(second).reason_detail == why
         assert any(
             why in str(data) for data in Event.objects.filter(job_id=second.job_id).values_list("data", flat=True)

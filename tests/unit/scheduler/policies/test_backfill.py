@@ -138,7 +138,7 @@ def test_behind_a_job_without_a_limit_only_jobs_with_one_pass() -> None:
     world = make_snapshot(running=[runs(90, 1, range(6), None)], waiting=[EIGHT, waits(2, 1), waits(3, 1, 10_000)])
     plan = decide(world, config())
     assert placed(plan) == [3]
-    assert "nobody knows when" in hold_of(plan, 1).detail
+    assert "its start is unknown" in hold_of(plan, 1).detail
 
 
 def test_a_job_that_lacks_quota_holds_up_its_own_virtual_cluster_only() -> None:

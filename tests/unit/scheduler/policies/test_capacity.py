@@ -266,13 +266,13 @@ def test_a_waiting_job_is_looked_at_again(job: Job, params: Any, expected: float
 
 
 WRONG: dict[str, tuple[list[Mapping[str, object]], str]] = {
-    "a name twice": ([{"name": "a"}, {"name": "a"}], "queues: 'a' is there twice"),
+    "a name twice": ([{"name": "a"}, {"name": "a"}], "queues: 'a' is given twice"),
     "no name": ([{"name": ""}], "queues: a queue must have a name"),
-    "a parent that is not there": ([{"name": "a", "parent": "x"}], "queues: 'a' is under 'x', which is not there"),
-    "a circle": ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "queues: 'a' is under itself"),
+    "a parent that is not there": ([{"name": "a", "parent": "x"}], "queues: 'a' has the unknown parent 'x'"),
+    "a circle": ([{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}], "queues: 'a' is its own ancestor"),
     "more than all": (
         [{"name": "a", "capacity": 0.6}, {"name": "b", "capacity": 0.5}],
-        "queues: more than all is guaranteed under the root",
+        "queues: guarantees add up to more than 1 under the root",
     ),
 }
 

@@ -127,5 +127,5 @@ def test_a_waiting_job_is_looked_at_again(fields: Any, params: Any, expected: fl
 
 
 def test_minimum_shares_of_more_than_all_are_refused() -> None:
-    with pytest.raises(ConfigError, match="more than all"):
+    with pytest.raises(ConfigError, match="add up to more than 1"):
         compose(config(queues=[{"name": "a", "min_share": 0.6}, {"name": "b", "min_share": 0.6}]))

@@ -155,7 +155,7 @@ def test_a_job_told_to_take_turns_is_told_where_and_asks_again_when_a_turn_is_ov
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1), (1, [0]), ago_s=25)])
     plan = decide(world, GANDIVA)
     assert [dict(note.memo) for note in plan.notes] == [{"node 1": 1.0, "next": NOW + 35}]
-    assert "takes turns on node1" in plan.holds[0].detail
+    assert "time slices on node1" in plan.holds[0].detail
     waits = apply(world, plan).waiting_by_id[9]
     assert compose(GANDIVA).policy.next_change(waits, None, NOW) == NOW + 35
 

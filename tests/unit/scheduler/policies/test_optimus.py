@@ -170,7 +170,7 @@ def test_who_goes_for_the_quota_of_another_goes_for_that_one() -> None:
     plan = decide(make_snapshot(nodes=nodes, vcs=vcs, running=runs, waiting=waiting), config())
     assert [(place.job_id, place.allocations[0].node_id) for place in plan.places] == [(2, 2)]
     assert [(one.job_id, one.for_job_id) for one in plan.preempts] == [(1, 2)]
-    assert plan.preempts[0].detail == "its quota goes to jobs of its virtual cluster that are ahead of it"
+    assert plan.preempts[0].detail == "its quota goes to jobs of its virtual cluster ahead of it"
 
 
 def test_who_goes_for_the_memory_of_its_node_goes_for_that_one() -> None:
@@ -182,7 +182,7 @@ def test_who_goes_for_the_memory_of_its_node_goes_for_that_one() -> None:
     assert decide(make_snapshot(nodes=nodes, vcs=vcs, running=runs), config()).preempts == ()
     (gone,) = decide(make_snapshot(nodes=nodes, vcs=vcs, running=runs, waiting=waiting), config()).preempts
     assert (gone.job_id, gone.for_job_id) == (1, 2)
-    assert gone.detail == "CPUs or memory of its node go to jobs that are ahead of it"
+    assert gone.detail == "CPUs or memory of its node go to jobs ahead of it"
 
 
 def test_nobody_goes_for_one_that_shrinks() -> None:
@@ -238,8 +238,8 @@ def test_who_waits_meanwhile_is_told_so(making_room: Snapshot) -> None:
         one.job_id: one.detail
         for one in decide(replace(making_room, vcs=vcs, running=runs, waiting=waiting), config()).holds
     }
-    keeps = "or that keeps its size until others have stopped"
-    assert said[5] == f"each A100 that this job may have is with a job that is ahead of it, {keeps}"
+    keeps = "or with one that keeps its size until others have stopped"
+    assert said[5] == f"each A100 that this job may use is with a job ahead of it, {keeps}"
 
 
 def test_a_job_that_must_stay_on_one_node_does_not_outgrow_it() -> None:
