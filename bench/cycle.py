@@ -13,6 +13,7 @@ from scheduler.admission.screening import FIRST_ID, beside_others
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState, JobClass
+from scheduler.model.request import request_of
 
 NODES, GPUS_PER_NODE, WAITING = 1_000, 8, 10_000
 _CPUS, _MEMORY_MIB, _GPU_MEMORY_MIB = 128, 1 << 20, 80 * 1024
@@ -56,11 +57,7 @@ def with_trials(snapshot: Snapshot, count: int) -> Snapshot:
         replace(
             job,
             vc_id=FIRST_ID + job.tenant_id,
-            gpus=2,
-            nodes=1,
-            cpus=8,
-            memory_mib=32_768,
-            gpu_type=None,
+            request=request_of(gpus=2, cpus=8, memory_mib=32_768),
             time_limit_s=300.0,
             expected_s=300.0,
         )
@@ -135,7 +132,7 @@ def _job(number: int, chance: random.Random) -> Job:
     # Most jobs are small; a gang has 8 GPUs on each of its nodes.
     gpus = chance.choices((1, 2, 4, 8), weights=(60, 15, 10, 15))[0]
     vc = chance.randint(1, _VCS)
-    return Job(
+    return Job.of(
         id=number,
         tenant_id=vc,
         vc_id=vc,
@@ -159,8 +156,11 @@ def _job(number: int, chance: random.Random) -> Job:
 
 def _running(number: int, node: Node, chance: random.Random) -> Running:
     share = AllocationView(node.id, 0, tuple(gpu.id for gpu in node.gpus), 64, _MEMORY_MIB // 2)
+    job = _job(number, chance)
     job = replace(
-        _job(number, chance), gpus=GPUS_PER_NODE, nodes=1, cpus=64, memory_mib=_MEMORY_MIB // 2, vc_id=number % _VCS + 1
+        job,
+        request=request_of(gpu_type=job.gpu_type, gpus=GPUS_PER_NODE, cpus=64, memory_mib=_MEMORY_MIB // 2),
+        vc_id=number % _VCS + 1,
     )
     return Running(
         attempt_id=number, job=job, state=AttemptState.RUNNING, allocations=(share,), placed_at=_NOW - number

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from scheduler.model.lifecycle import AttemptState, JobClass, Locality, RuntimeNeed
 from scheduler.model.nodes import HALF, SLOTS
+from scheduler.model.request import REQUEST_FIELDS, Request, request_of
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that waits: a gang of `nodes` ranks, each on a node of its own; all sizes are for one rank.
-
-    With `gpu_type` None and some `gpus`, any one type of `gpu_types` will do for the whole gang, or any type where that
-    is empty. With `split`, the gang is one lot of `gpus` that may lie on any number of nodes, and CPUs and memory are
-    for each GPU. With `max_gpus` above 0, any size from 1 to `max_gpus` GPUs will do as well as `gpus`, at the speeds
-    that `speeds` predicts.
+    """A job that waits or runs: what it asks for is its `request`, and the rest says whose it is and what it has had.
 
     What is predicted may be wrong and may be missing: None says that nobody knows.
     """
@@ -28,11 +25,7 @@ class Job:
     owner_id: int
     priority: int
     klass: JobClass
-    gpu_type: str | None
-    gpus: int
-    nodes: int
-    cpus: int
-    memory_mib: int
+    request: Request
     submitted_at: float
     eligible_at: float
     time_limit_s: float | None
@@ -40,22 +33,81 @@ class Job:
     avoid_nodes: tuple[int, ...]
     preemptible: bool
     still_stopping: bool
-    split: bool = False
-    locality: Locality = Locality.ANY
-    max_gpus: int = 0
     speeds: tuple[float, ...] = ()  # on 1, 2, 3 … GPUs relative to one
     checkpoints: bool = False
     ran_s: float = 0.0  # with GPUs, in the attempts that have ended
     requeued_at: float = 0.0  # when it last went back to the queue
-    expected_s: float | None = None  # predicted run time from the first start to the end, on the `gpus` it asks for
+    expected_s: float | None = None  # predicted run time from the first start to the end, on its first choice
     remaining_s: float | None = None  # of which is left, when the last attempt ended
     utilization: float | None = None  # of each of its GPUs, 0 to 1
-    gpu_memory_mib: int | None = None  # that it needs of each of its GPUs
-    packs: bool = False  # whether it may have another job beside it on its GPUs; see `scheduler.model.sharing`
     memo: Mapping[str, float] = field(default_factory=dict)  # what the policy asked to be told again
-    form: RuntimeNeed = RuntimeNeed.ANY
     grace_s: float = 0.0  # from its stop signal to its kill
-    gpu_types: tuple[str, ...] = ()  # the GPU types that it may use, where `gpu_type` is None; empty: all
+
+    @classmethod
+    def of(cls, **fields: Any) -> Job:
+        """The job whose request is spelled by fields of its own, as `request_of` takes them; the rest are the job's."""
+        flat = {name: fields.pop(name) for name in REQUEST_FIELDS & fields.keys()}
+        return cls(**fields, request=request_of(**flat))
+
+    @property
+    def gpu_type(self) -> str | None:
+        """The one GPU type that will do; None where there are several, or any will do."""
+        return self.request.choices[0].gpu_type if len(self.request.choices) == 1 else None
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types that will do, where there are several."""
+        return self.request.gpu_types if len(self.request.choices) > 1 else ()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs per node of its first choice."""
+        return self.request.choices[0].gpus
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes its gang has."""
+        return self.request.nodes
+
+    @property
+    def cpus(self) -> int:
+        """CPUs per node of its first choice."""
+        return self.request.choices[0].cpus
+
+    @property
+    def memory_mib(self) -> int:
+        """Memory per node of its first choice, MiB."""
+        return self.request.choices[0].memory_mib
+
+    @property
+    def locality(self) -> Locality:
+        """How close together its GPUs must lie."""
+        return self.request.locality
+
+    @property
+    def split(self) -> bool:
+        """Whether it is one lot that may lie on any number of nodes."""
+        return self.request.divisible
+
+    @property
+    def max_gpus(self) -> int:
+        """The end of its elastic range; 0 without one."""
+        return self.request.elastic.max_gpus if self.request.elastic else 0
+
+    @property
+    def packs(self) -> bool:
+        """Whether it may have another job beside it on its GPUs."""
+        return self.request.shares_gpu
+
+    @property
+    def gpu_memory_mib(self) -> int | None:
+        """The memory that it needs of each of its GPUs, MiB."""
+        return self.request.gpu_memory_mib
+
+    @property
+    def form(self) -> RuntimeNeed:
+        """What a node must be able to start."""
+        return self.request.runtime
 
     @property
     def max_run_s(self) -> float:
@@ -71,7 +123,7 @@ class Job:
         """The GPU types that the job may use, of those that a pool has; a type that it names, in the pool or not."""
         if self.gpu_type is not None:
             return (self.gpu_type,)
-        return [kind for kind in gpu_types if kind in self.gpu_types] if self.gpu_types else gpu_types
+        return self.request.types_among(gpu_types)
 
     @property
     def slots(self) -> int:

@@ -194,6 +194,50 @@ def interned(request: Request) -> Request:
     return request
 
 
+@lru_cache(maxsize=_INTERNED)
+def request_of(
+    *,
+    gpu_type: str | None = None,
+    gpus: int = 0,
+    nodes: int = 1,
+    cpus: int = 0,
+    memory_mib: int = 0,
+    gpu_types: tuple[str, ...] = (),
+    locality: Locality = Locality.ANY,
+    split: bool = False,
+    max_gpus: int = 0,
+    packs: bool = False,
+    gpu_memory_mib: int | None = None,
+    form: RuntimeNeed = RuntimeNeed.ANY,
+) -> Request:
+    """The interned request of one size: of a GPU type, of any of `gpu_types` in their order, or of any type at all.
+
+    `split` is a divisible job, which `max_gpus` above 0 makes elastic from 1 GPU on; `packs` shares its GPUs, and
+    `form` is what a node must be able to start.
+    """
+    types = ((gpu_type,) if gpu_type else gpu_types or (None,)) if gpus else (None,)
+    request = Request(
+        choices=tuple(Choice(kind, gpus, cpus, memory_mib) for kind in types),
+        nodes=nodes,
+        locality=locality,
+        shares_gpu=packs,
+        gpu_memory_mib=gpu_memory_mib,
+        divisible=split,
+        elastic=ElasticRange(1, max_gpus) if max_gpus else None,
+        runtime=form,
+    )
+    return interned(request)
+
+
+# The names by which `request_of` takes a request: those of the columns of jobs, and of snapshots stored before.
+REQUEST_FIELDS = frozenset(
+    {
+        *("gpu_type", "gpus", "nodes", "cpus", "memory_mib", "gpu_types", "locality", "split", "max_gpus", "packs"),
+        *("gpu_memory_mib", "form"),
+    }
+)
+
+
 def request_to_dict(request: Request) -> dict[str, Any]:
     """The request as plain JSON values; equal requests give equal values."""
     return to_json(request)

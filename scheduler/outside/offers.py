@@ -262,7 +262,7 @@ def _max_admitted(admits: Callable[[int], bool], most: int) -> int:
 
 def _probe(role: Role, tenant_id: int, gpu_type: str, gpus: int) -> Job:
     """A job as a framework of the role could launch it."""
-    return Job(
+    return Job.of(
         id=0,
         tenant_id=tenant_id,
         vc_id=role.vc_id,

@@ -554,7 +554,7 @@ class _Simulation:
         memory_mib = traced.gpu_memory_mib
         if memory_mib is None and self.trace.throughputs is not None:
             memory_mib = 0  # in such a table a pair that did not fit into GPU memory has no speed
-        return Job(
+        return Job.of(
             id=traced.id,
             tenant_id=vc_id,
             vc_id=vc_id,

@@ -86,7 +86,9 @@ def _view(job: Job) -> model.Job:
     draft, now = copy(job), utc_now()
     draft.submitted_at = draft.eligible_at = now
     view = job_view(draft, job_id=0, now=now.timestamp())
-    return view if job.relax_after_s is None else replace(view, locality=model.Locality.ANY)
+    if job.relax_after_s is None:
+        return view
+    return replace(view, request=replace(view.request, locality=model.Locality.ANY))
 
 
 def _resize_by(job: Job) -> Resize:
@@ -96,7 +98,8 @@ def _resize_by(job: Job) -> Resize:
     def resize(view: model.Job, gpus: int, nodes: int) -> model.Job:
         cpus = view.cpus if spec.get("cpus") else max(1, gpus * pool.cpus_per_gpu)
         memory_mib = view.memory_mib if spec.get("memory") else max(1, gpus) * pool.memory_mib_per_gpu
-        return replace(view, gpus=gpus, nodes=nodes, cpus=cpus, memory_mib=memory_mib)
+        choices = tuple(replace(choice, gpus=gpus, cpus=cpus, memory_mib=memory_mib) for choice in view.request.choices)
+        return replace(view, request=replace(view.request, choices=choices, nodes=nodes))
 
     return resize
 

@@ -43,7 +43,6 @@ from scheduler.model.lifecycle import (
     NodeHealth,
     Stage,
 )
-from scheduler.model.request import Request
 from scheduler.predict.estimate import doubled
 
 _JOB_FIELDS = (
@@ -333,25 +332,10 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
     relax_after_s = row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.
-    job = model.Job(**_spelled(row.pop("request")), **row, still_stopping=False)
+    job = model.Job(**row, still_stopping=False)
     if relax_after_s is not None and now - job.waiting_since >= relax_after_s:
-        return replace(job, locality=model.Locality.ANY)
+        return replace(job, request=replace(job.request, locality=model.Locality.ANY))
     return job
-
-
-def _spelled(request: Request) -> dict[str, Any]:
-    choice = request.first
-    return {
-        "gpu_type": choice.gpu_type,
-        "gpus": choice.gpus,
-        "cpus": choice.cpus,
-        "memory_mib": choice.memory_mib,
-        "nodes": request.nodes,
-        "locality": request.locality,
-        "packs": request.shares_gpu,
-        "gpu_memory_mib": request.gpu_memory_mib,
-        "form": request.runtime,
-    }
 
 
 def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[float | None, float | None]:

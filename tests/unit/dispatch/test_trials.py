@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.dispatch.snapshot import _spelled
 from muster.dispatch.trials import on_trial
 from muster.jobs.demand import Demand
 from scheduler.admission import ADMISSIONS
@@ -22,10 +21,9 @@ from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Snapshot, Tenant
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import Plan
-from tests.factories import make_request
 from tests.profiles import examples
 from tests.unit.scheduler.engine.test_scheduler_properties import TYPES, configs_of, snapshots
-from tests.unit.scheduler.factories import make_job, make_node, make_running, make_snapshot, make_vc
+from tests.unit.scheduler.factories import asking, make_job, make_node, make_running, make_snapshot, make_vc
 
 FIRST_NODE, FIRST_JOB, STRANGERS = 900, 500, 700
 CAP = 2
@@ -34,10 +32,9 @@ CAP = 2
 def trial_of(job: Job, *, gpus: int, gpu_type: str) -> Job:
     """The job as it is in the queue of the screening pool."""
     demand = Demand(nodes=1, gpus=gpus, cpus=1, memory_mib=1, gpu_type=gpu_type, time_limit_s=300.0)
-    row = {"tenant_id": job.tenant_id, "grace_s": job.grace_s, "request": make_request()}
+    row = {"tenant_id": job.tenant_id, "grace_s": job.grace_s, "request": job.request}
     told = on_trial(row, asdict(demand))
-    request = _spelled(told.pop("request"))
-    return replace(job, **request, **{name: value for name, value in told.items() if name != "relax_after_s"})
+    return replace(job, **{name: value for name, value in told.items() if name != "relax_after_s"})
 
 
 def with_nodes(world: Snapshot, jobs: list[Job]) -> Snapshot:
@@ -103,7 +100,7 @@ def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str,
 def test_were_a_trial_its_jobs_own_the_job_behind_it_would_wait(admission: str) -> None:
     tried, config = make_job(FIRST_JOB, gpus=8), CycleConfig(admission=admission)
     world = make_snapshot(waiting=[make_job(1, gpus=4)], vcs=[make_vc(quotas={"A100": 4})])
-    for job, starts in ((trial_of(tried, gpus=2, gpu_type="A100"), 1), (replace(tried, gpus=2, gpu_type="A100"), 0)):
+    for job, starts in ((trial_of(tried, gpus=2, gpu_type="A100"), 1), (asking(tried, gpus=2, gpu_type="A100"), 0)):
         plan = decide(beside_others(with_running(with_nodes(world, [job]), [job]), world.tenants, cap=CAP), config)
         assert len(plan.places) == starts
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler.model import SLOTS, AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState, JobClass
+from scheduler.model.request import REQUEST_FIELDS, request_of
 
 NOW = 1_000_000.0
 
@@ -48,7 +49,7 @@ def make_vc(vc_id: int = 1, name: str = "vision", quotas: Mapping[str, int] | No
 
 def make_job(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -> Job:
     """A job that wants A100 and waits since `NOW` minus ten minutes plus its id in seconds."""
-    job = Job(
+    job = Job.of(
         id=job_id,
         tenant_id=1,
         vc_id=1,
@@ -68,6 +69,15 @@ def make_job(job_id: int = 1, *, gpus: int = 1, nodes: int = 1, **fields: Any) -
         preemptible=True,
         still_stopping=False,
     )
+    return asking(job, **fields)
+
+
+def asking(job: Job, **fields: Any) -> Job:
+    """The job with other values in these fields: its own, or those by which `request_of` takes its request."""
+    flat = {name: fields.pop(name) for name in REQUEST_FIELDS & fields.keys()}
+    if flat:
+        known: dict[str, Any] = {name: getattr(job, name) for name in REQUEST_FIELDS}
+        fields["request"] = request_of(**known | flat)
     return replace(job, **fields)
 
 
@@ -99,7 +109,7 @@ def make_running(*shares: AllocationView, attempt_id: int = 1, job: Job | None =
         job = make_job(1000 + attempt_id, gpus=gpus, nodes=max(1, len(shares)))
     return Running(
         attempt_id=attempt_id,
-        job=replace(job, **fields),
+        job=asking(job, **fields),
         state=AttemptState.RUNNING,
         allocations=shares,
         placed_at=NOW - 60,

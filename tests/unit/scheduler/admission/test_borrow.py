@@ -14,7 +14,15 @@ from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Place, Plan, Preempt, apply, release
 from tests.profiles import examples
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+from tests.unit.scheduler.factories import (
+    NOW,
+    make_job,
+    make_node,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
 
 VCS = [make_vc(1, "a", {"A100": 4}), make_vc(2, "b", {"A100": 4})]
 LENT = {"klass": JobClass.OPPORTUNISTIC}
@@ -174,28 +182,23 @@ def lent_worlds(draw: st.DrawFn) -> Snapshot:
     """Two nodes, jobs of both classes, of which some run."""
 
     def job(job_id: int) -> Job:
-        left_s = draw(st.floats(1, 1e5))
+        left_s, split = draw(st.floats(1, 1e5)), draw(st.booleans())
         return make_job(
             job_id,
-            gpus=draw(st.integers(0, 4)),
-            nodes=draw(st.integers(1, 2)),
+            gpus=draw(st.integers(1 if split else 0, 4)),
+            nodes=1 if split else draw(st.integers(1, 2)),
+            **{"split": True, "cpus": 0, "memory_mib": 0} if split else {},
             vc_id=draw(st.integers(1, 3)),
             owner_id=draw(st.integers(1, 2)),
             klass=draw(st.sampled_from(JobClass)),
             preemptible=draw(st.integers(0, 4)) > 0,
             priority=draw(st.integers(0, 1)),
-            split=draw(st.booleans()),
             expected_s=left_s,
             remaining_s=left_s,
         )
 
     def jobs(first: int, most: int) -> list[Job]:
-        found = [job(n) for n in range(first, first + draw(st.integers(0, most)))]
-        return [
-            replace(one, nodes=1, cpus=0, memory_mib=0) if one.split else one
-            for one in found
-            if one.gpus or not one.split
-        ]
+        return [job(n) for n in range(first, first + draw(st.integers(0, most)))]
 
     nodes = [make_node(1, gpus=4), make_node(2, gpus=4)]
     world = make_snapshot(nodes=nodes, vcs=VCS, waiting=jobs(1, 6))

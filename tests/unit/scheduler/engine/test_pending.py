@@ -9,7 +9,16 @@ from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Node, Running, VirtualCluster
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Hold
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+from tests.unit.scheduler.factories import (
+    NOW,
+    asking,
+    make_job,
+    make_node,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
 
 
 @dataclass(frozen=True)
@@ -236,7 +245,7 @@ def test_the_position_counts_the_jobs_of_the_same_virtual_cluster_that_still_wai
         replace(blocked, id=3, submitted_at=1.0),
         replace(blocked, id=4, submitted_at=3.0, vc_id=2),
         replace(blocked, id=5, submitted_at=0.0, eligible_at=NOW + 1),
-        replace(blocked, id=6, priority=1, submitted_at=9.0, gpus=9),
+        asking(blocked, id=6, priority=1, submitted_at=9.0, gpus=9),
         make_job(7, priority=2),
     )
     assert {job_id: hold.position for job_id, hold in told.items()} == {6: 1, 5: 2, 3: 3, 2: 4, 4: 1}

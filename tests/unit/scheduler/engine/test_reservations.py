@@ -12,7 +12,16 @@ from scheduler.model import Job, Node, Reservation, Running, Snapshot, VirtualCl
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, HoldReason
 from scheduler.model.plan import Place, Plan, Preempt, apply, blocking_jobs, release
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+from tests.unit.scheduler.factories import (
+    NOW,
+    asking,
+    make_job,
+    make_node,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
 
 PAIR = make_share(1, (0, 1))
 PAIR_JOB = make_job(1, gpus=2)
@@ -38,10 +47,10 @@ CASES = {
     "nobody holds it any more": Case("bound"),
     "one who stops holds part of it": Case("kept", running=(stopping(make_running(make_share(1, (1,)))),)),
     "one who stops holds the CPUs that it needs": Case(
-        "kept", job=replace(PAIR_JOB, cpus=8), running=(stopping(make_running(make_share(1, (), cpus=60))),)
+        "kept", job=asking(PAIR_JOB, cpus=8), running=(stopping(make_running(make_share(1, (), cpus=60))),)
     ),
     "one who goes on holds the CPUs that it needs": Case(
-        "dropped", job=replace(PAIR_JOB, cpus=8), running=(make_running(make_share(1, (), cpus=60)),)
+        "dropped", job=asking(PAIR_JOB, cpus=8), running=(make_running(make_share(1, (), cpus=60)),)
     ),
     "one who stops holds the quota that it needs": Case(
         "kept", running=(stopping(make_running(make_share(2, (0, 1)))),), vcs=(make_vc(quotas={"A100": 2}),)

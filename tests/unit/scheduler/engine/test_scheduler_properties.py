@@ -34,7 +34,7 @@ from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, rele
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
 from tests.profiles import examples
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_snapshot, make_vc
+from tests.unit.scheduler.factories import NOW, asking, make_job, make_node, make_snapshot, make_vc
 
 TYPES = ["A100", "V100"]
 GIB = 1024  # in MiB
@@ -110,7 +110,7 @@ def with_pairs(draw: st.DrawFn, world: Snapshot) -> Snapshot:
     """The world, in which some of those who run share all their GPUs with a job like them."""
     pairs = list[Running]()
     for run in world.running:
-        job = replace(run.job, id=100 + run.job.id, cpus=0, memory_mib=0)
+        job = asking(run.job, id=100 + run.job.id, cpus=0, memory_mib=0)
         held = tuple(replace(share, cpus=0, memory_mib=0) for share in run.allocations)
         gpus = [world.gpu_by_id[gpu_id] for share in run.allocations for gpu_id in share.gpu_ids]
         if gpus and all(may_share(gpu, (run.job, job)) for gpu in gpus) and draw(st.integers(0, 3)):

@@ -13,7 +13,7 @@ from scheduler.model.eligibility import NodeEligibility, can_start, overlaps_mai
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Hold
 from scheduler.placement import PLACEMENTS
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot
+from tests.unit.scheduler.factories import NOW, asking, make_job, make_node, make_running, make_share, make_snapshot
 
 PROCESS, CONTAINERS = (RuntimeNeed.PLAIN,), (RuntimeNeed.IMAGE,)
 WITH_DEFAULT = (RuntimeNeed.IMAGE, RuntimeNeed.PLAIN, RuntimeNeed.CONTAINER)
@@ -120,7 +120,7 @@ def test_a_job_that_fits_open_nodes_starts_behind_an_equal_one_that_finds_none()
         make_job(2, gpus=8, form=RuntimeNeed.IMAGE),
         make_job(3, gpus=8),
     ]
-    waiting[2] = replace(waiting[2], form=RuntimeNeed.PLAIN)
+    waiting[2] = asking(waiting[2], form=RuntimeNeed.PLAIN)
     plan = decide(make_snapshot(nodes=nodes, waiting=waiting), CycleConfig(policy_params={"skip_blocked": True}))
     assert {place.job_id: place.allocations[0].node_id for place in plan.places} == {1: 2, 3: 1}
     (hold,) = plan.holds

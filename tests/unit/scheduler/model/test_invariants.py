@@ -12,6 +12,7 @@ from scheduler.model.lifecycle import AttemptState, RuntimeNeed
 from scheduler.model.plan import Place, Plan, Preempt, apply
 from tests.unit.scheduler.factories import (
     NOW,
+    asking,
     make_job,
     make_node,
     make_packing,
@@ -73,7 +74,7 @@ CASES = {
     "an image on a node without containers": Case(
         {Code.WRONG_RUNTIME},
         "node1 runs no containers, and this job names an image",
-        waiting=(replace(GANG, form=RuntimeNeed.IMAGE),),
+        waiting=(asking(GANG, form=RuntimeNeed.IMAGE),),
         nodes=(make_node(1, runtimes=(RuntimeNeed.PLAIN,)), make_node(2, runtimes=(RuntimeNeed.IMAGE,))),
     ),
     "a job on the single-user node of another tenant": Case(
@@ -132,7 +133,7 @@ CASES = {
         {Code.GPU_TAKEN},
         "may not share it",
         places=ONE_BESIDE,
-        waiting=(replace(PACKING, gpu_memory_mib=0),),
+        waiting=(asking(PACKING, gpu_memory_mib=0),),
         running=tuple(
             make_running(BESIDE, attempt_id=number, job=make_packing(number, gpu_memory_mib=0)) for number in (5, 6)
         ),
@@ -141,7 +142,7 @@ CASES = {
         {Code.GPU_TWICE},
         "the plan gives GPU 0 of node1 twice",
         places=(*ONE_BESIDE, Place(2, (BESIDE,))),
-        waiting=(replace(PACKING, gpu_memory_mib=0), make_packing(2, gpu_memory_mib=0)),
+        waiting=(asking(PACKING, gpu_memory_mib=0), make_packing(2, gpu_memory_mib=0)),
         running=(make_running(BESIDE, attempt_id=5, job=make_packing(5, gpu_memory_mib=0)),),
     ),
     "a job that shares a GPU with itself": Case(
@@ -176,7 +177,7 @@ CASES = {
     "two types for a gang that takes any one": Case(
         {Code.WRONG_GPU_TYPE},
         "needs one type, not A100, V100",
-        waiting=(replace(GANG, gpu_type=None),),
+        waiting=(asking(GANG, gpu_type=None),),
         nodes=(with_type(make_node(1), "A100", "V100"), make_node(2)),
     ),
     "fewer CPUs than the job asked for": Case(
@@ -341,7 +342,7 @@ VALID_CASES: dict[str, dict[str, Any]] = {
     },
     "a gang on two nodes": {},
     "a job whose back-off ends now": {"waiting": (replace(GANG, eligible_at=NOW),)},
-    "a gang of any type": {"waiting": (replace(GANG, gpu_type=None),)},
+    "a gang of any type": {"waiting": (asking(GANG, gpu_type=None),)},
     "ranks in any order": {"places": gang(SHARE_2, SHARE_1)},
     "a quota that is used up exactly": {"vcs": (make_vc(quotas={"A100": 4}),)},
     "a quota that another virtual cluster uses up": {

@@ -40,6 +40,16 @@ def test_a_snapshot_stored_under_former_names_is_read() -> None:
     assert snapshot_from_dict(stored) == WORLD
 
 
+def test_a_job_stored_before_it_had_a_request_is_read() -> None:
+    stored = snapshot_to_dict(WORLD)
+    flat = {"gpu_types": [], "locality": "any", "split": False, "max_gpus": 0, "form": "any"}
+    flat |= {"packs": False, "gpu_memory_mib": None}
+    for job in (*stored["waiting"], *(run["job"] for run in stored["running"])):
+        request = job.pop("request")
+        job.update(flat, nodes=request["nodes"], **request["choices"][0])
+    assert snapshot_from_dict(stored) == WORLD
+
+
 def test_equal_snapshots_give_the_same_text() -> None:
     twin = replace(WORLD, vcs=(make_vc(1, quotas={"A100": 4, "V100": 2}),))
     assert json.dumps(snapshot_to_dict(twin)) == json.dumps(snapshot_to_dict(WORLD))

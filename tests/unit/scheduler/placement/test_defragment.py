@@ -17,7 +17,7 @@ from scheduler.placement import PLACEMENTS
 from scheduler.placement.defragment import Limits, Move, defragment
 from scheduler.placement.free import Demand, Free
 from tests.profiles import examples
-from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
+from tests.unit.scheduler.factories import asking, make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import gang, lot, nodes
 
 CONSOLIDATE = PLACEMENTS.make("consolidate", {})
@@ -27,7 +27,7 @@ def on(job_id: int, node_id: int, indexes: Iterable[int], restart_s: float = 60.
     """A job that holds these GPUs of a node and can move."""
     share = make_share(node_id, indexes)
     run = make_running(share, attempt_id=job_id, checkpoints=True, memo={"restart_s": restart_s})
-    return replace(run, job=replace(run.job, id=job_id, **fields))
+    return replace(run, job=asking(run.job, id=job_id, **fields))
 
 
 def fixed(job_id: int, node_id: int, indexes: Iterable[int]) -> Running:
@@ -177,7 +177,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
             here, left = left[: draw(st.integers(1, 2))], left[2:]
             if draw(st.integers(0, 2)):
                 running.append(on(101 + len(running), node.id, here, checkpoints=draw(st.integers(0, 4)) > 0))
-    sized = [replace(run, job=replace(run.job, gpus=len(run.allocations[0].gpu_ids))) for run in running]
+    sized = [replace(run, job=asking(run.job, gpus=len(run.allocations[0].gpu_ids))) for run in running]
     return make_snapshot(nodes=world_nodes, running=sized)
 
 

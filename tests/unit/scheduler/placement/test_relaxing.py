@@ -9,7 +9,7 @@ from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Locality
 from scheduler.model.lifecycle import HoldReason
 from scheduler.placement.relaxing.placement import Relaxing
-from tests.unit.scheduler.factories import NOW, make_job, make_snapshot
+from tests.unit.scheduler.factories import NOW, asking, make_job, make_snapshot
 from tests.unit.scheduler.pools import Case, by_rank, lot, nodes, using
 
 RELAXING = Relaxing(node_s=100.0, rack_s=300.0)
@@ -17,7 +17,7 @@ PARAMS = {"node_s": 100, "rack_s": 300}
 
 
 def waiting(waited_s: float, **fields: Any) -> Job:
-    return replace(make_job(1, gpus=12, split=True, cpus=0, memory_mib=0, submitted_at=NOW - waited_s), **fields)
+    return asking(make_job(1, gpus=12, split=True, cpus=0, memory_mib=0, submitted_at=NOW - waited_s), **fields)
 
 
 LEVELS = {

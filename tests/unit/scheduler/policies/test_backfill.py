@@ -13,7 +13,16 @@ from scheduler.model.lifecycle import HoldReason, JobClass, RuntimeNeed
 from scheduler.model.plan import RESERVATION_S, Hold, Plan
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, later, running
-from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
+from tests.unit.scheduler.factories import (
+    NOW,
+    asking,
+    make_job,
+    make_node,
+    make_running,
+    make_share,
+    make_snapshot,
+    make_vc,
+)
 
 
 def config(**params: Any) -> CycleConfig:
@@ -322,7 +331,7 @@ def plays(draw: st.DrawFn) -> tuple[Snapshot, dict[int, tuple[float, Job, float]
             submitted_at=NOW + at,
         )
         if draw(st.booleans()):
-            job = replace(job, nodes=1, split=True, cpus=0, memory_mib=0, gpus=draw(st.integers(1, 8)))
+            job = asking(job, nodes=1, split=True, cpus=0, memory_mib=0, gpus=draw(st.integers(1, 8)))
         jobs[job_id] = (NOW + at, job, float(draw(st.integers(1, limit_s))))
     return make_snapshot(nodes=nodes), jobs
 

@@ -20,7 +20,7 @@ from scheduler.policies.gandiva import Gandiva
 from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
 from tests.profiles import examples
 from tests.unit.scheduler.driving import later, running
-from tests.unit.scheduler.factories import NOW, make_snapshot, make_vc
+from tests.unit.scheduler.factories import NOW, asking, make_snapshot, make_vc
 from tests.unit.scheduler.policies.test_gandiva import GANDIVA, SPEEDS, gandiva, job, lot, nodes, runs
 
 
@@ -47,7 +47,7 @@ def histories(draw: st.DrawFn, admissions: Sequence[str] = ("quota", "borrow")) 
             one = (lot if wide else job)(number, draw(st.integers(1, 6 if wide else 4)))
             able = wide and draw(st.booleans())
             arrived.append(
-                replace(
+                asking(
                     one,
                     vc_id=draw(st.sampled_from([1, 2])),
                     checkpoints=draw(st.integers(0, 3)) > 0,

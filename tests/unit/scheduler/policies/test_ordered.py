@@ -10,7 +10,7 @@ from scheduler.model import Job, Running, Snapshot
 from scheduler.model.plan import Preempt
 from tests.profiles import examples
 from tests.unit.scheduler.driving import carried_out, running
-from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
+from tests.unit.scheduler.factories import asking, make_job, make_node, make_running, make_share, make_snapshot
 
 SRTF = CycleConfig(policy="srtf")
 
@@ -18,7 +18,7 @@ SRTF = CycleConfig(policy="srtf")
 def lot(job_id: int, gpus: int, left_s: float) -> Job:
     """GPUs that may lie anywhere, for so long."""
     job = make_job(job_id, gpus=gpus, expected_s=left_s, remaining_s=left_s, checkpoints=True)
-    return replace(job, split=True, cpus=0, memory_mib=0, submitted_at=0.0)
+    return asking(job, split=True, cpus=0, memory_mib=0, submitted_at=0.0)
 
 
 def runs(job: Job, first_gpu: int) -> Running:

@@ -9,7 +9,7 @@ from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import Job, Running
 from scheduler.policies.priority import Priority
 from tests.unit.scheduler.driving import carried_out, later, running
-from tests.unit.scheduler.factories import NOW, make_job, make_running, make_share, make_snapshot
+from tests.unit.scheduler.factories import NOW, asking, make_job, make_running, make_share, make_snapshot
 
 
 def config(**params: Any) -> CycleConfig:
@@ -62,7 +62,7 @@ VICTIMS: dict[str, tuple[Job, list[Running], dict[str, Any], list[int]]] = {
         {"preemptive": True},
         [90],
     ),
-    "nobody in vain": (replace(HIGH, gpus=8), [LOW, EQUAL], {"preemptive": True}, []),
+    "nobody in vain": (asking(HIGH, gpus=8), [LOW, EQUAL], {"preemptive": True}, []),
 }
 
 
