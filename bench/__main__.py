@@ -19,7 +19,7 @@ from bench.figures import (
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
-    CYCLE_TRIALS,
+    CYCLE_SCREENING,
     EACH_POLICY,
     FAILURES,
     FIGURES,
@@ -113,8 +113,8 @@ def _measure_muster(plan: Plan, console: Console) -> System:
         series |= cycle.measure(samples=plan.cycles)
     if CYCLE_GROWTH in plan.items:
         series |= cycle.measure_growth(samples=plan.cycles)
-    if CYCLE_TRIALS in plan.items:
-        series |= cycle.measure_trials(samples=plan.cycles)
+    if CYCLE_SCREENING in plan.items:
+        series |= cycle.measure_screening(samples=plan.cycles)
     if EACH_POLICY in plan.items:
         series |= policies.measure(samples=plan.cycles)
     if FAILURES in plan.items:

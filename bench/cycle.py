@@ -9,7 +9,7 @@ from time import perf_counter, process_time
 
 from bench.figures import Series
 from bench.samples import median
-from scheduler.admission.screening import FIRST_ID, beside_others
+from scheduler.admission.screening import FIRST_ID, with_screening_clusters
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, Snapshot, Tenant, VirtualCluster
 from scheduler.model.lifecycle import AttemptState, JobClass
@@ -19,7 +19,7 @@ NODES, GPUS_PER_NODE, WAITING = 1_000, 8, 10_000
 _CPUS, _MEMORY_MIB, _GPU_MEMORY_MIB = 128, 1 << 20, 80 * 1024
 _TYPES = ("A100", "H100", "V100")
 _VCS = 20
-TRIALS = 2_000
+SCREENED = 2_000
 _TENANT_CAP = 2
 _NOW = 1_800_000_000.0
 _TAKEN_SHARES = {"full": 1.0, "half": 0.5, "empty": 0.0}
@@ -44,16 +44,16 @@ def measure_growth(*, samples: int) -> Series:
     return series | {"cycle_growth_ratio": [most / least]}
 
 
-def measure_trials(*, samples: int) -> Series:
-    """Milliseconds of the processor for `decide` with 64 free GPUs, without trials and with two thousand of them."""
+def measure_screening(*, samples: int) -> Series:
+    """CPU milliseconds of `decide` with 64 free GPUs, with no job to be screened and with 2,000 of them."""
     without = make_snapshot(taken_share=1 - 8 / NODES)
-    found = {"cycle_trials_none": without, "cycle_trials": with_trials(without, TRIALS)}
+    found = {"cycle_screening_none": without, "cycle_screening": with_screening_runs(without, SCREENED)}
     return {f"{name}_ms": measure_snapshot(snapshot, samples=samples)[1] for name, snapshot in found.items()}
 
 
-def with_trials(snapshot: Snapshot, count: int) -> Snapshot:
-    """The snapshot with the first jobs that wait being tried first: on two GPUs, bounded by a cap of each tenant."""
-    tried = tuple(
+def with_screening_runs(snapshot: Snapshot, count: int) -> Snapshot:
+    """The snapshot with the first `count` waiting jobs to be screened, on two GPUs each and within tenant caps."""
+    screened = tuple(
         replace(
             job,
             vc_id=FIRST_ID + job.tenant_id,
@@ -63,8 +63,8 @@ def with_trials(snapshot: Snapshot, count: int) -> Snapshot:
         )
         for job in snapshot.waiting[:count]
     )
-    waiting = (*tried, *snapshot.waiting[count:])
-    return beside_others(replace(snapshot, waiting=waiting), snapshot.tenants, cap=_TENANT_CAP)
+    waiting = (*screened, *snapshot.waiting[count:])
+    return with_screening_clusters(replace(snapshot, waiting=waiting), snapshot.tenants, cap=_TENANT_CAP)
 
 
 def make_snapshot(*, taken_share: float, nodes: int = NODES, waiting: int = WAITING, seed: int = 1) -> Snapshot:

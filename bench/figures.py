@@ -12,7 +12,7 @@ Series = dict[str, list[float]]
 
 FIRST_LINE, SUBMIT, THROUGHPUT, LOG_LINE = "first-line", "submit", "throughput", "log-line"
 JOB_LIST, CYCLE, CYCLE_GROWTH, SIMULATE = "job-list", "cycle", "cycle-growth", "simulate"
-CYCLE_TRIALS = "cycle-trials"
+CYCLE_SCREENING = "cycle-screening"
 EACH_POLICY = "policies"
 POSTGRES = "cycle-postgres"
 AGENTS, INGEST, CONTAINERS, IDLE = "agents", "ingest", "docker", "idle"
@@ -32,7 +32,7 @@ ITEMS: Mapping[str, str] = {
     AGENTS: "the calls of a thousand agents to one web process",
     CYCLE: "one scheduling decision over 1,000 nodes with 8 GPUs each and 10,000 waiting jobs",
     CYCLE_GROWTH: "the same decision, all but 64 GPUs taken, for 1,000 to 8,000 waiting jobs",
-    CYCLE_TRIALS: "the same decision, all but 64 GPUs taken, with 2,000 of the 10,000 jobs to be tried first",
+    CYCLE_SCREENING: "the same decision, all but 64 GPUs taken, with 2,000 of the 10,000 jobs to be screened",
     EACH_POLICY: "one decision of each policy over as much, all but 64 GPUs taken by large and small jobs",
     POSTGRES: "one production cycle over as much, all but 64 GPUs taken: snapshot, decision and applier",
     SIMULATE: "Philly's 82,247 jobs in the simulator, on 2,490 and on 640 GPUs",
@@ -129,8 +129,8 @@ FIGURES: tuple[Figure, ...] = (
     ),
     # n log n from 1,000 to 8,000 jobs is a factor of 8 · 13 / 10.
     Figure("cycle-growth.ratio", "8,000 jobs to 1,000", "times", "cycle_growth_ratio", median, 10.4),
-    Figure("cycle-trials.p50", "decide, 2,000 jobs on trial, CPU", "ms", "cycle_trials_ms", median, 500),
-    Figure("cycle-trials.none", "the same without trials, CPU", "ms", "cycle_trials_none_ms", median),
+    Figure("cycle-screening.p50", "decide, 2,000 jobs to be screened, CPU", "ms", "cycle_screening_ms", median, 500),
+    Figure("cycle-screening.none", "the same without screening, CPU", "ms", "cycle_screening_none_ms", median),
     *(
         Figure(f"policies.{name}", f"decide, {name}, CPU", "ms", f"policies_{name}_ms", median, 500)
         for name in POLICIES

@@ -9,7 +9,7 @@ from bench.figures import (
     CONTAINERS,
     CYCLE,
     CYCLE_GROWTH,
-    CYCLE_TRIALS,
+    CYCLE_SCREENING,
     EACH_POLICY,
     FAILURES,
     IDLE,
@@ -27,7 +27,7 @@ NODES, GPUS_PER_NODE = 2, 8
 LINE_COMMAND = 'LC_ALL=C; for _ in $(seq "$1"); do echo "at $EPOCHREALTIME"; sleep 0.05; done'
 
 # What needs nothing but this process.
-_ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_TRIALS, EACH_POLICY, FAILURES, SIMULATE})
+_ALONE = frozenset({CYCLE, CYCLE_GROWTH, CYCLE_SCREENING, EACH_POLICY, FAILURES, SIMULATE})
 # What no peer has a counterpart of.
 _OURS = frozenset({AGENTS, CONTAINERS, IDLE, INGEST, JOB_LIST, LOG_PAGE, POSTGRES, USAGE})
 # What needs the platform's database, and none of its processes.

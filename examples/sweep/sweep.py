@@ -4,7 +4,7 @@
     python3 sweep.py --lr 0.01 0.1 1 --momentum 0 0.9
 
 The jobs are in the queue at once, at low priority, and run as GPUs come free. `muster ls --tag sweep:NAME` lists them
-as well, and `muster cancel` ends those that have lost already.
+too; `muster cancel` ends jobs that are clearly worse than others.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ HERE = Path(__file__).resolve().parent
 
 
 def sweep(client: Client, name: str, grid: Sequence[tuple[float, float]], **changes: Any) -> list[dict[str, Any]]:
-    """Run a trial for each pair of learning rate and momentum; their results, the best first."""
+    """Run a job for each pair of learning rate and momentum; return the results, the best first."""
     spec = {**read_spec(HERE / "job.yaml"), **changes}
     with pack_folder(HERE) as archive:
         if not client.knows_upload(archive.sha256):
             client.upload(archive)
         spec["code"] = {"upload": archive.sha256}
-    trials = []
+    job_ids = []
     for lr, momentum in grid:
         own = {"env": {"LR": lr, "MOMENTUM": momentum}, "tags": {**spec["tags"], "sweep": name, "lr": lr}}
-        trials.append(client.submit({**spec, **own})["id"])
-    print(f"{len(trials)} trials are submitted: muster ls --tag sweep:{name}")
-    results = [result_of(client, job_id) for job_id in trials]
+        job_ids.append(client.submit({**spec, **own})["id"])
+    print(f"submitted {len(job_ids)} jobs: muster ls --tag sweep:{name}")
+    results = [result_of(client, job_id) for job_id in job_ids]
     return sorted(results, key=lambda result: result.get("loss", float("inf")))
 
 
 def result_of(client: Client, job_id: int) -> dict[str, Any]:
-    """How a trial ended, and what its last line says."""
+    """The final state of a job, and the result in the last line of its log."""
     text, state = "", ""
     for event in client.follow_logs(job_id):
         if isinstance(event, LogText):
@@ -56,7 +56,7 @@ def result_of(client: Client, job_id: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Read the command line, sweep, and print the table; 1 if a trial did not succeed."""
+    """Read the command line, sweep, and print the table; 1 if a job did not succeed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--name", default=time.strftime("%Y%m%d-%H%M%S"), help="the tag by which the jobs are found")
     parser.add_argument("--lr", type=float, nargs="+", default=[0.01, 0.1, 1.0])

@@ -1,4 +1,4 @@
-"""The virtual clusters of trials in a snapshot: one for each tenant, which no quota knows and nobody has stored."""
+"""The virtual clusters of screening runs in a snapshot: one for each tenant. They have no row and no stored quota."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from scheduler.model import Snapshot, Tenant, VirtualCluster
 
-# Above all ids of virtual clusters that are stored.
+# Above the ids of all stored virtual clusters.
 FIRST_ID = 1 << 48
 
 
-def beside_others(snapshot: Snapshot, tenants: Iterable[Tenant], *, cap: int) -> Snapshot:
-    """The snapshot with a virtual cluster for the trials of each of the tenants, which may hold `cap` GPUs at once."""
+def with_screening_clusters(snapshot: Snapshot, tenants: Iterable[Tenant], *, cap: int) -> Snapshot:
+    """Add a virtual cluster for the screening runs of each tenant; its runs may hold `cap` GPUs at once."""
     quotas = {gpu.type: cap for node in snapshot.nodes for gpu in node.gpus}
-    trying = {one.id: one for one in tenants}
-    known = {one.id: one for one in snapshot.tenants} | trying
+    screened = {one.id: one for one in tenants}
+    known = {one.id: one for one in snapshot.tenants} | screened
     clusters = tuple(
-        VirtualCluster(FIRST_ID + one.id, one.id, f"trials of {one.name}", quotas) for one in trying.values()
+        VirtualCluster(FIRST_ID + one.id, one.id, f"screening of {one.name}", quotas) for one in screened.values()
     )
     return replace(snapshot, tenants=tuple(known[pk] for pk in sorted(known)), vcs=(*snapshot.vcs, *clusters))

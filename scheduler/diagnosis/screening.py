@@ -1,7 +1,7 @@
-"""Trying a big job on a small pool before it gets its gang: who is tried, on how much, and what a trial tells.
+"""The rules of screening: which jobs first run on a few GPUs of a small pool, on how many, and what such a run shows.
 
-The same rules serve production and the simulator. Nothing here knows of time or of a database: whoever asks says how
-many GPUs are free, and how an attempt ended.
+Production and the simulator use the same rules. They read neither clock nor database: callers pass the numbers of free
+GPUs and the end of an attempt.
 """
 
 from __future__ import annotations
@@ -15,53 +15,54 @@ from enum import StrEnum
 from scheduler.diagnosis.failures import Retry, Verdict
 from scheduler.model.lifecycle import AttemptState, Reason
 
-MOST_TRIES = 3
-"""A trial that somebody else has ended is begun again; after so many the job goes on untried."""
-LONGEST_GRACE_S = 30.0
-"""A trial has nothing to save, so it need not have a job's whole grace to end."""
+MAX_RUNS = 3
+"""How many screening runs of a job may be interrupted before the job goes on unscreened."""
+MAX_GRACE_S = 30.0
+"""A screening run has nothing to save, so its grace to end is at most this, whatever the job's own grace."""
 
 
 class Mode(StrEnum):
-    """Whether jobs are tried: what an owner says of a job, and a tenant of all of its jobs."""
+    """Which jobs are screened: a setting of a job, and of a tenant for all of its jobs."""
 
     AUTO = "auto"
-    """Those that are large enough, unless one like them has passed of late."""
+    """Jobs above the pool's size limit, unless an equal job passed recently."""
     ALWAYS = "always"
-    """Whatever its size, and whatever has passed."""
+    """Every job of several GPUs, also if an equal job passed recently."""
     NEVER = "never"
 
 
-class TrialVerdict(StrEnum):
-    """What came of a job's trial."""
+class ScreeningVerdict(StrEnum):
+    """The result of a screening run, or why there was none."""
 
     PASSED = "passed"
-    """It ran for the whole time, or got to its first step."""
+    """It ran for the whole time, or reached its first step."""
     FAILED = "failed"
-    """It failed by itself, and not for want of its gang."""
+    """It failed by itself, and not because its gang was missing."""
     INCONCLUSIVE = "inconclusive"
-    """It ended well by itself, or failed in a way that needs its gang, or that so few GPUs may have brought about."""
+    """It ended with status 0, or failed in a way that only a gang shows, or that the few GPUs may have caused."""
     INTERRUPTED = "interrupted"
-    """It was ended by others: its node, the platform, its owner. It is tried again, or goes on untried."""
+    """Its node, the platform or its owner ended it. The job is screened again, or goes on unscreened."""
     UNTRIED = "untried"
-    """It goes on without a trial, because it would have had to wait for too long, or nothing there can run it."""
+    """The job went on unscreened: it waited too long, or no node of the screening pool can run it."""
     TRUSTED = "trusted"
-    """It goes on without a trial, because the same has passed of late."""
+    """The job was not screened, because an equal job passed recently."""
 
 
 class Then(StrEnum):
-    """What becomes of a job after a trial."""
+    """What happens to a job after a screening run."""
 
     GO_ON = "go_on"
-    """Into the queue of its own pool."""
+    """It enters the queue of its own pool."""
     AGAIN = "again"
-    """Into the queue of the screening pool, for another trial."""
+    """It enters the queue of the screening pool again."""
     FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A job of more than `min_gpus` GPUs is tried on `world` of them, or on one if only one is free, for `minutes` at
-    most. One that has waited for `max_wait_s` goes on untried."""
+    """A job of more than `min_gpus` GPUs is screened on `world` of them, or on one if only one is free, for at most
+    `minutes`. A job that waited for `max_wait_s` goes on unscreened. A job equal to one that passed is trusted for
+    `trust_days`."""
 
     minutes: float = 5.0
     min_gpus: int = 2
@@ -78,46 +79,48 @@ class Rules:
 
     @property
     def window_s(self) -> float:
-        """The longest trial."""
+        """The maximum length of a screening run."""
         return self.minutes * 60.0
 
 
 def combined(*, of_job: Mode, of_tenant: Mode) -> Mode:
-    """What holds for a job: the word of its tenant, and where that says `auto` the job's own."""
+    """The mode of a job: its tenant's, or its own where the tenant's is `auto`."""
     return of_job if of_tenant is Mode.AUTO else of_tenant
 
 
-def is_tried(rules: Rules, mode: Mode, gpus: int) -> bool:
-    """Whether a job of so many GPUs is tried, unless the same is trusted; never one that is no larger than a trial."""
+def is_screened(rules: Rules, mode: Mode, gpus: int) -> bool:
+    """Whether a job of `gpus` GPUs is screened, unless it is trusted. A job of one GPU never is."""
     if mode is Mode.NEVER or gpus <= 1:
         return False
     return mode is Mode.ALWAYS or gpus > rules.min_gpus
 
 
 def ranks_for(free: int, world: int) -> int:
-    """On how many GPUs a job is tried whose turn it is, with so many free; 0: it waits."""
+    """The GPUs of the next screening run while `free` GPUs are free; 0: it waits."""
     return min(free, world)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a trial has: so many nodes, and on each so many GPUs."""
+    """The size of a screening run: its nodes, and its GPUs on each of them."""
 
     nodes: int
     gpus: int
 
     @property
     def total(self) -> int:
-        """GPUs of the whole trial."""
+        """The GPUs on all nodes."""
         return self.nodes * self.gpus
 
 
 def shape_for(*, nodes: int, gpus: int, free: Sequence[int], world: int) -> Shape | None:
-    """How a job of `nodes` times `gpus` GPUs is tried where nodes have so many `free` GPUs; None: it has to wait.
+    """The shape of the screening run of a job of `nodes` times `gpus` GPUs; None: it has to wait.
 
-    1. With two GPUs: a job of several nodes has one on each of two, so that these have to find each other. Where two
-       nodes cannot be had, and for a job of one node, they lie on one.
-    2. With one GPU where no two are free.
+    `free` has the number of free GPUs of each node of the screening pool.
+
+    1. Two GPUs if two are free. A job of several nodes gets them on two nodes, so that its ranks have to connect; a
+       job of one node, or a pool with free GPUs on one node only, gets them on one node.
+    2. Else one GPU.
     """
     some = [count for count in free if count > 0]
     if ranks_for(sum(some), world) == 2:
@@ -129,12 +132,12 @@ def shape_for(*, nodes: int, gpus: int, free: Sequence[int], world: int) -> Shap
 
 
 def part_of(whole: int, *, gpus: int, of: int) -> int:
-    """What a rank of a trial with so many GPUs gets of the CPUs or the memory of a rank `of` so many, rounded up."""
+    """The share of `whole` CPUs or memory, asked for `of` GPUs, that `gpus` GPUs get in a screening run; rounded up."""
     return whole if gpus >= of else max(1, math.ceil(whole * gpus / of))
 
 
-# Where a run writes down how it goes does not change how it goes.
-_ENV_THAT_TELLS_NOTHING = re.compile(
+# Variables that only name a run, or say where it is logged, do not change what it does.
+_IGNORED_ENV = re.compile(
     r"(WANDB|MLFLOW|COMET|NEPTUNE|CLEARML|TENSORBOARD)_.*|(NCCL|TORCH_DISTRIBUTED|GLOO|PYTHON)_?DEBUG|LOG_?LEVEL|"
     r"(RUN|EXP|EXPERIMENT|JOB)_?(NAME|ID)"
 )
@@ -143,20 +146,19 @@ _ENV_THAT_TELLS_NOTHING = re.compile(
 def identity_of(
     *, image: str, command: str, code: str, workdir: str, env: Mapping[str, str], mounts: Iterable[str] = ()
 ) -> str:
-    """What a job runs, as one text: two jobs have it in common if a trial of the one tells as much of the other.
+    """What a job runs, as one text. Jobs with the same text are equal: a screening run of one is valid for the others.
 
-    Names of runs, and what only says where a run is logged, are left out of the environment. In what order volumes are
-    mounted says nothing.
+    Variables that name a run or say where it is logged are ignored, and so is the order of mounts.
     """
-    told = sorted((name, value) for name, value in env.items() if not _ENV_THAT_TELLS_NOTHING.fullmatch(name))
+    told = sorted((name, value) for name, value in env.items() if not _IGNORED_ENV.fullmatch(name))
     return repr((image, command, code, workdir, told, *sorted(mounts)))
 
 
 GANG_FAILURES = frozenset({"nccl_timeout", "nccl_error", "rendezvous_error", "mpi_error", "mpi_runtime_failure"})
-"""Classes that say more of those who were not there than of the job."""
-FAILURES_OF_A_SMALL_WORLD = frozenset({"gpu_out_of_memory", "cpu_out_of_memory"})
-"""A model that is spread over its gang does not fit on one GPU, and a trial has its part of the memory only."""
-_ASKS_FOR_ITS_WORLD = re.compile(
+"""Failure classes of communication between ranks: with few ranks they say little about the job."""
+FEW_GPUS_FAILURES = frozenset({"gpu_out_of_memory", "cpu_out_of_memory"})
+"""A model sharded over its gang does not fit on one GPU, and a screening run has a share of the host memory only."""
+_NAMES_WORLD_SIZE = re.compile(
     r"world[ _-]?size|nproc|n?_?nodes\b|num_?gpus|n_?gpus|number of (gpus|devices|nodes|processes|ranks|workers)|"
     r"device ordinal|invalid (cuda )?device|device index",
     re.IGNORECASE,
@@ -164,18 +166,18 @@ _ASKS_FOR_ITS_WORLD = re.compile(
 
 
 def needs_gang(failure: str) -> bool:
-    """Whether a failure of that class shows with several ranks only."""
+    """Whether a failure of this class occurs only with several ranks."""
     return failure in GANG_FAILURES
 
 
-def may_be_of_the_trial(failure: str, line: str) -> bool:
-    """Whether the trial itself may have brought the failure about, by its having few GPUs."""
-    small = failure in FAILURES_OF_A_SMALL_WORLD
-    return small or needs_gang(failure) or _ASKS_FOR_ITS_WORLD.search(line) is not None
+def may_be_due_to_few_gpus(failure: str, line: str) -> bool:
+    """Whether the few GPUs of a screening run may have caused the failure."""
+    too_small = failure in FEW_GPUS_FAILURES
+    return too_small or needs_gang(failure) or _NAMES_WORLD_SIZE.search(line) is not None
 
 
-# Ends that are the job's own: what it did, or what its spec names.
-_OF_THE_JOB = frozenset(
+# Reasons that the job itself causes: its command, or something its spec names.
+_CAUSED_BY_JOB = frozenset(
     {
         Reason.EXIT_NONZERO,
         Reason.KILLED_BY_SIGNAL,
@@ -187,15 +189,15 @@ _OF_THE_JOB = frozenset(
         Reason.INFEASIBLE,
     }
 )
-# The trial has run for its time, whoever looked at the clock.
-_OVER = frozenset({Reason.SCREENING_PASSED, Reason.TIME_LIMIT})
+# The run used its time; the platform or the agent noticed it first.
+_TIME_IS_UP = frozenset({Reason.SCREENING_PASSED, Reason.TIME_LIMIT})
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a trial says of its job, why, and what becomes of the job."""
+    """The verdict of a screening run, what happens to the job, and why."""
 
-    verdict: TrialVerdict
+    verdict: ScreeningVerdict
     then: Then
     why: str
 
@@ -203,37 +205,39 @@ class Judgement:
 def judge(
     *, ended_as: AttemptState, reason: Reason, failure: Verdict | None, tries: int, by_node: bool = False
 ) -> Judgement:
-    """What the end of a trial says; `tries` counts it and those before it.
+    """Judge the end of a screening run; `tries` is the number of the job's screening runs, this one included.
 
-    1. Whoever is still there when the time is up, or had begun its first step, has passed.
-    2. Who ended well by itself has shown little: it goes on, and is trusted no more than before.
-    3. A failure that needs the gang, or that a trial's having few GPUs may have brought about, says nothing either.
-    4. What others have done to the trial (its node, which `by_node` knows to fail everybody, the network, the platform,
-       its owner) says nothing of the job: it is tried again, and after some tries goes on untried.
+    1. A run that used its time, or reached its first step, passed.
+    2. A run that ended with status 0 is inconclusive: the job goes on, but is not trusted.
+    3. A failure that only a gang shows, or that the few GPUs may have caused, is inconclusive too.
+    4. A run that its node, the network, the platform or its owner ended says nothing about the job: the job is screened
+       again, and goes on unscreened after `MAX_RUNS`. `by_node`: the node is known to fail all jobs.
     5. Any other failure is the job's own.
     """
-    if reason in _OVER:
-        return Judgement(TrialVerdict.PASSED, Then.GO_ON, "")
+    if reason in _TIME_IS_UP:
+        return Judgement(ScreeningVerdict.PASSED, Then.GO_ON, "")
     if ended_as is AttemptState.SUCCEEDED:
-        return Judgement(TrialVerdict.INCONCLUSIVE, Then.GO_ON, "it ended by itself, with status 0")
-    told = failure if reason in _OF_THE_JOB else None
-    if told is not None and may_be_of_the_trial(told.failure, told.line):
-        return Judgement(TrialVerdict.INCONCLUSIVE, Then.GO_ON, f"{told.failure} may be due to so few GPUs")
+        return Judgement(ScreeningVerdict.INCONCLUSIVE, Then.GO_ON, "it ended with status 0")
+    told = failure if reason in _CAUSED_BY_JOB else None
+    if told is not None and may_be_due_to_few_gpus(told.failure, told.line):
+        return Judgement(ScreeningVerdict.INCONCLUSIVE, Then.GO_ON, f"{told.failure} may be due to the few GPUs")
     healed = told is not None and told.retry in {Retry.YES, Retry.ELSEWHERE}
-    if reason in _OF_THE_JOB and not healed and not by_node:
-        return Judgement(TrialVerdict.FAILED, Then.FAIL, "")
+    if reason in _CAUSED_BY_JOB and not healed and not by_node:
+        return Judgement(ScreeningVerdict.FAILED, Then.FAIL, "")
     why = told.failure if told is not None else reason.value
-    if tries < MOST_TRIES:
-        return Judgement(TrialVerdict.INTERRUPTED, Then.AGAIN, f"{why}: it is tried again")
-    return Judgement(TrialVerdict.INTERRUPTED, Then.GO_ON, f"{why}: it goes on untried after {tries} trials")
+    if tries < MAX_RUNS:
+        return Judgement(ScreeningVerdict.INTERRUPTED, Then.AGAIN, f"{why}: it is screened again")
+    return Judgement(
+        ScreeningVerdict.INTERRUPTED, Then.GO_ON, f"{why}: it goes on unscreened after {tries} screening runs"
+    )
 
 
 def spent_gpu_s(*, gpus: int, held_s: float) -> float:
-    """GPU-seconds of the screening pool that a trial took."""
+    """GPU-seconds of the screening pool that a run held."""
     return gpus * max(held_s, 0.0)
 
 
 def full_gpu_s(*, gpus_asked: int, failed_after_s: float) -> float:
-    """GPU-seconds that the whole gang would have computed until it failed as its trial did: an estimate, by the time
-    that the trial took to fail. The gang takes longer to start, and may be tried several times."""
+    """An estimate of the GPU-seconds that the full gang would have computed until the same failure: by the time that
+    the screening run took to fail. A gang takes longer to start, and may be retried several times."""
     return gpus_asked * max(failed_after_s, 0.0)

@@ -1,7 +1,7 @@
-"""The states of a job, an attempt, an allocation, a node, a lease and an offer, and the moves between them.
+"""The states of jobs, attempts, allocations, nodes, leases, offers and shells, and the transitions between them.
 
-Each status is an enum with its transition table beside it. The tables are drawn in docs/states.md, and a test
-holds both against each other. A move that is not in a table is a `TransitionError`.
+Each state machine is an enum with a transition table. docs/states.md draws the tables, and a test compares both. A
+transition that is not in its table is a `TransitionError`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """What the platform observes of a job; what its owner wants of it is `Desired`."""
+    """The state that the platform observes of a job; `Desired` is what its owner wants."""
 
     QUEUED = "queued"
     ACTIVE = "active"
@@ -21,28 +21,28 @@ class JobState(StrEnum):
 
 
 class Desired(StrEnum):
-    """What the owner of a job wants."""
+    """The state that the owner of a job wants."""
 
     RUN = "run"
     STOP = "stop"
 
 
 class Stage(StrEnum):
-    """Whether an attempt is a short trial on the screening pool or the real thing."""
+    """Whether an attempt is a screening run on a few GPUs or a full run."""
 
     SCREENING = "screening"
     FULL = "full"
 
 
 class JobClass(StrEnum):
-    """Whether a job may only use its virtual cluster's quota or may borrow and be preempted."""
+    """Whether a job stays within its virtual cluster's quota, or may borrow GPUs and be preempted."""
 
     GUARANTEED = "guaranteed"
     OPPORTUNISTIC = "opportunistic"
 
 
 class Locality(StrEnum):
-    """How close together the GPUs of one job must lie."""
+    """How close together the GPUs of a job must be."""
 
     NODE = "node"
     RACK = "rack"
@@ -50,7 +50,7 @@ class Locality(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """One try at running a job: a gang of allocations that live and end together."""
+    """The state of one try to run a job: a gang of allocations that start and end together."""
 
     PLACED = "placed"
     STARTING = "starting"
@@ -64,7 +64,7 @@ class AttemptState(StrEnum):
 
 
 class AllocationState(StrEnum):
-    """The hold of one rank of an attempt on one node."""
+    """The state of one rank's hold on the GPUs of a node."""
 
     RESERVED = "reserved"
     ACTIVE = "active"
@@ -73,18 +73,18 @@ class AllocationState(StrEnum):
 
 
 class Observed(StrEnum):
-    """What the agent last said of a rank's processes."""
+    """The agent's last report about a rank's processes."""
 
     NONE = "none"
     STARTING = "starting"
     RUNNING = "running"
     KEPT = "kept"
-    """Its command has failed, and what it ran in is kept for people to look at."""
+    """Its command failed, and its container or folder is retained for inspection."""
     EXITED = "exited"
 
 
 class NodeAdmin(StrEnum):
-    """What operators want of a node."""
+    """The state that operators want of a node."""
 
     ACTIVE = "active"
     CORDONED = "cordoned"
@@ -93,7 +93,7 @@ class NodeAdmin(StrEnum):
 
 
 class NodeHealth(StrEnum):
-    """What the platform knows of a node."""
+    """The state that the platform observes of a node."""
 
     PENDING = "pending"
     READY = "ready"
@@ -108,11 +108,11 @@ class LeaseState(StrEnum):
     RENEWED = "renewed"
     EXPIRED = "expired"
     VOID = "void"
-    """The platform was restored from a backup: the agent has to register before it may say anything else."""
+    """The platform was restored from a backup: the agent has to register again before it may report."""
 
 
 class OfferState(StrEnum):
-    """What became of GPUs that were offered to a scheduler outside; see `scheduler.outside.offers`."""
+    """The state of an offer of GPUs to a framework: `scheduler.outside.offers`."""
 
     STANDING = "standing"
     ACCEPTED = "accepted"
@@ -122,7 +122,7 @@ class OfferState(StrEnum):
 
 
 class ShellState(StrEnum):
-    """How far a shell in a running job is."""
+    """The state of a shell in a running job."""
 
     REQUESTED = "requested"
     OPEN = "open"
@@ -165,7 +165,7 @@ class Reason(StrEnum):
 
 
 class HoldReason(StrEnum):
-    """The one dominant reason why a job that waits was not placed in a cycle."""
+    """The dominant pending reason: why a cycle did not place a waiting job."""
 
     QUOTA = "quota"
     QUOTA_TOO_SMALL = "quota_too_small"
@@ -185,20 +185,20 @@ class HoldReason(StrEnum):
 
 
 class RuntimeNeed(StrEnum):
-    """In what form a job is started, and so what a node must be able to start."""
+    """The form in which a job starts, which a node must support."""
 
     ANY = "any"
-    """Nobody has said, or cares."""
+    """Any node will do."""
     PLAIN = "plain"
-    """It names no image: a process, or the image that a node has for such jobs."""
+    """No image: a process, or a container of the node's default image."""
     IMAGE = "image"
-    """A container of the image that it names."""
+    """A container of the job's image."""
     CONTAINER = "container"
-    """It names no image and needs a container: of the image that a node has for such jobs."""
+    """A container of the node's default image; the job names none."""
     IMAGE_VOLUMES = "image_volumes"
-    """A container of the image that it names, with volumes."""
+    """A container of the job's image, with volumes."""
     CONTAINER_VOLUMES = "container_volumes"
-    """A container of the image that a node has for such jobs, with volumes."""
+    """A container of the node's default image, with volumes."""
 
 
 Table = Mapping[StrEnum, frozenset[StrEnum]]
@@ -266,7 +266,7 @@ LEASE_MOVES: Table = _table(
     {
         _E.GRANTED: (_E.RENEWED, _E.EXPIRED, _E.VOID),
         _E.RENEWED: (_E.RENEWED, _E.EXPIRED, _E.VOID),
-        # A beat that comes late is as good as any: the epoch is what tells agents apart.
+        # A late heartbeat renews the lease too: the epoch tells registrations apart.
         _E.EXPIRED: (_E.RENEWED, _E.VOID),
         _E.VOID: (),
     }
@@ -308,7 +308,7 @@ SHELL_LIVE = frozenset({ShellState.REQUESTED, ShellState.OPEN})
 
 
 class TransitionError(Exception):
-    """A move that the transition table of its object does not have."""
+    """A transition that the table of its object does not have."""
 
     def __init__(self, table: str, source: StrEnum, target: StrEnum) -> None:
         self.table, self.source, self.target = table, source, target
@@ -317,11 +317,15 @@ class TransitionError(Exception):
 
 
 def require_move(table: str, source: StrEnum, target: StrEnum) -> None:
-    """Return if `table` has the move, and raise `TransitionError` if not."""
+    """Check that the table has a transition.
+
+    Raises:
+        TransitionError: it does not.
+    """
     if target not in TABLES[table][source]:
         raise TransitionError(table, source, target)
 
 
 def sources_of(table: str, target: StrEnum) -> frozenset[StrEnum]:
-    """The states from which `target` can be reached in one move."""
+    """The states with a transition to `target`."""
     return frozenset(source for source, targets in TABLES[table].items() if target in targets)

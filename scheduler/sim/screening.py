@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.diagnosis.screening import Mode, Rules, is_tried, needs_gang, ranks_for, spent_gpu_s
+from scheduler.diagnosis.screening import Mode, Rules, is_screened, needs_gang, ranks_for, spent_gpu_s
 from scheduler.sim.failures import FAILED
 from scheduler.sim.trace import Trace, TraceJob
 
@@ -44,7 +44,7 @@ class Screening:
 
     def wants(self, job: TraceJob) -> bool:
         """Whether the job is screened."""
-        return is_tried(self.rules, Mode.AUTO, job.gpus)
+        return is_screened(self.rules, Mode.AUTO, job.gpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class TestBefore:
         assert (said["starts_now"], said["hold"]) == (False, None)
         trial = said["screening"]
         assert (trial["tried"], trial["starts_now"], trial["hold"]["reason"]) == (True, False, "quota")
-        assert "trials of" in trial["hold"]["detail"]
+        assert "screening of" in trial["hold"]["detail"]
 
     @pytest.mark.parametrize(
         ("spec", "words"),
@@ -90,7 +90,7 @@ class TestMeanwhile:
         job = pools.submit(command="other")
         cycle(pools.small)
         answer = why(now_of(job))
-        assert "trials of" in answer["detail"]
+        assert "screening of" in answer["detail"]
         assert answer["helps"]
 
     def test_it_says_that_it_is_in_its_trial(self, pools: Screened) -> None:

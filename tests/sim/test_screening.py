@@ -44,7 +44,7 @@ def test_a_gang_that_fails_soon_never_gets_to_the_cluster() -> None:
     found = figures(gang(1, 3, failure=FailureClass.HOPELESS))
     assert (found.screened, found.caught, found.failed, found.gpu_hours) == (1, 1, 1, 0)
     assert found.screening_gpu_hours == pytest.approx(2 * 3 / 60)
-    assert found.saved_gpu_hours == pytest.approx(8 * 3 / 60 * 2)  # it would have been tried twice
+    assert found.saved_gpu_hours == pytest.approx(8 * 3 / 60 * 2)  # the gang would have run twice
     assert found.jct_mean_s == 3 * MINUTE
 
 
@@ -54,7 +54,7 @@ def test_one_that_fails_late_passes_and_fails_there() -> None:
     assert found.failed_gpu_hours == pytest.approx(8 * 30 / 60)
 
 
-def test_what_passes_waits_for_its_trial_and_keeps_its_place() -> None:
+def test_a_job_that_passes_waits_for_its_screening_run_and_keeps_its_place() -> None:
     record = by_id(play([gang(1, 20)], "V100:1x8", screening=POOL))[1]
     assert (record.submitted_s, record.started_s, record.ended_s) == (0, 5 * MINUTE, 25 * MINUTE)
     assert record.screening_s == 5 * MINUTE
@@ -94,7 +94,7 @@ def test_the_pool_is_first_come_first_served_and_has_a_limit_of_patience() -> No
     assert figures(*jobs).unscreened == 1
 
 
-def test_where_one_gpu_is_free_one_rank_is_tried() -> None:
+def test_where_one_gpu_is_free_one_rank_is_screened() -> None:
     found = screening_runs(Trace("two", (gang(1, 60), gang(2, 60))), Screening(gpus=3))
     assert (found[1].ranks, found[2].ranks, found[2].started_s) == (2, 1, 0)
 

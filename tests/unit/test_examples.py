@@ -86,7 +86,7 @@ def test_a_gang_of_any_size_agrees_on_the_weights(size: int) -> None:
         assert "ranks agree: yes" in out
 
 
-def test_a_trial_prints_its_result_as_its_last_line() -> None:
+def test_a_run_of_the_sweep_prints_its_result_as_its_last_line() -> None:
     good, bad = (json.loads(output(run("sweep", LR=rate)).splitlines()[-1]) for rate in ("1", "0.01"))
     assert (good["lr"], bad["lr"]) == (1.0, 0.01)
     assert good["loss"] < bad["loss"]

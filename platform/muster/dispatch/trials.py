@@ -16,7 +16,7 @@ from muster.jobs.demand import trial_demand, trial_grace_s
 from muster.screening.selectors import tenant_cap
 from muster.tenants.models import Tenant
 from scheduler import model
-from scheduler.admission.screening import FIRST_ID, beside_others
+from scheduler.admission.screening import FIRST_ID, with_screening_clusters
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.request import Choice, Request
 
@@ -54,4 +54,6 @@ def with_trials(pool: Pool, snapshot: model.Snapshot, *, also_of: Collection[int
     if not tenant_ids:
         return snapshot
     rows = Tenant.objects.filter(pk__in=tenant_ids).order_by("pk")
-    return beside_others(snapshot, [model.Tenant(row.pk, row.name, row.weight) for row in rows], cap=tenant_cap(pool))
+    return with_screening_clusters(
+        snapshot, [model.Tenant(row.pk, row.name, row.weight) for row in rows], cap=tenant_cap(pool)
+    )

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from muster.jobs.models import Attempt
-from scheduler.diagnosis.screening import LONGEST_GRACE_S
+from scheduler.diagnosis.screening import MAX_GRACE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +51,4 @@ def stored_trial(demand: Demand, **more: Any) -> dict[str, Any]:
 
 def trial_grace_s(job_grace_s: float) -> float:
     """How long a trial has to end when it is asked to: it has nothing to save."""
-    return min(job_grace_s, LONGEST_GRACE_S)
+    return min(job_grace_s, MAX_GRACE_S)

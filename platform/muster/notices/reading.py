@@ -26,7 +26,7 @@ from muster.notices.models import Reader, Webhook
 from muster.notices.preferences import DEFAULT, choice_in_spec, choices_of
 from muster.notices.webhooks import outbox_row
 from muster.notices.wording import Grade, Story, document_of, idle_words, kept_words
-from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.diagnosis.screening import ScreeningVerdict
 from scheduler.model.lifecycle import JobState, Reason, Stage
 
 BATCH = 500
@@ -37,7 +37,9 @@ _ENDS = {
     "job.failed": (Kind.FAILED, JobState.FAILED),
 }
 # Of a trial that failed the end of its job tells.
-_VERDICTS = {f"job.screening_{verdict}": verdict for verdict in (TrialVerdict.PASSED, TrialVerdict.INCONCLUSIVE)}
+_VERDICTS = {
+    f"job.screening_{verdict}": verdict for verdict in (ScreeningVerdict.PASSED, ScreeningVerdict.INCONCLUSIVE)
+}
 # A job that runs, and of which its owner should know something.
 _ADVICE = {"job.advice", "job.log_rule"}
 _WHILE_IT_RUNS = {"attempt.running": Kind.STARTED, "attempt.idle": Kind.IDLE, "attempt.kept": Kind.KEPT}

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from muster.jobs.notify import Kind
-from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.diagnosis.screening import ScreeningVerdict
 from scheduler.model.lifecycle import Reason
 
 NO_SIGNATURE = "no_signature"
@@ -129,7 +129,7 @@ def one_line(text: str, longest: int) -> str:
 def subject_of(story: Story) -> str:
     """Which job, and what became of it."""
     said = f"was {story.state}" if story.kind is Kind.ENDED and story.state == "cancelled" else _SAID[story.kind]
-    if story.kind is Kind.SCREENING and story.reason == TrialVerdict.PASSED:
+    if story.kind is Kind.SCREENING and story.reason == ScreeningVerdict.PASSED:
         said = "has passed its trial"
     if story.kind is Kind.ENDED and story.state == "succeeded":
         said = "succeeded"

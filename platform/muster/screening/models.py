@@ -11,7 +11,7 @@ from muster.common.models import DatabaseNow, choices, one_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Attempt, Job
 from muster.tenants.models import Tenant
-from scheduler.diagnosis.screening import Rules, TrialVerdict
+from scheduler.diagnosis.screening import Rules, ScreeningVerdict
 
 LONGEST_MINUTES, LONGEST_WAIT_S, LONGEST_TRUST_DAYS = 120.0, 86_400.0, 365.0
 ONE, TWO = 1, 2
@@ -115,7 +115,7 @@ class Trial(models.Model):
     attempt = models.OneToOneField(
         Attempt, on_delete=models.CASCADE, null=True, related_name="+", help_text="None: it was not tried."
     )
-    verdict = models.CharField(max_length=12, choices=choices(TrialVerdict))
+    verdict = models.CharField(max_length=12, choices=choices(ScreeningVerdict))
     detail = models.CharField(max_length=500, blank=True, default="", help_text="Why, in words.")
     failure = models.CharField(max_length=60, blank=True, default="", help_text="The class of its failure.")
     line = models.CharField(max_length=400, blank=True, default="")
@@ -132,14 +132,14 @@ class Trial(models.Model):
 
     class Meta:
         constraints = [
-            one_of("verdict", TrialVerdict, name="trial_verdict_known"),
+            one_of("verdict", ScreeningVerdict, name="trial_verdict_known"),
             models.CheckConstraint(
-                condition=Q(verdict=TrialVerdict.FAILED) | Q(saved_gpu_s=0), name="trial_saves_by_failing"
+                condition=Q(verdict=ScreeningVerdict.FAILED) | Q(saved_gpu_s=0), name="trial_saves_by_failing"
             ),
         ]
         indexes = [
             models.Index(
-                fields=["tenant", "digest", "-at"], name="trial_passed", condition=Q(verdict=TrialVerdict.PASSED)
+                fields=["tenant", "digest", "-at"], name="trial_passed", condition=Q(verdict=ScreeningVerdict.PASSED)
             ),
             models.Index(fields=["at"], name="trial_at"),
         ]

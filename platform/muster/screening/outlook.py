@@ -13,7 +13,7 @@ from muster.jobs.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, Trial
 from muster.screening.room import room_of, trial_of
 from muster.screening.selectors import passed_of_late, screening_of
-from scheduler.diagnosis.screening import Mode, TrialVerdict, combined, identity_of, is_tried
+from scheduler.diagnosis.screening import Mode, ScreeningVerdict, combined, identity_of, is_screened
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Outlook:
     screening: PoolScreening | None = None
     trial: dict[str, Any] | None = None
     digest: str = ""
-    goes_on: TrialVerdict | None = None
+    goes_on: ScreeningVerdict | None = None
     """For one that would have been tried: why it is not."""
     trusted: Trial | None = None
 
@@ -40,7 +40,7 @@ def outlook_of(job: Job) -> Outlook:
     screening = screening_of(job.pool_id)
     if screening is None:
         return Outlook(f"pool {job.pool.name} tries no jobs")
-    if not is_tried(screening.rules, mode, job.gpus_total):
+    if not is_screened(screening.rules, mode, job.gpus_total):
         return Outlook(f"it asks for no more than {screening.min_gpus} GPUs", screening)
     return _of_one_that_is_tried(job, mode, screening)
 
@@ -80,14 +80,14 @@ def _of_one_that_is_tried(job: Job, mode: Mode, screening: PoolScreening) -> Out
     trusted = passed_of_late(tenant_id=job.tenant_id, digest=digest, trust_days=trust_days)
     if trusted is not None:
         why = f"the same passed in job {trusted.job_id} less than {trust_days:g} days ago"
-        return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.TRUSTED, trusted=trusted)
+        return Outlook(why, screening, digest=digest, goes_on=ScreeningVerdict.TRUSTED, trusted=trusted)
     if not are_mounted_in(screening.screening_pool, job.spec.get("mounts", []), job.vc):
         why = f"pool {where} does not mount its volumes"
-        return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.UNTRIED)
+        return Outlook(why, screening, digest=digest, goes_on=ScreeningVerdict.UNTRIED)
     trial = trial_for(job, screening)
     if trial is None:
         why = f"pool {where} has no healthy GPU"
-        return Outlook(why, screening, digest=digest, goes_on=TrialVerdict.UNTRIED)
+        return Outlook(why, screening, digest=digest, goes_on=ScreeningVerdict.UNTRIED)
     gpus = trial["nodes"] * trial["gpus"]
     why = f"on {gpus} GPU{'' if gpus == 1 else 's'} of pool {where}, for {screening.minutes:g} min at most"
     return Outlook(why, screening, trial=trial, digest=digest)

@@ -15,7 +15,7 @@ from muster.common.rows import first_of
 from muster.fleet.models import Pool
 from muster.jobs.models import Job
 from muster.screening.models import PoolScreening, Trial
-from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.diagnosis.screening import ScreeningVerdict
 
 By = Literal["day", "week", "month", "tenant", "pool", "failure", "verdict"]
 
@@ -75,7 +75,7 @@ def screening_totals(
     if tenant_ids is not None:
         trials = trials.filter(tenant_id__in=list(tenant_ids))
     keys = [f"by_{name}" for name in by]
-    counted = {f"n_{verdict}": Count("pk", filter=Q(verdict=verdict)) for verdict in TrialVerdict}
+    counted = {f"n_{verdict}": Count("pk", filter=Q(verdict=verdict)) for verdict in ScreeningVerdict}
     sums = {name: Sum(name, default=0.0) for name in ("spent_gpu_s", "saved_gpu_s", "full_gpu_s")}
     figures = {"tried": Count("pk", filter=_TRIED), **counted, **{f"sum_{name}": one for name, one in sums.items()}}
     if not keys:
@@ -88,7 +88,7 @@ def screening_totals(
         ScreeningTotals(
             key=tuple(row[key] for key in keys),
             tried=row["tried"],
-            **{str(verdict): row[f"n_{verdict}"] for verdict in TrialVerdict},
+            **{str(verdict): row[f"n_{verdict}"] for verdict in ScreeningVerdict},
             **{name: row[f"sum_{name}"] for name in sums},
         )
         for row in rows
@@ -110,7 +110,7 @@ def passed_of_late(*, tenant_id: int, digest: str, trust_days: float) -> Trial |
     if trust_days <= 0:
         return None
     since = database_now() - timedelta(days=trust_days)
-    trials = Trial.objects.filter(tenant_id=tenant_id, digest=digest, verdict=TrialVerdict.PASSED, at__gte=since)
+    trials = Trial.objects.filter(tenant_id=tenant_id, digest=digest, verdict=ScreeningVerdict.PASSED, at__gte=since)
     return first_of(trials.order_by("-at"))
 
 

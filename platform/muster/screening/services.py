@@ -30,7 +30,7 @@ from muster.screening.outlook import Outlook, digest_of, outlook_of, trial_for
 from muster.screening.room import fitted, room_of, trial_of
 from muster.screening.selectors import screening_of
 from scheduler.diagnosis.failures import Retry as Advice
-from scheduler.diagnosis.screening import Judgement, Shape, Then, TrialVerdict, full_gpu_s, judge, spent_gpu_s
+from scheduler.diagnosis.screening import Judgement, ScreeningVerdict, Shape, Then, full_gpu_s, judge, spent_gpu_s
 from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Reason, Stage
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ def go_on_untried(*, job_id: int, why: str) -> bool:
         waited_s = max(0.0, database_now().timestamp() - job.trial["since"])
         forget_reservations([job.pk])
         Job.objects.filter(pk=job.pk).update(**_in_its_own_queue(job), hold=None, hold_reason="")
-        _write(job, TrialVerdict.UNTRIED, why, _Figures(waited_s=waited_s))
+        _write(job, ScreeningVerdict.UNTRIED, why, _Figures(waited_s=waited_s))
         wake_pool(job.vc.pool_id)
     return True
 
@@ -190,7 +190,7 @@ def _move_on(end: TrialEnd) -> None:
     if end.verdict is not None:
         told["failure"] = end.verdict.failure
     if job.desired == Desired.STOP:
-        found = Judgement(TrialVerdict.INTERRUPTED, Then.FAIL, "it was cancelled")
+        found = Judgement(ScreeningVerdict.INTERRUPTED, Then.FAIL, "it was cancelled")
         told["reason"] = Reason.CANCELLED_BY_USER
         move_job(job, JobState.CANCELLED, actor="platform", data=told, **_as_it_ended(end, Reason.CANCELLED_BY_USER))
     elif found.then is Then.GO_ON:
@@ -278,12 +278,12 @@ def _figures(end: TrialEnd) -> _Figures:
     return _Figures(waited_s=max(waited_s, 0.0), ran_s=max(ran_s, 0.0), gpus=end.gpus, held_s=end.held_s)
 
 
-_KINDS = {TrialVerdict.UNTRIED: "skipped", TrialVerdict.TRUSTED: "skipped"}
+_KINDS = {ScreeningVerdict.UNTRIED: "skipped", ScreeningVerdict.TRUSTED: "skipped"}
 
 
 def _write(
     job: Job,
-    verdict: TrialVerdict,
+    verdict: ScreeningVerdict,
     detail: str,
     figures: _Figures,
     *,
@@ -293,7 +293,7 @@ def _write(
     """The row of a trial, or of there being none, and the event that tells of it."""
     attempt = end.attempt if end is not None else None
     told = (attempt.failure or {}) if attempt is not None else {}
-    failed = verdict is TrialVerdict.FAILED or (verdict is TrialVerdict.INCONCLUSIVE and bool(told))
+    failed = verdict is ScreeningVerdict.FAILED or (verdict is ScreeningVerdict.INCONCLUSIVE and bool(told))
     full = full_gpu_s(gpus_asked=job.gpus_total, failed_after_s=figures.ran_s) if failed else 0.0
     Trial.objects.create(
         job=job,
@@ -312,7 +312,7 @@ def _write(
         ran_s=figures.ran_s,
         spent_gpu_s=spent_gpu_s(gpus=figures.gpus, held_s=figures.held_s),
         full_gpu_s=full,
-        saved_gpu_s=full if verdict is TrialVerdict.FAILED else 0.0,
+        saved_gpu_s=full if verdict is ScreeningVerdict.FAILED else 0.0,
     )
     data: dict[str, Any] = {"verdict": verdict, "detail": detail[:500], "gpus": figures.gpus, "of": job.gpus_total}
     if attempt is not None:

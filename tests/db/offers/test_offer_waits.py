@@ -79,13 +79,13 @@ def test_nobody_waits_without_a_token_or_a_framework(server: str, http: httpx.Cl
     assert httpx.get(f"{server}/api/v1/offers", headers=stranger).status_code == 404
 
 
-def test_the_example_runs_its_trials_and_the_one_that_fails_again(server: str, role: Role, world: World) -> None:
+def test_the_example_runs_its_jobs_and_the_failed_one_again(server: str, role: Role, world: World) -> None:
     searching = Other(lambda: _search(server, make_token(world.user)))
     ended: set[int] = set()
     while searching.is_alive():
         cycle(world)
         for job in Job.objects.filter(state=JobState.ACTIVE):
-            first = job.name == "trial-0" and not Job.objects.filter(name="trial-0", state=JobState.FAILED).exists()
+            first = job.name == "rate-0" and not Job.objects.filter(name="rate-0", state=JobState.FAILED).exists()
             (allocation,) = ranks(live_attempt(job))
             claim(allocation)
             run(allocation)
@@ -93,7 +93,7 @@ def test_the_example_runs_its_trials_and_the_one_that_fails_again(server: str, r
             ended.add(job.pk)
     assert searching.result() == 0
     names = sorted(Job.objects.filter(pk__in=ended).values_list("name", "state"))
-    assert names == [("trial-0", "failed"), *((f"trial-{number}", "succeeded") for number in range(5))]
+    assert names == [("rate-0", "failed"), *((f"rate-{number}", "succeeded") for number in range(5))]
     assert not Offer.objects.filter(state="standing").exists()
 
 

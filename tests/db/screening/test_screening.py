@@ -446,7 +446,7 @@ class TestWhoPays:
         second = pools.submit(command="other")
         assert cycle(pools.small).applied.started == []
         assert now_of(second).hold_reason == "quota"
-        assert "trials of" in now_of(second).hold["detail"]
+        assert "screening of" in now_of(second).hold["detail"]
         tenant = make_tenant()
         vc = make_vc(tenant, pools.main.pool, quotas={"A100": 100})
         others = submit(replace(pools.main, tenant=tenant, user=make_user(tenant=tenant), vc=vc), **GANG)

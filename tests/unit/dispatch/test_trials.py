@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from muster.dispatch.trials import on_trial
 from muster.jobs.demand import Demand
 from scheduler.admission import ADMISSIONS
-from scheduler.admission.screening import FIRST_ID, beside_others
+from scheduler.admission.screening import FIRST_ID, with_screening_clusters
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Snapshot, Tenant
@@ -91,7 +91,7 @@ def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str,
     config = replace(data.draw(configs_of(policy)), admission=data.draw(st.sampled_from(ADMISSIONS.names)))
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
     world = with_nodes(world, tried)
-    beside = beside_others(with_running(world, tried), tenants, cap=CAP)
+    beside = with_screening_clusters(with_running(world, tried), tenants, cap=CAP)
     assert {key: held for key, held in beside.held_by_vc.items() if key[0] < FIRST_ID} == world.held_by_vc
     assert what_others_get(decide(beside, config)) == what_others_get(decide(world, config))
 
@@ -101,7 +101,9 @@ def test_were_a_trial_its_jobs_own_the_job_behind_it_would_wait(admission: str) 
     tried, config = make_job(FIRST_JOB, gpus=8), CycleConfig(admission=admission)
     world = make_snapshot(waiting=[make_job(1, gpus=4)], vcs=[make_vc(quotas={"A100": 4})])
     for job, starts in ((trial_of(tried, gpus=2, gpu_type="A100"), 1), (asking(tried, gpus=2, gpu_type="A100"), 0)):
-        plan = decide(beside_others(with_running(with_nodes(world, [job]), [job]), world.tenants, cap=CAP), config)
+        plan = decide(
+            with_screening_clusters(with_running(with_nodes(world, [job]), [job]), world.tenants, cap=CAP), config
+        )
         assert len(plan.places) == starts
 
 
@@ -110,5 +112,7 @@ def test_the_trials_of_one_tenant_are_bounded_and_take_nothing_of_anothers() -> 
         trial_of(make_job(number, tenant_id=tenant), gpus=2, gpu_type="A100")
         for number, tenant in ((1, 1), (2, 1), (3, 2))
     ]
-    world = beside_others(make_snapshot(waiting=waiting), [Tenant(1, "one", 1.0), Tenant(2, "two", 1.0)], cap=CAP)
+    world = with_screening_clusters(
+        make_snapshot(waiting=waiting), [Tenant(1, "one", 1.0), Tenant(2, "two", 1.0)], cap=CAP
+    )
     assert {place.job_id for place in decide(world, CycleConfig()).places} == {1, 3}

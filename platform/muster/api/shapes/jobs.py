@@ -10,7 +10,7 @@ from rest_framework import serializers
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Number, Problem, Shape, Text, values
 from muster.jobs.spec import PRIORITIES
 from scheduler.diagnosis.efficiency import Grade, NoGradeReason
-from scheduler.diagnosis.screening import TrialVerdict
+from scheduler.diagnosis.screening import ScreeningVerdict
 from scheduler.model.lifecycle import AttemptState, Desired, HoldReason, JobState, Observed, Reason, Stage
 from scheduler.predict.estimate import Source
 
@@ -186,7 +186,7 @@ class Efficiency(Shape):
 class Trial(Shape):
     """What a job's trial on a few GPUs said, or why there was none."""
 
-    verdict = Choice(choices=values(TrialVerdict), help_text="What the trial said.")
+    verdict = Choice(choices=values(ScreeningVerdict), help_text="What the trial said.")
     detail = Text(help_text="The verdict as a sentence.")
     attempt = Integer(allow_null=True, help_text="Its number; null: the job was not tried.")
     failure = Text(help_text="The class of its failure; empty if it did not fail.")

@@ -61,8 +61,8 @@ class Migration(migrations.Migration):
                 ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='trials', to='tenants.tenant')),
             ],
             options={
-                'indexes': [models.Index(condition=models.Q(('verdict', scheduler.diagnosis.screening.TrialVerdict['PASSED'])), fields=['tenant', 'digest', '-at'], name='trial_passed'), models.Index(fields=['at'], name='trial_at')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('verdict__in', ['failed', 'inconclusive', 'interrupted', 'passed', 'trusted', 'untried'])), name='trial_verdict_known'), models.CheckConstraint(condition=models.Q(('verdict', scheduler.diagnosis.screening.TrialVerdict['FAILED']), ('saved_gpu_s', 0), _connector='OR'), name='trial_saves_by_failing')],
+                'indexes': [models.Index(condition=models.Q(('verdict', scheduler.diagnosis.screening.ScreeningVerdict['PASSED'])), fields=['tenant', 'digest', '-at'], name='trial_passed'), models.Index(fields=['at'], name='trial_at')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('verdict__in', ['failed', 'inconclusive', 'interrupted', 'passed', 'trusted', 'untried'])), name='trial_verdict_known'), models.CheckConstraint(condition=models.Q(('verdict', scheduler.diagnosis.screening.ScreeningVerdict['FAILED']), ('saved_gpu_s', 0), _connector='OR'), name='trial_saves_by_failing')],
             },
         ),
     ]

@@ -1,4 +1,4 @@
-"""Who is tried on a small pool first, on how much of it, and what the end of a trial says."""
+"""Which jobs are screened, on how many GPUs, and what the end of a screening run shows."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from scheduler.diagnosis.failures import Category, Retry, Tail, Verdict, classify
 from scheduler.diagnosis.screening import (
-    MOST_TRIES,
+    MAX_RUNS,
     Judgement,
     Mode,
     Rules,
+    ScreeningVerdict,
     Shape,
     Then,
-    TrialVerdict,
     combined,
     full_gpu_s,
     identity_of,
-    is_tried,
+    is_screened,
     judge,
     needs_gang,
     part_of,
@@ -48,11 +48,11 @@ def test_the_tenants_word_counts_and_where_it_has_none_the_jobs(of_job: Mode, of
     assert combined(of_job=of_job, of_tenant=of_tenant) is holds
 
 
-def test_large_jobs_are_tried_and_with_always_all_that_are_larger_than_a_trial() -> None:
-    assert [gpus for gpus in range(5) if is_tried(RULES, Mode.AUTO, gpus)] == [3, 4]
-    assert [gpus for gpus in range(5) if is_tried(RULES, Mode.ALWAYS, gpus)] == [2, 3, 4]
-    assert not any(is_tried(RULES, Mode.NEVER, gpus) for gpus in range(5))
-    assert not is_tried(Rules(min_gpus=1), Mode.AUTO, 1)
+def test_large_jobs_are_screened_and_with_always_all_of_several_gpus() -> None:
+    assert [gpus for gpus in range(5) if is_screened(RULES, Mode.AUTO, gpus)] == [3, 4]
+    assert [gpus for gpus in range(5) if is_screened(RULES, Mode.ALWAYS, gpus)] == [2, 3, 4]
+    assert not any(is_screened(RULES, Mode.NEVER, gpus) for gpus in range(5))
+    assert not is_screened(Rules(min_gpus=1), Mode.AUTO, 1)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_large_jobs_are_tried_and_with_always_all_that_are_larger_than_a_trial()
         ({"nodes": 4, "gpus": 8, "free": []}, None),
     ],
 )
-def test_a_trial_has_two_ranks_where_two_are_free(case: dict[str, Any], expected: Shape | None) -> None:
+def test_a_screening_run_has_two_ranks_where_two_gpus_are_free(case: dict[str, Any], expected: Shape | None) -> None:
     assert shape_for(**{"world": 2, **case}) == expected
 
 
@@ -78,7 +78,7 @@ def test_a_trial_has_two_ranks_where_two_are_free(case: dict[str, Any], expected
     free=st.lists(st.integers(0, 4), max_size=6),
     world=st.sampled_from([1, 2]),
 )
-def test_a_trial_fits_what_is_free_and_is_never_larger_than_its_world(
+def test_a_screening_run_fits_the_free_gpus_and_is_never_larger_than_its_world(
     nodes: int, gpus: int, free: list[int], world: int
 ) -> None:
     shape = shape_for(nodes=nodes, gpus=gpus, free=free, world=world)
@@ -115,8 +115,8 @@ def end(ended_as: AttemptState, reason: Reason, failure: Verdict | None = None, 
 
 
 BY_ITSELF = (AttemptState.FAILED, Reason.EXIT_NONZERO)
-PASSED, FAILED = (TrialVerdict.PASSED, Then.GO_ON), (TrialVerdict.FAILED, Then.FAIL)
-SAYS_NOTHING, AGAIN = (TrialVerdict.INCONCLUSIVE, Then.GO_ON), (TrialVerdict.INTERRUPTED, Then.AGAIN)
+PASSED, FAILED = (ScreeningVerdict.PASSED, Then.GO_ON), (ScreeningVerdict.FAILED, Then.FAIL)
+SAYS_NOTHING, AGAIN = (ScreeningVerdict.INCONCLUSIVE, Then.GO_ON), (ScreeningVerdict.INTERRUPTED, Then.AGAIN)
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ SAYS_NOTHING, AGAIN = (TrialVerdict.INCONCLUSIVE, Then.GO_ON), (TrialVerdict.INT
     ],
     ids=str,
 )
-def test_what_the_end_of_a_trial_says(ended: tuple[Any, ...], expected: tuple[TrialVerdict, Then]) -> None:
+def test_the_verdict_of_a_screening_run(ended: tuple[Any, ...], expected: tuple[ScreeningVerdict, Then]) -> None:
     found = end(*ended)
     assert (found.verdict, found.then) == expected
 
 
-def test_what_others_end_again_and_again_goes_on_untried() -> None:
-    assert end(AttemptState.LOST, Reason.NODE_LOST, tries=MOST_TRIES).then is Then.GO_ON
+def test_a_job_whose_runs_are_interrupted_each_time_goes_on_unscreened() -> None:
+    assert end(AttemptState.LOST, Reason.NODE_LOST, tries=MAX_RUNS).then is Then.GO_ON
     assert end(*BY_ITSELF, verdict("no_signature", Retry.MAYBE), by_node=True).then is Then.AGAIN
 
 
@@ -164,16 +164,16 @@ def test_what_others_end_again_and_again_goes_on_untried() -> None:
     tries=st.integers(1, 10),
     by_node=st.booleans(),
 )
-def test_only_what_is_the_jobs_own_fails_it_and_no_job_is_tried_for_ever(
+def test_only_a_failure_of_the_job_fails_it_and_no_job_is_screened_for_ever(
     *, ended_as: AttemptState, reason: Reason, retry: Retry, failure: str, tries: int, by_node: bool
 ) -> None:
     found = judge(ended_as=ended_as, reason=reason, failure=verdict(failure, retry), tries=tries, by_node=by_node)
-    assert (found.then is Then.FAIL) == (found.verdict is TrialVerdict.FAILED)
+    assert (found.then is Then.FAIL) == (found.verdict is ScreeningVerdict.FAILED)
     if found.then is Then.FAIL:
         assert not by_node
         assert retry in {Retry.NO, Retry.MAYBE}
         assert failure != "nccl_timeout"
-    assert found.then is not Then.AGAIN or tries < MOST_TRIES
+    assert found.then is not Then.AGAIN or tries < MAX_RUNS
 
 
 def test_a_collective_that_times_out_needs_its_gang_by_the_classifiers_own_name() -> None:

@@ -1,6 +1,6 @@
-"""One trial of a sweep: logistic regression with the learning rate and momentum of the environment.
+"""One run of a sweep: logistic regression with the learning rate and momentum of the environment.
 
-Its last line is the result as JSON, which whoever compares trials reads from the log.
+The last line of its log is the result as JSON; `sweep.py` compares the runs by it.
 """
 
 import json
@@ -14,7 +14,7 @@ SAMPLES, FEATURES, STEPS = 400, 10, 60
 
 
 def main():
-    """Trains, and prints the loss on samples that it has not seen."""
+    """Train, then print the loss on validation samples."""
     draw = random.Random(5).gauss
     truth = [draw(0.0, 2.0) for _ in range(FEATURES)]
     training, validation = samples(1, truth), samples(2, truth)
