@@ -74,20 +74,20 @@ class Ordered:
     def serve(self, context: CycleContext) -> None:
         """See `Policy`."""
         self._review(context)
-        second_thoughts = _Reprieve(self, context)
+        reprieve = _Reprieve(self, context)
         for klass in context.service_classes():
-            self._walk(context, second_thoughts, klass)
-        second_thoughts.about_all()
+            self._walk(context, reprieve, klass)
+        reprieve.examine_rest()
 
-    def _walk(self, context: CycleContext, second_thoughts: _Reprieve, klass: JobClass | None) -> None:
+    def _walk(self, context: CycleContext, reprieve: _Reprieve, klass: JobClass | None) -> None:
         """Serve all waiting jobs, or those of one class, in order."""
         head_of_pool: Job | None = None
         head_of_vc: dict[int, Job] = {}
         walk = context.state.queue(self).walk(klass)
         droppable = not self.blocks and not context.placement.relaxes
-        while (turn := walk.next()) is not None:
-            job, key = turn
-            second_thoughts.before(key)
+        while (entry := walk.next()) is not None:
+            job, key = entry
+            reprieve.examine_up_to(key)
             if job.id in context.places or job.id in context.reserved:
                 continue
             admitted, denial = context.admissible(job)
@@ -98,7 +98,7 @@ class Ordered:
             if head is not None:
                 context.waits_behind[job.id] = head
                 continue
-            if context.place(job, admitted) or self._place_instead(context, job, key, admitted, second_thoughts):
+            if context.place(job, admitted) or self._place_instead(context, job, key, admitted, reprieve):
                 continue
             if job.id in context.deferred:
                 if not context.explain:
@@ -115,7 +115,7 @@ class Ordered:
                     return
 
     def _place_instead(
-        self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], second_thoughts: _Reprieve
+        self, context: CycleContext, job: Job, key: Key, admitted: Sequence[Demand], reprieve: _Reprieve
     ) -> bool:
         """Whether the job was placed by preempting jobs with resources on loan, or jobs later in the order."""
         if context.limit_reached or not (self.preemptive or context.admission.reclaims):
@@ -126,7 +126,7 @@ class Ordered:
         victims = self._all_victims(context, job, key)
         placed = context.place_instead(job, victims, "its GPUs go to a job ahead of it")
         if placed and self.preemptive:
-            second_thoughts.remember()
+            reprieve.add_latest()
         return placed
 
     def _all_victims(self, context: CycleContext, job: Job, key: Key, vc_id: int | None = None) -> Iterator[Running]:
@@ -175,26 +175,26 @@ class _Reprieve:
     def __init__(self, policy: Ordered, context: CycleContext) -> None:
         self._policy, self._context = policy, context
         # (key, position, job id, run, number of preemptions by then): no two entries share a job id.
-        self._turns: list[tuple[Key, Key, int, Running, int]] = []
+        self._queue: list[tuple[Key, Key, int, Running, int]] = []
         self._known = self._times = 0
 
-    def remember(self) -> None:
+    def add_latest(self) -> None:
         """Add the latest preemptions."""
         self._times += 1
         self._add(len(self._context.preempts) - self._known)
 
-    def before(self, key: Key) -> None:
+    def examine_up_to(self, key: Key) -> None:
         """Examine the preempted jobs up to the key."""
-        while self._turns and self._turns[0][0] <= key:
+        while self._queue and self._queue[0][0] <= key:
             self._turn()
 
-    def about_all(self) -> None:
+    def examine_rest(self) -> None:
         """Examine all remaining preempted jobs."""
-        while self._turns:
+        while self._queue:
             self._turn()
 
     def _turn(self) -> None:
-        key, _, _, run, times = heapq.heappop(self._turns)
+        key, _, _, run, times = heapq.heappop(self._queue)
         if times == self._times:  # no preemption since, so no more room than before
             return
         gone = self._make_room(run, key)
@@ -236,5 +236,5 @@ class _Reprieve:
         for _, job_id in zip(range(count), reversed(preempts), strict=False):
             run = self._context.view.running_by_job[job_id]
             key, standing = self._policy.running_key(run, now), self._policy.preemption_key(run, now)
-            heapq.heappush(self._turns, (key, standing, job_id, run, self._times))
+            heapq.heappush(self._queue, (key, standing, job_id, run, self._times))
         self._known = len(preempts)

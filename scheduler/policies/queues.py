@@ -173,7 +173,7 @@ class TreeLedger(ShareLedger):
         what = f"queue {name} may hold {maximum.get(kind, 0.0):g} {kind} at most and holds {used[kind]}"
         return queue_denial(what, kind, want[kind], possible=want[kind] <= _limit(maximum, kind))
 
-    def full_family(self, job: Job, demand: Demand) -> Collection[int] | None:
+    def groups_at_limit(self, job: Job, demand: Demand) -> Collection[int] | None:
         """See `ShareLedger`: the virtual clusters under the full queue."""
         name = self.full_queue(job, demand)
         return None if name is None else self.tree.vcs_under(name)

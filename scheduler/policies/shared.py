@@ -59,7 +59,7 @@ class ShareLedger:
         """Why the shares deny the job this demand though it is free, or None."""
         return None
 
-    def full_family(self, job: Job, demand: Demand) -> Collection[int] | None:
+    def groups_at_limit(self, job: Job, demand: Demand) -> Collection[int] | None:
         """The groups under the limit that denies the job the demand; None unless a limit of several groups does.
 
         The job can have the demand once one of these groups holds less.
@@ -172,18 +172,18 @@ class Shared:
         raise NotImplementedError
 
     @property
-    def bound(self) -> float:
+    def max_stopping_share(self) -> float:
         """The share of all GPUs that may be stopping at a time because of a preemption; 0: none."""
         return 0.0
 
-    def put(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
+    def try_place(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """Whether the job found room; if so, it is placed."""
         return context.place(job, (demand,))
 
-    def close(self, context: CycleContext, ledger: ShareLedger) -> None:
+    def finish(self, context: CycleContext, ledger: ShareLedger) -> None:
         """Finish the decision."""
 
-    def differs(self, context: CycleContext, job: Job) -> bool:
+    def class_varies(self, context: CycleContext, job: Job) -> bool:
         """Whether another job with the same demands may find room where this one found none."""
         return context.placement.relaxes
 
@@ -225,9 +225,9 @@ class Shared:
         unplaced: _Unplaced = {}
         for klass in context.service_classes():
             self._fill(context, ledger, unplaced, klass)
-        if self.bound > 0:
+        if self.max_stopping_share > 0:
             self._preempt(context, ledger, unplaced)
-        self.close(context, ledger)
+        self.finish(context, ledger)
 
     def _fill(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced, klass: JobClass | None) -> None:
         """Place the jobs that find room, the group furthest behind first."""
@@ -249,8 +249,8 @@ class Shared:
 
     def _next(self, context: CycleContext, ledger: ShareLedger, walk: QueueWalk, unplaced: _Unplaced) -> bool:
         """Whether another job of the group was placed."""
-        while (turn := walk.next()) is not None:
-            job = turn[0]
+        while (entry := walk.next()) is not None:
+            job = entry[0]
             if job.id in context.places or job.id in context.reserved:
                 continue
             admitted, denial = context.admissible(job)
@@ -259,7 +259,7 @@ class Shared:
                 continue
             allowed = [demand for demand in admitted if ledger.limit(job, demand) is None]
             for demand in allowed:
-                if self.put(context, ledger, job, demand):
+                if self.try_place(context, ledger, job, demand):
                     ledger.charge(job, wanted(demand), 1)
                     return True
             if allowed and self._reclaim(context, ledger, job, allowed[0]):
@@ -268,7 +268,7 @@ class Shared:
                 if not context.explain:
                     return False
                 continue
-            if allowed and self.differs(context, job):
+            if allowed and self.class_varies(context, job):
                 unplaced[job.id] = (job, allowed)
             elif allowed:
                 unplaced[self.group_of(job), equivalence_class(job)] = (job, allowed)
@@ -284,7 +284,7 @@ class Shared:
         context.pending_reasons[job.id] = next(
             limit for demand in admitted if (limit := ledger.limit(job, demand)) is not None
         )
-        full = [demand for demand in admitted if ledger.full_family(job, demand) is not None]
+        full = [demand for demand in admitted if ledger.groups_at_limit(job, demand) is not None]
         if full:
             unplaced.setdefault((self.group_of(job), equivalence_class(job)), (job, full))
         return len(full) == len(admitted)  # else a limit of its user denies it, and others of the class may still fit
@@ -302,7 +302,7 @@ class Shared:
 
     def _preempt(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced) -> None:
         """Let entitled jobs preempt others, the group furthest behind first."""
-        budget = int(self.bound * sum(context.state.capacity.gpus.values())) - ledger.stopping_gpus
+        budget = int(self.max_stopping_share * sum(context.state.capacity.gpus.values())) - ledger.stopping_gpus
         queues = context.state.queues(self)
         in_order = sorted(
             unplaced.values(), key=lambda one: (ledger.key(self.group_of(one[0])), self.waiting_key(one[0]), one[0].id)
@@ -314,7 +314,7 @@ class Shared:
                     return
                 if not ledger.may_take(job, demand, waited_s):
                     continue
-                claim = _Claim(context, ledger, job, demand, budget)
+                claim = _Preemption(context, ledger, job, demand, budget)
                 detail = "its GPUs go to a queue that holds less than its share"
                 found = context.place_instead(job, claim.victims(), detail, claim)
                 budget -= claim.close()
@@ -323,7 +323,7 @@ class Shared:
                     break
 
 
-class _Claim:
+class _Preemption:
     """The preemption by one job: the victims considered, and whether the limits admit the job.
 
     A victim is off the ledger once considered; `close` charges the ones that are not preempted again.
@@ -385,7 +385,7 @@ class _Claim:
             advance(group, iter(ledger.newest(group)))
         weigh(groups)
         while nexts:
-            full = ledger.full_family(job, demand)
+            full = ledger.groups_at_limit(job, demand)
             asked = nexts if full is None else [group for group in nexts if group in full]
             if not asked:
                 return

@@ -128,7 +128,7 @@ def test_turns_begin_and_end_at_exact_times(
 def test_a_restart_is_paid_for_each_turn_and_makes_it_longer_when_the_policy_is_told() -> None:
     jobs = [job(1, runs=100), job(2, runs=100)]
     told = by_id(gandiva(jobs, params={"slice_s": 50, "restart_s": 10}, restart_s=10))
-    # Turns of 60 s with 50 s of work: 1 runs 0-60 and 120-180, 2 runs 60-120 and 180-240.
+    # TimeSlices of 60 s with 50 s of work: 1 runs 0-60 and 120-180, 2 runs 60-120 and 180-240.
     assert (told[1].ended_s, told[2].ended_s) == (180, 240)
     assert told[1].overhead_gpu_s == 20
     untold = by_id(gandiva(jobs, params={"slice_s": 50}, restart_s=10))

@@ -75,7 +75,7 @@ class Horizon:
 
     # Held resources
 
-    def runs(self, run: Running, end: float) -> None:
+    def add_running(self, run: Running, end: float) -> None:
         """Add a running job that ends at `end`."""
         owed = self._owed if run.stopping else {}
         reserved = self._context.view.reserved_gpus
@@ -95,11 +95,11 @@ class Horizon:
             )
         self._hold(run.job.id, shares, end, self._used_by(run.job, run.allocations))
 
-    def keeps(self, job: Job | None, allocations: Sequence[AllocationView], end: float) -> None:
+    def add_reserved(self, job: Job | None, allocations: Sequence[AllocationView], end: float) -> None:
         """Add allocations that the state does not count as free, held for a job until `end`."""
         self._hold(job.id if job else None, allocations, end, self._used_by(job, allocations) if job else ())
 
-    def reopens(self) -> None:
+    def add_reopenings(self) -> None:
         """Add the nodes with a known return from maintenance; call it after all running jobs are added.
 
         GPUs that are still held at that time are left out: their job holds them for longer, or shares them.
@@ -126,29 +126,29 @@ class Horizon:
             end = max(node.maintenance_ends_at or 0.0, self._context.now)
             self._add(Holding(end, None, (AllocationView(node_id, 0, gpu_ids, cpus, memory_mib),), ()))
 
-    def takes(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:
+    def take(self, job: Job, allocations: Sequence[AllocationView], end: float) -> None:
         """Add a job that has just been placed and ends at `end`."""
         for share in self._in_service(allocations):
-            self._times.takes(share)
-        self.keeps(job, allocations, end)
+            self._times.take(share)
+        self.add_reserved(job, allocations, end)
 
-    def goes(self, run: Running) -> None:
+    def release(self, run: Running) -> None:
         """Count all resources of the job as released now, not at its end."""
         entry = self._of_run.pop(run.job.id)
         holding = self._holding.pop(entry)
         del self._ends[bisect_left(self._ends, entry)]
         for share in holding.shares:
             self._on_node[share.node_id].discard(entry)
-            self._times.holds_no_more(share, entry[0])
-            self._times.takes(share, -1)
+            self._times.remove_hold(share, entry[0])
+            self._times.take(share, -1)
         self._count(holding, -1)
         self._admitted_from.clear()
 
-    def stays(self, run: Running, end: float) -> None:
-        """Undo a `goes`."""
+    def undo_release(self, run: Running, end: float) -> None:
+        """Undo a `release`."""
         for share in self._in_service(run.allocations):
-            self._times.takes(share)
-        self.runs(run, end)
+            self._times.take(share)
+        self.add_running(run, end)
 
     def _hold(
         self,
@@ -170,7 +170,7 @@ class Horizon:
         self._note_moment(end)
         for share in holding.shares:
             self._on_node.setdefault(share.node_id, set()).add(entry)
-            self._times.holds(share, end)
+            self._times.add_hold(share, end)
         self._count(holding, 1)
 
     def _count(self, holding: Holding, times: int) -> None:
@@ -240,7 +240,7 @@ class Horizon:
         key = (promise.job.vc_id, promise.job.klass, str(promise.gpu_type))
         self._quotas.get(key, {}).pop(job_id, None)
         for share in promise.shares:
-            self._times.forgets(job_id, share, promise.gpu_type)
+            self._times.unbook(job_id, share, promise.gpu_type)
 
     def possible(self, promise: Promise) -> bool:
         """Whether this promise is compatible with all others."""

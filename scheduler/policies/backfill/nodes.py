@@ -87,12 +87,12 @@ class NodeTimes:
 
     # Changes
 
-    def holds(self, share: AllocationView, end: float) -> None:
+    def add_hold(self, share: AllocationView, end: float) -> None:
         """Add a share that becomes free at `end`."""
         self._change(share, end, 1)
 
-    def holds_no_more(self, share: AllocationView, end: float) -> None:
-        """Undo a `holds`."""
+    def remove_hold(self, share: AllocationView, end: float) -> None:
+        """Undo an `add_hold`."""
         self._change(share, end, -1)
 
     def _change(self, share: AllocationView, end: float, times: int) -> None:
@@ -107,7 +107,7 @@ class NodeTimes:
                     del one[bisect_left(one, (end, amount))]
         self._look_again(share.node_id)
 
-    def takes(self, share: AllocationView, times: int = 1) -> None:
+    def take(self, share: AllocationView, times: int = 1) -> None:
         """Take a share from the free resources, or give it back with `times` -1."""
         for key, amount in self._amounts(share):
             self._now[key] -= amount * times
@@ -124,7 +124,7 @@ class NodeTimes:
                 self._total(key[2]).claims[job_id, share.node_id] = (start, end, amount)
         self._exact.pop(share.node_id, None)
 
-    def forgets(self, job_id: int, share: AllocationView, gpu_type: str | None) -> None:
+    def unbook(self, job_id: int, share: AllocationView, gpu_type: str | None) -> None:
         """Undo a `book`."""
         for key, _ in _needs(share.node_id, _size_of(share, gpu_type)):
             del self._booked[key][job_id]

@@ -131,22 +131,22 @@ class _Cycle:
         """Collect the ends of all holdings."""
         context, policy, view = self.context, self.policy, self.context.view
         for run in view.running:
-            self.horizon.runs(run, policy.ends(run, context.now))
-        self.horizon.reopens()
+            self.horizon.add_running(run, policy.ends(run, context.now))
+        self.horizon.add_reopenings()
         for place in context.places.values():
             job = view.waiting_by_id[place.job_id]
-            self.horizon.keeps(job, place.allocations, context.now + policy.length_s(job))
+            self.horizon.add_reserved(job, place.allocations, context.now + policy.length_s(job))
         for kept in view.reservations:
             if kept.until <= context.now:
                 continue
             moving = view.running_by_job.get(kept.job_id)
             if kept.offered:  # it is unknown whether, and for how long, a framework will take them
-                self.horizon.keeps(None, kept.allocations, math.inf)
+                self.horizon.add_reserved(None, kept.allocations, math.inf)
             elif kept.job_id in context.reserved:
                 job = view.waiting_by_id[kept.job_id]
-                self.horizon.keeps(job, kept.allocations, kept.until + policy.length_s(job))
+                self.horizon.add_reserved(job, kept.allocations, kept.until + policy.length_s(job))
             elif moving is not None:
-                self.horizon.keeps(None, kept.allocations, kept.until + policy.length_s(moving.job))
+                self.horizon.add_reserved(None, kept.allocations, kept.until + policy.length_s(moving.job))
 
     def _walk(self, klass: JobClass | None) -> None:
         context, policy = self.context, self.policy
@@ -207,7 +207,7 @@ class _Cycle:
             context.deferred.add(job.id)
             return False
         context.take(job, allocations)
-        self.horizon.takes(job, allocations, context.now + length_s)
+        self.horizon.take(job, allocations, context.now + length_s)
         return True
 
     def _reclaims(self, job: Job, admitted: Sequence[Demand]) -> bool:
@@ -244,19 +244,19 @@ class _Cycle:
             if run.job.id in self.released:
                 context.preempt(run, job.id, "its GPUs go to a job of the virtual cluster that lent them")
         context.take(job, allocations)
-        horizon.takes(job, allocations, end)
+        horizon.take(job, allocations, end)
         for known in (self.too_long, self.too_long_anyhow, self.too_large):
             known.clear()
         return True
 
     def _releases(self, run: Running) -> None:
-        self.horizon.goes(run)
+        self.horizon.release(run)
         self.context.release(run)
         self.released.add(run.job.id)
 
     def _keeps(self, run: Running) -> None:
         self.context.undo_release(run)
-        self.horizon.stays(run, self.policy.ends(run, self.context.now))
+        self.horizon.undo_release(run, self.policy.ends(run, self.context.now))
         self.released.remove(run.job.id)
 
     def _fits(self, job: Job, demand: Demand) -> bool:

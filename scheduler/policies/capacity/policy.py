@@ -97,7 +97,7 @@ class CapacityQueues(Shared):
         object.__setattr__(self, "queues", tuple(self.queues))
 
     @property
-    def bound(self) -> float:
+    def max_stopping_share(self) -> float:
         """See `Shared`."""
         return self.preemption_share
 

@@ -43,7 +43,7 @@ class Drf(Shared):
     preemption_share: float = 0
 
     @property
-    def bound(self) -> float:
+    def max_stopping_share(self) -> float:
         """See `Shared`."""
         return self.preemption_share
 

@@ -88,7 +88,7 @@ class Fair(Shared):
         object.__setattr__(self, "queues", tuple(self.queues))
 
     @property
-    def bound(self) -> float:
+    def max_stopping_share(self) -> float:
         """See `Shared`."""
         return self.preemption_share
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand
-from scheduler.policies.gandiva.homes import MOST, forget, memo_of
+from scheduler.policies.gandiva.job_state import MAX_GPUS, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
@@ -29,33 +29,33 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
 
     Note the idle GPUs of the nodes of jobs placed in this decision.
     """
-    nobody_waits = not any(
+    none_waits = not any(
         job.id not in context.places and job.eligible_at <= context.now and job.gpus for job in context.view.waiting
     )
     placed = sorted(context.places.items())
     elastic = [run for run in context.view.running if _is_elastic(run.job, run.allocations) and context.stays(run)]
     for run in sorted(elastic, key=lambda one: (one.placed_at, one.job.id)):
         left_s = run.remaining_s(context.now)
-        able = nobody_waits and not context.limit_reached
+        able = none_waits and not context.limit_reached
         more = _beside(context, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
         since = run.job.memo.get(_IDLE)
         if not more:
             if since is not None:
-                memo = memo_of(context, run.job)
+                memo = state_of(context, run.job)
                 context.note(run.job, run, {key: value for key, value in memo.items() if key != _IDLE})
         elif since is None:
-            context.note(run.job, run, {**memo_of(context, run.job), _IDLE: context.now})
+            context.note(run.job, run, {**state_of(context, run.job), _IDLE: context.now})
         elif since + grow_after_s <= context.now + SOON_S:
             gpus = run.gpus + len(more)
             _resize(context, run, (*run.allocations[0].gpu_ids, *more), f"it grows from {run.gpus} GPUs to {gpus}")
-    for job_id, place in placed if nobody_waits else ():
+    for job_id, place in placed if none_waits else ():
         mover = context.view.running_by_job.get(job_id)
         job = context.view.waiting_by_id[job_id] if mover is None else mover.job
         left_s = job.remaining_s if mover is None else mover.remaining_s(context.now)
         if _is_elastic(job, place.allocations) and _beside(
             context, nodes, job, place.allocations[0], left_s, restart_s=restart_s
         ):
-            context.note(job, mover, {**memo_of(context, job), _IDLE: context.now})
+            context.note(job, mover, {**state_of(context, job), _IDLE: context.now})
 
 
 def all_grown(context: CycleContext) -> Sequence[Running]:
@@ -89,7 +89,9 @@ def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown
         _hold(context, run, 1)
         gone.append(run)
         if context.quota_denial(job, demand) is None:
-            found = nodes.seat(job, demand) or context.placement.place(context.state.free, demand, job.avoid_nodes)
+            found = nodes.find_place(job, demand) or context.placement.place(
+                context.state.free, demand, job.avoid_nodes
+            )
         if found is not None:
             break
     if found is not None:
@@ -101,7 +103,7 @@ def _shrink(context: CycleContext, nodes: Nodes, job: Job, demand: Demand, grown
         else:
             context.take(run.job, _own(run))
             context.preempt(run, run.job.id, "it shrinks to the size it asked for, because other jobs wait")
-            forget(context, run)
+            reset_state(context, run)
     return found is not None
 
 
@@ -132,7 +134,7 @@ def _resize(context: CycleContext, run: Running, gpu_ids: Sequence[int], detail:
     context.release(run)
     context.take(job, (share,))
     context.preempt(run, job.id, detail)
-    forget(context, run, trial=True)
+    reset_state(context, run, probation=True)
 
 
 def _is_elastic(job: Job, allocations: Sequence[AllocationView]) -> bool:
@@ -155,7 +157,7 @@ def _beside(
         return ()
     kind = context.state.free.type_of(share.gpu_ids[0])
     demand = context.demands(job, 1)[0]._replace(gpu_type=kind)
-    most = min(job.max_gpus, len(job.speeds), int(job.memo.get(MOST, job.max_gpus)))
+    most = min(job.max_gpus, len(job.speeds), int(job.memo.get(MAX_GPUS, job.max_gpus)))
     idle = min(node.room(demand), most - gpus)
     for more in range(idle, 0, -1):
         now, then = job.speed_on(gpus), job.speed_on(gpus + more)

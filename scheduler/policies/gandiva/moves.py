@@ -12,25 +12,25 @@ from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand, Free
-from scheduler.policies.gandiva.homes import LOOKED, STAYS, forget, memo_of
+from scheduler.policies.gandiva.job_state import LAST_SEARCH, NO_MOVES, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
 
 def due_at(run: Running, introspect_s: float | None) -> float | None:
     """When to check whether a scattered running job could be closer together; None for other jobs."""
-    if introspect_s is None or len(run.allocations) < 2 or STAYS in run.job.memo or not _movable(run):
+    if introspect_s is None or len(run.allocations) < 2 or NO_MOVES in run.job.memo or not _movable(run):
         return None
-    return max(run.placed_at, run.job.memo.get(LOOKED, run.placed_at)) + introspect_s
+    return max(run.placed_at, run.job.memo.get(LAST_SEARCH, run.placed_at)) + introspect_s
 
 
-def gather(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
+def bring_together(context: CycleContext, nodes: Nodes, introspect_s: float, restart_s: float) -> None:
     """Move the due scattered jobs to fewer nodes, or fewer racks, largest first."""
     for run in sorted(_due(context, introspect_s), key=lambda one: (-one.gpus, one.job.id)):
         if context.limit_reached:
             return
-        if not _gather(context, nodes, run, restart_s):
-            context.note(run.job, run, {**memo_of(context, run.job), LOOKED: context.now})
+        if not _bring_together(context, nodes, run, restart_s):
+            context.note(run.job, run, {**state_of(context, run.job), LAST_SEARCH: context.now})
 
 
 def make_room(
@@ -39,7 +39,9 @@ def make_room(
     """Place the first due job of those left, by moving others; returns the job if that failed."""
     now, free = context.now, context.state.free
     for job in left:
-        due = job.gpus and job.id not in context.places and now >= job.memo.get(LOOKED, -introspect_s) + introspect_s
+        due = (
+            job.gpus and job.id not in context.places and now >= job.memo.get(LAST_SEARCH, -introspect_s) + introspect_s
+        )
         if not due or context.limit_reached:
             continue
         demands = [
@@ -52,8 +54,8 @@ def make_room(
             for run in context.view.running
             if run.placed_at + introspect_s <= now + SOON_S
             and context.stays(run)
-            and STAYS not in run.job.memo
-            and not too_late(context, run, restart_s)
+            and NO_MOVES not in run.job.memo
+            and not ends_too_soon(context, run, restart_s)
             and not any(nodes.is_blocked(share.node_id) for share in run.allocations)
         ]
         return None if any(_make_room(context, job, one, settled, restart_s) for one in demands) else job
@@ -79,19 +81,19 @@ def _due(context: CycleContext, introspect_s: float) -> Iterable[Running]:
             yield run
 
 
-def _gather(context: CycleContext, nodes: Nodes, run: Running, restart_s: float) -> bool:
+def _bring_together(context: CycleContext, nodes: Nodes, run: Running, restart_s: float) -> bool:
     """Whether the job moves."""
-    held = held_as_demand(context, run)
-    if held is None or too_late(context, run, restart_s):
+    held = demand_for_held(context, run)
+    if held is None or ends_too_soon(context, run, restart_s):
         return False
     context.release(run)
-    found = nodes.seat(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
+    found = nodes.find_place(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
     if found is None or _spread(context, found) >= _spread(context, run.allocations):
         context.undo_release(run)
         return False
     context.take(run.job, found)
     context.preempt(run, run.job.id, "it moves to GPUs that are closer together")
-    forget(context, run, trial=True)
+    reset_state(context, run, probation=True)
     return True
 
 
@@ -115,7 +117,7 @@ def _make_room(context: CycleContext, job: Job, demand: Demand, settled: Sequenc
     for move in moves:
         context.take(move.run.job, move.allocations)
         context.preempt(move.run, move.run.job.id, f"it moves to make room for job {job.id}")
-        forget(context, move.run, trial=True)
+        reset_state(context, move.run, probation=True)
     return True
 
 
@@ -132,13 +134,13 @@ def _fit(free: Free, lots: Sequence[tuple[AllocationView, ...]]) -> bool:
     return len(taken) == len(lots)
 
 
-def too_late(context: CycleContext, run: Running, restart_s: float) -> bool:
+def ends_too_soon(context: CycleContext, run: Running, restart_s: float) -> bool:
     """Whether the job ends before a move could pay off."""
     left_s = run.remaining_s(context.now)
     return left_s is not None and left_s <= restart_s
 
 
-def held_as_demand(context: CycleContext, run: Running) -> Demand | None:
+def demand_for_held(context: CycleContext, run: Running) -> Demand | None:
     """The demand for what the job holds, to be placed elsewhere; None if some of it is out of service."""
     free, job = context.state.free, run.job
     gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.free import Demand, FreeNode
-from scheduler.policies.gandiva.homes import Home
+from scheduler.policies.gandiva.job_state import SliceNodes
 from scheduler.policies.gandiva.suspended import Entry, Suspended, SuspendedJobs
 from scheduler.policies.preemptive import SOON_S
 
@@ -21,9 +21,9 @@ _NOBODY: Mapping[int, int] = {}
 class Nodes:
     """The nodes during one decision, with the jobs suspended on them so far."""
 
-    def __init__(self, context: CycleContext, suspended: SuspendedJobs, turn_s: float) -> None:
+    def __init__(self, context: CycleContext, suspended: SuspendedJobs, slice_s: float) -> None:
         self.context, self.free, self.view = context, context.state.free, context.view
-        self.suspended, self.turn_s = suspended, turn_s
+        self.suspended, self.slice_s = suspended, slice_s
         self.served: Entry | None = None  # the suspended job that is being served; None: all have been
         # The ids of the suspended jobs that do not sleep: they were examined, or had a place before.
         self.awake: set[int] = {*context.places, *context.reserved}
@@ -38,9 +38,9 @@ class Nodes:
         """The healthy GPUs of each node by type."""
         return {node.id: Counter(gpu.type for gpu in node.gpus if gpu.healthy) for node in self.view.nodes}
 
-    def host(self, job: Job, home: Home, times: int) -> None:
+    def host(self, job: Job, slice_nodes: SliceNodes, times: int) -> None:
         """Count a suspended job on its time-slice nodes, or remove it with `times` -1."""
-        for node_id, gpus in home.items():
+        for node_id, gpus in slice_nodes.items():
             self._sizes.setdefault(node_id, Counter())[job.gpus_total] += times
             self._asked[node_id] += times * gpus
 
@@ -48,9 +48,9 @@ class Nodes:
         """Whether the node hosts suspended jobs."""
         return self._asked_on(node_id) > 0
 
-    def block(self, home: Home) -> None:
+    def block(self, slice_nodes: SliceNodes) -> None:
         """Reserve these nodes for a job that waits for its time slice there."""
-        self._blocked.update(home)
+        self._blocked.update(slice_nodes)
 
     def is_blocked(self, node_id: int) -> bool:
         """Whether the node is reserved for a job ahead, whose time slice begins before a new one would end.
@@ -59,17 +59,17 @@ class Nodes:
         """
         return node_id in self._blocked or any(map(self._blocks, self.suspended.on(node_id)))
 
-    def rested_at(self, job: Job) -> float:
+    def may_displace_at(self, job: Job) -> float:
         """When the job has been suspended for one time slice, and may displace others."""
-        return job.requeued_at + self.turn_s if job.requeued_at else self.context.now
+        return job.requeued_at + self.slice_s if job.requeued_at else self.context.now
 
     def _blocks(self, one: Suspended) -> bool:
         """Whether a sleeping job reserves its time-slice nodes."""
         soon = self.context.now + SOON_S
         return (
-            soon < one.next_at < self.context.now + self.turn_s - SOON_S
+            soon < one.next_at < self.context.now + self.slice_s - SOON_S
             and (self.served is None or one.entry < self.served)
-            and self.rested_at(one.job) <= soon
+            and self.may_displace_at(one.job) <= soon
             and one.job.id not in self.awake
         )
 
@@ -120,7 +120,7 @@ class Nodes:
                     held += self.free.usable(gpu_id) and self.free.type_of(gpu_id) == gpu_type
         return held
 
-    def seat(self, job: Job, demand: Demand) -> tuple[AllocationView, ...] | None:
+    def find_place(self, job: Job, demand: Demand) -> tuple[AllocationView, ...] | None:
         """The GPUs for a job that fits one node: on the least loaded node of its affinity, else on an empty one."""
         if demand.nodes != 1 or not demand.gpus:
             return None
@@ -141,10 +141,10 @@ class Nodes:
                 best, chosen = key, node
         return None if chosen is None else shares(chosen, demand)
 
-    def room(self, demand: Demand, home: Home) -> tuple[AllocationView, ...] | None:
+    def place_on(self, demand: Demand, slice_nodes: SliceNodes) -> tuple[AllocationView, ...] | None:
         """The GPUs for a job on its time-slice nodes, or None unless all of them are free."""
         found: list[AllocationView] = []
-        for node_id, gpus in home.items():
+        for node_id, gpus in slice_nodes.items():
             node = self.free.node(node_id)
             lots = gpus if demand.split else 1
             if node is None or node.id in demand.closed or node.count(demand.gpu_type) < gpus:
@@ -154,12 +154,12 @@ class Nodes:
             found.append(_share(node, len(found), gpus, demand))
         return tuple(found)
 
-    def nothing_for(self, job: Job, home: Home) -> bool:
+    def has_nothing_free(self, job: Job, slice_nodes: SliceNodes) -> bool:
         """Whether it is certain that no free GPUs suit the job, and that its time-slice nodes have none free."""
         types = job.types_among(self.context.state.capacity.types)
         if any(self.free.gpus(gpu_type) >= job.gpus_total for gpu_type in types):
             return False
-        return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in home)
+        return all((node := self.free.node(node_id)) is not None and not node.count(None) for node_id in slice_nodes)
 
     def place_elsewhere(self, job: Job, demands: Sequence[Demand]) -> bool:
         """Whether the pool's placement found other free GPUs; nodes with suspended jobs are excluded."""

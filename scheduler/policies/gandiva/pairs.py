@@ -16,13 +16,13 @@ from scheduler.engine.queue import QueueWalk
 from scheduler.model import SLOTS, Job, Running
 from scheduler.model.lifecycle import AttemptState
 from scheduler.placement.beside import beside
-from scheduler.policies.gandiva.homes import apart_memo, are_apart, forget, kept_memo
-from scheduler.policies.gandiva.moves import held_as_demand
+from scheduler.policies.gandiva.job_state import are_banned, ban_state, lasting_state, reset_state
+from scheduler.policies.gandiva.moves import demand_for_held
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
 # The combined progress of two time-sliced jobs, relative to a job alone on the GPUs.
-_TAKING_TURNS = 1.0
+_TIME_SLICED = 1.0
 
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
@@ -33,7 +33,7 @@ def due_at(run: Running, trial_s: float | None) -> float | None:
 def judge(context: CycleContext, trial_s: float) -> None:
     """Undo the pairs that are no faster than time slicing."""
     for first, second in _pairs(context):
-        if second.placed_at + trial_s > context.now + SOON_S or not _worse_than_turns(first.rate, second.rate):
+        if second.placed_at + trial_s > context.now + SOON_S or not _slower_than_slices(first.rate, second.rate):
             continue
         goer = next((run for run in (second, first) if run.job.preemptible and run.job.checkpoints), None)
         if goer is None:
@@ -41,14 +41,14 @@ def judge(context: CycleContext, trial_s: float) -> None:
         other = first if goer is second else second
         context.release(goer)
         context.preempt(goer, other.job.id, "the two jobs on its GPUs are slower than with time slices")
-        context.note(goer.job, goer, {**kept_memo(goer.job), **apart_memo(other.job)})
+        context.note(goer.job, goer, {**lasting_state(goer.job), **ban_state(other.job)})
 
 
 def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
     """Pair each remaining job, in order, with the host of the lowest utilisation; returns the paired jobs."""
     hosts, packed = _hosts(context), list[Job]()
-    while hosts and not context.limit_reached and (turn := walk.next()) is not None:
-        job, _ = turn
+    while hosts and not context.limit_reached and (entry := walk.next()) is not None:
+        job, _ = entry
         if not job.packs or not job.gpus:
             walk.drop()
         elif job.id not in context.places and job.id not in context.reserved:
@@ -56,32 +56,34 @@ def pack(context: CycleContext, nodes: Nodes, walk: QueueWalk) -> Sequence[Job]:
             if host is not None:
                 hosts.remove(host)
                 packed.append(job)
-            elif not kept_memo(job) and not any(are_apart(job, host.job) for host in hosts):
+            elif not lasting_state(job) and not any(are_banned(job, host.job) for host in hosts):
                 walk.drop()  # other jobs of its class find no host either
     return packed
 
 
-def part(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
+def separate(context: CycleContext, nodes: Nodes, restart_s: float) -> None:
     """Move the later job of each slowed pair to GPUs of its own."""
     for _, run in _pairs(context):
         if context.limit_reached:
             return
-        left_s, held = run.remaining_s(context.now), held_as_demand(context, run)
+        left_s, held = run.remaining_s(context.now), demand_for_held(context, run)
         movable = run.job.preemptible and run.job.checkpoints and context.stays(run)
         if not movable or held is None or run.rate == 1.0 or (left_s is not None and left_s <= restart_s):
             continue
-        found = nodes.seat(run.job, held) or context.placement.place(context.state.free, held, run.job.avoid_nodes)
+        found = nodes.find_place(run.job, held) or context.placement.place(
+            context.state.free, held, run.job.avoid_nodes
+        )
         if found is None or context.quota_denial(run.job, held) is not None:
             continue
         context.release(run)
         context.take(run.job, found)
         context.preempt(run, run.job.id, "it moves to GPUs of its own")
-        forget(context, run)
+        reset_state(context, run)
 
 
-def _worse_than_turns(*rates: float | None) -> bool:
+def _slower_than_slices(*rates: float | None) -> bool:
     known = [rate for rate in rates if rate is not None]
-    return bool(known) and sum(known) <= _TAKING_TURNS * len(known) / len(rates)
+    return bool(known) and sum(known) <= _TIME_SLICED * len(known) / len(rates)
 
 
 def _pairs(context: CycleContext) -> Iterator[tuple[Running, Running]]:
@@ -109,7 +111,7 @@ def _hosts(context: CycleContext) -> list[Running]:
 def _pack(context: CycleContext, nodes: Nodes, job: Job, hosts: Sequence[Running]) -> Running | None:
     demands = context.demands(job)
     for host in hosts:
-        if are_apart(job, host.job) or any(nodes.is_blocked(share.node_id) for share in host.allocations):
+        if are_banned(job, host.job) or any(nodes.is_blocked(share.node_id) for share in host.allocations):
             continue
         for demand in demands:
             if context.admission.admit(context.view, context.state.quota_usage, job, demand.gpu_type, 0) is not None:

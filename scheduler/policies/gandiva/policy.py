@@ -14,11 +14,19 @@ from scheduler.model.phrases import become_free
 from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement import words
 from scheduler.placement.free import Demand
-from scheduler.policies.gandiva import elastic, moves, pairs, trials
-from scheduler.policies.gandiva.homes import LOOKED, NEXT, Home, has_home, home_memo, kept_memo, suits
+from scheduler.policies.gandiva import elastic, moves, pairs, probation
+from scheduler.policies.gandiva.job_state import (
+    LAST_SEARCH,
+    NEXT_CHECK,
+    SliceNodes,
+    lasting_state,
+    slice_nodes_state,
+    suits,
+    waits_for_slice,
+)
 from scheduler.policies.gandiva.nodes import Nodes
-from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
-from scheduler.policies.gandiva.turns import Turns
+from scheduler.policies.gandiva.suspended import SuspendedJobs, WakeQueue
+from scheduler.policies.gandiva.time_slices import TimeSlices
 from scheduler.policies.preemptive import SOON_S
 
 _LOOK_EVERY_S = 15.0
@@ -91,7 +99,7 @@ class Gandiva:
 
     def waiting_key(self, job: Job) -> Key:
         """Suspended jobs first, longest waiting first; then by priority, then submission."""
-        if has_home(job):
+        if waits_for_slice(job):
             return (0, job.waiting_since, 0.0)
         return (1, -job.priority, job.submitted_at)
 
@@ -102,13 +110,13 @@ class Gandiva:
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """When a suspended job's time slice may begin, or a running job may be moved or may grow."""
         if run is None:
-            at = job.memo.get(NEXT)
+            at = job.memo.get(NEXT_CHECK)
         else:
             known = (
                 moves.due_at(run, self.introspect_s),
                 elastic.due_at(run, self.grow_after_s),
                 pairs.due_at(run, self.trial_s),
-                trials.due_at(run, self.trial_s),
+                probation.due_at(run, self.trial_s),
             )
             at = min((moment for moment in known if moment is not None and moment > now + SOON_S), default=None)
         return at if at is not None and at > now + SOON_S else None
@@ -136,7 +144,7 @@ class _Decision:
         self.suspended = context.state.waiting_index(SuspendedJobs, lambda: SuspendedJobs(policy.waiting_key))
         self.suspended.refresh()
         self.nodes = Nodes(context, self.suspended, (policy.slice_s or 0.0) + policy.restart_s)
-        self.turns = Turns(context, self.nodes, policy.max_height)
+        self.time_slices = TimeSlices(context, self.nodes, policy.max_height)
         # The queue must not change during the walk, so the states of waiting jobs are written at the end.
         self.memos: dict[int, tuple[Job, Mapping[str, float]]] = {}
         self.left: list[Job] = []  # jobs that could not be placed, the first of each class
@@ -144,19 +152,19 @@ class _Decision:
     def run(self) -> None:
         """See `Gandiva.serve`."""
         self._resume_suspended()
-        self._newcomers()
+        self._serve_new()
         policy, context = self.policy, self.context
         if policy.trial_s is not None:
-            trials.judge(context, self.nodes, policy.trial_s, policy.restart_s)
+            probation.judge(context, self.nodes, policy.trial_s, policy.restart_s)
         if policy.introspect_s is not None:
             looked = moves.make_room(context, self.nodes, self.left, policy.introspect_s, policy.restart_s)
             if looked is not None:
-                self._remember(looked, {**self._memo(looked), LOOKED: context.now})
-            moves.gather(context, self.nodes, policy.introspect_s, policy.restart_s)
+                self._remember(looked, {**self._memo(looked), LAST_SEARCH: context.now})
+            moves.bring_together(context, self.nodes, policy.introspect_s, policy.restart_s)
         if policy.trial_s is not None:
             self._pairs(policy.trial_s)
         for job_id, (job, memo) in sorted(self.memos.items()):
-            now = kept_memo(job) if job_id in context.places else memo
+            now = lasting_state(job) if job_id in context.places else memo
             if now != job.memo:
                 context.note(job, None, now)
         if policy.grow_after_s is not None:
@@ -169,118 +177,125 @@ class _Decision:
             for job in pairs.pack(context, self.nodes, queue.walk()):
                 self._remember(job, {})
         if not any(job.gpus and job.id not in context.places for job, _ in queue.classes()):
-            pairs.part(context, self.nodes, self.policy.restart_s)
+            pairs.separate(context, self.nodes, self.policy.restart_s)
 
     def _resume_suspended(self) -> None:
         """Serve the suspended jobs that may not sleep on, in the order of the queue."""
         context, nodes = self.context, self.nodes
-        look_at_all = self.policy.slice_s is None or context.admission.reclaims or context.explain
-        wakers = Wakers(context, self.suspended, look_at_all=look_at_all)
-        while (one := wakers.next()) is not None:
+        examine_all = self.policy.slice_s is None or context.admission.reclaims or context.explain
+        wake_queue = WakeQueue(context, self.suspended, examine_all=examine_all)
+        while (one := wake_queue.next()) is not None:
             if one.job.id in context.places or one.job.id in context.reserved:
                 continue
             nodes.served = one.entry
-            if not self._sleeps(one.job, one.home):
+            if not self._sleeps(one.job, one.slice_nodes):
                 nodes.awake.add(one.job.id)
-                self._resume(one.job, one.home)
+                self._resume(one.job, one.slice_nodes)
         nodes.served = None
 
-    def _resume(self, job: Job, home: Home) -> None:
+    def _resume(self, job: Job, slice_nodes: SliceNodes) -> None:
         """Resume a suspended job, or let it wait for its time slice."""
         context = self.context
         demands, denial = context.admissible(job)
         if denial is not None and denial.reason in UNSCHEDULABLE:
             return
-        moment = self.turns.when(job, home) if self.policy.slice_s is not None and suits(job, home) else None
-        self.nodes.host(job, home, -1)
+        moment = (
+            self.time_slices.next_slice_at(job, slice_nodes)
+            if self.policy.slice_s is not None and suits(job, slice_nodes)
+            else None
+        )
+        self.nodes.host(job, slice_nodes, -1)
         for demand in demands if moment is not None else ():
-            at_home = None if any(map(self.nodes.is_blocked, home)) else self.nodes.room(demand, home)
-            if at_home is not None and self._take(job, at_home):
+            found = None if any(map(self.nodes.is_blocked, slice_nodes)) else self.nodes.place_on(demand, slice_nodes)
+            if found is not None and self._take(job, found):
                 return
-        if (demands and self._seat(job, demands)) or self._reclaim(job):
+        if (demands and self._place_on_free(job, demands)) or self._reclaim(job):
             return
         if moment is None:  # its time-slice nodes cannot serve it any more, so it counts as new
             self._remember(job, {})
             self.left.append(job)
             return
-        self._wait_for_turn(job, home, moment)
+        self._wait_for_slice(job, slice_nodes, moment)
 
-    def _sleeps(self, job: Job, home: Home) -> bool:
+    def _sleeps(self, job: Job, slice_nodes: SliceNodes) -> bool:
         """Whether nothing can have changed for the job since it was last examined, which holds for most jobs."""
-        at = job.memo.get(NEXT, 0.0)
-        if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, home):
+        at = job.memo.get(NEXT_CHECK, 0.0)
+        if self.policy.slice_s is None or at <= self.context.now + SOON_S or not suits(job, slice_nodes):
             return False
-        if self.context.admission.reclaims or not self.nodes.nothing_for(job, home):
+        if self.context.admission.reclaims or not self.nodes.has_nothing_free(job, slice_nodes):
             return False
         if self.context.explain:
-            self.context.pending_reasons[job.id] = self._takes_turns(job, home)
+            self.context.pending_reasons[job.id] = self._waits_for_slice(job, slice_nodes)
         return True
 
-    def _newcomers(self) -> None:
+    def _serve_new(self) -> None:
         context, droppable = self.context, not self.context.placement.relaxes
         walk = context.state.queue(self.policy).walk(since=_NEW)
         grown: Sequence[Running] | None = None
-        while (turn := walk.next()) is not None:
-            job, _ = turn
+        while (entry := walk.next()) is not None:
+            job, _ = entry
             if job.id in context.places or job.id in context.reserved:
                 continue
             demands, denial = context.admissible(job)
             if denial is not None and denial.reason in UNSCHEDULABLE:
                 walk.drop()
                 continue
-            if (demands and self._seat(job, demands)) or self._reclaim(job):
+            if (demands and self._place_on_free(job, demands)) or self._reclaim(job):
                 continue
             grown = elastic.all_grown(context) if grown is None else grown
             if elastic.shrink(context, self.nodes, job, demands or context.demands(job), grown):
                 self._remember(job, {})
-                self.turns.placed(job)
+                self.time_slices.placed(job)
                 continue
             if job.id in context.deferred:
                 if not context.explain:
                     return
                 continue
-            home = self._home_for(job, demands)
-            if home is not None:
-                self._wait_for_turn(job, home, self.turns.when(job, home))
+            slice_nodes = self._find_slice_nodes(job, demands)
+            if slice_nodes is not None:
+                self._wait_for_slice(job, slice_nodes, self.time_slices.next_slice_at(job, slice_nodes))
                 continue
             self.left.append(job)
-            if droppable and self._like_its_class(job):
+            if droppable and self._represents_class(job):
                 walk.drop()
 
-    def _like_its_class(self, job: Job) -> bool:
+    def _represents_class(self, job: Job) -> bool:
         """Whether no other job of its class can do better than the job."""
         return self.policy.slice_s is None or (job.checkpoints and job.preemptible) or not job.gpus
 
-    def _home_for(self, job: Job, admitted: Sequence[Demand]) -> Home | None:
+    def _find_slice_nodes(self, job: Job, admitted: Sequence[Demand]) -> SliceNodes | None:
         if self.policy.slice_s is None:
             return None
-        return self.turns.home_for(job, admitted or self.context.demands(job), own=not admitted)
+        return self.time_slices.find_slice_nodes(job, admitted or self.context.demands(job), own=not admitted)
 
-    def _wait_for_turn(self, job: Job, home: Home, at: float | None) -> None:
+    def _wait_for_slice(self, job: Job, slice_nodes: SliceNodes, at: float | None) -> None:
         """Start the job's time slice, or let it wait for one on these nodes."""
-        if self.turns.begin(job, home):
+        if self.time_slices.begin(job, slice_nodes):
             self._remember(job, {})
             return
-        self.nodes.host(job, home, 1)
+        self.nodes.host(job, slice_nodes, 1)
         if at is not None:
-            at = self.turns.wait(job, home, at)
-            if self.suspended.home(job.id) == home and self.context.now + SOON_S < job.memo.get(NEXT, 0.0) < at:
-                at = job.memo[NEXT]  # checking early costs nothing, while a changed policy state must be written
-            looked = {LOOKED: job.memo[LOOKED]} if LOOKED in job.memo else {}
-            self._remember(job, {**home_memo(home), **looked, NEXT: at})
+            at = self.time_slices.wait(job, slice_nodes, at)
+            if (
+                self.suspended.slice_nodes(job.id) == slice_nodes
+                and self.context.now + SOON_S < job.memo.get(NEXT_CHECK, 0.0) < at
+            ):
+                at = job.memo[NEXT_CHECK]  # checking early costs nothing, while a changed policy state must be written
+            looked = {LAST_SEARCH: job.memo[LAST_SEARCH]} if LAST_SEARCH in job.memo else {}
+            self._remember(job, {**slice_nodes_state(slice_nodes), **looked, NEXT_CHECK: at})
         if self.context.explain and job.id not in self.context.deferred:
-            self.context.pending_reasons[job.id] = self._takes_turns(job, home)
+            self.context.pending_reasons[job.id] = self._waits_for_slice(job, slice_nodes)
 
-    def _seat(self, job: Job, demands: Sequence[Demand]) -> bool:
+    def _place_on_free(self, job: Job, demands: Sequence[Demand]) -> bool:
         """Whether free GPUs were found for the job; if so, it has them."""
         for demand in demands:
-            found = self.nodes.seat(job, demand)
+            found = self.nodes.find_place(job, demand)
             if found is not None and self._take(job, found):
                 return True
         placed = self.nodes.place_elsewhere(job, demands)
         if placed:
             self._remember(job, {})
-            self.turns.placed(job)
+            self.time_slices.placed(job)
         return placed
 
     def _reclaim(self, job: Job) -> bool:
@@ -290,7 +305,7 @@ class _Decision:
             return False
         self.context.bind_deferred_lots()
         self._remember(job, {})
-        self.turns.placed(job)
+        self.time_slices.placed(job)
         return True
 
     def _take(self, job: Job, found: Sequence[Any]) -> bool:
@@ -299,7 +314,7 @@ class _Decision:
             return False
         self.context.take(job, tuple(found))
         self._remember(job, {})
-        self.turns.placed(job)
+        self.time_slices.placed(job)
         return True
 
     def _memo(self, job: Job) -> Mapping[str, float]:
@@ -307,12 +322,12 @@ class _Decision:
 
     def _remember(self, job: Job, memo: Mapping[str, float]) -> None:
         if memo or job.memo:
-            self.memos[job.id] = (job, {**kept_memo(job), **memo})
+            self.memos[job.id] = (job, {**lasting_state(job), **memo})
         else:
             self.memos.pop(job.id, None)
 
-    def _takes_turns(self, job: Job, home: Home) -> Denial:
-        names = [self.context.view.node_by_id[node_id].name for node_id in home]
+    def _waits_for_slice(self, job: Job, slice_nodes: SliceNodes) -> Denial:
+        names = [self.context.view.node_by_id[node_id].name for node_id in slice_nodes]
         where = names[0] if len(names) == 1 else words.count(len(names), "node")
         return Denial(
             HoldReason.NO_FREE_GPUS,

@@ -16,7 +16,7 @@ from itertools import islice
 from scheduler.engine.context import CycleContext
 from scheduler.engine.queue import Key
 from scheduler.model import Job
-from scheduler.policies.gandiva.homes import NEXT, Home, home_of, suits
+from scheduler.policies.gandiva.job_state import NEXT_CHECK, SliceNodes, slice_nodes_of, suits
 from scheduler.policies.preemptive import SOON_S
 
 # The position of a job in the queue: its key, then its id.
@@ -31,7 +31,7 @@ class Suspended:
     """A job that waits for its time slice, its time-slice nodes, and its next check, in seconds since 1970."""
 
     job: Job
-    home: Home
+    slice_nodes: SliceNodes
     entry: Entry
     next_at: float
 
@@ -64,9 +64,11 @@ class SuspendedJobs:
             before = self._jobs.pop(job_id, None)
             if before is not None:
                 self._take_out(before)
-            home = home_of(job) if job is not None else {}
-            if job is not None and home:
-                self._put_in(Suspended(job, home, (self._waiting_key(job), job_id), job.memo.get(NEXT, 0.0)))
+            slice_nodes = slice_nodes_of(job) if job is not None else {}
+            if job is not None and slice_nodes:
+                self._put_in(
+                    Suspended(job, slice_nodes, (self._waiting_key(job), job_id), job.memo.get(NEXT_CHECK, 0.0))
+                )
         self._changed.clear()
 
     def _put_in(self, one: Suspended) -> None:
@@ -74,9 +76,9 @@ class SuspendedJobs:
         self._jobs[job_id] = one
         insort(self._by_next, (one.next_at, job_id))
         insort(self._by_class.setdefault(_class_of(one.job), []), one.entry)
-        if not suits(one.job, one.home):
+        if not suits(one.job, one.slice_nodes):
             self._misfits.add(job_id)
-        for node_id, gpus in one.home.items():
+        for node_id, gpus in one.slice_nodes.items():
             self._on_node.setdefault(node_id, {})[job_id] = one
             self._sizes.setdefault(node_id, Counter())[size] += 1
             self._asked[node_id] += gpus
@@ -89,7 +91,7 @@ class SuspendedJobs:
         if not entries:
             del self._by_class[klass]
         self._misfits.discard(job_id)
-        for node_id, gpus in one.home.items():
+        for node_id, gpus in one.slice_nodes.items():
             del self._on_node[node_id][job_id]
             self._sizes[node_id][one.job.gpus_total] -= 1
             self._asked[node_id] -= gpus
@@ -100,10 +102,10 @@ class SuspendedJobs:
         """A suspended job."""
         return self._jobs[job_id]
 
-    def home(self, job_id: int) -> Home:
+    def slice_nodes(self, job_id: int) -> SliceNodes:
         """The time-slice nodes of a job; empty for a job that is not suspended."""
         found = self._jobs.get(job_id)
-        return {} if found is None else found.home
+        return {} if found is None else found.slice_nodes
 
     def on(self, node_id: int) -> Iterable[Suspended]:
         """The jobs with this time-slice node, in any order."""
@@ -144,7 +146,7 @@ class SuspendedJobs:
             yield self._jobs[job_id]
 
 
-class Wakers:
+class WakeQueue:
     """The suspended jobs to examine, in the order of the queue, as a decision proceeds.
 
     1. A job wakes when its time slice has come, a GPU of its time-slice nodes is free, or enough GPUs of a type are
@@ -152,14 +154,14 @@ class Wakers:
     2. GPUs that become free during the decision wake only jobs later in the order.
     """
 
-    def __init__(self, context: CycleContext, index: SuspendedJobs, *, look_at_all: bool) -> None:
+    def __init__(self, context: CycleContext, index: SuspendedJobs, *, examine_all: bool) -> None:
         self._context, self._index, self._free = context, index, context.state.free
         self._heap: list[tuple[Key, int, int, _Class | None]] = []
         self._number = 0  # of the heap entry, so that comparisons never go further
         self._last: Entry | None = None
         self._walked: set[_Class] = set()  # the classes with an entry in the heap
         self._preempted = len(context.preempts)
-        if look_at_all:
+        if examine_all:
             for klass in index.classes:
                 for entry in index.of_class(klass):
                     self._push(entry)

@@ -79,39 +79,39 @@ class Optimus:
         2. Decide the number of GPUs for each.
         3. Jobs of unchanged size stay; the others stop and are placed anew, smallest first.
         """
-        entrants, steady = _entrants(context)
-        entrants.sort(key=lambda one: (self.waiting_key(one.job), one.job.id))
-        self._size(context, entrants)
+        candidates, steady = _candidates(context)
+        candidates.sort(key=lambda one: (self.waiting_key(one.job), one.job.id))
+        self._size(context, candidates)
         if self.restart_s > 0:
-            _settle_for_less(entrants, self.restart_s)
-        _carry_out(context, entrants, steady=steady)
+            _skip_small_gains(candidates, self.restart_s)
+        _apply_sizes(context, candidates, steady=steady)
 
-    def _size(self, context: CycleContext, entrants: list[_Entrant]) -> None:
+    def _size(self, context: CycleContext, candidates: list[_Candidate]) -> None:
         """Decide each candidate's number of GPUs.
 
         1. Give each one GPU, or the fixed size of a job without others, in order, while GPUs are left.
         2. Give one more GPU to the candidate that saves the most time by it, the first among equals, until no GPU is
            left or no candidate gains.
         """
-        ledger = _Ledger(context, entrants)
+        budget = _Budget(context, candidates)
         gains: list[tuple[float, int]] = []
-        for position, one in enumerate(entrants):
-            if ledger.begin(one):
+        for position, one in enumerate(candidates):
+            if budget.grant_initial(one):
                 self._offer(gains, one, position)
         while gains:
             _, position = heapq.heappop(gains)
-            if ledger.grant(entrants[position], 1):
-                self._offer(gains, entrants[position], position)
+            if budget.grant(candidates[position], 1):
+                self._offer(gains, candidates[position], position)
 
-    def _offer(self, gains: list[tuple[float, int]], one: _Entrant, position: int) -> None:
-        if one.size < one.most:
+    def _offer(self, gains: list[tuple[float, int]], one: _Candidate, position: int) -> None:
+        if one.size < one.max_size:
             gain = one.seconds_on(one.size) - one.seconds_on(one.size + 1)
             if gain > self.min_gain_s:
                 heapq.heappush(gains, (-round(gain, _DIGITS), position))
 
 
 @dataclass(slots=True)
-class _Entrant:
+class _Candidate:
     """A job that takes part, and its size."""
 
     job: Job
@@ -119,10 +119,10 @@ class _Entrant:
     left_s: float | None  # on the size it asks for; None: unknown
     kind: str | None  # the type of its GPUs; None: not chosen yet, or no GPUs
     size: int = 0  # GPUs
-    goes: bool = False  # whether it gets anything at all
+    served: bool = False  # whether it gets anything at all
 
     @property
-    def has(self) -> int:
+    def held(self) -> int:
         """The GPUs that it holds."""
         return self.run.gpus if self.run is not None else 0
 
@@ -132,52 +132,52 @@ class _Entrant:
         return self.left_s is not None and _elastic(self.job)
 
     @property
-    def first(self) -> int:
+    def initial_size(self) -> int:
         """The size that it gets first."""
         return 1 if self.sizable else self.job.gpus_total
 
     @property
-    def most(self) -> int:
+    def max_size(self) -> int:
         """Its maximum size."""
-        return min(self.job.max_gpus, len(self.job.speeds)) if self.sizable else self.first
+        return min(self.job.max_gpus, len(self.job.speeds)) if self.sizable else self.initial_size
 
     def seconds_on(self, gpus: int) -> float:
         """The seconds for the rest on `gpus` GPUs."""
         return (self.left_s or 0.0) / self.job.speed_on(gpus)
 
 
-class _Ledger:
+class _Budget:
     """The GPUs of each type left to grant, free or held by candidates, within what quota admits."""
 
-    def __init__(self, context: CycleContext, entrants: Iterable[_Entrant]) -> None:
+    def __init__(self, context: CycleContext, candidates: Iterable[_Candidate]) -> None:
         self._context = context
         self._usage = QuotaUsage(context.state.quota_usage)
         self._left = Counter({kind: context.state.free.gpus(kind) for kind in context.state.capacity.types})
-        for one in entrants:
+        for one in candidates:
             if one.run is not None and one.kind is not None:
-                self._left[one.kind] += one.has
-                charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.has)
+                self._left[one.kind] += one.held
+                charge(self._usage, one.job.vc_id, one.job.klass, one.kind, -one.held)
 
-    def begin(self, one: _Entrant) -> bool:
+    def grant_initial(self, one: _Candidate) -> bool:
         """Whether the candidate gets its first size; a job of any type gets the type with the most GPUs left."""
         if one.kind is not None or not one.job.gpus:
-            return self.grant(one, one.first)
+            return self.grant(one, one.initial_size)
         kinds = one.job.types_among(self._context.state.capacity.types)
         for kind in sorted(kinds, key=lambda kind: (-self._left[kind], kind)):
             one.kind = kind
-            if self.grant(one, one.first):
+            if self.grant(one, one.initial_size):
                 return True
         one.kind = None
         return False
 
-    def grant(self, one: _Entrant, gpus: int) -> bool:
+    def grant(self, one: _Candidate, gpus: int) -> bool:
         """Whether the candidate may have `gpus` more; if so, it has them."""
         context, kind = self._context, one.kind
         if kind is None:
             if one.job.gpus:
                 return False
-            one.goes = context.admission.admit(context.view, self._usage, one.job, None, 0) is None
-            return one.goes
+            one.served = context.admission.admit(context.view, self._usage, one.job, None, 0) is None
+            return one.served
         demand = context.demands(one.job, one.size + gpus if one.sizable else None)[0]._replace(gpu_type=kind)
         if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
             return False
@@ -185,7 +185,7 @@ class _Ledger:
             return False
         self._left[kind] -= gpus
         charge(self._usage, one.job.vc_id, one.job.klass, kind, gpus)
-        one.size, one.goes = one.size + gpus, True
+        one.size, one.served = one.size + gpus, True
         return True
 
 
@@ -193,31 +193,31 @@ def _elastic(job: Job) -> bool:
     return job.split and job.max_gpus > 0 and bool(job.speeds)
 
 
-def _entrants(context: CycleContext) -> tuple[list[_Entrant], bool]:
+def _candidates(context: CycleContext) -> tuple[list[_Candidate], bool]:
     """The jobs that take part; GPUs of all others are not granted.
 
     Also whether some candidates keep their sizes instead, see `_above_quota`.
     """
     view, now = context.view, context.now
-    entrants, steady = list[_Entrant](), False
+    candidates, steady = list[_Candidate](), False
     moving = {run.job.vc_id for run in view.running if run.stopping}
     for run in view.running:
         if run.job.preemptible and context.stays(run) and _in_service(context, run):
             held = [context.state.free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids]
-            one = _Entrant(run.job, run, run.remaining_s(now), held[0] if held else None)
+            one = _Candidate(run.job, run, run.remaining_s(now), held[0] if held else None)
             if run.job.vc_id in moving and _above_quota(context, one):
                 steady = True
             else:
-                entrants.append(one)
+                candidates.append(one)
     for job in view.waiting:
         if job.id not in context.places and job.id not in context.reserved and backoff_reason(job, now) is None:
             _, denial = context.admissible(job, 1 if job.max_gpus else None)
             if denial is None or denial.reason not in UNSCHEDULABLE:  # a job that can never start blocks no other
-                entrants.append(_Entrant(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
-    return entrants, steady
+                candidates.append(_Candidate(job, None, job.remaining_s, job.gpu_type if job.gpus else None))
+    return candidates, steady
 
 
-def _above_quota(context: CycleContext, one: _Entrant) -> bool:
+def _above_quota(context: CycleContext, one: _Candidate) -> bool:
     """Whether the job would lose GPUs because its virtual cluster is above quota, though no job needs them.
 
     While jobs stop for others, both count as usage. Resizing by that would shrink jobs for no benefit, one after
@@ -235,27 +235,27 @@ def _in_service(context: CycleContext, run: Running) -> bool:
     )
 
 
-def _settle_for_less(entrants: list[_Entrant], restart_s: float) -> None:
+def _skip_small_gains(candidates: list[_Candidate], restart_s: float) -> None:
     """Undo changes that are not worth a restart.
 
     1. A running job that would grow, but save no more than a restart takes, keeps its size.
     2. With the GPUs left by that, jobs that would shrink keep theirs, smallest loss first.
     """
     spare: Counter[str] = Counter()
-    for one in entrants:
-        if 0 < one.has < one.size and one.seconds_on(one.has) - one.seconds_on(one.size) <= restart_s:
-            spare[one.kind or ""] += one.size - one.has
-            one.size = one.has
-    for one in sorted((one for one in entrants if one.size < one.has), key=lambda one: one.has - one.size):
-        if one.has - one.size <= spare[one.kind or ""]:
-            spare[one.kind or ""] -= one.has - one.size
-            one.size = one.has
+    for one in candidates:
+        if 0 < one.held < one.size and one.seconds_on(one.held) - one.seconds_on(one.size) <= restart_s:
+            spare[one.kind or ""] += one.size - one.held
+            one.size = one.held
+    for one in sorted((one for one in candidates if one.size < one.held), key=lambda one: one.held - one.size):
+        if one.held - one.size <= spare[one.kind or ""]:
+            spare[one.kind or ""] -= one.held - one.size
+            one.size = one.held
 
 
-def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool) -> None:
+def _apply_sizes(context: CycleContext, candidates: list[_Candidate], *, steady: bool) -> None:
     """Place and preempt according to the sizes, as far as the cycle's limit and the nodes allow."""
-    changed = [one for one in entrants if one.size != one.has or (one.run is None and one.goes)]
-    wanted = sorted((one for one in changed if one.goes), key=lambda one: one.size)
+    changed = [one for one in candidates if one.size != one.held or (one.run is None and one.served)]
+    wanted = sorted((one for one in changed if one.served), key=lambda one: one.size)
     room = max(0, context.max_places - len(context.places))
     for one in wanted[room:]:
         context.deferred.add(one.job.id)
@@ -264,7 +264,7 @@ def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool)
     for one in released:
         if one.run is not None:
             context.release(one.run)
-    takers: list[_Entrant] = []
+    takers: list[_Candidate] = []
     for one in wanted[:room]:
         allocations = _places(context, one)
         if allocations is not None:
@@ -273,12 +273,12 @@ def _carry_out(context: CycleContext, entrants: list[_Entrant], *, steady: bool)
         elif one.run is None:
             context.pending_reasons[one.job.id] = _scattered(one)
     _preempt(context, released, takers)
-    for one in entrants:
+    for one in candidates:
         if one.run is None and not one.size and one.sizable:
             context.pending_reasons.setdefault(one.job.id, _nothing_left(one, steady=steady))
 
 
-def _places(context: CycleContext, one: _Entrant) -> tuple[AllocationView, ...] | None:
+def _places(context: CycleContext, one: _Candidate) -> tuple[AllocationView, ...] | None:
     """The job's place: on the nodes with the most free GPUs if it may be scattered, else by its placement."""
     free, demands = context.state.free, context.demands(one.job, one.size if one.sizable else None)
     demand = demands[0]._replace(gpu_type=one.kind)
@@ -289,14 +289,14 @@ def _places(context: CycleContext, one: _Entrant) -> tuple[AllocationView, ...] 
     return cut(demand, sorted(free.by_room(one.kind), key=lambda node: node.id in one.job.avoid_nodes))
 
 
-def _preempt(context: CycleContext, released: list[_Entrant], takers: list[_Entrant]) -> None:
+def _preempt(context: CycleContext, released: list[_Candidate], takers: list[_Candidate]) -> None:
     """Preempt resized jobs for themselves, and the others whose resources were taken."""
     for one in reversed(released):
         run = one.run
         if run is None:
             continue
         if run.job.id in context.places:
-            context.preempt(run, run.job.id, f"its size changes from {one.has} to {one.size} GPUs")
+            context.preempt(run, run.job.id, f"its size changes from {one.held} to {one.size} GPUs")
             continue
         taker, detail = (None, "") if context.can_stay(run) else _taker(context, one, run, takers)
         if taker is None:  # the job meant to use its resources found no room, or only quota admission requires the stop
@@ -305,7 +305,9 @@ def _preempt(context: CycleContext, released: list[_Entrant], takers: list[_Entr
             context.preempt(run, taker, detail)
 
 
-def _taker(context: CycleContext, one: _Entrant, run: Running, takers: Iterable[_Entrant]) -> tuple[int | None, str]:
+def _taker(
+    context: CycleContext, one: _Candidate, run: Running, takers: Iterable[_Candidate]
+) -> tuple[int | None, str]:
     """The first of `takers` that took from the job, and what: GPUs, room on a node, or quota; None if none did."""
     gpu_ids = {gpu_id for share in run.allocations for gpu_id in share.gpu_ids}
     node_ids = {share.node_id for share in run.allocations}
@@ -316,14 +318,14 @@ def _taker(context: CycleContext, one: _Entrant, run: Running, takers: Iterable[
             return other.job.id, "its GPUs go to jobs ahead of it"
         if beside is None and any(share.node_id in node_ids for share in shares):
             beside = other.job.id
-        if quota is None and other.size > other.has and (other.job.vc_id, other.kind) == (one.job.vc_id, one.kind):
+        if quota is None and other.size > other.held and (other.job.vc_id, other.kind) == (one.job.vc_id, one.kind):
             quota = other.job.id
     if not context.has_room_for(run):
         return beside, "CPUs or memory of its node go to jobs ahead of it"
     return quota, "its quota goes to jobs of its virtual cluster ahead of it"
 
 
-def _scattered(one: _Entrant) -> Denial:
+def _scattered(one: _Candidate) -> Denial:
     return Denial(
         HoldReason.FRAGMENTED,
         f"{one.size} {one.kind or 'nodes'} are assigned to this job, but the free ones do not fit its locality",
@@ -332,7 +334,7 @@ def _scattered(one: _Entrant) -> Denial:
     )
 
 
-def _nothing_left(one: _Entrant, *, steady: bool) -> Denial:
+def _nothing_left(one: _Candidate, *, steady: bool) -> Denial:
     keeps = ", or with one that keeps its size until others have stopped" if steady else ""
     return Denial(
         HoldReason.NO_FREE_GPUS,

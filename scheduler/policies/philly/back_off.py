@@ -10,24 +10,24 @@ from scheduler.engine.queue import Key, Queues, QueueWalk
 from scheduler.model import Job
 
 # Groups per virtual cluster: jobs to try, jobs that back off, and jobs that have no locality left to relax.
-_TRIED, _BACKS_OFF, _SETTLED = range(3)
+_TRIED, _BACKS_OFF, _FULLY_RELAXED = range(3)
 
 
-def tried(job: Job) -> float:
+def failed_tries(job: Job) -> float:
     """The number of failed tries in the job's present wait."""
     return job.memo.get("tries", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
 
 
-def again_at(job: Job) -> float:
+def retry_at(job: Job) -> float:
     """When the job is tried again; 0 for a job that does not back off."""
     return job.memo.get("again_at", 0.0) if job.memo.get("since") == job.waiting_since else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Beds:
+class BackOffGroups:
     """Three groups for each virtual cluster, as hundreds of gangs may back off or have relaxed fully."""
 
-    settled: Callable[[Job], bool]
+    fully_relaxed: Callable[[Job], bool]
 
     def waiting_key(self, job: Job) -> Key:
         """By priority, then submission."""
@@ -35,49 +35,51 @@ class Beds:
 
     def group_of(self, job: Job) -> int:
         """The group of a job; it depends on the policy state, so the job is re-inserted when that changes."""
-        kind = _BACKS_OFF if again_at(job) else _SETTLED if self.settled(job) else _TRIED
+        kind = _BACKS_OFF if retry_at(job) else _FULLY_RELAXED if self.fully_relaxed(job) else _TRIED
         return job.vc_id * 3 + kind
 
 
-def back_off(context: CycleContext, beds: Beds, job: Job, seconds: float) -> None:
+def back_off(context: CycleContext, groups: BackOffGroups, job: Job, seconds: float) -> None:
     """Note a failed try of a gang, and its next try: 0 if it has no locality left to relax."""
-    memo = {"tries": tried(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
-    if seconds > 0 and not beds.settled(replace(job, memo=memo)):
+    memo = {"tries": failed_tries(job) + 1.0, "again_at": 0.0, "since": job.waiting_since}
+    if seconds > 0 and not groups.fully_relaxed(replace(job, memo=memo)):
         memo["again_at"] = context.now + seconds
-    context.state.queues(beds).remove(job.id)
+    context.state.queues(groups).remove(job.id)
     context.note(job, None, memo)
 
 
-def wake(context: CycleContext, beds: Beds, *, everybody: bool) -> Queues:
-    """The queues with all jobs whose back-off is over in the group to try; `everybody`: all jobs.
+def ready_queues(context: CycleContext, groups: BackOffGroups, *, all_jobs: bool) -> Queues:
+    """The queues with all jobs whose back-off is over in the group to try; `all_jobs`: all jobs.
 
     Only the queue's copies of these jobs lose their back-off.
     """
     state, now = context.state, context.now
-    queues = state.queues(beds)
-    if everybody or state.due is None:
-        sleepers = [job for job in state.view.waiting if again_at(job)]
+    queues = state.queues(groups)
+    if all_jobs or state.due is None:
+        sleepers = [job for job in state.view.waiting if retry_at(job)]
     else:
-        sleepers = [job for job_id in state.due if (job := state.view.waiting_by_id.get(job_id)) and again_at(job)]
+        sleepers = [job for job_id in state.due if (job := state.view.waiting_by_id.get(job_id)) and retry_at(job)]
     for job in sleepers:
         ready = job.eligible_at <= now and not job.still_stopping and job.id not in context.places
-        if ready and (everybody or again_at(job) <= now):
+        if ready and (all_jobs or retry_at(job) <= now):
             queues.remove(job.id)
             queues.add(replace(job, memo={**job.memo, "again_at": 0.0}))
     return queues
 
 
-def lines(queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[[int], QueueWalk]) -> dict[int, Line]:
+def merged_walks(
+    queues: Queues, hopeless: Callable[[Job, bool], bool], walk: Callable[[int], QueueWalk]
+) -> dict[int, MergedWalk]:
     """One walk per virtual cluster over the jobs that do not back off; `walk` walks through one group."""
     found: dict[int, list[tuple[QueueWalk, bool]]] = {}
     for group in queues:
         vc_id, kind = divmod(group, 3)
         if kind != _BACKS_OFF:
-            found.setdefault(vc_id, []).append((walk(group), kind == _SETTLED))
-    return {vc_id: Line(walks, hopeless) for vc_id, walks in found.items()}
+            found.setdefault(vc_id, []).append((walk(group), kind == _FULLY_RELAXED))
+    return {vc_id: MergedWalk(walks, hopeless) for vc_id, walks in found.items()}
 
 
-class Line(QueueWalk):
+class MergedWalk(QueueWalk):
     """Several walks merged in order, without the classes of which no job can be placed now.
 
     `hopeless` decides that for a job, given whether it has relaxed fully; it then holds for the rest of its class.
@@ -86,25 +88,25 @@ class Line(QueueWalk):
     def __init__(self, walks: Iterable[tuple[QueueWalk, bool]], hopeless: Callable[[Job, bool], bool]) -> None:
         super().__init__((), {})
         self._hopeless = hopeless
-        self._fronts = [(walk, settled, walk.next()) for walk, settled in walks]
+        self._fronts = [(walk, fully_relaxed, walk.next()) for walk, fully_relaxed in walks]
         self._used: int | None = None  # the walk that returned the last job
 
     def next(self) -> tuple[Job, Key] | None:
         """See `QueueWalk`."""
         while True:
             if self._used is not None:
-                walk, settled, _ = self._fronts[self._used]
-                self._fronts[self._used] = (walk, settled, walk.next())
+                walk, fully_relaxed, _ = self._fronts[self._used]
+                self._fronts[self._used] = (walk, fully_relaxed, walk.next())
             there = [
-                (turn[1], turn[0].id, place) for place, (_, _, turn) in enumerate(self._fronts) if turn is not None
+                (entry[1], entry[0].id, place) for place, (_, _, entry) in enumerate(self._fronts) if entry is not None
             ]
             if not there:
                 self._used = None
                 return None
             self._used = min(there)[2]
-            walk, settled, turn = self._fronts[self._used]
-            if turn is not None and not self._hopeless(turn[0], settled):
-                return turn
+            walk, fully_relaxed, entry = self._fronts[self._used]
+            if entry is not None and not self._hopeless(entry[0], fully_relaxed):
+                return entry
             walk.drop()
 
     def drop(self) -> None:

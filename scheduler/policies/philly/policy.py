@@ -17,7 +17,14 @@ from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.defragment import defragment
 from scheduler.placement.free import Demand
-from scheduler.policies.philly.back_off import Beds, again_at, back_off, lines, tried, wake
+from scheduler.policies.philly.back_off import (
+    BackOffGroups,
+    back_off,
+    failed_tries,
+    merged_walks,
+    ready_queues,
+    retry_at,
+)
 from scheduler.policies.philly.places import ANYWHERE, FEWEST_SERVERS, ONE_RACK, fewest_servers, find
 from scheduler.policies.queues import ratio
 from scheduler.policies.shared import Shared, ShareLedger
@@ -94,7 +101,7 @@ class Philly(Shared):
     no_retry_of_hopeless: bool = False
 
     @property
-    def bound(self) -> float:
+    def max_stopping_share(self) -> float:
         """See `Shared`; only the quotas of the preempting virtual clusters bound the preemptions at a time."""
         return 1.0
 
@@ -110,31 +117,31 @@ class Philly(Shared):
         """The end of its back-off, or the moment at which its locality relaxes."""
         if run is not None:
             return None
-        moments = [again_at(job)]
+        moments = [retry_at(job)]
         if self.relax_after_s is not None:
             moments += [job.waiting_since + times * self.relax_after_s for times in (1, 2)]
         return min((moment for moment in moments if moment > now), default=None)
 
     def stage(self, job: Job, now: float) -> int:
         """The locality stage that the job has reached, see `places`."""
-        stage = int(tried(job) // self._tries_of(job))
+        stage = int(failed_tries(job) // self._tries_of(job))
         if self.relax_after_s is not None:
             stage = max(stage, int((now - job.waiting_since) // self.relax_after_s))
         return min(stage, ONE_RACK if job.locality is not Locality.ANY else ANYWHERE)
 
-    def settled(self, job: Job) -> bool:
+    def fully_relaxed(self, job: Job) -> bool:
         """Whether a try at the last locality stage failed: backing off again gains nothing.
 
         Not if other jobs may move for it: that search is too expensive for every decision.
         """
         last = ONE_RACK if job.locality is not Locality.ANY else ANYWHERE
-        return (last == ANYWHERE or not self.migrate_to_defragment) and tried(job) > last * self._tries_of(job)
+        return (last == ANYWHERE or not self.migrate_to_defragment) and failed_tries(job) > last * self._tries_of(job)
 
     def walks(self, context: CycleContext, ledger: ShareLedger, klass: JobClass | None) -> Mapping[int, QueueWalk]:
         """See `Shared`; without jobs that back off, and without classes of which no job can be placed."""
-        queues = wake(context, Beds(self.settled), everybody=_idle(context))
+        queues = ready_queues(context, BackOffGroups(self.fully_relaxed), all_jobs=_idle(context))
 
-        def hopeless(job: Job, settled: bool) -> bool:
+        def hopeless(job: Job, fully_relaxed: bool) -> bool:
             """Whether no job of its class finds room, or may preempt."""
             if job.gpu_type is None or not job.gpus or context.admission.reclaims or not isinstance(ledger, _Quotas):
                 return False
@@ -142,15 +149,15 @@ class Philly(Shared):
                 return False
             if context.state.free.gpus(job.gpu_type) < job.gpus_total:
                 return True
-            alike = settled or max(job.gpus_total, job.nodes) < 2
+            alike = fully_relaxed or max(job.gpus_total, job.nodes) < 2
             return alike and ledger.fails(context, context.demands(job)[0], ANYWHERE)
 
-        return lines(queues, hopeless, lambda group: queues[group].walk(klass))
+        return merged_walks(queues, hopeless, lambda group: queues[group].walk(klass))
 
-    def put(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
+    def try_place(self, context: CycleContext, ledger: ShareLedger, job: Job, demand: Demand) -> bool:
         """See `Shared`; tries the job at its stage and notes a failed try."""
         idle = _idle(context)
-        if not idle and again_at(context.view.waiting_by_id[job.id]) > context.now:
+        if not idle and retry_at(context.view.waiting_by_id[job.id]) > context.now:
             return False  # it was included because nothing ran, but a job has been placed since
         if context.limit_reached:
             context.deferred.add(job.id)
@@ -172,27 +179,27 @@ class Philly(Shared):
             return False  # it lacks GPUs, not only their locality
         if self.migrate_to_defragment and self._make_room(context, job, demand):
             return True
-        if isinstance(ledger, _Quotas) and not self.settled(job):
+        if isinstance(ledger, _Quotas) and not self.fully_relaxed(job):
             ledger.tried[job.id] = job
         return False
 
-    def differs(self, context: CycleContext, job: Job) -> bool:
+    def class_varies(self, context: CycleContext, job: Job) -> bool:
         """Whether gangs of a class differ in their tries while enough GPUs are free and locality is left to relax."""
-        if max(job.gpus_total, job.nodes) < 2 or self.settled(job):
+        if max(job.gpus_total, job.nodes) < 2 or self.fully_relaxed(job):
             return False
         kinds = job.types_among(context.state.capacity.types)
         return not job.gpus or any(context.state.free.gpus(kind) >= job.gpus_total for kind in kinds)
 
-    def close(self, context: CycleContext, ledger: ShareLedger) -> None:
+    def finish(self, context: CycleContext, ledger: ShareLedger) -> None:
         """Note the failed tries."""
         if not isinstance(ledger, _Quotas):
             return
         for job_id in sorted(ledger.tried.keys() - context.places.keys()):
-            back_off(context, Beds(self.settled), ledger.tried[job_id], self.back_off_s)
+            back_off(context, BackOffGroups(self.fully_relaxed), ledger.tried[job_id], self.back_off_s)
         for job in context.view.waiting if context.explain else ():
             note = context.notes.get(job.id)
             late = job if note is None else replace(job, memo=note.memo)
-            if job.id in context.places or again_at(late) <= context.now:
+            if job.id in context.places or retry_at(late) <= context.now:
                 continue
             demands, denial = context.admissible(job)
             if denial is None:
@@ -301,12 +308,12 @@ def _idle(context: CycleContext) -> bool:
 
 
 def _backs_off(job: Job, demand: Demand) -> Denial:
-    moment = datetime.fromtimestamp(again_at(job), UTC).isoformat(timespec="seconds")
-    tries, size = int(tried(job)), demand.gpus * demand.nodes
+    moment = datetime.fromtimestamp(retry_at(job), UTC).isoformat(timespec="seconds")
+    tries, size = int(failed_tries(job)), demand.gpus * demand.nodes
     return Denial(
         HoldReason.FRAGMENTED,
         f"{size} GPUs were free, but not close enough together, {tries} times; this job is tried again at {moment}",
-        {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": again_at(job)},
+        {"gpu_type": demand.gpu_type or "", "needed": size, "tries": tries, "again_at": retry_at(job)},
         ("its locality is relaxed after more tries",),
         wanted=size,
         once_free=f"{size} GPUs become free close together",

@@ -82,7 +82,7 @@ class Tetris:
 
 
 @dataclass(slots=True)
-class _Line:
+class _ClassHead:
     """Jobs with equal demands, and the place for the first of them."""
 
     walk: QueueWalk
@@ -126,35 +126,35 @@ class _Packing:
     def serve(self, walks: Sequence[QueueWalk]) -> None:
         """Place jobs that fit; the others may reclaim resources on loan."""
         left: list[Job] = []
-        lines = [first for walk in walks if (first := self._advance(walk, left)) is not None]
-        known = [line.job.remaining_s for line in lines if line.job.remaining_s is not None]
+        heads = [first for walk in walks if (first := self._advance(walk, left)) is not None]
+        known = [head.job.remaining_s for head in heads if head.job.remaining_s is not None]
         self._usual_s = sum(known) / len(known) if known else 0.0
-        work = sum(self._work(line) for line in lines)
-        self._epsilon = self._policy.m * sum(line.alignment for line in lines) / work if work > 0 else 0.0
-        heap = [(*self._key(line), line.job.id, line) for line in lines]
+        work = sum(self._work(head) for head in heads)
+        self._epsilon = self._policy.m * sum(head.alignment for head in heads) / work if work > 0 else 0.0
+        heap = [(*self._key(head), head.job.id, head) for head in heads]
         heapq.heapify(heap)
         deferred: list[tuple[Any, ...]] = []
-        behind = self._furthest_behind(lines)
+        behind = self._furthest_behind(heads)
         while heap or deferred:
             if not heap:  # none of them found room, so all others may be tried
                 heap, deferred, behind = deferred, [], None
                 heapq.heapify(heap)
             entry = heapq.heappop(heap)
-            line: _Line = entry[-1]
+            head: _ClassHead = entry[-1]
             if self._context.limit_reached:
-                self._too_late(line)
+                self._defer(head)
                 continue
-            if behind is not None and line.job.vc_id not in behind:
+            if behind is not None and head.job.vc_id not in behind:
                 deferred.append(entry)
                 continue
-            if self._stale(line):
-                if self._fit(line):
-                    heapq.heappush(heap, (*self._key(line), line.job.id, line))
+            if self._stale(head):
+                if self._fit(head):
+                    heapq.heappush(heap, (*self._key(head), head.job.id, head))
                 else:
-                    left.append(line.job)
+                    left.append(head.job)
                 continue
-            self._take(line)
-            following = self._advance(line.walk, left)
+            self._take(head)
+            following = self._advance(head.walk, left)
             if following is not None:
                 deferred.append((*self._key(following), following.job.id, following))
             for again in deferred:
@@ -166,7 +166,7 @@ class _Packing:
             if lent:
                 self._context.place_instead(job, lent, "its GPUs were on loan from the job that starts")
 
-    def _advance(self, walk: QueueWalk, left: list[Job]) -> _Line | None:
+    def _advance(self, walk: QueueWalk, left: list[Job]) -> _ClassHead | None:
         """The next job of a class that may start and finds room, if any."""
         context = self._context
         while (turn := walk.next()) is not None:
@@ -177,65 +177,65 @@ class _Packing:
             if denial is not None and denial.reason in UNSCHEDULABLE:
                 return None
             if admitted:
-                line = _Line(walk, job, admitted[0])
-                if self._fit(line):
-                    return line
+                head = _ClassHead(walk, job, admitted[0])
+                if self._fit(head):
+                    return head
                 left.append(job)
             if not context.placement.relaxes:
                 return None
         return None
 
-    def _too_late(self, line: _Line) -> None:
+    def _defer(self, head: _ClassHead) -> None:
         """Defer the job and those behind it."""
-        self._context.deferred.add(line.job.id)
-        while self._context.explain and (turn := line.walk.next()) is not None:
+        self._context.deferred.add(head.job.id)
+        while self._context.explain and (turn := head.walk.next()) is not None:
             self._context.deferred.add(turn[0].id)
 
-    def _stale(self, line: _Line) -> bool:
+    def _stale(self, head: _ClassHead) -> bool:
         """Whether the place found may be gone, or no longer the best."""
-        if self._context.quota_denial(line.job, line.demand) is not None:
+        if self._context.quota_denial(head.job, head.demand) is not None:
             return True
-        return any(self._touched.get(share.node_id, -1) >= line.seen for share in line.allocations)
+        return any(self._touched.get(share.node_id, -1) >= head.seen for share in head.allocations)
 
-    def _fit(self, line: _Line) -> bool:
+    def _fit(self, head: _ClassHead) -> bool:
         """Whether there is a place for the first of the class; if so, it is the best aligned one."""
         best: tuple[float, Demand, tuple[AllocationView, ...]] | None = None
-        for demand in self._context.admissible(line.job)[0]:
-            line.demand = demand
-            if self._find(line) and (best is None or line.alignment > best[0]):
-                best = (line.alignment, demand, line.allocations)
+        for demand in self._context.admissible(head.job)[0]:
+            head.demand = demand
+            if self._find(head) and (best is None or head.alignment > best[0]):
+                best = (head.alignment, demand, head.allocations)
         if best is not None:
-            line.alignment, line.demand, line.allocations = best
+            head.alignment, head.demand, head.allocations = best
         return best is not None
 
-    def _find(self, line: _Line) -> bool:
+    def _find(self, head: _ClassHead) -> bool:
         """The same for GPUs of one type."""
-        context, demand, job = self._context, line.demand, line.job
-        line.seen = self._placed
+        context, demand, job = self._context, head.demand, head.job
+        head.seen = self._placed
         free = context.state.free
         found = context.placement.place(free, demand, job.avoid_nodes)
         if found is None:
             return False
-        line.allocations = found
+        head.allocations = found
         parts = [self._aligned(free.node(share.node_id), demand, len(share.gpu_ids)) for share in found]
-        line.alignment = sum(parts) / len(parts)
+        head.alignment = sum(parts) / len(parts)
         if self._apart(demand, found):
-            line.alignment *= 1.0 - self._policy.remote_penalty
+            head.alignment *= 1.0 - self._policy.remote_penalty
         if self._policy.aligned_nodes and demand.nodes == 1 and not demand.split:
-            self._choose_node(line)
+            self._choose_node(head)
         return True
 
-    def _choose_node(self, line: _Line) -> None:
+    def _choose_node(self, head: _ClassHead) -> None:
         """Choose the best aligned node for a job on one node; the placement breaks ties."""
-        demand, avoid = line.demand, line.job.avoid_nodes
+        demand, avoid = head.demand, head.job.avoid_nodes
         for node in self._context.state.free.candidates(demand):
             if node.id in avoid:
                 continue
             alignment = self._aligned(node, demand, demand.gpus)
-            if alignment > line.alignment:
+            if alignment > head.alignment:
                 gpu_ids = tuple(node.gpus[demand.gpu_type][: demand.gpus]) if demand.gpu_type else ()
-                line.allocations = (AllocationView(node.id, 0, gpu_ids, demand.cpus, demand.memory_mib),)
-                line.alignment = alignment
+                head.allocations = (AllocationView(node.id, 0, gpu_ids, demand.cpus, demand.memory_mib),)
+                head.alignment = alignment
 
     def _aligned(self, node: FreeNode | None, demand: Demand, gpus: int) -> float:
         """The product of what one rank takes and what is free, both as shares of the node."""
@@ -261,27 +261,27 @@ class _Packing:
         most = self._largest.get(demand.gpu_type or "", 1) or 1
         return demand.split and len(found) > -(-demand.gpus // most)
 
-    def _work(self, line: _Line) -> float:
+    def _work(self, head: _ClassHead) -> float:
         """The remaining time, or the mean time if unknown, times the job's share of all resources of the pool."""
-        left_s = self._usual_s if line.job.remaining_s is None else line.job.remaining_s
+        left_s = self._usual_s if head.job.remaining_s is None else head.job.remaining_s
         total = self._ledger.total
-        parts = (amount / total[kind] for kind, amount in wanted(line.demand).items() if total.get(kind))
+        parts = (amount / total[kind] for kind, amount in wanted(head.demand).items() if total.get(kind))
         return left_s * sum(parts)
 
-    def _key(self, line: _Line) -> Key:
-        score = line.alignment - self._epsilon * self._work(line)
-        return (-line.job.priority, -score, line.job.submitted_at)
+    def _key(self, head: _ClassHead) -> Key:
+        score = head.alignment - self._epsilon * self._work(head)
+        return (-head.job.priority, -score, head.job.submitted_at)
 
-    def _take(self, line: _Line) -> None:
-        self._context.take(line.job, line.allocations)
-        self._ledger.charge(line.job, wanted(line.demand), 1)
-        for share in line.allocations:
+    def _take(self, head: _ClassHead) -> None:
+        self._context.take(head.job, head.allocations)
+        self._ledger.charge(head.job, wanted(head.demand), 1)
+        for share in head.allocations:
             self._touched[share.node_id] = self._placed
         self._placed += 1
 
-    def _furthest_behind(self, lines: Iterable[_Line]) -> frozenset[int] | None:
+    def _furthest_behind(self, heads: Iterable[_ClassHead]) -> frozenset[int] | None:
         """The virtual clusters with the smallest dominant shares, among those with jobs; None for all."""
         if not self._policy.fairness:
             return None
-        groups = sorted({line.job.vc_id for line in lines}, key=lambda group: (self._ledger.key(group), group))
+        groups = sorted({head.job.vc_id for head in heads}, key=lambda group: (self._ledger.key(group), group))
         return frozenset(groups[: max(1, math.ceil((1.0 - self._policy.fairness) * len(groups)))])

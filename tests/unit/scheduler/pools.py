@@ -12,7 +12,7 @@ from tests.unit.scheduler.factories import make_node, make_running, make_share, 
 
 
 def gang(gpus: int, nodes: int = 1, within: Locality = Locality.ANY, cpus: int = 1, memory_mib: int = 1024) -> Demand:
-    """So many ranks, each with these GPUs on a node of its own."""
+    """`ranks` ranks, each with these GPUs on a node of its own."""
     return Demand("A100" if gpus else None, gpus, nodes, cpus, memory_mib, within=within)
 
 

@@ -234,7 +234,7 @@ def test_a_guaranteed_job_stops_no_more_opportunistic_ones_than_it_needs() -> No
 
 
 def test_who_takes_back_early_what_is_promised_for_later_must_have_ended_by_then() -> None:
-    """After 10,000 s the GPUs of job 90 are promised to job 1, with those of job 91, which nobody may stop."""
+    """After 10,000 s the GPUs of job 90 are promised to job 1, with those of job 91, which is not preemptible."""
     running = [runs(90, 1, range(4), 10_000, klass=JobClass.OPPORTUNISTIC), runs(91, 1, range(4, 8), 10_000)]
     for limit_s, expected in ((10_000 - RESERVATION_S, [2]), (10_000, [])):
         world = make_snapshot(running=running, waiting=[waits(1, 8, 50), waits(2, 4, limit_s)])
@@ -275,7 +275,7 @@ COMING_BACK: dict[str, tuple[Any, list[Running], Job, float | None]] = {
     "a node that comes back": (SHUT, [], EIGHT, NOW + 50),
     "a node that closes first": (CLOSING, [], EIGHT, NOW + 50),
     "others end before it comes back": (replace(SHUT, maintenance_ends_at=NOW + 500), [], EIGHT, NOW + 100),
-    "nobody knows when": (replace(SHUT, maintenance_ends_at=None), [], EIGHT, NOW + 100),
+    "without a known end": (replace(SHUT, maintenance_ends_at=None), [], EIGHT, NOW + 100),
     "who is there ends by then": (SHUT, [runs(91, 1, range(4), 50)], EIGHT, NOW + 50),
     "who is there stays": (SHUT, [runs(91, 1, range(4), 60)], EIGHT, NOW + 100),
     "what is left beside them will do": (SHUT, [runs(91, 1, range(4), None)], waits(1, 4), NOW + 50),

@@ -75,7 +75,7 @@ SHARES: dict[str, tuple[list[Mapping[str, object]], list[Running], list[Job], di
     ),
     "a sibling has what its sibling leaves": (ROWS, [], jobs(1, 9) + jobs(3, 9), {1: 4, 3: 4}),
     "a virtual cluster that no row names comes last": (ROWS[3:], [], jobs(1, 9) + jobs(3, 6), {1: 2, 3: 6}),
-    "nobody gets more than its maximum": (LIMITED, [], jobs(1, 9) + jobs(2, 1), {1: 4, 2: 1}),
+    "no queue gets more than its maximum": (LIMITED, [], jobs(1, 9) + jobs(2, 1), {1: 4, 2: 1}),
 }
 
 

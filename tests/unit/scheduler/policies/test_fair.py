@@ -48,7 +48,7 @@ SHARES: dict[str, tuple[list[Mapping[str, object]], list[Running], list[Job], di
     ),
     "what runs counts": ([], runs(1, range(4)), jobs(1, 4) + jobs(2, 4), {2: 4}),
     "what one does not want is the other's": (THREE_TO_ONE, [], jobs(2, 9), {2: 8}),
-    "nobody gets more than its maximum": ([{"name": "a", "max_share": 0.25}], [], jobs(1, 9), {1: 2}),
+    "no queue gets more than its maximum": ([{"name": "a", "max_share": 0.25}], [], jobs(1, 9), {1: 2}),
 }
 
 

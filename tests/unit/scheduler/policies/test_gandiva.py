@@ -13,7 +13,7 @@ from scheduler.model import Job, Locality, Node, Running
 from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Plan, apply
-from scheduler.policies.gandiva.homes import home_of
+from scheduler.policies.gandiva.job_state import slice_nodes_of
 from tests.unit.scheduler.driving import carried_out, later, running
 from tests.unit.scheduler.factories import NOW, make_job, make_node, make_running, make_share, make_snapshot, make_vc
 
@@ -35,7 +35,7 @@ def lot(job_id: int, gpus: int, **fields: Any) -> Job:
 
 
 def runs(job: Job, *shares: tuple[int, Iterable[int]], ago_s: float = 10.0) -> Running:
-    """The job on GPUs of these indexes, by node, since so many seconds."""
+    """The job on GPUs of these indexes, by node, placed that many seconds ago."""
     found = [
         make_share(node_id, indexes, rank, job.cpus, job.memory_mib) for rank, (node_id, indexes) in enumerate(shares)
     ]
@@ -70,7 +70,7 @@ SEARCHES = {
         (runs(job(1, 1), (1, [0])), runs(job(2, 1), (1, [1])), runs(job(3, 1), (3, [0]))),
         [(3, 1)],
     ),
-    "to a node that nobody uses rather than to one of another affinity": Search(
+    "to an empty node rather than to one of another affinity": Search(
         job(9, 1), (runs(job(1, 2), (1, [0, 1])), runs(job(2, 2), (2, [0, 1]))), [(3, 1)]
     ),
     "to any free GPU when each node has another affinity": Search(
@@ -95,7 +95,7 @@ SEARCHES = {
     "a node that the job avoids comes last": Search(
         job(9, 1, avoid_nodes=(1,)), (runs(job(1, 1), (1, [0])),), [(2, 1)]
     ),
-    "nobody is suspended before his turn is over": Search(
+    "no job is suspended before its time slice is over": Search(
         job(9, 4), (runs(job(1, 4), (1, range(4)), ago_s=59),), [], nodes(1)
     ),
     "it takes the GPUs of a job whose turn is over": Search(
@@ -133,7 +133,7 @@ def test_where_a_job_goes(case: Search) -> None:
     assert where(plan).get(case.waits.id, []) == case.found
 
 
-def test_of_several_whose_turn_is_over_the_one_that_has_run_longest_goes() -> None:
+def test_of_several_expired_slices_the_longest_running_job_is_suspended() -> None:
     world = make_snapshot(
         nodes=nodes(1, gpus=2),
         waiting=[job(9)],
@@ -147,7 +147,7 @@ def test_the_suspended_job_remembers_its_node_and_when_it_has_rested() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1), (1, [0]), ago_s=70)])
     after = apply(world, decide(world, GANDIVA))
     suspended = after.running_by_job[1].job
-    assert home_of(suspended) == {1: 1}
+    assert slice_nodes_of(suspended) == {1: 1}
     assert suspended.memo["next"] == NOW + 60
 
 
@@ -180,8 +180,8 @@ def test_a_suspended_job_rests_for_a_turn_before_it_takes_from_others() -> None:
         running=[runs(job(2), (1, [0]), ago_s=200), runs(job(3), (1, [1]))],
     )
     assert decide(world, GANDIVA).preempts == ()
-    rested = later(world, NOW + 1)
-    assert [preempt.job_id for preempt in decide(rested, GANDIVA).preempts] == [2]
+    may_displace = later(world, NOW + 1)
+    assert [preempt.job_id for preempt in decide(may_displace, GANDIVA).preempts] == [2]
 
 
 def test_who_waits_for_more_gpus_than_are_over_keeps_its_node_from_those_who_came_later() -> None:
@@ -203,7 +203,7 @@ def test_a_suspended_job_goes_on_elsewhere_when_gpus_are_free_there() -> None:
     world = make_snapshot(nodes=nodes(2, gpus=1), waiting=[rests], running=[runs(job(2), (1, [0]))])
     after = carried_out(world, GANDIVA)
     assert after.running_by_job[1].allocations[0].node_id == 2
-    assert home_of(after.running_by_job[1].job) == {}
+    assert slice_nodes_of(after.running_by_job[1].job) == {}
 
 
 def test_a_home_that_has_left_the_pool_is_forgotten() -> None:
@@ -224,7 +224,7 @@ def test_a_suspended_job_counts_for_the_height_of_its_node() -> None:
         ],
     )
     after = apply(world, decide(world, GANDIVA))
-    assert {one.id: home_of(one) for one in after.waiting} == {5: {1: 2}, 9: {2: 2}}
+    assert {one.id: slice_nodes_of(one) for one in after.waiting} == {5: {1: 2}, 9: {2: 2}}
 
 
 def test_at_the_largest_height_a_job_is_queued() -> None:
@@ -234,7 +234,7 @@ def test_at_the_largest_height_a_job_is_queued() -> None:
         running=[runs(job(2), (1, [0]))],
     )
     after = apply(world, decide(world, gandiva(max_height=2)))
-    assert [home_of(one) for one in after.waiting] == [{1: 1}, {}]
+    assert [slice_nodes_of(one) for one in after.waiting] == [{1: 1}, {}]
 
 
 def test_without_slices_nobody_is_suspended() -> None:
@@ -344,7 +344,7 @@ TRIALS: dict[str, tuple[Running, Mapping[str, Any], list[tuple[int, int]] | None
     "who is faster stays": (moved(11.0), {}, None, KEPT),
     "who is hardly slower stays": (moved(9.6), {}, None, KEPT),
     "not before the trial is over": (moved(9.0, ago_s=50), {}, None, None),
-    "not while nobody knows how fast it is": (moved(None), {}, None, None),
+    "not while its speed is unknown": (moved(None), {}, None, None),
     "not while another one is beside it": (replace(moved(9.0), rate=0.5), {}, None, None),
     "not without trials": (moved(9.0), {"trial_s": None}, None, None),
     "not when it ends before a restart would": (

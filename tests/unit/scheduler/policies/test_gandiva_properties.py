@@ -17,7 +17,7 @@ from scheduler.model.invariants import check
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import apply, release
 from scheduler.policies.gandiva import Gandiva
-from scheduler.policies.gandiva.suspended import SuspendedJobs, Wakers
+from scheduler.policies.gandiva.suspended import SuspendedJobs, WakeQueue
 from tests.profiles import examples
 from tests.unit.scheduler.driving import later, running
 from tests.unit.scheduler.factories import NOW, asking, make_snapshot, make_vc
@@ -146,10 +146,10 @@ def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_
     context = CycleContext(state, parts.admission, parts.placement, max_places=256, explain=False)
     index = state.waiting_index(SuspendedJobs, lambda: SuspendedJobs(Gandiva().waiting_key))
     index.refresh()
-    wakers = Wakers(context, index, look_at_all=False)
-    assert [one.job.id for one in iter(wakers.next, None)] == [60, 61]
+    wake_queue = WakeQueue(context, index, examine_all=False)
+    assert [one.job.id for one in iter(wake_queue.next, None)] == [60, 61]
     # A job that starts leaves the index, so no decision looks at it.
     state.remove_waiting(60)
     index.refresh()
-    wakers = Wakers(context, index, look_at_all=False)
-    assert [one.job.id for one in iter(wakers.next, None)] == [61]
+    wake_queue = WakeQueue(context, index, examine_all=False)
+    assert [one.job.id for one in iter(wake_queue.next, None)] == [61]

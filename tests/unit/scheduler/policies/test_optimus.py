@@ -1,4 +1,4 @@
-"""Optimus gives each GPU to the job that it helps most, and moves nobody whose size stays."""
+"""Optimus gives each GPU to the job that it helps most, and moves no job of unchanged size."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def config(**params: Any) -> CycleConfig:
 
 
 def carried_out(world: Snapshot) -> Snapshot:
-    """The world once a decision is carried out, and nobody who has to stop has stopped."""
+    """The world after a decision, before any preempted job has stopped."""
     plan = decide(world, config())
     return apply(world, plan, awaiting=awaits_preemption(world, plan, compose(config()).admission))
 
@@ -57,14 +57,14 @@ SIZES: dict[str, tuple[list[Job], dict[int, int]]] = {
     "the longer job gets more": ([elastic(1, 800), elastic(2, 80)], {1: 6, 2: 2}),
     # Job 1's gains: 91, 40, 0; job 2's: 50, 17, 8, 5, 3, 2.
     "what does not scale gets little": ([elastic(1, 1000, POOR), elastic(2, 100)], {1: 3, 2: 5}),
-    "everybody gets one first": ([elastic(n, 10.0**n) for n in range(1, 9)], dict.fromkeys(range(1, 9), 1)),
+    "each job gets one first": ([elastic(n, 10.0**n) for n in range(1, 9)], dict.fromkeys(range(1, 9), 1)),
     "who comes too late gets none": ([elastic(n, 10.0**n) for n in range(1, 10)], dict.fromkeys(range(1, 9), 1)),
     "a higher priority is ahead of an earlier one": (
         [*(elastic(n, 10) for n in range(1, 9)), elastic(9, 10, priority=1)],
         dict.fromkeys([9, *range(1, 8)], 1),
     ),
     "a job of one size takes part with it": ([make_job(1, gpus=6), elastic(2, 100)], {1: 6, 2: 2}),
-    "so does one of which nobody knows how long it takes": (
+    "so does one without a prediction": (
         [replace(elastic(1, 0, gpus=3), remaining_s=None), elastic(2, 100)],
         {1: 3, 2: 5},
     ),
@@ -163,7 +163,7 @@ def test_a_job_of_one_size_goes_on_when_its_quota_is_lowered_until_somebody_gets
 
 
 def test_who_goes_for_the_quota_of_another_goes_for_that_one() -> None:
-    # The one that comes fits into the second node and takes nobody's GPUs. But three are all that the quota allows.
+    # The new job fits into the second node and takes no job's GPUs, but quota allows only three.
     runs = [running(make_job(1, gpus=3, cpus=0, memory_mib=0), 1, range(3))]
     waiting = [make_job(2, gpus=2, cpus=0, memory_mib=0, priority=1)]
     nodes, vcs = [make_node(1, gpus=4), make_node(2, gpus=2)], [make_vc(1, quotas={"A100": 3})]

@@ -83,7 +83,7 @@ def test_jobs_beyond_the_quota_are_preempted_in_a_full_pool(
 FOUR = [make_node(n, gpus=4, rack="r1" if n < 3 else "r2") for n in (1, 2, 3, 4)]
 
 
-def tried(job: Job, times: int) -> Job:
+def after_tries(job: Job, times: int) -> Job:
     return replace(job, memo={"tries": float(times), "again_at": NOW - 1, "since": job.waiting_since})
 
 
@@ -94,17 +94,17 @@ PLACES: dict[str, tuple[list[Running], Job, dict[str, Any], dict[int, int] | Non
     "a gang of ranks too": ([on(1, range(1), 1)], make_job(1, gpus=2, nodes=2), {}, {3: 2, 4: 2}),
     "on the fewest servers": ([on(1, range(3), 1)], lot(1, 4), {}, {2: 4}),
     "not on more of them at first": ([on(n, range(2), n) for n in (1, 2, 3, 4)], lot(1, 4), {}, None),
-    "but after some tries": ([on(n, range(2), n) for n in (1, 2, 3, 4)], tried(lot(1, 4), 3), {}, {1: 2, 2: 2}),
-    "not on several racks then": ([on(n, range(3), n) for n in (1, 2, 3, 4)], tried(lot(1, 4), 5), {}, None),
+    "but after some tries": ([on(n, range(2), n) for n in (1, 2, 3, 4)], after_tries(lot(1, 4), 3), {}, {1: 2, 2: 2}),
+    "not on several racks then": ([on(n, range(3), n) for n in (1, 2, 3, 4)], after_tries(lot(1, 4), 5), {}, None),
     "but after more": (
         [on(n, range(3), n) for n in (1, 2, 3, 4)],
-        tried(lot(1, 4), 6),
+        after_tries(lot(1, 4), 6),
         {},
         dict.fromkeys(range(1, 5), 1),
     ),
     "if its locality allows it": (
         [on(n, range(3), n) for n in (1, 2, 3, 4)],
-        tried(lot(1, 4, locality=Locality.RACK), 9),
+        after_tries(lot(1, 4, locality=Locality.RACK), 9),
         {},
         None,
     ),
@@ -116,13 +116,13 @@ PLACES: dict[str, tuple[list[Running], Job, dict[str, Any], dict[int, int] | Non
     ),
     "a long job waits for longer": (
         [on(n, range(2), n) for n in (1, 2, 3, 4)],
-        tried(lot(1, 4, expected_s=14400.0), 11),
+        after_tries(lot(1, 4, expected_s=14400.0), 11),
         {"long_jobs_wait_for_locality": True},
         None,
     ),
     "but a shorter one does not": (
         [on(n, range(2), n) for n in (1, 2, 3, 4)],
-        tried(lot(1, 4, expected_s=14399.0), 11),
+        after_tries(lot(1, 4, expected_s=14399.0), 11),
         {"long_jobs_wait_for_locality": True},
         {1: 2, 2: 2},
     ),
@@ -133,7 +133,7 @@ PLACES: dict[str, tuple[list[Running], Job, dict[str, Any], dict[int, int] | Non
         None,
     ),
     "when told so only": ([on(1, range(1), 1), on(3, range(1), 2)], make_job(1, gpus=2, nodes=2), {}, {1: 2, 2: 2}),
-    "and nobody joins a gang": (
+    "and no job joins a gang": (
         [make_running(make_share(1, (0,)), make_share(2, (0,), rank=1), attempt_id=1)],
         make_job(1),
         {"dedicated_nodes": True},
@@ -196,7 +196,7 @@ def test_one_that_lacks_gpus_does_not_back_off() -> None:
 
 
 def test_the_tries_of_an_earlier_wait_do_not_count() -> None:
-    old = replace(tried(lot(1, 4), 9), requeued_at=NOW - 5)
+    old = replace(after_tries(lot(1, 4), 9), requeued_at=NOW - 5)
     assert where(decide(replace(SCATTERED, waiting=(old,)), config())) == {}
 
 
@@ -219,26 +219,26 @@ DEDICATED = config(dedicated_nodes=True)
 
 @pytest.mark.parametrize(("times", "again_at"), [(5, NOW + 120), (6, 0.0)])
 def test_who_has_nothing_more_to_give_up_backs_off_no_longer(times: int, again_at: float) -> None:
-    world = replace(SCATTERED, waiting=(tried(lot(1, 6), times),))
+    world = replace(SCATTERED, waiting=(after_tries(lot(1, 6), times),))
     (note,) = decide(world, DEDICATED).notes
     assert (note.memo["tries"], note.memo["again_at"]) == (times + 1, again_at)
 
 
 def test_it_is_tried_at_each_decision_instead() -> None:
-    settled = tried(lot(1, 6), 7)
-    world = replace(SCATTERED, waiting=(settled,))
+    fully_relaxed = after_tries(lot(1, 6), 7)
+    world = replace(SCATTERED, waiting=(fully_relaxed,))
     assert decide(world, DEDICATED).notes == ()
-    assert Philly(dedicated_nodes=True).next_change(settled, None, NOW) is None
+    assert Philly(dedicated_nodes=True).next_change(fully_relaxed, None, NOW) is None
     freed = replace(world, running=world.running[:2])
     assert where(decide(freed, DEDICATED)) == {1: {3: 4, 4: 2}}
 
 
 def test_it_keeps_its_place_in_the_queue() -> None:
     world = make_snapshot(
-        nodes=FOUR, running=[on(n, range(4), n) for n in (2, 3, 4)], waiting=[tried(lot(1, 4), 7), lot(2, 4)]
+        nodes=FOUR, running=[on(n, range(4), n) for n in (2, 3, 4)], waiting=[after_tries(lot(1, 4), 7), lot(2, 4)]
     )
     assert list(where(decide(world, config()))) == [1]
-    first = replace(world, waiting=(replace(lot(1, 4), submitted_at=NOW - 700), tried(lot(2, 4), 7)))
+    first = replace(world, waiting=(replace(lot(1, 4), submitted_at=NOW - 700), after_tries(lot(2, 4), 7)))
     assert list(where(decide(first, config()))) == [1]
 
 
@@ -259,7 +259,7 @@ def test_nobody_moves_who_makes_no_checkpoints() -> None:
 
 CHANGES: dict[str, tuple[Job, dict[str, Any], float | None]] = {
     "at the end of its back-off": (
-        replace(tried(lot(1, 4), 1), memo={"again_at": NOW + 7, "since": NOW - 599}),
+        replace(after_tries(lot(1, 4), 1), memo={"again_at": NOW + 7, "since": NOW - 599}),
         {},
         NOW + 7,
     ),
@@ -289,7 +289,7 @@ def worlds(draw: st.DrawFn) -> Snapshot:
             job = lot(job_id, draw(st.integers(1, 6)), **fields)
         else:
             job = make_job(job_id, gpus=draw(st.integers(0, 4)), nodes=draw(st.integers(1, 2)), **fields)
-        return tried(job, draw(st.integers(1, 7))) if draw(st.booleans()) else job
+        return after_tries(job, draw(st.integers(1, 7))) if draw(st.booleans()) else job
 
     nodes = [*FOUR[:3], make_node(4, gpus=2, gpu_type="V100", rack="r2")]
     world = make_snapshot(nodes=nodes, vcs=VCS, waiting=[one(n) for n in range(1, 1 + draw(st.integers(0, 5)))])

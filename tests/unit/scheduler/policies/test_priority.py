@@ -34,7 +34,7 @@ def test_the_order_is_priority_then_submission_then_id() -> None:
 HIGH = make_job(1, gpus=4, priority=2)
 LOW, EQUAL = runs(90, range(4), 99, priority=1), runs(91, range(4, 8), 9, priority=2)
 VICTIMS: dict[str, tuple[Job, list[Running], dict[str, Any], list[int]]] = {
-    "nobody, unless told so": (HIGH, [LOW, EQUAL], {}, []),
+    "no job, by default": (HIGH, [LOW, EQUAL], {}, []),
     "who has a lower priority": (HIGH, [LOW, EQUAL], {"preemptive": True}, [90]),
     "never who has the same": (replace(HIGH, priority=1), [LOW, EQUAL], {"preemptive": True}, []),
     "not even if it came later": (
@@ -62,7 +62,7 @@ VICTIMS: dict[str, tuple[Job, list[Running], dict[str, Any], list[int]]] = {
         {"preemptive": True},
         [90],
     ),
-    "nobody in vain": (asking(HIGH, gpus=8), [LOW, EQUAL], {"preemptive": True}, []),
+    "no job in vain": (asking(HIGH, gpus=8), [LOW, EQUAL], {"preemptive": True}, []),
 }
 
 

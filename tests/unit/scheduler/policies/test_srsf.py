@@ -28,7 +28,7 @@ def test_the_order_is_the_time_that_is_left_times_the_gpus() -> None:
 GIVES_WAY: dict[str, tuple[list[Running], list[int]]] = {
     "who has the most service left": ([runs(90, range(4), 200, 0), runs(91, range(4, 8), 300, 0)], [91]),
     "what is left now counts": ([runs(90, range(4), 200, 0), runs(91, range(4, 8), 300, 150)], [90]),
-    "nobody who has less left": ([runs(90, range(4), 90, 0), runs(91, range(4, 8), 300, 201)], []),
+    "no job with less left": ([runs(90, range(4), 90, 0), runs(91, range(4, 8), 300, 201)], []),
 }
 
 

@@ -61,7 +61,7 @@ FIRST: dict[str, tuple[list[Job], dict[str, Any], list[int]]] = {
     "the better aligned, where only that counts": ([job(1, 2, left_s=1), job(2, 8, left_s=1e6)], {"m": 0}, [2]),
     "the shorter, where it counts much": ([job(1, 8, left_s=1e6), job(2, 2, left_s=1)], {"m": 100}, [2]),
     "the shorter of equal demands": ([job(1, 8, left_s=200), job(2, 8, left_s=100)], {}, [2]),
-    "one of which nobody knows counts as usual": (
+    "one without a prediction counts as the mean": (
         [job(1, 8, left_s=None), job(2, 8, cpus=2, left_s=9e5), job(3, 8, cpus=3, left_s=1)],
         {"m": 100},
         [3],

@@ -45,7 +45,7 @@ DEMOTIONS: dict[str, tuple[Running, float | None, Mapping[str, float] | None]] =
         NOW + 2250,
         {"queue": 1, "since": NOW + 2250, "attained_gpu_s": 4000.0, "ran_s": 9.0},
     ),
-    "nobody leaves the last queue": (runs(8, 0, attained_gpu_s=99_999.0, memo={"queue": 3, "since": 7.0}), None, None),
+    "no job leaves the last queue": (runs(8, 0, attained_gpu_s=99_999.0, memo={"queue": 3, "since": 7.0}), None, None),
     "a job without GPUs attains nothing": (
         replace(make_running(make_share(1, ()), job=make_job(1, gpus=0)), placed_at=NOW - 1e6),
         None,

@@ -12,8 +12,17 @@ from __future__ import annotations
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import Running
-from scheduler.policies.gandiva.homes import BEFORE, MOST, STAYS, Home, kept_memo, left_home, memo_of, without_trial
-from scheduler.policies.gandiva.moves import due_runs, held_as_demand, too_late
+from scheduler.policies.gandiva.job_state import (
+    MAX_GPUS,
+    NO_MOVES,
+    SPEED_BEFORE,
+    SliceNodes,
+    lasting_state,
+    nodes_before_change,
+    state_of,
+    without_probation,
+)
+from scheduler.policies.gandiva.moves import demand_for_held, due_runs, ends_too_soon
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
@@ -23,7 +32,7 @@ _CHANCE = 0.05
 
 def due_at(run: Running, trial_s: float | None) -> float | None:
     """When to judge the job's last change; None without a change or a known speed."""
-    return run.placed_at + trial_s if trial_s is not None and BEFORE in run.job.memo else None
+    return run.placed_at + trial_s if trial_s is not None and SPEED_BEFORE in run.job.memo else None
 
 
 def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float) -> None:
@@ -34,23 +43,23 @@ def judge(context: CycleContext, nodes: Nodes, trial_s: float, restart_s: float)
             continue
         if not context.stays(run):
             continue
-        memo, home = memo_of(context, run.job), left_home(run.job)
-        if run.speed >= memo[BEFORE] * (1 - _CHANCE):
-            context.note(run.job, run, without_trial(memo))
+        memo, before = state_of(context, run.job), nodes_before_change(run.job)
+        if run.speed >= memo[SPEED_BEFORE] * (1 - _CHANCE):
+            context.note(run.job, run, without_probation(memo))
             continue
-        grown = sum(home.values()) < run.gpus
-        learnt = {MOST: run.gpus - 1.0} if grown else {STAYS: 1.0}
-        went = not too_late(context, run, restart_s) and _go_back(context, nodes, run, home)
-        context.note(run.job, run, {**(kept_memo(run.job) if went else without_trial(memo)), **learnt})
+        grown = sum(before.values()) < run.gpus
+        learnt = {MAX_GPUS: run.gpus - 1.0} if grown else {NO_MOVES: 1.0}
+        went = not ends_too_soon(context, run, restart_s) and _go_back(context, nodes, run, before)
+        context.note(run.job, run, {**(lasting_state(run.job) if went else without_probation(memo)), **learnt})
 
 
-def _go_back(context: CycleContext, nodes: Nodes, run: Running, home: Home) -> bool:
+def _go_back(context: CycleContext, nodes: Nodes, run: Running, before: SliceNodes) -> bool:
     """Whether the job goes back to what it held before."""
-    held = held_as_demand(context, run)
-    if held is None or context.limit_reached or any(map(nodes.is_blocked, home)):
+    held = demand_for_held(context, run)
+    if held is None or context.limit_reached or any(map(nodes.is_blocked, before)):
         return False
     context.release(run)
-    found = nodes.room(held._replace(gpus=sum(home.values())) if held.split else held, home)
+    found = nodes.place_on(held._replace(gpus=sum(before.values())) if held.split else held, before)
     if found is None:
         context.undo_release(run)
         return False

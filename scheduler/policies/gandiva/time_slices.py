@@ -17,55 +17,61 @@ from collections.abc import Iterator, Sequence
 from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Locality, Running
 from scheduler.placement.free import Demand
-from scheduler.policies.gandiva.homes import NEXT, Home, home_left_by, home_memo, kept_memo
+from scheduler.policies.gandiva.job_state import (
+    NEXT_CHECK,
+    SliceNodes,
+    lasting_state,
+    slice_nodes_left_by,
+    slice_nodes_state,
+)
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
 
 
-class Turns:
+class TimeSlices:
     """The time slices during one decision."""
 
     def __init__(self, context: CycleContext, nodes: Nodes, max_height: float) -> None:
         self.context, self.nodes = context, nodes
-        self.turn_s, self.max_height = nodes.turn_s, max_height
+        self.slice_s, self.max_height = nodes.slice_s, max_height
         # (node id, virtual cluster, GPU type) -> GPUs whose slice begins now
         self._begun: Counter[tuple[int, int, str | None]] = Counter()
         self._by_affinity: dict[int, list[int]] | None = None  # ids of the nodes of each affinity
 
-    def begin(self, job: Job, home: Home) -> bool:
+    def begin(self, job: Job, slice_nodes: SliceNodes) -> bool:
         """Whether the job's slice begins: on free GPUs of its nodes, or in place of jobs whose slice is over."""
         context = self.context
-        if any(map(self.nodes.is_blocked, home)):
+        if any(map(self.nodes.is_blocked, slice_nodes)):
             return False
         if context.limit_reached:
             context.deferred.add(job.id)
             return False
         return any(
-            self._begin(job, demand, home)
+            self._begin(job, demand, slice_nodes)
             for demand in context.demands(job)
             if context.state.capacity.infeasible(demand) is None
         )
 
-    def rested(self, job: Job) -> bool:
+    def may_displace(self, job: Job) -> bool:
         """Whether the job has been suspended for long enough to displace others."""
-        return self.nodes.rested_at(job) <= self.context.now + SOON_S
+        return self.nodes.may_displace_at(job) <= self.context.now + SOON_S
 
-    def when(self, job: Job, home: Home) -> float | None:
+    def next_slice_at(self, job: Job, slice_nodes: SliceNodes) -> float | None:
         """When the job's slice can begin if nothing else happens, as far as GPUs go; None: never on these nodes."""
-        moments = [self._when(demand, home) for demand in self.context.demands(job)]
+        moments = [self._when(demand, slice_nodes) for demand in self.context.demands(job)]
         known = [moment for moment in moments if moment is not None]
-        return max(min(known), self.nodes.rested_at(job)) if known else None
+        return max(min(known), self.nodes.may_displace_at(job)) if known else None
 
-    def wait(self, job: Job, home: Home, at: float) -> float:
+    def wait(self, job: Job, slice_nodes: SliceNodes, at: float) -> float:
         """The next check of a job whose slice can begin at this moment; reserves its nodes if necessary."""
         now = self.context.now
         if at <= now + SOON_S:  # it lacks something else: a place in this cycle, or for instance quota
-            return now if job.id in self.context.deferred else now + self.turn_s
-        if self.rested(job) and at < now + self.turn_s - SOON_S:
-            self.nodes.block(home)
+            return now if job.id in self.context.deferred else now + self.slice_s
+        if self.may_displace(job) and at < now + self.slice_s - SOON_S:
+            self.nodes.block(slice_nodes)
         return at
 
-    def home_for(self, job: Job, demands: Sequence[Demand], *, own: bool) -> Home | None:
+    def find_slice_nodes(self, job: Job, demands: Sequence[Demand], *, own: bool) -> SliceNodes | None:
         """Nodes on which the job can time-slice: nodes that host jobs of its size, the least loaded first.
 
         With `own`, the other jobs must be of its virtual cluster, which has no quota left.
@@ -76,16 +82,16 @@ class Turns:
             if self.context.state.capacity.infeasible(demand) is not None:
                 continue
             ranked = sorted(self._ranked(job, demand), key=lambda one: one[:3])
-            for _, _, _, home in ranked:
+            for _, _, _, slice_nodes in ranked:
                 enough = all(
-                    self._takable(node_id, demand.gpu_type, job.vc_id if own else None) >= gpus
-                    for node_id, gpus in home.items()
+                    self._sliceable_gpus(node_id, demand.gpu_type, job.vc_id if own else None) >= gpus
+                    for node_id, gpus in slice_nodes.items()
                 )
                 if enough:
-                    return home
+                    return slice_nodes
         return None
 
-    def may_go(self, run: Running) -> bool:
+    def is_suspendable(self, run: Running) -> bool:
         """Whether a running job can be suspended at all."""
         return run.job.preemptible and run.job.checkpoints
 
@@ -97,20 +103,20 @@ class Turns:
                 self._begun[share.node_id, job.vc_id, self.nodes.free.type_of(gpu_id)] += 1
 
     def _over_at(self, run: Running) -> float:
-        return run.placed_at + self.turn_s
+        return run.placed_at + self.slice_s
 
-    def _begin(self, job: Job, demand: Demand, home: Home) -> bool:
+    def _begin(self, job: Job, demand: Demand, slice_nodes: SliceNodes) -> bool:
         context, nodes = self.context, self.nodes
         gone: list[Running] = []
-        found = None if context.quota_denial(job, demand) else nodes.room(demand, home)
-        if found is None and self.rested(job):
+        found = None if context.quota_denial(job, demand) else nodes.place_on(demand, slice_nodes)
+        if found is None and self.may_displace(job):
             poor = context.quota_denial(job, demand) is not None
-            for run in self._over(job, home, first_of=job.vc_id if poor else None):
-                if not self._helps(run, job, demand, home):
+            for run in self._expired(job, slice_nodes, first_of=job.vc_id if poor else None):
+                if not self._brings_closer(run, job, demand, slice_nodes):
                     continue
                 context.release(run)
                 gone.append(run)
-                found = None if context.quota_denial(job, demand) else nodes.room(demand, home)
+                found = None if context.quota_denial(job, demand) else nodes.place_on(demand, slice_nodes)
                 if found is not None:
                     break
         if found is None:
@@ -123,19 +129,27 @@ class Turns:
             if context.can_stay(run):
                 context.undo_release(run)
                 continue
-            left = home_left_by(run)
+            left = slice_nodes_left_by(run)
             context.preempt(run, job.id, "its time slice is over, and another job's begins")
-            context.note(run.job, run, {**kept_memo(run.job), **home_memo(left), NEXT: context.now + self.turn_s})
+            context.note(
+                run.job,
+                run,
+                {**lasting_state(run.job), **slice_nodes_state(left), NEXT_CHECK: context.now + self.slice_s},
+            )
             nodes.host(run.job, left, 1)
         return True
 
-    def _over(self, job: Job, home: Home, first_of: int | None) -> list[Running]:
+    def _expired(self, job: Job, slice_nodes: SliceNodes, first_of: int | None) -> list[Running]:
         """The jobs on these nodes whose slice is over, longest running first."""
-        there = {run.job.id: run for node_id in home if self._known(node_id) for run in self.nodes.runs_on(node_id)}
+        there = {
+            run.job.id: run for node_id in slice_nodes if self._known(node_id) for run in self.nodes.runs_on(node_id)
+        }
         over = [
             run
             for run in there.values()
-            if self._over_at(run) <= self.context.now + SOON_S and self.may_go(run) and not self._on_loan(job, run)
+            if self._over_at(run) <= self.context.now + SOON_S
+            and self.is_suspendable(run)
+            and not self._on_loan(job, run)
         ]
         return sorted(over, key=lambda run: (first_of not in (None, run.vc_id), run.placed_at, run.job.id))
 
@@ -143,26 +157,26 @@ class Turns:
         """Whether the other job could reclaim the GPUs that the job would get."""
         return self.context.admission.reclaims and self.context.admission.reclaimable_by(job, run.job)
 
-    def _helps(self, run: Running, job: Job, demand: Demand, home: Home) -> bool:
+    def _brings_closer(self, run: Running, job: Job, demand: Demand, slice_nodes: SliceNodes) -> bool:
         """Whether stopping this run brings the job closer to its slice."""
         if run.vc_id == job.vc_id and self.context.quota_denial(job, demand) is not None:
             return True
-        held = (share for share in run.allocations if share.node_id in home)
-        return any(self.nodes.room(demand, {share.node_id: home[share.node_id]}) is None for share in held)
+        held = (share for share in run.allocations if share.node_id in slice_nodes)
+        return any(self.nodes.place_on(demand, {share.node_id: slice_nodes[share.node_id]}) is None for share in held)
 
     def _known(self, node_id: int) -> bool:
         return node_id in self.context.view.node_by_id and self.nodes.free.node(node_id) is not None
 
-    def _when(self, demand: Demand, home: Home) -> float | None:
+    def _when(self, demand: Demand, slice_nodes: SliceNodes) -> float | None:
         now, at = self.context.now, self.context.now
-        for node_id, gpus in home.items():
+        for node_id, gpus in slice_nodes.items():
             node = self.nodes.free.node(node_id)
             if node is None:
                 return None
             takable, ends = self.nodes.gpus_of(node_id, demand.gpu_type), list[tuple[float, int]]()
             for run in self.nodes.runs_on(node_id):
                 held = self.nodes.held(run, node_id, demand.gpu_type)
-                if self.may_go(run):
+                if self.is_suspendable(run):
                     ends.append((max(now, self._over_at(run)), held))
                 else:
                     takable -= held
@@ -171,13 +185,13 @@ class Turns:
             ends.sort()
             lacking = gpus - node.count(demand.gpu_type)
             # All other GPUs, such as those of slices that begin now, are available after one slice.
-            for over_at, held in (*ends, (now + self.turn_s, lacking)):
+            for over_at, held in (*ends, (now + self.slice_s, lacking)):
                 if lacking > 0:
                     at = max(at, over_at)
                     lacking -= held
         return at
 
-    def _takable(self, node_id: int, gpu_type: str | None, vc_id: int | None) -> int:
+    def _sliceable_gpus(self, node_id: int, gpu_type: str | None, vc_id: int | None) -> int:
         """The GPUs of the type that a node can time-slice: all but those of jobs that cannot be suspended.
 
         With a virtual cluster, only GPUs that its own jobs hold.
@@ -186,48 +200,48 @@ class Turns:
             return 0
         runs = list(self.nodes.runs_on(node_id))
         if vc_id is not None:
-            own = (run for run in runs if self.may_go(run) and run.vc_id == vc_id)
+            own = (run for run in runs if self.is_suspendable(run) and run.vc_id == vc_id)
             return self._begun[node_id, vc_id, gpu_type] + sum(self.nodes.held(run, node_id, gpu_type) for run in own)
         return self.nodes.gpus_of(node_id, gpu_type) - sum(
-            self.nodes.held(run, node_id, gpu_type) for run in runs if not self.may_go(run)
+            self.nodes.held(run, node_id, gpu_type) for run in runs if not self.is_suspendable(run)
         )
 
-    def _ranked(self, job: Job, demand: Demand) -> Iterator[tuple[bool, float, tuple[int, ...], Home]]:
+    def _ranked(self, job: Job, demand: Demand) -> Iterator[tuple[bool, float, tuple[int, ...], SliceNodes]]:
         """Each place that hosts jobs of this size: whether it is a last choice, its height, and its nodes."""
         size = demand.gpus * demand.nodes
         ids = self._affine(size)
-        for home in self._homes(job, demand, ids):
-            free_nodes = [node for node in map(self.nodes.free.node, home) if node is not None]
-            grown = [self.nodes.height(node) + home[node.id] / self.nodes.gpus(node.id) for node in free_nodes]
-            if len(grown) == len(home) and max(grown) <= self.max_height + SOON_S:
-                last_choice = any(node_id in job.avoid_nodes for node_id in home)
-                yield last_choice, max(grown), tuple(node.place for node in free_nodes), home
+        for slice_nodes in self._homes(job, demand, ids):
+            free_nodes = [node for node in map(self.nodes.free.node, slice_nodes) if node is not None]
+            grown = [self.nodes.height(node) + slice_nodes[node.id] / self.nodes.gpus(node.id) for node in free_nodes]
+            if len(grown) == len(slice_nodes) and max(grown) <= self.max_height + SOON_S:
+                last_choice = any(node_id in job.avoid_nodes for node_id in slice_nodes)
+                yield last_choice, max(grown), tuple(node.place for node in free_nodes), slice_nodes
 
-    def _homes(self, job: Job, demand: Demand, ids: Sequence[int]) -> Iterator[Home]:
+    def _homes(self, job: Job, demand: Demand, ids: Sequence[int]) -> Iterator[SliceNodes]:
         size, whole = demand.gpus * demand.nodes, set(ids)
         if demand.nodes == 1:
             for node_id in ids:
-                if self._takable(node_id, demand.gpu_type, None) >= size:
+                if self._sliceable_gpus(node_id, demand.gpu_type, None) >= size:
                     yield {node_id: size}
         if demand.within is Locality.NODE or (demand.nodes == 1 and not demand.split):
             return
         # A job of several nodes time-slices with one of its own size, on all nodes of that job.
         seen = set[tuple[int, ...]]()
-        for home in self._wide_homes(ids, size):
-            racks = {self.context.view.node_by_id[node_id].rack for node_id in home}
-            alike = len(home) > 1 and (demand.split or set(home.values()) == {demand.gpus})
-            if alike and whole >= home.keys() and not (demand.within is Locality.RACK and len(racks) > 1):
-                if tuple(home) not in seen:
-                    yield home
-                seen.add(tuple(home))
+        for slice_nodes in self._wide_homes(ids, size):
+            racks = {self.context.view.node_by_id[node_id].rack for node_id in slice_nodes}
+            alike = len(slice_nodes) > 1 and (demand.split or set(slice_nodes.values()) == {demand.gpus})
+            if alike and whole >= slice_nodes.keys() and not (demand.within is Locality.RACK and len(racks) > 1):
+                if tuple(slice_nodes) not in seen:
+                    yield slice_nodes
+                seen.add(tuple(slice_nodes))
 
-    def _wide_homes(self, ids: Sequence[int], size: int) -> Iterator[Home]:
+    def _wide_homes(self, ids: Sequence[int], size: int) -> Iterator[SliceNodes]:
         runs = {run.job.id: run for node_id in ids for run in self.nodes.runs_on(node_id)}
         for run in runs.values():
-            if run.job.gpus_total == size and self.may_go(run):
-                yield home_left_by(run)
+            if run.job.gpus_total == size and self.is_suspendable(run):
+                yield slice_nodes_left_by(run)
         for one in self.nodes.suspended.of_size(size):
-            yield one.home
+            yield one.slice_nodes
 
     def _affine(self, size: int) -> Sequence[int]:
         if self._by_affinity is None:
