@@ -18,6 +18,7 @@ from scheduler.engine.state import SchedulerState
 from scheduler.model import AllocationView, Job, Locality, Reservation, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
+from scheduler.model.request import Choice
 from scheduler.placement import Placement
 from scheduler.placement.free import Demand
 
@@ -119,15 +120,33 @@ class CycleContext:
     # Admission
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
-        """The demand of the job for each GPU type that it accepts; `gpus` overrides the size of an elastic job."""
-        types: Sequence[str | None] = (None,)
-        if job.gpus:
-            types = job.types_among(self.state.capacity.types) or job.gpu_types or ("any",)
-        size, within = job.gpus if gpus is None else gpus, self.placement.within(job, self.now)
-        closed = self.closed_to(job)
+        """The demand of the job for each GPU type that it accepts; `gpus` overrides the size of an elastic job.
+
+        A job that names its types has them in order of preference, those that the pool lacks only if it lacks them all.
+        """
+        request, there = job.request, self.state.capacity.types
+        choices: Sequence[tuple[str | None, Choice]] = ((None, request.first),)
+        if request.gpu_types:
+            named = [(choice.gpu_type, choice) for choice in request.choices]
+            choices = [one for one in named if one[0] in there] or named if len(named) > 1 else named
+        elif request.needs_gpus:
+            choices = [(kind, request.first) for kind in there or ("any",)]
+        within, closed = self.placement.within(job, self.now), self.closed_to(job)
         demands = [
-            Demand(kind, size, job.nodes, job.cpus, job.memory_mib, job.split, within, job.form, closed)
-            for kind in types
+            Demand(
+                kind,
+                choice.gpus if gpus is None else gpus,
+                request.nodes,
+                choice.cpus,
+                choice.memory_mib,
+                request.divisible,
+                within,
+                request.runtime,
+                closed,
+                request.nodes_in,
+                request.exclude_nodes,
+            )
+            for kind, choice in choices
         ]
         return [self._feasible(job, demand) for demand in demands] if self.placement.relaxes else demands
 
@@ -143,7 +162,10 @@ class CycleContext:
         return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
 
     def admissible(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
-        """The demands that capacity and quota admit, the GPU type with most free GPUs first; or a denial."""
+        """The demands that capacity and quota admit, or a denial.
+
+        They are in the job's order of preference, or for a job that takes any type the one with most free GPUs first.
+        """
         demands = self.demands(job, gpus)
         if not self.state.capacity.nodes:
             return demands, None  # they all fail, and the job waits for nodes to join
@@ -157,7 +179,7 @@ class CycleContext:
         if not admitted:
             # Of several types, report one that waiting can help.
             return (), min(denials, key=lambda denial: denial.reason in UNSCHEDULABLE)
-        if len(admitted) > 1:
+        if len(admitted) > 1 and not job.request.gpu_types:
             admitted.sort(key=lambda demand: (-self.state.free.gpus(demand.gpu_type), demand.gpu_type))
         return admitted, None
 

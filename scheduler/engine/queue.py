@@ -227,18 +227,17 @@ class PreemptionOrder:
 
 def equivalence_class(job: Job) -> Hashable:
     """The fields that decide where a job can start; equal for jobs that can start in the same places."""
+    request = job.request
     return (
         job.vc_id,
         job.klass.value,
-        job.gpu_type or "",
-        job.gpu_types,
-        job.gpus,
-        job.nodes,
-        job.cpus,
-        job.memory_mib,
-        job.split,
-        job.locality.value,
-        job.max_gpus,
-        job.gpu_memory_mib if job.packs else None,
-        job.form,
+        request.choices,
+        request.nodes,
+        request.nodes_in,
+        request.exclude_nodes,
+        request.divisible,
+        request.locality.value,
+        request.elastic,
+        request.gpu_memory_mib if request.shares_gpu else None,
+        request.runtime,
     )

@@ -6,6 +6,8 @@ Plan validation and placement ask the same functions. Before its maintenance, a 
   a slow start can overlap the maintenance by its own length;
 - a job without a limit that is preemptible and checkpoints, if the maintenance moves jobs off the node.
 
+A job starts only on nodes that its request allows: those of `nodes_in`, if it names any, without `exclude_nodes`.
+
 A single-user node runs all jobs as one account, where each job can read and signal the others. It takes jobs of one
 tenant only.
 """
@@ -14,11 +16,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Protocol
 
 from scheduler.model import Job, Node
 from scheduler.model.lifecycle import RuntimeNeed
 
 OPEN: frozenset[int] = frozenset()
+
+
+class NamesNodes(Protocol):
+    """A request, or what stands for one, with the nodes that it names."""
+
+    @property
+    def nodes_in(self) -> tuple[str, ...]:
+        """The only nodes that it allows; empty: all."""
+        ...
+
+    @property
+    def exclude_nodes(self) -> tuple[str, ...]:
+        """The nodes that it excludes."""
+        ...
+
+
+def allows_node(request: NamesNodes, name: str) -> bool:
+    """Whether the request allows the node of this name."""
+    return (not request.nodes_in or name in request.nodes_in) and name not in request.exclude_nodes
 
 
 def can_start(node: Node, form: RuntimeNeed) -> bool:
@@ -48,6 +70,10 @@ def overlaps_maintenance(node: Node, job: Job, now: float) -> bool:
 
 def ineligible_reason(node: Node, job: Job, now: float) -> str:
     """Why the job may not start on the node, as a short sentence; empty if it may."""
+    if node.name in job.request.exclude_nodes:
+        return f"{node.name} is excluded by this job"
+    if not allows_node(job.request, node.name):
+        return f"{node.name} is not among the nodes_in of this job"
     if not can_start(node, job.form):
         return f"{node.name} {RUNTIME_MISMATCH[job.form]}"
     if not admits_tenant(node, job.tenant_id):
@@ -78,9 +104,10 @@ class NodeEligibility:
     """The nodes on which a job may not start. Jobs with equal requirements share one cached set."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        # Most pools restrict no node; then no job is looked at.
+        self._all = tuple(nodes)
+        # Most pools restrict no node, and most jobs name none; then no node is looked at.
         self._nodes = tuple(
-            node for node in nodes if node.runtimes or node.maintenance_starts_at is not None or node.single_user
+            node for node in self._all if node.runtimes or node.maintenance_starts_at is not None or node.single_user
         )
         self._timed = any(node.maintenance_starts_at is not None for node in self._nodes)
         self._by_tenant = any(node.single_user for node in self._nodes)
@@ -88,26 +115,31 @@ class NodeEligibility:
 
     def to(self, job: Job, now: float) -> frozenset[int]:
         """The ids of the nodes on which the job may not start now."""
-        if not self._nodes:
+        names_nodes = bool(job.request.nodes_in or job.request.exclude_nodes)
+        if not self._nodes and not names_nodes:
             return OPEN
         kind = self.kind(job)
         key = (now, *kind) if self._timed else kind
         found = self._known.get(key)
         if found is None:
-            closed = (
+            closed = {
                 node.id
                 for node in self._nodes
                 if not can_start(node, job.form)
                 or not admits_tenant(node, job.tenant_id)
                 or overlaps_maintenance(node, job, now)
-            )
+            }
+            if names_nodes:
+                closed |= {node.id for node in self._all if not allows_node(job.request, node.name)}
             found = self._known[key] = frozenset(closed) or OPEN
         return found
 
     def kind(self, job: Job) -> tuple[object, ...]:
         """The requirements of the job that decide its set of nodes."""
+        request = job.request
+        names = (request.nodes_in, request.exclude_nodes) if request.nodes_in or request.exclude_nodes else None
         tenant_id = job.tenant_id if self._by_tenant else None
         if not self._timed:
-            return (job.form, tenant_id)
+            return (job.form, tenant_id, names)
         movable = job.time_limit_s is None and job.preemptible and job.checkpoints
-        return (job.form, tenant_id, job.max_run_s, movable)
+        return (job.form, tenant_id, names, job.max_run_s, movable)

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
-from scheduler.model.eligibility import admits_tenant, can_start, ineligible_reason
+from scheduler.model.eligibility import admits_tenant, allows_node, can_start, ineligible_reason
 from scheduler.model.plan import Place, Plan
+from scheduler.model.request import Choice
 from scheduler.model.sharing import may_share
 
 
@@ -30,6 +31,7 @@ class Code(StrEnum):
     WRONG_CPUS_OR_MEMORY = "wrong_cpus_or_memory"
     WRONG_SLOTS = "wrong_slots"
     NODE_NOT_SCHEDULABLE = "node_not_schedulable"
+    NODE_NOT_ALLOWED = "node_not_allowed"
     WRONG_RUNTIME = "wrong_runtime"
     WRONG_TENANT = "wrong_tenant"
     MAINTENANCE = "maintenance"
@@ -159,33 +161,34 @@ def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
     nodes = [share.node_id for share in place.allocations]
     if len(set(nodes)) < len(nodes):
         yield Violation(Code.TWO_ALLOCATIONS_ONE_NODE, job.id, f"two ranks share a node: {sorted(nodes)}")
-    yield from _against_the_sizes(job, place)
-
     types = {
         view.gpu_by_id[gpu_id].type
         for share in place.allocations
         for gpu_id in share.gpu_ids
         if gpu_id in view.gpu_by_id
     }
-    if len(types) > 1 or types - set(job.types_among(sorted(types))):
+    # Without a type that the job accepts, the sizes are those of its first choice.
+    choice = job.request.choice_of(next(iter(sorted(types)), None)) or job.request.first
+    yield from _against_the_sizes(job, choice, place)
+    if len(types) > 1 or any(job.request.choice_of(kind) is None for kind in types):
         wanted = job.gpu_type or f"one type{' of ' if job.gpu_types else ''}{', '.join(job.gpu_types)}"
         yield Violation(Code.WRONG_GPU_TYPE, job.id, f"the gang needs {wanted}, not {', '.join(sorted(types))}")
 
 
-def _against_the_sizes(job: Job, place: Place) -> Iterator[Violation]:
-    """The ranks with the wrong number of GPUs, CPUs, MiB or slots."""
+def _against_the_sizes(job: Job, choice: Choice, place: Place) -> Iterator[Violation]:
+    """The ranks with the wrong number of GPUs, CPUs, MiB or slots for the choice in which the job is placed."""
     if job.split:
         total = sum(len(share.gpu_ids) for share in place.allocations)
-        least, most = (1, max(job.gpus, job.max_gpus)) if job.max_gpus else (job.gpus, job.gpus)
+        least, most = (1, max(choice.gpus, job.max_gpus)) if job.max_gpus else (choice.gpus, choice.gpus)
         if not least <= total <= most or not all(share.gpu_ids for share in place.allocations):
             wanted = str(most) if least == most else f"{least} to {most}"
             yield Violation(Code.WRONG_GPU_COUNT, job.id, f"the gang gets {total} GPUs, not {wanted}")
     for share in place.allocations:
         gpus = len(share.gpu_ids)
-        if not job.split and gpus != job.gpus:
-            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"rank {share.rank} gets {gpus} GPUs, not {job.gpus}")
+        if not job.split and gpus != choice.gpus:
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"rank {share.rank} gets {gpus} GPUs, not {choice.gpus}")
         lots = gpus if job.split else 1
-        cpus, memory_mib = job.cpus * lots, job.memory_mib * lots
+        cpus, memory_mib = choice.cpus * lots, choice.memory_mib * lots
         if (share.cpus, share.memory_mib) != (cpus, memory_mib):
             message = (
                 f"rank {share.rank} gets {share.cpus} CPUs and {share.memory_mib} MiB, not {cpus} and {memory_mib}"
@@ -219,6 +222,8 @@ def _against_the_node(
 
 
 def _code_of_ineligible(node: Node, job: Job) -> Code:
+    if not allows_node(job.request, node.name):
+        return Code.NODE_NOT_ALLOWED
     if not can_start(node, job.form):
         return Code.WRONG_RUNTIME
     return Code.MAINTENANCE if admits_tenant(node, job.tenant_id) else Code.WRONG_TENANT

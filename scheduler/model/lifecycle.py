@@ -182,6 +182,8 @@ class HoldReason(StrEnum):
     RUNTIME = "runtime"
     MAINTENANCE = "maintenance"
     SINGLE_USER = "single_user"
+    NAMED_NODES = "named_nodes"
+    """The nodes that the job names have no room, or the room is on nodes that it excludes."""
 
 
 class RuntimeNeed(StrEnum):

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from scheduler.model import Locality, Node, View
-from scheduler.model.eligibility import OPEN, can_start
+from scheduler.model.eligibility import OPEN, allows_node, can_start
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Denial
-from scheduler.placement import words
+from scheduler.placement import named, words
 from scheduler.placement.free import Demand
 
 T = TypeVar("T")
@@ -20,10 +20,10 @@ T = TypeVar("T")
 class Capacity:
     """The totals of a pool, and its verdict on what no amount of waiting would make room for."""
 
-    def __init__(self, view: View, form: RuntimeNeed = RuntimeNeed.ANY) -> None:
+    def __init__(self, view: View, nodes: Sequence[Node] | None = None) -> None:
         self._view = view
-        self._parts: dict[RuntimeNeed, Capacity] = {}
-        nodes = [node for node in view.nodes if can_start(node, form)]
+        self._nodes = nodes = tuple(view.nodes) if nodes is None else nodes
+        self._parts: dict[Hashable, Capacity] = {}
         self.nodes = len(nodes)
         self.gpus: Counter[str] = Counter(gpu.type for node in nodes for gpu in node.gpus)
         self.gpus_in_service: Counter[str] = Counter(
@@ -62,17 +62,36 @@ class Capacity:
         A pool without any node is no reason: its nodes have yet to join.
         """
         if demand not in self._verdicts:
-            self._verdicts[demand] = self._of_form(demand)
+            self._verdicts[demand] = self._of_named(demand) if demand.names_nodes else self._of_form(demand)
         return self._verdicts[demand]
+
+    def _part(self, key: Hashable, belongs: Callable[[Node], bool]) -> Capacity:
+        """The capacity of some of the nodes."""
+        if key not in self._parts:
+            self._parts[key] = Capacity(self._view, [node for node in self._nodes if belongs(node)])
+        return self._parts[key]
+
+    def _of_named(self, demand: Demand) -> Denial | None:
+        """The same, of the nodes that the job allows; a job that fits nowhere in the pool is told that."""
+        unnamed = demand._replace(nodes_in=(), exclude_nodes=())
+        denial = self.infeasible(unnamed)
+        if denial is not None or not self.nodes:
+            return denial
+        names = (demand.nodes_in, demand.exclude_nodes)
+        part = self._part(names, lambda node: allows_node(demand, node.name))
+        hosts = part._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
+        if (part.nodes if demand.split else hosts) < demand.nodes:
+            others = [node.name for node in self._nodes if not allows_node(demand, node.name) and _hosts(node, demand)]
+            return named.infeasible(demand, hosts=hosts, others=others)
+        denial = part.infeasible(unnamed)
+        return denial and replace(denial, detail=f"counting the nodes that this job allows: {denial.detail}")
 
     def _of_form(self, demand: Demand) -> Denial | None:
         """The same, of the nodes that can start such a job; nodes that close for a while open again."""
         sizes = demand._replace(form=RuntimeNeed.ANY, closed=OPEN)
         if demand.form is RuntimeNeed.ANY:
             return self._infeasible(sizes)
-        if demand.form not in self._parts:
-            self._parts[demand.form] = Capacity(self._view, demand.form)
-        part = self._parts[demand.form]
+        part = self._part(demand.form, lambda node: can_start(node, demand.form))
         if self.nodes and not part.nodes:
             return _NOWHERE[demand.form](demand)
         denial = part._infeasible(sizes)

@@ -37,6 +37,13 @@ class Demand(NamedTuple):
     within: Locality = Locality.ANY
     form: RuntimeNeed = RuntimeNeed.ANY
     closed: frozenset[int] = OPEN
+    nodes_in: tuple[str, ...] = ()
+    exclude_nodes: tuple[str, ...] = ()
+
+    @property
+    def names_nodes(self) -> bool:
+        """Whether the job allows some nodes only; the others are among those that are closed."""
+        return bool(self.nodes_in or self.exclude_nodes)
 
 
 class Guest(NamedTuple):

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from scheduler.model import Locality
-from scheduler.model.eligibility import OPEN, can_start, utc_text
+from scheduler.model.eligibility import OPEN, allows_node, can_start, utc_text
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial
-from scheduler.placement import words
+from scheduler.placement import named, words
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand, Free, FreeNode
 
@@ -35,8 +35,17 @@ class Shortage:
             return Denial(HoldReason.NO_FREE_GPUS, "this pool has no nodes yet", evidence, ("a node joins the pool",))
         if demand.closed:
             rooms = [node for node in map(self._free.node, sorted(demand.closed)) if node and _hosts(node, demand)]
-            if rooms:
-                return self._closed(demand, rooms)
+            allowed = [node for node in rooms if allows_node(demand, self._free.whole(node.id).name)]
+            if allowed:
+                return self._closed(demand, allowed)
+            excluded = [name for node in rooms if (name := self._free.whole(node.id).name) in demand.exclude_nodes]
+            if demand.nodes_in or excluded:
+                open_nodes = [
+                    node for node in self._free.by_fit(demand.gpu_type, demand.gpus) if node.id not in demand.closed
+                ]
+                hosts = sum(node.fits(demand) for node in open_nodes)
+                if hosts < demand.nodes:
+                    return named.no_room(demand, with_gpus=len(open_nodes), hosts=hosts, excluded=excluded)
         if demand.gpu_type is None:
             return self._cpu_or_memory(demand)
         if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:

@@ -13,6 +13,7 @@ const HOLDS: Record<string, string> = {
   runtime: "No room with its runtime",
   maintenance: "Maintenance comes first",
   single_user: "Node of another tenant",
+  named_nodes: "No room on its nodes",
   back_off: "Waiting to retry",
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",

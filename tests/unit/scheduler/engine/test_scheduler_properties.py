@@ -31,6 +31,7 @@ from scheduler.model import (
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Plan, apply, plan_from_dict, plan_to_dict, release
+from scheduler.model.request import Request
 from scheduler.model.sharing import may_share
 from scheduler.placement import PLACEMENTS
 from tests.profiles import examples
@@ -38,6 +39,7 @@ from tests.unit.scheduler.factories import NOW, asking, make_job, make_node, mak
 
 TYPES = ["A100", "V100"]
 GIB = 1024  # in MiB
+NAMES = [f"node{number}" for number in range(1, 6)]
 T = TypeVar("T")
 # A node that has said nothing, and those with processes, with containers, and with an image for jobs that name none.
 FORMS = [
@@ -77,7 +79,7 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
     bare = split and draw(st.booleans())  # GPUs and nothing else, which may be cut last
     expected_s = draw(st.sampled_from([None, 50.0, 500.0, 5000.0]))
     ran_s = draw(st.sampled_from([0.0, 0.0, 40.0, 4000.0]))
-    return make_job(
+    job = make_job(
         job_id,
         gpus=draw(st.integers(1, 8) if split else st.integers(0, 4)),
         nodes=1 if split else draw(st.integers(1, 3)),
@@ -103,6 +105,23 @@ def job_of(draw: st.DrawFn, job_id: int) -> Job:
         gpu_memory_mib=draw(st.sampled_from([10 * GIB, 30 * GIB, None])),
         form=draw(st.sampled_from(RuntimeNeed)),
     )
+    return replace(job, request=draw(narrowed(job.request)))
+
+
+@st.composite
+def narrowed(draw: st.DrawFn, request: Request) -> Request:
+    """The request on some nodes only, and with another size for GPUs of another type."""
+    if not draw(st.integers(0, 2)):
+        left = draw(st.sets(st.sampled_from(NAMES), min_size=1))
+        named = sorted(left) if draw(st.booleans()) else []
+        excluded = draw(st.sets(st.sampled_from(NAMES))) - (left if named else set())
+        request = replace(request, nodes_in=tuple(named), exclude_nodes=tuple(sorted(excluded)))
+    (choice,) = request.choices
+    if choice.gpu_type is None or not draw(st.booleans()):
+        return request
+    (other,) = {*TYPES} - {choice.gpu_type}
+    second = replace(choice, gpu_type=other, gpus=draw(st.integers(1, 4)), cpus=draw(st.integers(0, 4)))
+    return replace(request, choices=(choice, second))
 
 
 @st.composite
@@ -209,7 +228,7 @@ def test_a_plan_keeps_every_promise(world: Snapshot, config: CycleConfig) -> Non
     held += [(job_of_place(world, place.job_id).vc_id, share) for place in plan.places for share in place.allocations]
     no_gpu_is_held_twice_and_no_node_gives_more_than_it_has(world, [share for _, share in held])
     no_virtual_cluster_holds_more_than_its_quota(world, held)
-    a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world, plan)
+    a_gang_starts_whole_on_allowed_nodes_of_its_own_in_one_choice(world, plan)
     only_preemptible_jobs_stop_and_for_a_job_that_starts(world, plan)
     every_waiting_job_is_placed_or_held_exactly_once(world, plan, max_places=config.max_places)
 
@@ -235,17 +254,22 @@ def no_virtual_cluster_holds_more_than_its_quota(world: Snapshot, held: list[tup
         assert all(types.count(kind) <= vc.quotas.get(kind, 0) for kind in TYPES)
 
 
-def a_gang_starts_whole_on_nodes_of_its_own_with_one_type_of_gpu(world: Snapshot, plan: Plan) -> None:
+def a_gang_starts_whole_on_allowed_nodes_of_its_own_in_one_choice(world: Snapshot, plan: Plan) -> None:
     gpu_type = {gpu.id: gpu.type for node in world.nodes for gpu in node.gpus}
     for place in plan.places:
         job = job_of_place(world, place.job_id)
         assert sorted(share.rank for share in place.allocations) == list(range(len(place.allocations)))
         assert len({share.node_id for share in place.allocations}) == len(place.allocations)
+        types = {gpu_type[gpu_id] for share in place.allocations for gpu_id in share.gpu_ids}
+        assert len(types) == min(job.gpus, 1)
+        choice = job.request.choice_of(next(iter(types), None))
+        assert choice is not None
         if job.split:
-            assert sum(len(share.gpu_ids) for share in place.allocations) == job.gpus
+            assert sum(len(share.gpu_ids) for share in place.allocations) == choice.gpus
         else:
-            assert [len(share.gpu_ids) for share in place.allocations] == [job.gpus] * job.nodes
-        assert len({gpu_type[gpu_id] for share in place.allocations for gpu_id in share.gpu_ids}) == min(job.gpus, 1)
+            assert [len(share.gpu_ids) for share in place.allocations] == [choice.gpus] * job.nodes
+        names = {world.node_by_id[share.node_id].name for share in place.allocations}
+        assert names <= set(job.request.nodes_in or names) - set(job.request.exclude_nodes)
 
 
 def only_preemptible_jobs_stop_and_for_a_job_that_starts(world: Snapshot, plan: Plan) -> None:

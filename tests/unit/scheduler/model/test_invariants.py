@@ -87,6 +87,16 @@ CASES = {
         "node2 runs all jobs as one account and takes no tenant's jobs",
         nodes=(make_node(1), make_node(2, single_user=True)),
     ),
+    "a job on a node that it excludes": Case(
+        {Code.NODE_NOT_ALLOWED},
+        "node2 is excluded by this job",
+        waiting=(replace(GANG, request=replace(GANG.request, exclude_nodes=("node2",))),),
+    ),
+    "a job on a node beside those that it names": Case(
+        {Code.NODE_NOT_ALLOWED},
+        "node2 is not among the nodes_in of this job",
+        waiting=(replace(GANG, request=replace(GANG.request, nodes_in=("node1", "node3"))),),
+    ),
     "a job that would reach into the maintenance of a node": Case(
         {Code.MAINTENANCE},
         "node2 has maintenance from 1970-01-12 14:46 UTC: new driver",

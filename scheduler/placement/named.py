@@ -1,0 +1,80 @@
+"""Why a job that names nodes finds no room on them, in words: the nodes that it allows, and those that it excludes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.model.lifecycle import HoldReason
+from scheduler.model.phrases import become_free
+from scheduler.model.plan import Denial
+from scheduler.placement import words
+from scheduler.placement.free import Demand
+
+MAX_NAMES = 8
+"""Of nodes in a sentence."""
+
+
+def infeasible(demand: Demand, *, hosts: int, others: Iterable[str]) -> Denial:
+    """Of the nodes that the job allows only `hosts` could ever hold a rank, while the `others` could as well."""
+    what = _size(demand)
+    if demand.nodes_in:
+        detail = _of_named(_left(demand), hosts, what, demand)
+    else:
+        needs = words.count(demand.nodes, "node")
+        detail = f"of the nodes that this job does not exclude, {words.have(hosts)} {what}; this job needs {needs}"
+    allow, such = "allow" if demand.nodes_in else "no longer exclude", listed(sorted(others))
+    return Denial(
+        HoldReason.INFEASIBLE,
+        detail,
+        words.evidence(demand, allowed_nodes_that_fit=hosts),
+        (f"{allow} nodes that have {what}{f', such as {such}' if such else ''}",),
+    )
+
+
+def no_room(demand: Demand, *, with_gpus: int, hosts: int, excluded: Sequence[str]) -> Denial:
+    """Of the nodes that the job allows `hosts` have room for a rank now, and so have the `excluded` ones.
+
+    `with_gpus` have the GPUs for a rank, whatever CPUs and memory they have.
+    """
+    what = _size(demand, free="free ", whole=with_gpus >= demand.nodes)
+    if demand.nodes_in:
+        detail = _of_named(_left(demand), hosts, what, demand)
+        where, helps = f" on {listed(_left(demand), last='or')}", ["allow more nodes"]
+    else:
+        verb, them = ("has", "it") if len(excluded) == 1 else ("have", "them")
+        detail = f"{listed(excluded)} {verb} {what}, and this job excludes {them}"
+        where, helps = " on a node that it allows", [f"no longer exclude {listed(excluded)}"]
+    return Denial(
+        HoldReason.NAMED_NODES,
+        detail,
+        words.evidence(demand, allowed_nodes_with_room=hosts),
+        tuple(helps),
+        wanted=demand.gpus,
+        once_free=become_free(demand.gpus, demand.gpu_type) + where if demand.gpu_type else "",
+    )
+
+
+def listed(names: Sequence[str], last: str = "") -> str:
+    """`gpu01, gpu02`, or with a word before the last of them; of many, the first and how many more."""
+    if len(names) > MAX_NAMES:
+        return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
+    if last and len(names) > 1:
+        return f"{', '.join(names[:-1])} {last} {names[-1]}"
+    return ", ".join(names)
+
+
+def _left(demand: Demand) -> Sequence[str]:
+    return [name for name in demand.nodes_in if name not in demand.exclude_nodes]
+
+
+def _of_named(names: Sequence[str], hosts: int, what: str, demand: Demand) -> str:
+    if hosts:
+        return f"of {listed(names)}, {words.have(hosts)} {what}; this job needs {words.count(demand.nodes, 'node')}"
+    return f"{names[0]} does not have {what}" if len(names) == 1 else f"none of {listed(names)} has {what}"
+
+
+def _size(demand: Demand, *, free: str = "", whole: bool = False) -> str:
+    """`4 A100`; for a job without GPUs, and of the `whole` of others too, CPUs and memory."""
+    gpus = f"{demand.gpus} {free}{demand.gpu_type}" if demand.gpu_type else ""
+    rest = f"{words.count(demand.cpus, f'{free}CPU')} and {words.memory(demand.memory_mib)} of {free}memory"
+    return (f"{gpus} with {rest}" if whole else gpus) if gpus else rest
