@@ -12,7 +12,7 @@ from tests.unit.scheduler.factories import make_node, make_running, make_share, 
 
 
 def gang(gpus: int, nodes: int = 1, within: Locality = Locality.ANY, cpus: int = 1, memory_mib: int = 1024) -> Demand:
-    """`ranks` ranks, each with these GPUs on a node of its own."""
+    """`nodes` ranks with these GPUs each, on a node of their own."""
     return Demand("A100" if gpus else None, gpus, nodes, cpus, memory_mib, within=within)
 
 
