@@ -167,7 +167,7 @@ def simulate_command(
             output.note(note)
         shown = output.errors if output.errors.is_terminal and not output.as_json else None
         with command.progress_bar(shown, study) as report_progress:
-            rows = command.carry_out(study, outputs, report_progress)
+            rows = command.run_study(study, outputs, report_progress)
     except arguments.UsageError as error:
         raise UsageError(str(error)) from error
     except engine.SimulationError as error:

@@ -27,7 +27,7 @@ def can_heal(heals: Heals | None, *, restarted: bool) -> bool:
     return heals in {Heals.AT_ONCE, Heals.BY_CHECKS} or (heals is Heals.BY_RESTART and restarted)
 
 
-def gives_back(level: HealthLevel, heals: Heals | None, *, restarted: bool, passes: int, needed: int) -> bool:
+def returns_to_service(level: HealthLevel, heals: Heals | None, *, restarted: bool, passes: int, needed: int) -> bool:
     """Whether a GPU returns to service after `passes` passes in a row.
 
     `needed` is the number that the pool asks for, 0 for never. One pass is enough for a GPU whose only failure was a

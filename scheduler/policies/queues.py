@@ -13,7 +13,7 @@ from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.free import Demand
-from scheduler.policies.shared import ShareLedger, wanted
+from scheduler.policies.shared import ShareLedger, requested
 from scheduler.registry import ConfigError
 
 # Fractions of whole GPUs add up to whole GPUs only up to this error.
@@ -156,10 +156,10 @@ class TreeLedger(ShareLedger):
 
     def full_queue(self, job: Job, demand: Demand) -> str | None:
         """The lowest queue above the job whose maximum denies it the demand, or None."""
-        want = wanted(demand)
+        asked = requested(demand)
         for name in reversed(self.tree.path(self.tree.leaf(job.vc_id))):
             used, maximum = self.used_at[name], self.maximum(name)
-            if any(amount and used[kind] + amount > _limit(maximum, kind) for kind, amount in want.items()):
+            if any(amount and used[kind] + amount > _limit(maximum, kind) for kind, amount in asked.items()):
                 return name
         return None
 
@@ -168,10 +168,10 @@ class TreeLedger(ShareLedger):
         name = self.full_queue(job, demand)
         if name is None:
             return None
-        used, maximum, want = self.used_at[name], self.maximum(name), wanted(demand)
-        kind = next(kind for kind, amount in want.items() if amount and used[kind] + amount > _limit(maximum, kind))
+        used, maximum, asked = self.used_at[name], self.maximum(name), requested(demand)
+        kind = next(kind for kind, amount in asked.items() if amount and used[kind] + amount > _limit(maximum, kind))
         what = f"queue {name} may hold {maximum.get(kind, 0.0):g} {kind} at most and holds {used[kind]}"
-        return queue_denial(what, kind, want[kind], possible=want[kind] <= _limit(maximum, kind))
+        return queue_denial(what, kind, asked[kind], possible=asked[kind] <= _limit(maximum, kind))
 
     def groups_at_limit(self, job: Job, demand: Demand) -> Collection[int] | None:
         """See `ShareLedger`: the virtual clusters under the full queue."""

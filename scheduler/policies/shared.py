@@ -99,7 +99,7 @@ class ShareLedger:
         return self._newest[group]
 
 
-def wanted(demand: Demand) -> Vector:
+def requested(demand: Demand) -> Vector:
     """All resources of a demand."""
     lots = demand.gpus if demand.split else demand.nodes
     vector = {CPUS: demand.cpus * lots, MEMORY_MIB: demand.memory_mib * lots}
@@ -137,8 +137,8 @@ class DominantShares(ShareLedger):
         taker = self.group_of(job)
         without = {resource: amount - held.get(resource, 0) for resource, amount in used.items()}
         have: Vector = self.used.get(taker, {})
-        want = wanted(demand)
-        then = {resource: have.get(resource, 0) + want.get(resource, 0) for resource in {*have, *want}}
+        asked = requested(demand)
+        then = {resource: have.get(resource, 0) + asked.get(resource, 0) for resource in {*have, *asked}}
         fair = self._share(without, group) >= self._share(then, taker)
         return self._share(used, group) if fair else 0.0
 
@@ -213,7 +213,7 @@ class Shared:
             yield job
             kind = (job.gpu_type or first_kind) if job.gpus else None
             demand = Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split)
-            ledger.charge(job, wanted(demand), 1)
+            ledger.charge(job, requested(demand), 1)
             if lines[group]:
                 heapq.heapreplace(heap, (ledger.key(group), group))
             else:
@@ -260,7 +260,7 @@ class Shared:
             allowed = [demand for demand in admitted if ledger.limit(job, demand) is None]
             for demand in allowed:
                 if self.try_place(context, ledger, job, demand):
-                    ledger.charge(job, wanted(demand), 1)
+                    ledger.charge(job, requested(demand), 1)
                     return True
             if allowed and self._reclaim(context, ledger, job, allowed[0]):
                 return True
@@ -297,7 +297,7 @@ class Shared:
         for run in lent:
             if run.job.id in context.preempts:
                 ledger.charge(run.job, ledger.held(run), -1)
-        ledger.charge(job, wanted(demand), 1)
+        ledger.charge(job, requested(demand), 1)
         return True
 
     def _preempt(self, context: CycleContext, ledger: ShareLedger, unplaced: _Unplaced) -> None:
@@ -319,7 +319,7 @@ class Shared:
                 found = context.place_instead(job, claim.victims(), detail, claim)
                 budget -= claim.close()
                 if found:
-                    ledger.charge(job, wanted(demand), 1)
+                    ledger.charge(job, requested(demand), 1)
                     break
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.sim.arguments import Arguments, UsageError, catalogue, prepare
-from scheduler.sim.command import STDOUT, Outputs, carry_out, progress_bar, remarks
+from scheduler.sim.command import STDOUT, Outputs, progress_bar, remarks, run_study
 from scheduler.sim.engine import SimulationError
 from scheduler.sim.report import Row, grids
 
@@ -140,7 +140,7 @@ def _run(given: argparse.Namespace) -> int:
     for note in study.notes:
         _say(f"note: {note}")
     with progress_bar(_terminal(sys.stderr), study) as report_progress:
-        rows = carry_out(study, outputs, report_progress)
+        rows = run_study(study, outputs, report_progress)
     if not outputs.answers:
         _table(rows, timing=outputs.timing)
     for remark in remarks(rows):

@@ -98,18 +98,18 @@ def prepare(arguments: Arguments) -> Study:
     where = arguments.cluster or (peer.cluster if peer else None)
     if where is None:
         raise UsageError("--cluster: give the GPUs, such as V100:2x4,P100:4x4, or a YAML file")
-    cluster = _blame("--cluster", load_cluster, where)
+    cluster = _as_option_error("--cluster", load_cluster, where)
     trace = _trace(arguments, peer)
     notes = list(_left_out(trace))
-    misfits = [(job, reason) for job in trace.jobs if (reason := misfit(job, cluster))]
-    if misfits:
-        job, reason = misfits[0]
+    infeasible = [(job, reason) for job in trace.jobs if (reason := infeasible_reason(job, cluster))]
+    if infeasible:
+        job, reason = infeasible[0]
         if not arguments.skip_bad:
             raise UsageError(f"--trace: {_place(trace, job)}: {reason}")
-        odd = {job.id for job, _ in misfits}
-        trace = replace(trace, jobs=tuple(job for job in trace.jobs if job.id not in odd))
-        notes.append(f"{len(misfits)} jobs left out that the cluster can never run; {_place(trace, job)}: {reason}")
-    quotas = _blame("--cluster", cluster.quotas_for, trace)
+        left_out = {job.id for job, _ in infeasible}
+        trace = replace(trace, jobs=tuple(job for job in trace.jobs if job.id not in left_out))
+        notes.append(f"{len(infeasible)} jobs left out that the cluster can never run; {_place(trace, job)}: {reason}")
+    quotas = _as_option_error("--cluster", cluster.quotas_for, trace)
     notes += [note for label, run in runs if (note := _single_group(label, run, trace))]
     return Study(trace, cluster, tuple((label, replace(run, quotas=quotas)) for label, run in runs), tuple(notes))
 
@@ -138,7 +138,7 @@ def settings(option: str, text: str) -> dict[str, object]:
     return values
 
 
-def misfit(job: TraceJob, cluster: ClusterSpec) -> str | None:
+def infeasible_reason(job: TraceJob, cluster: ClusterSpec) -> str | None:
     """Why the cluster lacks the GPUs to ever run the job; None if it could."""
     there = cluster.gpus
     wanted = (job.gpu_type,) if job.gpu_type is not None else job.gpu_types or tuple(there)
@@ -208,7 +208,7 @@ def _runs(arguments: Arguments, peer: Peer | None) -> list[tuple[str, Options]]:
         policy, params = _plugin("--policy", POLICIES, text)
         options = Options.like(peer, policy) if peer else Options(policy=policy)
         options = replace(options, policy_params={**options.policy_params, **params}, **said)
-        _blame("--policy", compose, options.config)
+        _as_option_error("--policy", compose, options.config)
         twins = sum(label.partition(" (")[0] == text for label in runs)
         runs[f"{text} ({twins + 1})" if twins else text] = options
     return list(runs.items())
@@ -225,13 +225,13 @@ def _screening(text: str) -> Screening:
         values[name] = value
     if "gpus" not in values:
         raise UsageError("--screening: give the number of GPUs of the pool, such as gpus=8")
-    return _blame("--screening", lambda: Screening(**values))
+    return _as_option_error("--screening", lambda: Screening(**values))
 
 
 def _plugin(option: str, registry: Registry[Any], text: str) -> tuple[str, dict[str, object]]:
     name, params = named(option, text)
     _check_name(option, registry.kind, name, registry.names)
-    _blame(option, registry.make, name, params)
+    _as_option_error(option, registry.make, name, params)
     return name, params
 
 
@@ -255,7 +255,7 @@ def _peer(arguments: Arguments) -> Peer | None:
         return None
     if arguments.trace is None:
         raise UsageError("--peer: only for a trace from a file")
-    name = arguments.format or _blame("--trace", detect, arguments.trace).name
+    name = arguments.format or _as_option_error("--trace", detect, arguments.trace).name
     peer = formats()[name].peer
     if peer is None:
         those = ", ".join(other for other, each in formats().items() if each.peer)
@@ -272,7 +272,7 @@ def _trace(arguments: Arguments, peer: Peer | None) -> Trace:
         _check_name("--generate", "generator", name, generators.names)
         if arguments.throughputs is not None and "throughputs" in generators.schema(name)["properties"]:
             params.setdefault("throughputs", str(arguments.throughputs))
-        trace = _blame("--generate", generate, name, params, arguments.seed)
+        trace = _as_option_error("--generate", generate, name, params, arguments.seed)
         return trace if arguments.limit is None else replace(trace, jobs=trace.jobs[: arguments.limit])
     path = arguments.trace or Path()
     if not path.exists():  # checked here, since some formats look for other files first
@@ -289,7 +289,7 @@ def _trace(arguments: Arguments, peer: Peer | None) -> Trace:
             options=_read_options(arguments, peer),
         )
 
-    trace = _blame("--trace", read)
+    trace = _as_option_error("--trace", read)
     if not trace.jobs:
         raise UsageError(f"--trace: {trace.name} has no job between --start and --end")
     return trace
@@ -370,15 +370,15 @@ def _single_group(label: str, options: Options, trace: Trace) -> str | None:
     by_user = policy.over == "user"
     if len({job.owner if by_user else job.vc for job in trace.jobs}) > 1:
         return None
-    whose = "owner" if by_user else "virtual cluster"
-    return f"{label}: all jobs of the trace have the same {whose}, so drf orders them like fifo"
+    group = "owner" if by_user else "virtual cluster"
+    return f"{label}: all jobs of the trace have the same {group}, so drf orders them like fifo"
 
 
 def _place(trace: Trace, job: TraceJob) -> str:
     return f"{trace.name}, line {job.line}" if job.line else f"{trace.name}, job {job.id}"
 
 
-def _blame(option: str, function: Callable[..., T], *args: Any) -> T:
+def _as_option_error(option: str, function: Callable[..., T], *args: Any) -> T:
     """The function's result; its errors are reported as errors of the option."""
     try:
         return function(*args)

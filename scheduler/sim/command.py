@@ -61,7 +61,7 @@ class Outputs:
         return STDOUT in {self.json, self.csv, self.jobs_csv}
 
 
-def carry_out(study: Study, outputs: Outputs, report_progress: ProgressCallback | None = None) -> list[Row]:
+def run_study(study: Study, outputs: Outputs, report_progress: ProgressCallback | None = None) -> list[Row]:
     """Simulate each run, write the requested files, and return the figures in the order of the runs.
 
     Raises:
@@ -130,11 +130,11 @@ def progress_bar(console: Console | None, study: Study) -> Iterator[ProgressCall
 
 def _write(outputs: Outputs, rows: list[Row], results: list[tuple[str, Result]]) -> None:
     if outputs.json is not None:
-        _put("--json", outputs.json, to_json(rows, timing=outputs.timing))
+        _write_document("--json", outputs.json, to_json(rows, timing=outputs.timing))
     if outputs.csv is not None:
-        _put("--csv", outputs.csv, to_csv(rows, timing=outputs.timing))
+        _write_document("--csv", outputs.csv, to_csv(rows, timing=outputs.timing))
     if outputs.jobs_csv is not None:
-        _put("--jobs-csv", outputs.jobs_csv, jobs_to_csv(results))
+        _write_document("--jobs-csv", outputs.jobs_csv, jobs_to_csv(results))
     if outputs.plots is not None:
         from scheduler.sim.plots import draw_all  # noqa: PLC0415 - matplotlib takes a second, and is seldom wanted
 
@@ -144,7 +144,7 @@ def _write(outputs: Outputs, rows: list[Row], results: list[tuple[str, Result]])
             raise UsageError(f"--plots: {outputs.plots}: {error.strerror}") from None
 
 
-def _put(option: str, where: str, text: str) -> None:
+def _write_document(option: str, where: str, text: str) -> None:
     if where == STDOUT:
         sys.stdout.write(text)
         return

@@ -45,7 +45,7 @@ class Forecast:
             return self._work_left_s(job, 0.0)
         found = self._estimate(job)
         if found is None or found.source is not Source.HISTORY:
-            self._without_history[_alike(job)][job.id] = job
+            self._without_history[_history_key(job)][job.id] = job
         return None if found is None else found.expected_s
 
     def requeued(self, view: Job, job: TraceJob, done: float) -> Job:
@@ -76,7 +76,7 @@ class Forecast:
         """Learn from an ended job; yields the ids of `waiting` jobs with a new estimate, and the estimate, s."""
         if self._oracle is not Oracle.ESTIMATES:
             return
-        kind = _alike(job)
+        kind = _history_key(job)
         self._took_s[kind] = [took_s, *self._took_s[kind]][:HISTORY_JOBS]
         those = self._without_history[kind]
         those.pop(job.id, None)
@@ -99,7 +99,7 @@ class Forecast:
         return replace(run, progress=rate, job=replace(run.job, remaining_s=remaining_s))
 
     def _estimate(self, job: TraceJob) -> Estimate | None:
-        return estimate(user_s=job.expected_s, took_s=self._took_s[_alike(job)], limit_s=job.time_limit_s)
+        return estimate(user_s=job.expected_s, took_s=self._took_s[_history_key(job)], limit_s=job.time_limit_s)
 
     def _work_left_s(self, job: TraceJob, done: float) -> float | None:
         """The perfect prediction of the remaining time, s; None: unknown.
@@ -124,7 +124,7 @@ class Forecast:
         return (size,) * (job.gpus // size) + ((job.gpus % size,) if job.gpus % size else ()) if job.gpus else ()
 
 
-def _alike(job: TraceJob) -> Hashable:
+def _history_key(job: TraceJob) -> Hashable:
     """The kind of a job: jobs of one kind share their history. Traces without owners use virtual clusters instead."""
     return (job.vc, job.owner, job.name, job.gpu_type, job.gpus, job.nodes)
 

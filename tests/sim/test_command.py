@@ -19,9 +19,9 @@ from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.engine.policy import POLICIES
 from scheduler.sim import command
 from scheduler.sim.__main__ import main
-from scheduler.sim.arguments import Arguments, UsageError, misfit, named, prepare
+from scheduler.sim.arguments import Arguments, UsageError, infeasible_reason, named, prepare
 from scheduler.sim.cluster import ClusterSpec, NodeGroup
-from scheduler.sim.command import Outputs, carry_out, progress_bar
+from scheduler.sim.command import Outputs, progress_bar, run_study
 from scheduler.sim.engine import SimulationError
 from scheduler.sim.readers import formats
 from tests.sim.stories import job
@@ -320,7 +320,7 @@ def test_a_job_that_is_too_large_names_its_line_and_can_be_skipped(
 )
 def test_a_job_that_the_cluster_can_never_run_is_told_why(fields: dict[str, Any], reason: str | None) -> None:
     cluster = ClusterSpec((NodeGroup("V100", nodes=1, gpus=4), NodeGroup("A100", nodes=3, gpus=2)))
-    assert misfit(job(1, **fields), cluster) == reason
+    assert infeasible_reason(job(1, **fields), cluster) == reason
 
 
 @pytest.mark.parametrize(
@@ -346,9 +346,9 @@ def test_jobs_that_never_ended_are_remarked_upon(tmp_path: Path, capsys: pytest.
 def test_a_file_that_cannot_be_written_is_named(trace: Path, tmp_path: Path) -> None:
     study = prepare(Arguments(trace=trace, policies=("fifo",), cluster="V100:1x2"))
     with pytest.raises(UsageError, match=r"--csv: .* is a folder"):
-        carry_out(study, Outputs(csv=str(tmp_path)))
+        run_study(study, Outputs(csv=str(tmp_path)))
     with pytest.raises(UsageError, match=r"--plots: .* is not a folder"):
-        carry_out(study, Outputs(plots=trace))
+        run_study(study, Outputs(plots=trace))
 
 
 def test_a_mistake_of_the_simulator_is_no_mistake_of_the_user(
@@ -367,7 +367,7 @@ def test_a_mistake_of_the_simulator_is_no_mistake_of_the_user(
 def test_progress_is_told_for_each_run_up_to_its_last_job(trace: Path) -> None:
     study = prepare(Arguments(trace=trace, policies=("fifo", "srtf"), cluster="V100:1x2"))
     told: list[tuple[str, int, int]] = []
-    carry_out(study, Outputs(), lambda label, done, jobs, _now_s: told.append((label, done, jobs)))
+    run_study(study, Outputs(), lambda label, done, jobs, _now_s: told.append((label, done, jobs)))
     assert ("fifo", 3, 3) in told
     assert told[-1] == ("srtf", 3, 3)
 
@@ -378,7 +378,7 @@ def test_the_bar_names_the_runs_on_a_terminal_only(trace: Path) -> None:
         assert silent is None
     screen = StringIO()
     with progress_bar(Console(file=screen, force_terminal=True, width=120), study) as report_progress:
-        carry_out(study, Outputs(), report_progress)
+        run_study(study, Outputs(), report_progress)
     assert "fifo" in screen.getvalue()
     assert "3/3" in screen.getvalue()
 

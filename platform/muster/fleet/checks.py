@@ -22,7 +22,7 @@ from muster.common.models import DatabaseNow
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import CheckResult, Gpu, GpuCheck, Node, Pool
 from muster.fleet.services import mend_gpus, resume_node
-from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_heal, gives_back, is_relapse, pause_s
+from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_heal, is_relapse, pause_s, returns_to_service
 from scheduler.diagnosis.health import Heals, HealthLevel
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
@@ -236,7 +236,7 @@ def _give_back(node: Node, row: GpuCheck) -> None:
     """Let jobs have the GPU, and its node, again if that is what checks that passed are enough for."""
     gpu, needed = row.gpu, node.pool.check_release
     restarted = _restarted(node, gpu)
-    enough = gives_back(
+    enough = returns_to_service(
         HealthLevel(gpu.health), _heals(gpu), restarted=restarted, passes=row.streak, needed=needed
     ) and not _relapsed(gpu.health_at, row.given_back_at)
     if enough:

@@ -13,7 +13,7 @@ from scheduler.diagnosis.failures.text import Text
 
 _MAX_PIECES = 12
 """The limit for one rule of pieces searched, and of searches in all of them."""
-_MOST_LOOKS = 100
+_MAX_SEARCHES = 100
 _IN_A_PIECE = 6
 _NEAR_BYTES = 300
 
@@ -40,7 +40,7 @@ def matches(text: Text, rules: RuleSet) -> list[Match]:
         for index in rules.prefilter.Match(text.data[begin:end], True) or ():
             places[index].append(number)
     most = _MAX_PIECES
-    while most > 1 and sum(min(len(where), most) for where in places.values()) > _MOST_LOOKS:
+    while most > 1 and sum(min(len(where), most) for where in places.values()) > _MAX_SEARCHES:
         most -= 1
     found: dict[tuple[int, int], Match] = {}
     rarity = _rarity_of(places)
@@ -128,7 +128,7 @@ def made_progress(text: Text, after: int, before: int) -> bool:
     """Whether the job made progress between two places: lines there show steps, losses or progress bars."""
     between = text.data[after:before][-_LOOK_BACK_BYTES:]
     at = signs = 0
-    for _ in range(_MOST_PROGRESS):
+    for _ in range(_MAX_PROGRESS_LINES):
         hit = line_kinds.PROGRESS.search(between, at)
         if hit is None:
             return False
@@ -141,5 +141,5 @@ def made_progress(text: Text, after: int, before: int) -> bool:
 
 
 _LOOK_BACK_BYTES = 16 << 10
-_MOST_PROGRESS = 40
+_MAX_PROGRESS_LINES = 40
 _SIGNS = 2

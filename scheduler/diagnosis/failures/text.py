@@ -14,7 +14,7 @@ LINE_CHARS = 400
 _PIECE_BYTES = 2048
 _OVERLAP_BYTES = 512
 _MARK = "\ufeff".encode()
-_MOST_ESCAPES = 60_000
+_MAX_ESCAPES = 60_000
 # Line ends inside a line: a carriage return, or an escaped line end in a string of a JSON record.
 _SOFT_END = b"\x0b\n"
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]{0,32}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)?|[@-Z\\^_])")
@@ -99,7 +99,7 @@ def _as_utf8(raw: bytes) -> bytes:
 def _plain(data: bytes) -> bytes:
     data = data.translate(None, _CONTROL).removeprefix(_MARK)
     if b"\x1b" in data:
-        if data.count(b"\x1b") > _MOST_ESCAPES:
+        if data.count(b"\x1b") > _MAX_ESCAPES:
             data = data[-_PIECE_BYTES * 64 :]
         data = _ESCAPES.sub(b"", data).replace(b"\x1b", b"")
     if b"\r" in data:

@@ -63,7 +63,10 @@ def spread_of_means(values: Sequence[float], length: int) -> float:
        These differ less if values are independent, and as much if noise is slow: slow noise moves neighbours together
        and so hides in the first measure.
     """
-    return max(_apart(values, length, (1, -2, 1)), math.sqrt(2) * _apart(values, 2 * length, (1, -3, 3, -1)))
+    return max(
+        _spread_of(values, length, (1, -2, 1)),
+        math.sqrt(2) * _spread_of(values, 2 * length, (1, -3, 3, -1)),
+    )
 
 
 def _autocorrelation_factor(residuals: Sequence[float]) -> float:
@@ -83,7 +86,7 @@ def _autocorrelation_factor(residuals: Sequence[float]) -> float:
     return max(1.0, 1 + 2 * added / (count * (count - 1) * (count - 2)))
 
 
-def _apart(values: Sequence[float], length: int, weights: Sequence[int]) -> float:
+def _spread_of(values: Sequence[float], length: int, weights: Sequence[int]) -> float:
     """The spread of means of `length` values from sums of neighbours with these weights; zero without any."""
     sums = [0.0, *accumulate(values)]
     found = [

@@ -232,7 +232,7 @@ class Horizon:
             self._times.book(job.id, share, promise.gpu_type, promise.start, promise.end)
         self._note_moment(promise.end)
 
-    def forget(self, job_id: int) -> None:
+    def remove_promise(self, job_id: int) -> None:
         """Remove the job's promise, if it has one."""
         promise = self.promises.pop(job_id, None)
         if promise is None:

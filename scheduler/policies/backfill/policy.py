@@ -93,7 +93,7 @@ class _Cycle:
     def __init__(self, policy: Backfill, context: CycleContext) -> None:
         self.policy, self.context = policy, context
         self.horizon = Horizon(context)
-        self.most = policy.depth if policy.mode == "conservative" else 1
+        self.max_promises = policy.depth if policy.mode == "conservative" else 1
         self.promised = 0
         self.released: set[int] = set()  # ids of running jobs to preempt
         self.heads: set[int] = set()  # virtual clusters with a job that was promised only its quota
@@ -169,7 +169,7 @@ class _Cycle:
         if denial is not None and denial.reason in UNSCHEDULABLE:
             return False
         before = horizon.promises.get(job.id)
-        horizon.forget(job.id)
+        horizon.remove_promise(job.id)
         fitting = [demand for demand in admitted if self._fits(job, demand)]
         started = self._starts(job, fitting) or self._reclaims(job, admitted)
         if not started and self._protects(job, admitted):
@@ -184,7 +184,7 @@ class _Cycle:
     def _protects(self, job: Job, admitted: Sequence[Demand]) -> bool:
         """Whether the job is among those that get a promise."""
         if self.policy.mode == "conservative" or admitted:
-            return self.promised < self.most
+            return self.promised < self.max_promises
         return self._leads(job)
 
     def _leads(self, job: Job) -> bool:
@@ -231,7 +231,7 @@ class _Cycle:
             if allocations is not None:
                 break
         for run in reversed(gone):  # the last one is needed, if any number was enough
-            self._keeps(run)
+            self._undo_release(run)
             there_too = None if allocations is None or run is gone[-1] else horizon.place_now(job, hopeful, end)
             if there_too is not None:
                 allocations = there_too
@@ -254,7 +254,7 @@ class _Cycle:
         self.context.release(run)
         self.released.add(run.job.id)
 
-    def _keeps(self, run: Running) -> None:
+    def _undo_release(self, run: Running) -> None:
         self.context.undo_release(run)
         self.horizon.undo_release(run, self.policy.ends(run, self.context.now))
         self.released.remove(run.job.id)
@@ -304,7 +304,7 @@ class _Cycle:
         newest_at, newest_id = -math.inf, 0  # the newest job so far without a promise
         for klass in context.service_classes():
             walk = context.state.queue(self.policy).walk(klass)
-            while left and len(self.horizon.promises) < self.most and (turn := walk.next()) is not None:
+            while left and len(self.horizon.promises) < self.max_promises and (turn := walk.next()) is not None:
                 job, _ = turn
                 if job.id in context.places or job.id in context.reserved:
                     continue

@@ -24,7 +24,7 @@ from scheduler.policies.queues import (
     ratio,
     rows_schema,
 )
-from scheduler.policies.shared import Shared, wanted
+from scheduler.policies.shared import Shared, requested
 from scheduler.registry import ConfigError
 
 _FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
@@ -179,9 +179,9 @@ class _Guarantees(TreeLedger):
 
     def limit(self, job: Job, demand: Demand) -> Denial | None:
         """The maximum capacities above the job, and its user's limit."""
-        return super().limit(job, demand) or self._user_limit(job, wanted(demand))
+        return super().limit(job, demand) or self._user_limit(job, requested(demand))
 
-    def _user_limit(self, job: Job, want: Mapping[str, int]) -> Denial | None:
+    def _user_limit(self, job: Job, asked: Mapping[str, int]) -> Denial | None:
         leaf = self.tree.leaf(job.vc_id)
         row = self.tree.rows.get(leaf, {})
         percent, factor = row.get("minimum_user_limit_percent", 100), row.get("user_limit_factor")
@@ -189,7 +189,7 @@ class _Guarantees(TreeLedger):
             return None
         used, guaranteed = self.used_at[leaf], self._guaranteed.get(leaf, {})
         own = self.used_by_user[job.vc_id, job.owner_id]
-        for kind, amount in want.items():
+        for kind, amount in asked.items():
             if not amount:
                 continue
             then, sure = own[kind] + amount, guaranteed.get(kind, 0.0)
@@ -219,14 +219,14 @@ class _Guarantees(TreeLedger):
     def excess(self, group: int, job: Job, demand: Demand, run: Running) -> float:
         """How far the run's queue, and all above it below the common parent, exceed their guarantees."""
         ours, theirs = self.branches(job.vc_id, group)
-        want = _guaranteed_part(demand)
-        if not theirs or not all(self._within(name, want) for name in ours):
+        asked = _guaranteed_part(demand)
+        if not theirs or not all(self._within(name, asked) for name in ours):
             return 0.0
-        return min(max((self._beyond(name, kind) for kind in want), default=0.0) for name in theirs)
+        return min(max((self._beyond(name, kind) for kind in asked), default=0.0) for name in theirs)
 
-    def _within(self, name: str, want: Mapping[str, int]) -> bool:
+    def _within(self, name: str, asked: Mapping[str, int]) -> bool:
         used, guaranteed = self.used_at[name], self._guaranteed.get(name, {})
-        return all(used[kind] + amount <= guaranteed.get(kind, 0.0) + EPSILON for kind, amount in want.items())
+        return all(used[kind] + amount <= guaranteed.get(kind, 0.0) + EPSILON for kind, amount in asked.items())
 
     def _beyond(self, name: str, kind: str) -> float:
         """The share of its guarantee by which the queue exceeds it; without a guarantee, the share of the pool it
@@ -239,7 +239,7 @@ class _Guarantees(TreeLedger):
 
 def _guaranteed_part(demand: Demand) -> Mapping[str, int]:
     """The resources that guarantees cover: the GPUs of a job that has any."""
-    want = wanted(demand)
+    asked = requested(demand)
     if demand.gpu_type is not None:
-        return {demand.gpu_type: want[demand.gpu_type]}
-    return {kind: amount for kind, amount in want.items() if amount}
+        return {demand.gpu_type: asked[demand.gpu_type]}
+    return {kind: amount for kind, amount in asked.items() if amount}

@@ -177,11 +177,13 @@ class _FairShares(TreeLedger):
                     for queue in self.tree.path(self.tree.leaf(job.vc_id)):
                         asked[queue] += job.gpus_total
             shares: dict[str, float] = {}
-            self._pour("", float(self.total.get(kind, 0)), kind, asked, shares)
+            self._water_fill("", float(self.total.get(kind, 0)), kind, asked, shares)
             self._fair[kind] = shares
         return self._fair[kind].get(name, 0.0)
 
-    def _pour(self, parent: str, amount: float, kind: str, asked: Mapping[str, int], shares: dict[str, float]) -> None:
+    def _water_fill(
+        self, parent: str, amount: float, kind: str, asked: Mapping[str, int], shares: dict[str, float]
+    ) -> None:
         """Water-filling: equal amounts by weight, at least the minimum, at most the demand and the maximum."""
         names = [name for name in self.tree.children.get(parent, ()) if asked.get(name, 0) > 0]
         total = self.total.get(kind, 0)
@@ -195,7 +197,7 @@ class _FairShares(TreeLedger):
                 level += step
         for name in names:
             shares[name] = min(most[name], max(least[name], level * self._weights[name]))
-            self._pour(name, shares[name], kind, asked, shares)
+            self._water_fill(name, shares[name], kind, asked, shares)
 
 
 def _over(waited_s: float, timeout_s: float | None) -> bool:

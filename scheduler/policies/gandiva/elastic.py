@@ -37,7 +37,7 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
     for run in sorted(elastic, key=lambda one: (one.placed_at, one.job.id)):
         left_s = run.remaining_s(context.now)
         able = none_waits and not context.limit_reached
-        more = _beside(context, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
+        more = _idle_on_node(context, nodes, run.job, run.allocations[0], left_s, restart_s=restart_s) if able else ()
         since = run.job.memo.get(_IDLE)
         if not more:
             if since is not None:
@@ -52,7 +52,7 @@ def grow(context: CycleContext, nodes: Nodes, grow_after_s: float, restart_s: fl
         mover = context.view.running_by_job.get(job_id)
         job = context.view.waiting_by_id[job_id] if mover is None else mover.job
         left_s = job.remaining_s if mover is None else mover.remaining_s(context.now)
-        if _is_elastic(job, place.allocations) and _beside(
+        if _is_elastic(job, place.allocations) and _idle_on_node(
             context, nodes, job, place.allocations[0], left_s, restart_s=restart_s
         ):
             context.note(job, mover, {**state_of(context, job), _IDLE: context.now})
@@ -148,7 +148,7 @@ def _has_grown(run: Running) -> bool:
     return _is_elastic(run.job, run.allocations) and run.gpus > run.job.gpus
 
 
-def _beside(
+def _idle_on_node(
     context: CycleContext, nodes: Nodes, job: Job, share: AllocationView, left_s: float | None, *, restart_s: float
 ) -> tuple[int, ...]:
     """The idle GPUs of the job's node that would save more time than a restart takes."""

@@ -63,15 +63,15 @@ class SuspendedJobs:
         for job_id, job in self._changed.items():
             before = self._jobs.pop(job_id, None)
             if before is not None:
-                self._take_out(before)
+                self._unindex(before)
             slice_nodes = slice_nodes_of(job) if job is not None else {}
             if job is not None and slice_nodes:
-                self._put_in(
+                self._index(
                     Suspended(job, slice_nodes, (self._waiting_key(job), job_id), job.memo.get(NEXT_CHECK, 0.0))
                 )
         self._changed.clear()
 
-    def _put_in(self, one: Suspended) -> None:
+    def _index(self, one: Suspended) -> None:
         job_id, size = one.job.id, one.job.gpus_total
         self._jobs[job_id] = one
         insort(self._by_next, (one.next_at, job_id))
@@ -83,7 +83,7 @@ class SuspendedJobs:
             self._sizes.setdefault(node_id, Counter())[size] += 1
             self._asked[node_id] += gpus
 
-    def _take_out(self, one: Suspended) -> None:
+    def _unindex(self, one: Suspended) -> None:
         job_id, klass = one.job.id, _class_of(one.job)
         del self._by_next[bisect_left(self._by_next, (one.next_at, job_id))]
         entries = self._by_class[klass]

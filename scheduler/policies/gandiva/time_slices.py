@@ -210,14 +210,14 @@ class TimeSlices:
         """Each place that hosts jobs of this size: whether it is a last choice, its height, and its nodes."""
         size = demand.gpus * demand.nodes
         ids = self._affine(size)
-        for slice_nodes in self._homes(job, demand, ids):
+        for slice_nodes in self._candidate_nodes(job, demand, ids):
             free_nodes = [node for node in map(self.nodes.free.node, slice_nodes) if node is not None]
             grown = [self.nodes.height(node) + slice_nodes[node.id] / self.nodes.gpus(node.id) for node in free_nodes]
             if len(grown) == len(slice_nodes) and max(grown) <= self.max_height + SOON_S:
                 last_choice = any(node_id in job.avoid_nodes for node_id in slice_nodes)
                 yield last_choice, max(grown), tuple(node.place for node in free_nodes), slice_nodes
 
-    def _homes(self, job: Job, demand: Demand, ids: Sequence[int]) -> Iterator[SliceNodes]:
+    def _candidate_nodes(self, job: Job, demand: Demand, ids: Sequence[int]) -> Iterator[SliceNodes]:
         size, whole = demand.gpus * demand.nodes, set(ids)
         if demand.nodes == 1:
             for node_id in ids:
@@ -227,7 +227,7 @@ class TimeSlices:
             return
         # A job of several nodes time-slices with one of its own size, on all nodes of that job.
         seen = set[tuple[int, ...]]()
-        for slice_nodes in self._wide_homes(ids, size):
+        for slice_nodes in self._multi_node_candidates(ids, size):
             racks = {self.context.view.node_by_id[node_id].rack for node_id in slice_nodes}
             alike = len(slice_nodes) > 1 and (demand.split or set(slice_nodes.values()) == {demand.gpus})
             if alike and whole >= slice_nodes.keys() and not (demand.within is Locality.RACK and len(racks) > 1):
@@ -235,7 +235,7 @@ class TimeSlices:
                     yield slice_nodes
                 seen.add(tuple(slice_nodes))
 
-    def _wide_homes(self, ids: Sequence[int], size: int) -> Iterator[SliceNodes]:
+    def _multi_node_candidates(self, ids: Sequence[int], size: int) -> Iterator[SliceNodes]:
         runs = {run.job.id: run for node_id in ids for run in self.nodes.runs_on(node_id)}
         for run in runs.values():
             if run.job.gpus_total == size and self.is_suspendable(run):

@@ -14,7 +14,7 @@ from scheduler.engine.queue import Key, QueueWalk
 from scheduler.model import AllocationView, Job, Running, View
 from scheduler.model.plan import UNSCHEDULABLE
 from scheduler.placement.free import Demand, FreeNode
-from scheduler.policies.shared import DominantShares, wanted, weights_of_vcs
+from scheduler.policies.shared import DominantShares, requested, weights_of_vcs
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class _Packing:
         """The remaining time, or the mean time if unknown, times the job's share of all resources of the pool."""
         left_s = self._usual_s if head.job.remaining_s is None else head.job.remaining_s
         total = self._ledger.total
-        parts = (amount / total[kind] for kind, amount in wanted(head.demand).items() if total.get(kind))
+        parts = (amount / total[kind] for kind, amount in requested(head.demand).items() if total.get(kind))
         return left_s * sum(parts)
 
     def _key(self, head: _ClassHead) -> Key:
@@ -274,7 +274,7 @@ class _Packing:
 
     def _take(self, head: _ClassHead) -> None:
         self._context.take(head.job, head.allocations)
-        self._ledger.charge(head.job, wanted(head.demand), 1)
+        self._ledger.charge(head.job, requested(head.demand), 1)
         for share in head.allocations:
             self._touched[share.node_id] = self._placed
         self._placed += 1

@@ -190,7 +190,7 @@ class Tiresias(Preemptive):
         if self.variant == "las":
             return self.limits_gpu_s[queue] if queue < len(self.limits_gpu_s) else math.inf
         attained = queue * self.delta_gpu_s
-        return attained + self.delta_gpu_s if attained < self.service.most else math.inf
+        return attained + self.delta_gpu_s if attained < self.service.largest else math.inf
 
     def _rank(self, queue: int) -> float:
         """The position of the queue among the queues, smaller first."""

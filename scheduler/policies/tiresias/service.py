@@ -18,7 +18,7 @@ class Service:
     _indexes: dict[float, float] = field(default_factory=dict, compare=False, repr=False)  # cached results
 
     @property
-    def most(self) -> float:
+    def largest(self) -> float:
         """The largest sample, or 0 without any."""
         return self.samples[-1] if self.samples else 0.0
 

@@ -127,7 +127,7 @@ def read_trace(
     if format is not None and format not in _readers():
         raise TraceError(f"unknown format {format!r}; the formats are {', '.join(formats())}")
     name = format or detect(path).name
-    given = (options or ReadOptions()).but(skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)
+    given = (options or ReadOptions()).with_part(skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)
     try:
         return _readers()[name].read(path, given)
     except TraceError as error:

@@ -24,6 +24,6 @@ class ReadOptions:
     gpus_per_node: int = 3  # mirage: the trace counts nodes
     unit_s: float = 1.0  # tiresias, chronus: the unit of the trace's times
 
-    def but(self, *, skip_bad: bool, start_s: float, end_s: float, limit: int | None) -> ReadOptions:
+    def with_part(self, *, skip_bad: bool, start_s: float, end_s: float, limit: int | None) -> ReadOptions:
         """These options for another part of the file."""
         return replace(self, skip_bad=skip_bad, start_s=start_s, end_s=end_s, limit=limit)

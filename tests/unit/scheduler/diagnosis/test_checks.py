@@ -11,9 +11,9 @@ from scheduler.diagnosis.checks import (
     MAX_PAUSE_S,
     RELAPSE_S,
     can_heal,
-    gives_back,
     is_relapse,
     pause_s,
+    returns_to_service,
 )
 from scheduler.diagnosis.health import KINDS, XIDS, Action, Heals, HealthLevel, Kind, hardest, heals_of
 
@@ -46,7 +46,7 @@ def test_who_is_in_doubt_is_checked_soon_and_less_often_while_it_fails(
 def test_nothing_comes_back_that_cannot_heal_or_has_not_passed(
     level: HealthLevel, heals: Heals | None, restarted: bool, passes: int, needed: int
 ) -> None:
-    if gives_back(level, heals, restarted=restarted, passes=passes, needed=needed):
+    if returns_to_service(level, heals, restarted=restarted, passes=passes, needed=needed):
         assert level is not HealthLevel.OK
         assert passes >= 1
         assert can_heal(heals, restarted=restarted)

@@ -1,4 +1,4 @@
-"""Who is promised what by backfilling, who may start meanwhile, and that promises are kept."""
+"""Which jobs backfilling promises a start, which may start meanwhile, and that promises are kept."""
 
 from dataclasses import replace
 from typing import Any
@@ -47,7 +47,7 @@ def hold_of(plan: Plan, job_id: int) -> Hold:
     return next(hold for hold in plan.holds if hold.job_id == job_id)
 
 
-# Node 1 has eight GPUs: six are held for 100 s. Job 1 needs all eight; node 2 is no help but where it is named.
+# Node 1 has eight GPUs: six are held for 100 s. Job 1 needs all eight; node 2 helps only in cases that name it.
 SIX = [runs(90, 1, range(6), 100)]
 EIGHT = waits(1, 8)
 PASSING: dict[str, tuple[list[Job], dict[str, Any], list[int]]] = {
@@ -122,7 +122,7 @@ def test_a_promise_counts_the_grace_of_a_running_job_after_its_limit() -> None:
 def test_a_head_is_told_by_when_it_starts_and_whose_end_that_is() -> None:
     hold = hold_of(decide(make_snapshot(running=SIX, waiting=[EIGHT]), config()), 1)
     assert hold.reason is HoldReason.NO_FREE_GPUS
-    # NOW is 13:46:40, and the limit is over at 13:48:20.
+    # NOW is 13:46:40, and the limit ends at 13:48:20.
     assert (
         hold.detail == "backfill: starts by 1970-01-12 13:49 UTC at the latest, when the time limit of job 90 is over"
     )
@@ -162,7 +162,7 @@ def test_a_job_that_lacks_quota_holds_up_its_own_virtual_cluster_only() -> None:
 
 
 def test_what_is_promised_counts_against_the_quota() -> None:
-    # At 100 s job 1 gets the four A100 that the quota has room for then; job 2 may stay no longer than that.
+    # At 100 s job 1 gets the four A100 for which the quota has room then; job 2 may run no longer than that.
     world = make_snapshot(
         nodes=[make_node(1), make_node(2)],
         running=[runs(90, 1, range(4), 100)],
@@ -173,7 +173,7 @@ def test_what_is_promised_counts_against_the_quota() -> None:
 
 
 def test_a_conservative_promise_is_kept_when_others_end_early() -> None:
-    """Planned afresh at 40 s, job 1 would get all four GPUs at 50 s, and job 3 nothing before 60 s."""
+    """With a new plan at 40 s, job 1 would get all four GPUs at 50 s, and job 3 none before 60 s."""
     world = make_snapshot(
         nodes=[make_node(1, gpus=4)],
         running=[runs(90, 1, range(2), 100), runs(91, 1, range(2, 4), 50)],
@@ -197,7 +197,7 @@ def test_promises_behind_a_newcomer_of_higher_priority_are_planned_afresh() -> N
 
 
 def test_a_promise_is_kept_behind_a_job_that_can_be_promised_nothing() -> None:
-    """Job 3 can never start; were job 4 forgotten for it, job 1 would take all three GPUs at 50 s."""
+    """Job 3 can never start; if it broke job 4's promise, job 1 would take all three GPUs at 50 s."""
     world = make_snapshot(
         nodes=[make_node(1, gpus=3)],
         running=[runs(90, 1, range(2), 100), runs(91, 1, range(2, 3), 50)],
@@ -267,7 +267,7 @@ def test_nobody_is_promised_what_is_offered_outside() -> None:
     assert "never" in plan.notes[0].memo
 
 
-# Nodes under maintenance, now or later, that take jobs again at a known time.
+# Nodes under maintenance, now or later, with a known end.
 SHUT = make_node(1, schedulable=False, unschedulable_reason="draining", maintenance_ends_at=NOW + 50)
 CLOSING = make_node(1, maintenance_starts_at=NOW + 20, maintenance_ends_at=NOW + 50)
 BUSY = make_node(2)
@@ -313,7 +313,7 @@ def test_what_comes_back_from_maintenance_can_be_promised(
 
 @st.composite
 def plays(draw: st.DrawFn) -> tuple[Snapshot, dict[int, tuple[float, Job, float]]]:
-    """A pool, and jobs: when each comes, what it asks for, and how long it runs within its limit."""
+    """A pool, and jobs: the arrival of each, its request, and its run time within its limit."""
     nodes = [
         make_node(number, gpus=draw(st.integers(2, 4)), cpus=8) for number in range(1, draw(st.integers(1, 3)) + 1)
     ]
@@ -336,7 +336,7 @@ def plays(draw: st.DrawFn) -> tuple[Snapshot, dict[int, tuple[float, Job, float]
     return make_snapshot(nodes=nodes), jobs
 
 
-# When the first node is to be free, in seconds from the beginning.
+# When the first node becomes free, in seconds from the beginning.
 WINDOWS = st.none() | st.tuples(st.integers(0, 30), st.integers(1, 30)).map(lambda it: (NOW + it[0], NOW + sum(it)))
 MODES = st.sampled_from([{"mode": "easy"}, {"mode": "conservative"}, {"mode": "conservative", "depth": 2}])
 

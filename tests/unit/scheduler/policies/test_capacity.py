@@ -1,4 +1,4 @@
-"""The capacity policy keeps guarantees, lends what is idle, and takes it back late and little at a time."""
+"""The capacity policy keeps guarantees, lends idle GPUs, and reclaims them late and little at a time."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,7 +42,7 @@ def runs(vc_id: int, *indexes: range, **fields: Any) -> list[Running]:
 
 
 def of_vcs(world: Snapshot, plan: Plan) -> dict[int, int]:
-    """How many GPUs the jobs placed for each virtual cluster get."""
+    """The GPUs of the placed jobs, by virtual cluster."""
     found: dict[int, int] = {}
     for place in plan.places:
         vc_id = world.waiting_by_id[place.job_id].vc_id
@@ -183,7 +183,7 @@ def test_a_guarantee_is_taken_back_late_and_a_bounded_share_at_a_time(
     assert [preempt.job_id for preempt in plan.preempts] == expected
 
 
-# Two leaves with half of one queue each, which may hold half of sixteen GPUs.
+# Two leaves with half of one queue each, whose maximum is half of sixteen GPUs.
 HALVES: dict[str, list[Mapping[str, object]]] = {
     "capacity": [
         {"name": "team", "capacity": 0.5, "maximum_capacity": 0.5},

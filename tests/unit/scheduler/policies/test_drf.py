@@ -1,4 +1,4 @@
-"""DRF serves next who has the smallest share of what they use most."""
+"""DRF serves the group next with the smallest share of the resource it uses most."""
 
 from dataclasses import replace
 from typing import Any
@@ -94,7 +94,7 @@ def test_shares_are_those_of_users_or_virtual_clusters_or_tenants(over: str, exp
     )
     weight = 3.0 if over == "tenant" else 1.0
     world = replace(world, tenants=(Tenant(1, "lab", weight), Tenant(2, "other", 1.0)))
-    # Users 1 and 2 submitted at the same times, so that within a group they take turns.
+    # Users 1 and 2 submitted at the same times, so that they alternate within a group.
     alternate = tuple(replace(job, submitted_at=NOW - 99 + job.id % 10) for job in world.waiting)
     assert of_users(world, decide(replace(world, waiting=alternate), config(over=over))) == expected
 
@@ -136,7 +136,7 @@ PREEMPTED: dict[str, tuple[list[Running], list[Job], float, list[int]]] = {
 def test_who_holds_more_is_preempted(
     running: list[Running], waiting: list[Job], share: float, expected: list[int]
 ) -> None:
-    # Of jobs that ask for the same, one takes the place of others in each cycle.
+    # Of jobs with equal requests, one preempts others in each cycle.
     world = make_snapshot(running=running, waiting=waiting)
     plan = decide(world, config(preemption_share=share))
     assert [preempt.job_id for preempt in plan.preempts] == expected

@@ -1,4 +1,4 @@
-"""The fair policy divides by weight, serves minimum shares first, and takes back what is too little for too long."""
+"""The fair policy divides by weight, serves minimum shares first, and restores shares after a timeout."""
 
 from collections.abc import Mapping
 from dataclasses import replace

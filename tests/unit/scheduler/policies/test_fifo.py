@@ -1,4 +1,4 @@
-"""Whom FIFO serves first, and who may pass whom."""
+"""Which job FIFO serves first, and which may pass others."""
 
 from typing import Any
 

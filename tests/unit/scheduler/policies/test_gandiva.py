@@ -1,4 +1,4 @@
-"""Gandiva by tables of cases: where a job goes, whose turn it is, who moves, and who grows."""
+"""Gandiva by tables of cases: places, time slices, moves, and growth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job(job_id: int, gpus: int = 1, **fields: Any) -> Job:
 
 
 def lot(job_id: int, gpus: int, **fields: Any) -> Job:
-    """GPUs that may lie on any nodes."""
+    """A divisible job."""
     return job(job_id, gpus, split=True, cpus=0, memory_mib=0, **fields)
 
 
@@ -47,13 +47,13 @@ def nodes(count: int, gpus: int = 4) -> list[Node]:
 
 
 def where(plan: Plan) -> Mapping[int, list[tuple[int, int]]]:
-    """For each job that is placed: its nodes, and how many GPUs there."""
+    """For each placed job: its nodes, and the number of GPUs on each."""
     return {place.job_id: [(share.node_id, len(share.gpu_ids)) for share in place.allocations] for place in plan.places}
 
 
 @dataclass(frozen=True)
 class Search:
-    """A world with one job that waits, and the nodes on which it starts; empty: it does not."""
+    """A world with one waiting job, and the nodes on which it starts; empty: none."""
 
     waits: Job
     running: tuple[Running, ...]
@@ -162,7 +162,7 @@ def test_a_job_told_to_take_turns_is_told_where_and_asks_again_when_a_turn_is_ov
 
 def test_whose_turn_came_after_the_last_start_of_a_cycle_has_it_in_the_next_one() -> None:
     over, config = runs(job(1, 4), (1, range(4)), ago_s=100), replace(GANDIVA, max_places=1)
-    # The first one finds no room and takes no turns, the second one is the cycle's last start.
+    # The first one finds no room and no time slice, the second one is the cycle's last start.
     waiting = [job(2, 4, checkpoints=False), job(3), job(4, 4)]
     world = make_snapshot(nodes=[*nodes(1), make_node(2, gpus=1)], running=[over], waiting=waiting)
     plan = decide(world, config)
@@ -172,7 +172,7 @@ def test_whose_turn_came_after_the_last_start_of_a_cycle_has_it_in_the_next_one(
 
 
 def test_a_suspended_job_rests_for_a_turn_before_it_takes_from_others() -> None:
-    # Three jobs on two GPUs: the turn of job 2 is over, too, but job 1 has only just been suspended.
+    # Three jobs on two GPUs: the slice of job 2 is over, too, but job 1 has only just been suspended.
     rests = job(1, memo={"node 1": 1.0}, requeued_at=NOW - 59)
     world = make_snapshot(
         nodes=nodes(1, gpus=2),
@@ -329,7 +329,7 @@ def test_nobody_is_moved_soon_after_the_start_to_make_room() -> None:
     assert decide(world, GANDIVA).places == ()
 
 
-# Trials
+# Probation
 
 
 def moved(speed: float | None, *, before: float = 10.0, ago_s: float = 70.0, **fields: Any) -> Running:
@@ -491,4 +491,4 @@ def test_a_job_that_has_grown_keeps_its_size_when_shrinking_would_not_help() -> 
     assert (plan.places, plan.preempts) == ((), ())
 
 
-# What always holds
+# Properties

@@ -1,4 +1,4 @@
-"""What always holds of Gandiva's plans, and that an index of the suspended jobs changes no decision."""
+"""Properties of Gandiva's plans, and that the index of suspended jobs changes no decision."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.scheduler.policies.test_gandiva import GANDIVA, SPEEDS, gandiva,
 
 @st.composite
 def histories(draw: st.DrawFn, admissions: Sequence[str] = ("quota", "borrow")) -> tuple[Snapshot, CycleConfig]:
-    """A pool some decisions into its life, so that jobs run, are suspended, and wait."""
+    """A pool after some decisions, with running, suspended and waiting jobs."""
     config = gandiva(
         slice_s=draw(st.sampled_from([None, 10])),
         max_height=draw(st.sampled_from([1.5, 4])),
@@ -99,7 +99,8 @@ def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
 def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
     config = replace(config, max_places=256, admission="quota")
-    # A node may be kept for a wider job whose turn begins soon: only without turns nothing is ever left idle.
+    # A node may be reserved for a wider job whose slice begins soon: only without time slices is nothing ever left
+    # idle.
     config = replace(config, policy_params={**config.policy_params, "slice_s": None})
     world = replace(world, waiting=tuple(replace(one, memo={}) for one in world.waiting))
     after = apply(world, decide(world, config))
@@ -148,7 +149,7 @@ def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_
     index.refresh()
     wake_queue = WakeQueue(context, index, examine_all=False)
     assert [one.job.id for one in iter(wake_queue.next, None)] == [60, 61]
-    # A job that starts leaves the index, so no decision looks at it.
+    # A job that starts leaves the index, so no decision examines it.
     state.remove_waiting(60)
     index.refresh()
     wake_queue = WakeQueue(context, index, examine_all=False)

@@ -1,4 +1,4 @@
-"""Whom the least attained service serves first, and when turns are taken."""
+"""Which job the least attained service serves first, and when jobs alternate."""
 
 from dataclasses import replace
 from typing import Any

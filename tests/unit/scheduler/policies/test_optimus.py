@@ -22,7 +22,7 @@ POOR = (1.0, 1.1, 1.15, 1.15)
 
 
 def elastic(job_id: int, remaining_s: float, speeds: Sequence[float] = PERFECT, **fields: Any) -> Job:
-    """A job that may have any size for which there is a speed."""
+    """A job of variable size, up to the last known speed."""
     asked = {"gpus": 1, "split": True, "cpus": 0, "memory_mib": 0, "checkpoints": True} | fields
     return make_job(job_id, remaining_s=remaining_s, speeds=tuple(speeds), max_gpus=len(speeds), **asked)
 
@@ -43,7 +43,7 @@ def carried_out(world: Snapshot) -> Snapshot:
 
 
 def sizes(world: Snapshot, plan: Plan) -> dict[int, int]:
-    """GPUs of each job once the plan is carried out, and those that stop have stopped."""
+    """The GPUs of each job after the plan is applied and the preempted jobs have stopped."""
     gone = {preempt.job_id for preempt in plan.preempts}
     after = {run.job.id: run.gpus for run in world.running if run.job.id not in gone}
     return after | {p.job_id: sum(len(share.gpu_ids) for share in p.allocations) for p in plan.places}
@@ -91,7 +91,7 @@ def test_a_job_without_gpus_starts_at_once() -> None:
 def test_a_running_job_gives_gpus_to_one_that_comes() -> None:
     world = make_snapshot(running=[running(elastic(1, 160), 1, range(8))], waiting=[elastic(2, 100)])
     plan = decide(world, config())
-    # Eight GPUs for a minute did 480 of its 160 s: nothing is left of it, so one GPU is all that it gets.
+    # Eight GPUs for a minute did 480 s of its 160 s of work: no work is left, so it gets only one GPU.
     assert sizes(world, plan) == {1: 1, 2: 7}
     assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, 1)]
 
@@ -174,7 +174,7 @@ def test_who_goes_for_the_quota_of_another_goes_for_that_one() -> None:
 
 
 def test_who_goes_for_the_memory_of_its_node_goes_for_that_one() -> None:
-    # Job 1 has no quota any more, and would go on but for job 2, which takes the other GPU, and memory of job 1.
+    # Job 1 has no quota any more, and would go on except for job 2, which takes the other GPU, and memory of job 1.
     share = make_share(1, [1], cpus=0, memory_mib=1000)
     runs = [make_running(share, attempt_id=1, job=make_job(1, cpus=0, memory_mib=1000), ran_s=0.0)]
     waiting = [make_job(2, vc_id=2, cpus=0, memory_mib=600)]
@@ -208,7 +208,7 @@ def making_room() -> Snapshot:
 
 
 def test_no_other_shrinks_while_one_of_its_virtual_cluster_makes_room(making_room: Snapshot) -> None:
-    # Both the GPUs that job 2 holds still and the one that is kept for job 4 count: nine of eight.
+    # Both the GPUs still held by job 2 and the one reserved for job 4 count: nine of eight.
     assert decide(making_room, config()).preempts == ()
     world = replace(making_room, waiting=(*making_room.waiting, elastic(5, 10, vc_id=2)))
     assert [(one.job_id, one.for_job_id) for one in decide(world, config()).preempts] == [(3, 3)]
@@ -315,9 +315,9 @@ def test_sizes_are_looked_at_again(job: Job, runs: bool, params: Any, expected: 
 
 @st.composite
 def elastic_worlds(draw: st.DrawFn) -> Snapshot:
-    """Three nodes, jobs of all kinds, of which some run at a size that an earlier decision gave them.
+    """Three nodes, jobs of all kinds, some of them running at a size from an earlier decision.
 
-    Some of those may have to stop by a later one. Quotas may have been changed since.
+    A later decision may have to stop some of them. Quotas may have changed since.
     """
     nodes = [make_node(1, gpus=4, rack="r1"), make_node(2, gpus=3, rack="r2"), make_node(3, gpus=2, gpu_type="V100")]
     quotas = st.integers(0, 9).map(lambda gpus: {"A100": gpus, "V100": 9})
@@ -356,7 +356,7 @@ def test_a_plan_never_breaks_the_law(world: Snapshot, max_places: int, restart_s
     assert check(world, plan, compose(chosen).admission) == ()
     answered = [place.job_id for place in plan.places if place.job_id in world.waiting_by_id]
     assert sorted(answered + [hold.job_id for hold in plan.holds]) == sorted(world.waiting_by_id)
-    kept = {one.job_id for one in world.reservations}  # those places were counted in the cycle that kept them
+    kept = {one.job_id for one in world.reservations}  # the cycle that reserved these places counted them
     assert len(plan.places) <= max(max_places, sum(place.job_id in kept for place in plan.places))
 
 
@@ -376,7 +376,7 @@ def test_the_heap_gives_what_a_search_for_the_largest_gain_gives(drawn: list[tup
         ]
         if not gains or max(gains) <= 0:
             break
-        # Of those that do something the first, where microseconds are the same.
+        # The first of the gains that are equal to the microsecond.
         worth = [round(gain, 6) if gain > 0 else -1.0 for gain in gains]
         expected[worth.index(max(worth))] += 1
     world = make_snapshot(waiting=jobs)

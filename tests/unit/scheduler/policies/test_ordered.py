@@ -1,4 +1,4 @@
-"""What every policy in an order does with those that wait and those that run."""
+"""How every ordered policy treats waiting and running jobs."""
 
 from dataclasses import replace
 
@@ -16,19 +16,19 @@ SRTF = CycleConfig(policy="srtf")
 
 
 def lot(job_id: int, gpus: int, left_s: float) -> Job:
-    """GPUs that may lie anywhere, for so long."""
+    """A divisible job with this remaining time."""
     job = make_job(job_id, gpus=gpus, expected_s=left_s, remaining_s=left_s, checkpoints=True)
     return asking(job, split=True, cpus=0, memory_mib=0, submitted_at=0.0)
 
 
 def runs(job: Job, first_gpu: int) -> Running:
-    """The job on the GPUs of node 1 from this one on, since now."""
+    """The job on GPUs of node 1 from this one on, started now."""
     share = make_share(1, range(first_gpu, first_gpu + job.gpus), cpus=0, memory_mib=0)
     return replace(make_running(share, attempt_id=job.id, job=job), placed_at=make_snapshot().now)
 
 
 def test_a_job_that_had_to_go_stays_when_a_wider_one_that_goes_later_leaves_room() -> None:
-    # Job 1 takes the four GPUs of job 4. Then job 2 takes one of the six of job 3, and five are left over.
+    # Job 1 takes the four GPUs of job 4. Then job 2 takes one of the six of job 3, and five are left.
     world = make_snapshot(
         nodes=[make_node(gpus=10)],
         waiting=[lot(1, 4, 20), lot(2, 1, 35)],
@@ -68,7 +68,7 @@ def lots(draw: st.DrawFn) -> tuple[int, list[Job], list[Job]]:
 
 
 def granted(total: int, jobs: list[Job]) -> set[int]:
-    """The ids of those that get GPUs when all are asked in their order, and those that do not fit are skipped."""
+    """The ids of the jobs that get GPUs when all are asked in order, skipping those that do not fit."""
     chosen = set()
     for job in sorted(jobs, key=lambda one: one.remaining_s or 0.0):
         if job.gpus <= total:

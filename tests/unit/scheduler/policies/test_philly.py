@@ -1,4 +1,4 @@
-"""Philly's preset: quotas that may be passed while GPUs are idle, and locality that is given up try by try."""
+"""Philly's preset: quotas that may be exceeded while GPUs are idle, and locality relaxed by tries."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,12 +24,12 @@ def config(**params: Any) -> CycleConfig:
 
 
 def lot(job_id: int, gpus: int, **fields: Any) -> Job:
-    """A gang whose GPUs may lie on any number of servers."""
+    """A divisible gang."""
     return make_job(job_id, gpus=gpus, **{"split": True, "cpus": 0, "memory_mib": 0} | fields)
 
 
 def where(plan: Plan) -> dict[int, dict[int, int]]:
-    """GPUs by node of each job that was placed."""
+    """The GPUs by node of each placed job."""
     return {p.job_id: {share.node_id: len(share.gpu_ids) for share in p.allocations} for p in plan.places}
 
 

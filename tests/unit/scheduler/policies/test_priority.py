@@ -1,4 +1,4 @@
-"""Whom priorities serve first, and who may take from whom."""
+"""Which job priorities serve first, and which may preempt which."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whom the quasi-shortest service first serves first."""
+"""Which job the quasi-shortest service serves first."""
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.policies.qssf import Qssf

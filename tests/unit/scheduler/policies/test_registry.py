@@ -1,4 +1,4 @@
-"""Plug-ins are found by the name of their folder, and their parameters are held against their schema."""
+"""Plug-ins are found by their folder's name, and their parameters are checked against their schema."""
 
 import json
 from pathlib import Path

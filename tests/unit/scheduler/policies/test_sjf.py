@@ -1,4 +1,4 @@
-"""Whom the shortest job first serves first."""
+"""Which job the shortest job first serves first."""
 
 from scheduler.engine.cycle import CycleConfig, decide
 from scheduler.policies.sjf import Sjf

@@ -1,4 +1,4 @@
-"""Whom the shortest remaining service first serves first, and who gives way."""
+"""Which job the shortest remaining service serves first, and which it preempts."""
 
 from dataclasses import replace
 

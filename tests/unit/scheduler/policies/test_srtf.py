@@ -1,4 +1,4 @@
-"""Whom the shortest remaining time first serves first, and who gives way."""
+"""Which job the shortest remaining time serves first, and which it preempts."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tetris packs what aligns with the free resources, and lets the short go first."""
+"""Tetris packs jobs that align with the free resources, and runs short jobs first."""
 
 from dataclasses import replace
 from typing import Any

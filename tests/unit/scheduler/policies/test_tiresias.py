@@ -1,4 +1,4 @@
-"""When Tiresias moves a job from queue to queue, and that its rounds are those of the list of queues it stands for."""
+"""When Tiresias moves a job between queues, and that its rounds equal those of a program with lists."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ def runs(gpus: int, for_s: float, **fields: Any) -> Running:
     )
 
 
-# (the run, when it will next be looked at, its memo by then)
+# (the run, its next check, its policy state by then)
 DEMOTIONS: dict[str, tuple[Running, float | None, Mapping[str, float] | None]] = {
     "GPUs count": (runs(4, 100), NOW + 712.5, {"queue": 1, "since": NOW + 712.5}),
     "what earlier attempts had counts": (
@@ -110,7 +110,8 @@ def test_a_new_job_takes_from_one_that_has_gone_down_and_gives_back_in_its_turn(
     world = carried_out(later(world, NOW + 100), config)
     assert running(world) == {2}
     assert world.waiting[0].memo == {"queue": 1, "since": NOW + 100}
-    world = carried_out(later(world, NOW + 200), config)  # both are in the second queue now, the first one before
+    # both are in the second queue now; the first one entered it earlier
+    world = carried_out(later(world, NOW + 200), config)
     assert running(world) == {1}
     assert decide(world, config).preempts == ()
 
@@ -137,16 +138,17 @@ def test_a_job_that_started_keeps_its_gpus_for_as_long_as_told() -> None:
     assert running(carried_out(later(world, NOW + 60), config)) == {2}
 
 
-# Round by round: what a program with lists for queues does, and what decisions on snapshots do.
+# Round by round: a program with lists for queues, and decisions on snapshots.
 
 LIMIT, ROUND_S, GPUS = 600.0, 60.0, 8
-Script = list[tuple[int, int, int]]  # of each job: the round in which it comes, its GPUs, the rounds that it runs
+Script = list[tuple[int, int, int]]  # for each job: the round of its arrival, its GPUs, and its run time in rounds
 
 
 def by_lists(script: Script, *, running_first: bool = False) -> list[set[int]]:
-    """Who runs in each round: queues are lists, GPUs are granted by number, demotion is at the beginning of a round.
+    """The jobs that run in each round: queues are lists, GPUs are granted by number, demotion is at the start of a
+    round.
 
-    With `running_first`, jobs that wait are moved behind those that run at the end of each round's decision.
+    With `running_first`, waiting jobs are moved behind running ones at the end of each round's decision.
     """
     queues: tuple[list[int], list[int]] = ([], [])
     ran = dict.fromkeys(range(1, len(script) + 1), 0)
@@ -178,7 +180,7 @@ def by_lists(script: Script, *, running_first: bool = False) -> list[set[int]]:
 
 
 def by_decisions(script: Script, *, tie: str = "entered") -> list[set[int]]:
-    """The same by decisions on snapshots, with the jobs' ends told at the beginning of a round."""
+    """The same by decisions on snapshots, with the ends of jobs at the start of a round."""
     config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [LIMIT], "tie": tie})
     world, history = make_snapshot(nodes=[make_node(1, gpus=GPUS)]), []
     finished: set[int] = set()
