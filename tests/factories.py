@@ -127,6 +127,12 @@ def make_request(
     return Request(choices=(choice,), **fields)
 
 
+def given(job: Job) -> Request:
+    """What an attempt of the job is given that runs in the size that the job prefers."""
+    request: Request = job.request
+    return request.given(request.first)
+
+
 def job_fields(vc: VirtualCluster, owner: User, **fields: Any) -> dict[str, Any]:
     """The columns of a job for one GPU that waits."""
     name = fields.pop("name", f"job-{next(_numbers)}")
@@ -175,6 +181,7 @@ def make_attempt(
             number=number,
             state=state,
             reason=reason,
+            request=given(job),
             master_addr=nodes[0].address,
             master_port=20_000 + job.pk % 10_000,
             running_at=now,

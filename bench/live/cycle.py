@@ -140,7 +140,8 @@ def _occupy(nodes: list[Node], gpus: list[Gpu], owner_id: int, vcs: list[Virtual
     )  # fmt: skip
     attempts = Attempt.objects.bulk_create(
         Attempt(
-            job=job, number=1, state=AttemptState.RUNNING, master_addr=node.name, master_port=20_000, starting_at=now,
+            job=job, request=job.request, number=1, state=AttemptState.RUNNING,
+            master_addr=node.name, master_port=20_000, starting_at=now,
             running_at=now,
         )
         for job, node in zip(jobs, nodes, strict=True)

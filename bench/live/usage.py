@@ -136,7 +136,14 @@ def _template(owner: tuple[VirtualCluster, User], node: Node, gpu: Gpu) -> int:
         request=Request((Choice(None, 1, 8, 65_536),)), attempt_count=1,
     )  # fmt: skip
     Attempt.objects.create(
-        id=base, job_id=base, number=1, state=AttemptState.SUCCEEDED, ended_at=now, master_addr="a", master_port=1
+        id=base,
+        job_id=base,
+        request=Request((Choice(None, 1, 8, 65_536),)),
+        number=1,
+        state=AttemptState.SUCCEEDED,
+        ended_at=now,
+        master_addr="a",
+        master_port=1,
     )
     Allocation.objects.create(
         id=base, attempt_id=base, node=node, rank=0, state=AllocationState.RELEASED, released_at=now, cpus=8,
@@ -189,8 +196,9 @@ _ROWS: tuple[tuple[type[models.Model], str, dict[str, str]], ...] = (
         Attempt,
         f"bench_drawn drawn WHERE drawn.state <> '{JobState.QUEUED}'",
         {
-            "id": "drawn.n", "job_id": "drawn.job", "number": "drawn.number", "placed_at": "drawn.began",
-            "running_at": "drawn.began", "ended_at": "drawn.ended", "master_port": "drawn.n",
+            "id": "drawn.n", "job_id": "drawn.job", "request": _REQUEST, "number": "drawn.number",
+            "placed_at": "drawn.began", "running_at": "drawn.began", "ended_at": "drawn.ended",
+            "master_port": "drawn.n",
             "state": f"CASE WHEN drawn.ended IS NULL THEN '{AttemptState.RUNNING}' WHEN drawn.is_last THEN drawn.state"
             f" ELSE '{AttemptState.FAILED}' END",
             "reason": f"CASE WHEN NOT drawn.is_last OR drawn.state = '{JobState.FAILED}' THEN 'exit_nonzero' ELSE ''"

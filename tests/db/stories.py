@@ -298,7 +298,7 @@ _NEVER = {
         LEFT JOIN tenants_quota quota ON quota.vc_id = vc.id AND quota.gpu_type = gpu.type
         WHERE claim.released_at IS NULL AND attempt.stage = 'full' GROUP BY vc.id, vc.name, gpu.type
         HAVING count(DISTINCT gpu.id) > coalesce(max(quota.gpus), 0)""",
-    "a job waits or runs in another pool than its own, and is not on trial, or is on trial in its own": """
+    "a job waits or runs in another pool than its own, and is not screened, or is screened in its own": """
         SELECT job.id, job.pool_id, job.stage FROM jobs_job job JOIN tenants_virtualcluster vc ON vc.id = job.vc_id
         WHERE job.state IN ('queued', 'active') AND (job.pool_id = vc.pool_id) <> (job.stage = 'full')""",
     "what a job holds lies in another pool than that of its queue, or its attempt is of another stage": """
@@ -306,13 +306,18 @@ _NEVER = {
         JOIN jobs_attempt attempt ON attempt.id = held.attempt_id JOIN jobs_job job ON job.id = attempt.job_id
         JOIN fleet_node node ON node.id = held.node_id
         WHERE held.state <> 'released' AND (node.pool_id <> job.pool_id OR attempt.stage <> job.stage)""",
-    "a live trial has not what it takes": """
+    "a live attempt has not what it was given": """
         SELECT job.id, count(claim.id) FROM jobs_attempt attempt JOIN jobs_job job ON job.id = attempt.job_id
         JOIN jobs_allocation held ON held.attempt_id = attempt.id
         LEFT JOIN jobs_gpuclaim claim ON claim.allocation_id = held.id
-        WHERE attempt.ended_at IS NULL AND attempt.stage = 'screening' GROUP BY job.id
-        HAVING count(claim.id) <> (job.trial->>'nodes')::int * (job.trial->>'gpus')::int
-        OR bool_or(job.trial <> attempt.trial)""",
+        WHERE attempt.ended_at IS NULL GROUP BY job.id, attempt.id HAVING count(DISTINCT held.id)
+        <> (attempt.request->>'nodes')::int OR count(claim.id) <> (attempt.request->>'nodes')::int
+        * (attempt.request#>>'{choices,0,gpus}')::int""",
+    "a live screening run has another request than its job waits for": """
+        SELECT job.id FROM jobs_attempt attempt JOIN jobs_job job ON job.id = attempt.job_id
+        WHERE attempt.ended_at IS NULL AND attempt.stage = 'screening'
+        AND ((job.screening->'request') - 'choices' <> attempt.request - 'choices'
+        OR (job.screening#>'{request,choices,0}') - 'gpu_type' <> (attempt.request#>'{choices,0}') - 'gpu_type')""",
     "two jobs share a GPU that must not": """
         SELECT claim.gpu_id, count(*) FROM jobs_gpuclaim claim
         JOIN jobs_allocation held ON held.id = claim.allocation_id
@@ -320,9 +325,9 @@ _NEVER = {
         JOIN jobs_job job ON job.id = attempt.job_id
         JOIN fleet_gpu gpu ON gpu.id = claim.gpu_id
         WHERE claim.released_at IS NULL GROUP BY claim.gpu_id, gpu.memory_mib HAVING count(*) > 1 AND NOT (
-        count(*) = 2 AND bool_and((job.request->'shares_gpu')::boolean)
+        count(*) = 2 AND bool_and((attempt.request->'shares_gpu')::boolean)
         AND count(DISTINCT job.vc_id) = 1 AND count(DISTINCT job.klass) = 1
-        AND sum((job.request->>'gpu_memory_mib')::int) <= gpu.memory_mib)""",
+        AND sum((attempt.request->>'gpu_memory_mib')::int) <= gpu.memory_mib)""",
 }
 
 

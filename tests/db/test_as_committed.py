@@ -7,6 +7,7 @@ from django.db import IntegrityError, transaction
 
 from muster.jobs.models import Attempt
 from tests.db.stories import make_world, submit
+from tests.factories import given
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("as_committed")]
 
@@ -35,5 +36,5 @@ def test_hooks_of_a_transaction_that_is_rolled_back_do_not_run() -> None:
 def test_a_transaction_that_breaks_a_deferred_constraint_is_rolled_back() -> None:
     job = submit(make_world())
     with pytest.raises(IntegrityError, match="nodes and"), transaction.atomic():
-        Attempt.objects.create(job=job, number=7, master_addr="somewhere", master_port=1)
+        Attempt.objects.create(job=job, number=7, request=given(job), master_addr="somewhere", master_port=1)
     assert not Attempt.objects.exists()

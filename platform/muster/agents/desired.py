@@ -16,7 +16,6 @@ from django.db.models import Case, F, OuterRef, When
 from muster.common.models import DatabaseNow
 from muster.fleet.models import Node
 from muster.jobs.claimants import is_left_behind
-from muster.jobs.demand import trial_demand, trial_grace_s
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.shells.models import Shell
@@ -34,7 +33,6 @@ class _Row(NamedTuple):
     state: str
     observed: str
     reason: str
-    trial: dict[str, Any] | None
     running_at: datetime | None
     grace_s: float
     time_limit_s: float | None
@@ -47,8 +45,7 @@ class _Row(NamedTuple):
 
 _COLUMNS = (
     *("node_id", "pk", "attempt_id", "state", "observed", "attempt__reason"),
-    *("attempt__trial", "attempt__running_at"),
-    *("attempt__job__grace_s", "attempt__job__time_limit_s"),
+    *("attempt__running_at", "attempt__grace_s", "attempt__time_limit_s"),
     # Specs are large, and tell something only of those that are to stop.
     Case(When(state=AllocationState.RELEASING, then=F("attempt__job__spec"))),
     ArraySubquery(Shell.objects.filter(allocation=OuterRef("pk"), state__in=SHELL_LIVE).order_by("pk").values("pk")),
@@ -84,16 +81,12 @@ def _set_of(rows: list[_Row]) -> DesiredSet:
     desired = tuple(map(_desired, rows))
     # The time that is left runs down by itself and is no news; the limit would be.
     essence = [
-        [one.id, one.fence, one.action.value, _limit_s(row), *row.shells]
+        [one.id, one.fence, one.action.value, row.time_limit_s, *row.shells]
         for one, row in zip(desired, rows, strict=True)
     ]
     generation = hashlib.sha256(json.dumps(essence).encode()).hexdigest()[:16]
     shells = tuple(WantedShell(shell_id, row.id, row.fence) for row in rows for shell_id in row.shells)
     return DesiredSet(desired, {row.id: row.observed for row in rows}, shells, generation)
-
-
-def _limit_s(row: _Row) -> float | None:
-    return row.time_limit_s if row.trial is None else trial_demand(row.trial).time_limit_s
 
 
 def _desired(row: _Row) -> DesiredAllocation:
@@ -103,11 +96,11 @@ def _desired(row: _Row) -> DesiredAllocation:
             fence=row.fence,
             action=Action.STOP,
             signal=stop_signal(row.spec or {}),
-            grace_s=row.grace_s if row.trial is None else trial_grace_s(row.grace_s),
+            grace_s=row.grace_s,
             reason=row.reason,
         )
-    left_s, limit_s = None, _limit_s(row)
-    if limit_s is not None:
+    left_s = None
+    if row.time_limit_s is not None:
         ran_s = (row.now - row.running_at).total_seconds() if row.running_at else 0.0
-        left_s = limit_s - ran_s
+        left_s = row.time_limit_s - ran_s
     return DesiredAllocation(id=row.id, fence=row.fence, action=Action.RUN, time_left_s=left_s)

@@ -7,7 +7,6 @@ from django.conf import settings
 from muster.accounts.models import User
 from muster.fleet.models import Node
 from muster.jobs.attempts import note_progress
-from muster.jobs.demand import demand_of, trial_grace_s
 from muster.jobs.models import Allocation
 from muster.jobs.spec import stop_signal
 from muster.jobs.units import parse_duration_s, parse_size_mib
@@ -22,10 +21,10 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
     """The launch spec of an allocation that the node has claimed."""
     attempt, job = allocation.attempt, allocation.attempt.job
     owner = User.objects.only("username", "uid", "gids").get(pk=job.owner_id)
-    spec, demand = job.spec, demand_of(attempt)
-    trial = attempt.stage == Stage.SCREENING
+    spec, request = job.spec, attempt.request
+    is_screening = attempt.stage == Stage.SCREENING
     access = _access(node, allocation)
-    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if demand.gpus else ()
+    uuids = allocation.claims.order_by("gpu__index").values_list("gpu__uuid", flat=True) if request.needs_gpus else ()
     return LaunchSpec(
         allocation_id=allocation.pk,
         job_id=job.pk,
@@ -42,17 +41,17 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
         gpu_uuids=tuple(uuids),
         cpus=allocation.cpus,
         memory_mib=allocation.memory_mib,
-        time_limit_s=demand.time_limit_s,
+        time_limit_s=attempt.time_limit_s,
         stop_signal=stop_signal(spec),
-        grace_s=trial_grace_s(job.grace_s) if trial else job.grace_s,
+        grace_s=attempt.grace_s,
         stop_after_s=attempt.stop_after_s,
-        on_disconnect=OnDisconnect.STOP if trial else OnDisconnect(spec["on_disconnect"]),
+        on_disconnect=OnDisconnect.STOP if is_screening else OnDisconnect(spec["on_disconnect"]),
         code=CodeRef(sha256=job.code.sha256, size=job.code.size) if job.code else None,
         image=spec.get("image", ""),
         shm_mib=parse_size_mib(spec["shm"]) if spec.get("shm") else 0,
-        nodes=demand.nodes,
+        nodes=request.nodes,
         log_cap_bytes=node.pool.log_max_bytes_per_job,
-        outputs=() if trial else tuple(spec.get("outputs", ())),
+        outputs=() if is_screening else tuple(spec.get("outputs", ())),
         outputs_max_bytes=settings.OUTPUTS_MAX_BYTES,
         outputs_max_files=MOST_FILES,
         gang_network=node.pool.gang_network,
@@ -69,7 +68,7 @@ def launch_spec(node: Node, allocation: Allocation) -> LaunchSpec:
 
 
 def _keep_failed_s(node: Node, allocation: Allocation) -> float:
-    """For how long what the job runs in is kept if it fails: a screening is a trial, and nobody waits for it."""
+    """For how long what the job runs in is kept if it fails; a screening run keeps nothing."""
     asked = allocation.attempt.job.spec.get("keep_failed")
     if not asked or allocation.attempt.stage != Stage.FULL:
         return 0.0
@@ -98,11 +97,11 @@ def torchrun_defaults(allocation: Allocation) -> dict[str, str]:
     It does not look at MASTER_ADDR and the like, so without these each node would train for itself, on loopback.
     """
     attempt = allocation.attempt
-    demand = demand_of(attempt)
+    request = attempt.request
     return {
-        "PET_NNODES": str(demand.nodes),
+        "PET_NNODES": str(request.nodes),
         "PET_NODE_RANK": str(allocation.rank),
-        "PET_NPROC_PER_NODE": str(max(1, demand.gpus)),
+        "PET_NPROC_PER_NODE": str(max(1, request.first.gpus)),
         "PET_MASTER_ADDR": attempt.master_addr,
         "PET_MASTER_PORT": str(attempt.master_port),
     }
@@ -114,9 +113,9 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
     RANK is the rank of the node and WORLD_SIZE the number of nodes: that is how many processes the platform starts.
     """
     attempt, job = allocation.attempt, allocation.attempt.job
-    demand = demand_of(attempt)
+    request = attempt.request
     nodes = [node]
-    if demand.nodes > 1:
+    if request.nodes > 1:
         nodes = [one.node for one in attempt.allocations.select_related("node").order_by("rank")]
     addresses = [one.address or one.name for one in nodes]
     names = [one.name for one in nodes]
@@ -130,7 +129,7 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
         "MUSTER_NNODES": count,
         "MUSTER_NODE_ADDRS": ",".join(addresses),
         "MUSTER_NODE": node.name,
-        "MUSTER_GPUS": str(demand.gpus),
+        "MUSTER_GPUS": str(request.first.gpus),
         "MUSTER_CPUS": str(allocation.cpus),
         "MASTER_ADDR": attempt.master_addr,
         "MASTER_PORT": str(attempt.master_port),
@@ -153,7 +152,7 @@ def gang_environment(node: Node, allocation: Allocation) -> dict[str, str]:
             "SLURM_JOB_NODELIST": ",".join(names),
             "SLURM_NODELIST": ",".join(names),
             "SLURMD_NODENAME": node.name,
-            "SLURM_GPUS_ON_NODE": str(demand.gpus),
+            "SLURM_GPUS_ON_NODE": str(request.first.gpus),
             "SLURM_CPUS_ON_NODE": str(allocation.cpus),
             "SLURM_RESTART_COUNT": str(attempt.number - 1),
         }

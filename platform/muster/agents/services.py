@@ -27,6 +27,7 @@ from muster.jobs.attempts import (
     report_kept,
     report_running,
 )
+from muster.jobs.fields import request_of_text
 from muster.jobs.models import Allocation, Attempt, Job
 from muster.logrules.watch import look_at, look_at_the_end
 from muster.logs.store import Chunk, append
@@ -65,8 +66,8 @@ from scheduler.model.lifecycle import Observed as KnownObserved
 
 # Whose secret it is, and what storing logs and files needs to know: asked with every chunk.
 _ALLOCATION = """
-SELECT allocation.attempt_id, allocation.rank, allocation.claimed_at, attempt.number, attempt.job_id, job.nodes,
-    job.pool_id, pool.log_max_bytes_per_job
+SELECT allocation.attempt_id, allocation.rank, allocation.claimed_at, attempt.number, attempt.job_id,
+    attempt.request::text, job.pool_id, pool.log_max_bytes_per_job
 FROM jobs_allocation AS allocation
 JOIN fleet_node AS node ON node.id = allocation.node_id
 JOIN jobs_attempt AS attempt ON attempt.id = allocation.attempt_id
@@ -237,10 +238,10 @@ def allocation_of(secret: str, allocation_id: int) -> Allocation:
     if row is None:
         node = node_of_credential(secret)
         raise NotFound(f"node {node.name} has no such allocation")
-    attempt_id, rank, claimed_at, number, job_id, nodes, pool_id, most_bytes = row
+    attempt_id, rank, claimed_at, number, job_id, request, pool_id, most_bytes = row
     pool = part_of(Pool, id=pool_id, log_max_bytes_per_job=most_bytes)
-    job = part_of(Job, id=job_id, nodes=nodes, pool_id=pool_id)
-    attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id)
+    job = part_of(Job, id=job_id, pool_id=pool_id)
+    attempt = part_of(Attempt, id=attempt_id, number=number, job_id=job_id, request=request_of_text(request))
     allocation = part_of(Allocation, id=allocation_id, attempt_id=attempt_id, rank=rank, claimed_at=claimed_at)
     allocation.attempt, attempt.job, job.pool = attempt, job, pool
     return allocation

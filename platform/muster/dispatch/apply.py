@@ -14,7 +14,8 @@ from django.db.models import Case, JSONField, Value, When
 from psycopg2.errors import DeadlockDetected, ExclusionViolation, UniqueViolation
 
 from muster.common.clock import database_now
-from muster.dispatch.launch import NoPort, launch
+from muster.common.errors import Invalid
+from muster.dispatch.launch import NoPort, launch, request_at
 from muster.dispatch.reservations import keep_for
 from muster.dispatch.snapshot import NOTHING_SEEN, locked_snapshot
 from muster.dispatch.units import Unit, batches_of, units_of
@@ -29,6 +30,7 @@ from scheduler.engine.cycle import CycleConfig, compose
 from scheduler.model.invariants import PlanValidator, awaits_preemption, check
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AttemptState, Desired, JobState, Reason
 from scheduler.model.plan import RESERVATION_S, Place, Plan, Preempt
+from scheduler.model.request import Request
 
 log = logging.getLogger(__name__)
 
@@ -162,9 +164,13 @@ def _apply(
     snapshot = locked_snapshot(pool, vcs, list(jobs.values()), list(nodes.values()), seen=seen, now=database_now())
     admission = compose(config).admission
     lawful = _lawful(snapshot, current, admission, applied)
+    given: dict[int, Request] = {}
+    accepted = [unit for unit in lawful if applied.unless(unit, _not_accepted(unit, jobs, snapshot, given))]
+    if len(accepted) < len(lawful):
+        lawful = _lawful(snapshot, accepted, admission, applied)
     waits = awaits_preemption(snapshot, _together(lawful), admission)
     kept = {reservation.job_id for reservation in snapshot.reservations}
-    starts: list[tuple[Job, Place]] = []
+    starts: list[tuple[Job, Place, Request]] = []
     for unit in lawful:
         for preempt in sorted(unit.preempts, key=lambda one: one.job_id):
             _preempt(preempt, attempts, jobs)
@@ -174,9 +180,9 @@ def _apply(
                 _reserve(jobs[place.job_id], place)
                 applied.reserved.append(place.job_id)
             else:
-                starts.append((jobs[place.job_id], place))
+                starts.append((jobs[place.job_id], place, given[place.job_id]))
                 applied.started.append(place.job_id)
-    forget_reservations([job.pk for job, _ in starts if job.pk in kept])
+    forget_reservations([job.pk for job, *_ in starts if job.pk in kept])
     launch(pool, starts, nodes)
     return applied
 
@@ -200,6 +206,18 @@ def _together(units: Iterable[Unit]) -> Plan:
     units = list(units)
     places = tuple(place for unit in units for place in unit.places)
     return Plan(places, (), preempts=tuple(preempt for unit in units for preempt in unit.preempts))
+
+
+def _not_accepted(
+    unit: Unit, jobs: Mapping[int, Job], snapshot: model.Snapshot, given: dict[int, Request]
+) -> str | None:
+    """Which job of the unit does not accept what it gets, and why, or None; `given` takes what each is given."""
+    for place in unit.places:
+        try:
+            given[place.job_id] = request_at(jobs[place.job_id], place, snapshot.gpu_by_id)
+        except Invalid as error:
+            return error.detail
+    return None
 
 
 def _not_wanted(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:

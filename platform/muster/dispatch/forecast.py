@@ -19,6 +19,7 @@ from muster.jobs.services import draft_job
 from muster.screening.outlook import Outlook, outlook_of
 from scheduler import model
 from scheduler.engine.cycle import CycleConfig, Forecast, forecast
+from scheduler.model.lifecycle import Stage
 from scheduler.model.plan import Hold
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """The answer to a dry run; `position` is the place the job would get in its virtual cluster's queue, and `outlook`
-    whether it is tried elsewhere first: then it waits for that, too, and `trial` says what would become of that."""
+    whether it is screened first: then it waits for that, too, and `screening` says what would become of that run."""
 
     spec: dict[str, Any]
     gpus_total: int
@@ -37,7 +38,7 @@ class DryRun:
     hold: Hold | None
     position: int | None
     outlook: Outlook
-    trial: Forecast | None
+    screening: Forecast | None
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
@@ -52,25 +53,25 @@ def dry_run(*, user: User, data: object) -> DryRun:
         gpus_total=job.gpus_total,
         feasible=answer.feasible,
         fits_quota=answer.fits_quota,
-        starts_now=answer.starts_now and outlook.trial is None,
+        starts_now=answer.starts_now and outlook.run is None,
         hold=answer.hold,
         position=answer.hold.position if answer.hold else None,
         outlook=outlook,
-        trial=_forecast_of_trial(job, outlook),
+        screening=_forecast_of_screening(job, outlook),
     )
 
 
-def _forecast_of_trial(job: Job, outlook: Outlook) -> Forecast | None:
-    """What a cycle of the screening pool would do, if the job is tried."""
-    if outlook.screening is None or outlook.trial is None:
+def _forecast_of_screening(job: Job, outlook: Outlook) -> Forecast | None:
+    """What a cycle of the screening pool would do with the job; None where it is not screened."""
+    if outlook.screening is None or outlook.run is None:
         return None
-    tried = copy(job)
-    tried.trial = outlook.trial
-    return _forecast_of(tried, outlook.screening.screening_pool, trials_of=(job.tenant_id,))
+    screened = copy(job)
+    screened.stage, screened.screening = Stage.SCREENING, outlook.run.stored()
+    return _forecast_of(screened, outlook.screening.screening_pool, screening_of=(job.tenant_id,))
 
 
-def _forecast_of(job: Job, pool: Pool, *, trials_of: Collection[int] = ()) -> Forecast:
-    snapshot = pool_snapshot(pool, seed=pool.pk, trials_of=trials_of)
+def _forecast_of(job: Job, pool: Pool, *, screening_of: Collection[int] = ()) -> Forecast:
+    snapshot = pool_snapshot(pool, seed=pool.pk, screening_of=screening_of)
     # One more than any id there is: between equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
     return _forecast(snapshot, config_of(pool), job_view(job, job_id=newest + 1, now=snapshot.now))

@@ -12,10 +12,12 @@ from psycopg2.extras import NumericRange
 from muster.events.services import record, wake_node
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.runs import next_run, request_given
 from muster.jobs.transitions import move_jobs
-from scheduler.model import SLOTS, AllocationView
+from scheduler.model import SLOTS, AllocationView, Gpu
 from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.model.plan import Place
+from scheduler.model.request import Choice, Request
 
 # Below the range from which kernels hand out ports by themselves.
 FIRST_PORT, LAST_PORT = 20_000, 29_999
@@ -30,6 +32,7 @@ class _Start:
     """A job that starts, and where: its ranks in their order, the first of which has the gang's address."""
 
     job: Job
+    request: Request
     shares: Sequence[AllocationView]
     nodes: Sequence[Node]
 
@@ -38,12 +41,25 @@ class _Start:
         return self.nodes[0].address or self.nodes[0].name
 
 
-def launch(pool: Pool, places: Iterable[tuple[Job, Place]], nodes: Mapping[int, Node]) -> None:
-    """Start the queued jobs in their places; the caller has locked them and the nodes, and has asked the law.
+def request_at(job: Job, place: Place, gpus: Mapping[int, Gpu]) -> Request:
+    """What the job is given at the place, by the types of its GPUs.
+
+    Raises:
+        Invalid: the job does not accept it.
+    """
+    share = min(place.allocations, key=lambda share: share.rank)
+    kind = gpus[share.gpu_ids[0]].type if share.gpu_ids else None
+    return request_given(job, Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib))
+
+
+def launch(pool: Pool, places: Iterable[tuple[Job, Place, Request]], nodes: Mapping[int, Node]) -> None:
+    """Start the queued jobs in their places with what they are given there.
+
+    The caller has locked the jobs and the nodes, and has validated the plan.
 
     Raises `NoPort`, or the database's error if somebody else was faster; then the transaction must be undone.
     """
-    starts = [_start(job, place, nodes) for job, place in places]
+    starts = [_start(job, place, request, nodes) for job, place, request in places]
     if not starts:
         return
     ports, parts = _Ports(start.address for start in starts), _Parts(start.shares for start in starts)
@@ -53,12 +69,14 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place]], nodes: Mapping[int, 
                 job=start.job,
                 number=start.job.attempt_count + 1,
                 stage=start.job.stage,
-                trial=start.job.trial,
+                request=start.request,
+                time_limit_s=run.time_limit_s,
+                grace_s=run.grace_s,
                 master_addr=start.address,
                 master_port=ports.take(start.address, start.job.pk),
                 stop_after_s=pool.stop_after_s,
             )
-            for start in starts
+            for start, run in ((start, next_run(start.job)) for start in starts)
         ]
     )
     shares = [share for start in starts for share in start.shares]
@@ -81,9 +99,9 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place]], nodes: Mapping[int, 
     _tell(starts)
 
 
-def _start(job: Job, place: Place, nodes: Mapping[int, Node]) -> _Start:
+def _start(job: Job, place: Place, request: Request, nodes: Mapping[int, Node]) -> _Start:
     shares = sorted(place.allocations, key=lambda share: share.rank)
-    return _Start(job, shares, [nodes[share.node_id] for share in shares])
+    return _Start(job, request, shares, [nodes[share.node_id] for share in shares])
 
 
 def _tell(starts: Sequence[_Start]) -> None:

@@ -19,7 +19,7 @@ from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.claimants import LEFT_BEHIND
 from muster.jobs.models import Allocation, Attempt
-from muster.screening.services import keep_trials
+from muster.screening.services import keep_screening
 from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptState, NodeAdmin, NodeHealth, Reason, Stage
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def reap(pool: Pool) -> None:
     keep_maintenance(pool)
     _move_jobs_off(pool)
     let_warnings_end(pool)
-    keep_trials(pool)
+    keep_screening(pool)
     ask_due_checks(pool)
     resume_placement()
 

@@ -9,9 +9,9 @@ from django.db.models import Count
 
 from muster.common.clock import database_now
 from muster.dispatch.models import Cycle
-from muster.jobs.demand import trial_demand
 from muster.jobs.estimates import current_estimate
 from muster.jobs.models import Attempt, GpuClaim, Job
+from muster.jobs.runs import ScreeningRun, screening_run_of
 from muster.jobs.selectors import positions
 from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
@@ -36,8 +36,9 @@ def why(job: Job) -> dict[str, Any]:
         "cycle": cycle["pk"] if cycle else None,
         "at": cycle["started_at"] if cycle else None,
     }
-    if job.trial is not None and job.state in {JobState.QUEUED, JobState.ACTIVE}:
-        return _why_on_trial(job, job.trial, answer)
+    run = screening_run_of(job)
+    if run is not None and job.state in {JobState.QUEUED, JobState.ACTIVE}:
+        return _why_screened(job, run, answer)
     if job.state == JobState.QUEUED:
         position = positions([job]).get(job.pk)
         answer["position"] = position
@@ -74,33 +75,33 @@ def quota_holders(vc_id: int, gpu_type: str) -> list[dict[str, Any]]:
     return sorted(holders, key=lambda holder: (-holder["gpus"], holder["owner"]))[:MAX_HOLDERS]
 
 
-def _why_on_trial(job: Job, trial: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """That it waits for its trial or is in it, for how long, and that its place in its own queue is kept."""
-    now, demand, where = database_now().timestamp(), trial_demand(trial), job.pool.name
-    gpus = f"{demand.gpus_total} GPU{'' if demand.gpus_total == 1 else 's'} of pool {where}"
-    minutes = f"{(demand.time_limit_s or 0.0) / 60:.3g} min"
+def _why_screened(job: Job, run: ScreeningRun, answer: dict[str, Any]) -> dict[str, Any]:
+    """That it waits for its screening run or is in it, for how long, and that its place in its own queue is kept."""
+    now, where = database_now().timestamp(), job.pool.name
+    gpus = f"{run.gpus_total} GPU{'' if run.gpus_total == 1 else 's'} of pool {where}"
+    minutes = f"{run.time_limit_s / 60:.3g} min"
     answer["reason"] = Stage.SCREENING
     answer["evidence"] = {
         "pool": where,
-        "trial_gpus": demand.gpus_total,
+        "screening_gpus": run.gpus_total,
         "job_gpus": job.gpus_total,
-        "trial_minutes": round((demand.time_limit_s or 0.0) / 60, 2),
+        "screening_minutes": round(run.time_limit_s / 60, 2),
     }
     kept = f"its place in the queue of {job.vc.name} is kept"
     if job.state == JobState.ACTIVE:
-        attempt = Attempt.objects.filter(job=job, trial__isnull=False).order_by("-number").only("running_at").first()
+        attempt = Attempt.objects.filter(job=job, stage=Stage.SCREENING).order_by("-number").only("running_at").first()
         since = attempt.running_at if attempt is not None else None
         for_now = f", for {now - since.timestamp():.0f} s now" if since is not None else ""
-        answer["detail"] = f"it is in its trial on {gpus}, for at most {minutes}{for_now}; {kept}"
+        answer["detail"] = f"it is in its screening run on {gpus}, for at most {minutes}{for_now}; {kept}"
         return answer
     hold = job.hold or {}
-    waited_s, left_s = max(0.0, now - trial["since"]), max(0.0, trial["until"] - now)
+    waited_s, left_s = max(0.0, now - run.since), max(0.0, run.until - now)
     answer["position"] = positions([job]).get(job.pk)
-    answer["evidence"] |= {"waited_s": round(waited_s), "goes_on_untried_in_s": round(left_s)}
+    answer["evidence"] |= {"waited_s": round(waited_s), "goes_on_unscreened_in_s": round(left_s)}
     answer["helps"] = [*hold.get("helps", ())]
     because = f" ({hold['detail']})" if hold.get("detail") else ""
     answer["detail"] = (
-        f"it waits for its trial of at most {minutes} on {gpus}{because}; "
+        f"it waits for its screening run of at most {minutes} on {gpus}{because}; "
         f"without one it goes on in {left_s:.0f} s, and {kept}"
     )
     return answer

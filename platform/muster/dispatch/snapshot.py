@@ -20,7 +20,7 @@ from muster.common.clock import database_now
 from muster.dispatch.hooks import kept_for_others
 from muster.dispatch.reservations import reservations_of
 from muster.dispatch.restored import placement_pause
-from muster.dispatch.trials import on_trial, with_trials
+from muster.dispatch.screening import while_screened, with_screening
 from muster.fleet.health import WARNING_STRIKES
 from muster.fleet.maintenance import ClosingTime, closing_of
 from muster.fleet.models import Gpu, Node, Pool
@@ -28,6 +28,7 @@ from muster.fleet.runtimes import forms_of
 from muster.fleet.strikes import strikes_of
 from muster.jobs.fields import request_of_text
 from muster.jobs.models import Job
+from muster.jobs.runs import screening_run_from
 from muster.samples.speeds import Stretch, stretch_of
 from muster.tenants.models import Quota, VirtualCluster
 from scheduler import model
@@ -66,7 +67,7 @@ _JOB_FIELDS = (
     "preemptible",
     "checkpoints",
     "relax_after_s",
-    "trial",
+    "screening",
 )
 # Every placement asks this, and to put it together by Django took several times as long as the answer.
 # Whoever has a live attempt is active; to say so leads Postgres past all who wait.
@@ -75,7 +76,7 @@ SELECT attempt.id, allocation.node_id, allocation.rank,
        ARRAY(SELECT claim.gpu_id FROM jobs_gpuclaim claim
              WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL ORDER BY claim.gpu_id),
        allocation.cpus, allocation.memory_mib,
-       CASE WHEN (job.request->'shares_gpu')::boolean THEN (
+       CASE WHEN (attempt.request->'shares_gpu')::boolean THEN (
            SELECT avg(reading.utilization) FROM jobs_gpuclaim claim JOIN fleet_gpureading reading USING (gpu_id)
            WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
        attempt.state, attempt.placed_at, attempt.unreachable_since IS NULL,
@@ -95,12 +96,12 @@ SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s 
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
-# Trials hold nothing of a virtual cluster; what they hold counts where others are to be placed for their trials.
+# Screening runs hold nothing of a virtual cluster; what they hold counts where other screening runs are placed.
 _WHO_COUNTS = (
-    "(job.vc_id = ANY(%s) AND job.trial IS NULL) OR job.id = ANY(%s)"
+    "(job.vc_id = ANY(%s) AND job.stage = 'full') OR job.id = ANY(%s)"
     " OR attempt.id IN (SELECT attempt_id FROM jobs_allocation WHERE node_id = ANY(%s) AND state <> %s)"
 )
-_TRIALS_COUNT = f"{_WHO_COUNTS} OR (job.pool_id = %s AND job.stage = '{Stage.SCREENING}')"
+_SCREENING_COUNTS = f"{_WHO_COUNTS} OR (job.pool_id = %s AND job.stage = '{Stage.SCREENING}')"
 
 
 NOTHING_SEEN: Mapping[int, model.Node] = MappingProxyType({})
@@ -119,10 +120,10 @@ def one_moment() -> Iterator[None]:
         yield
 
 
-def pool_snapshot(pool: Pool, *, seed: int, trials_of: Collection[int] = ()) -> model.Snapshot:
+def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) -> model.Snapshot:
     """The pool as it is now: every node, every waiting job, every live attempt.
 
-    It has what bounds the trials of these tenants, too, where none of theirs is there yet.
+    It has what bounds the screening runs of these tenants, too, where they have none in the pool yet.
     """
     with one_moment():
         moment = database_now()
@@ -140,7 +141,7 @@ def pool_snapshot(pool: Pool, *, seed: int, trials_of: Collection[int] = ()) -> 
             tenants=tenants,
             vcs=vcs,
         )
-        return with_trials(pool, snapshot, also_of=trials_of)
+        return with_screening(pool, snapshot, also_of=screening_of)
 
 
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
@@ -185,7 +186,7 @@ def locked_snapshot(
     params: list[Any]
     who, params = _WHO_COUNTS, [vc_ids, job_ids, sorted(node_ids), AllocationState.RELEASED.value]
     if any(job.stage == Stage.SCREENING for job in jobs):
-        who, params = _TRIALS_COUNT, [*params, pool.pk]
+        who, params = _SCREENING_COUNTS, [*params, pool.pk]
     running = _running(who, params, now=moment)
     # What they hold may lie on other nodes: the admission counts it by type, which never changes, so these come along.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
@@ -205,7 +206,7 @@ def locked_snapshot(
         tenants=tenants,
         vcs=with_quotas,
     )
-    return with_trials(pool, snapshot)
+    return with_screening(pool, snapshot)
 
 
 def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
@@ -326,9 +327,9 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
     row["klass"] = JobClass(row["klass"])
     if isinstance(row["request"], str):
         row["request"] = request_of_text(row["request"])
-    trial = row.pop("trial")
-    if trial is not None:
-        row |= on_trial(row, _plain(trial))
+    screening = row.pop("screening")
+    if screening is not None:
+        row |= while_screened(row, screening_run_from(_plain(screening)))
     row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
     relax_after_s = row.pop("relax_after_s")
     # A queued job has no live attempt: its state changes only when the last allocation has been released.

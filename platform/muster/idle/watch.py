@@ -116,16 +116,17 @@ def _watched() -> Iterable[Watched]:
     running = Attempt.objects.filter(state=AttemptState.RUNNING, stage=Stage.FULL).filter(
         Q(job__spec__has_key="idle") | ~Q(job__tenant__idle_action=Action.OFF),
         kept_until__isnull=True,
-        job__gpus__gt=0,
+        request__choices__0__gpus__gt=0,
         job__desired=Desired.RUN,
         running_at__isnull=False,
     )
     tenant = (f"job__tenant__idle_{name}" for name in ("action", "below", "for_s", "binding"))
-    columns = ("pk", "number", "job_id", "job__tenant_id", "job__gpus", "job__nodes", "running_at", "job__spec__idle")
-    for pk, number, job_id, tenant_id, gpus, nodes, running_at, own, *policy in running.values_list(*columns, *tenant):
+    columns = ("pk", "number", "job_id", "job__tenant_id", "request", "running_at", "job__spec__idle")
+    for pk, number, job_id, tenant_id, request, running_at, own, *policy in running.values_list(*columns, *tenant):
         rules = rules_of(Idle.model_validate(own).rule if own else None, policy_of(*policy))
         if rules:
-            yield Watched(pk, number, job_id, tenant_id, gpus * nodes, running_at, rules)
+            gpus = request.nodes * request.first.gpus
+            yield Watched(pk, number, job_id, tenant_id, gpus, running_at, rules)
 
 
 def _locked(watched: Mapping[int, Watched]) -> list[IdleWatch]:

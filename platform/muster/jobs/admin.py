@@ -100,7 +100,14 @@ class AttemptAdmin(ReadOnlyMixin, ModelAdmin[Attempt]):
     ordering = ["-id"]
     list_per_page = 50
     show_full_result_count = False
+    exclude = ["request"]
+    readonly_fields = ["request_text"]
     inlines = [AllocationInline]
+
+    @admin.display(description="Request")
+    def request_text(self, attempt: Attempt) -> str:
+        """What it was given to run with."""
+        return _pre(request_to_dict(attempt.request))
 
 
 @admin.register(Allocation)

@@ -25,11 +25,10 @@ from muster.fleet.models import Gpu, Node, StrikeReason
 from muster.fleet.strikes import blame_for_failure, blame_for_launch, blame_for_leaving, nodes_of_failed_gpus
 from muster.jobs.blackholes import failed_by_node
 from muster.jobs.claimants import is_left_behind
-from muster.jobs.demand import demand_of
 from muster.jobs.estimates import learn_from
 from muster.jobs.models import Allocation, Attempt, ExcludedNode, Job
 from muster.jobs.outcome import derive_job_state, is_told_of_node, retry_fields
-from muster.jobs.screener import TrialEnd, screener
+from muster.jobs.screener import ScreeningEnd, screener
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import move_allocation, move_attempt, move_job
 from muster.jobs.verdicts import failed_so_before, keep_tail, stored, verdict_on
@@ -221,7 +220,7 @@ def end_allocation(*, node_id: int, allocation_id: int, fence: int, boot_id: str
             detail = f"{which}{end.detail}".removesuffix(": ")
             outcome, reason = AttemptState.FAILED, end.reason
             if gang.attempt.stage == Stage.SCREENING and reason is Reason.TIME_LIMIT:
-                # The agent was the first to see that the trial's time is up.
+                # The agent was the first to see that the time of the screening run is up.
                 outcome, reason = AttemptState.CANCELLED, Reason.SCREENING_PASSED
             _begin_stop(gang, outcome, reason, detail, exit_code=end.exit_code, actor="agent")
             _blame_for_launch(gang, [node_id], end.reason, end.detail)
@@ -405,10 +404,9 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
         blamed = nodes_of_failed_gpus(attempt.pk)
     held_s = (now - attempt.placed_at).total_seconds()
     if attempt.stage == Stage.SCREENING:
-        gpus = demand_of(attempt).gpus_total
         if job.desired == Desired.RUN:
             _blame_for_failure(gang, blamed, reason, verdict)
-        screener().ended(TrialEnd(job, attempt, gpus, ended_as, reason, verdict, blamed, held_s))
+        screener().ended(ScreeningEnd(job, attempt, ended_as, reason, verdict, blamed, held_s))
         return
     outcome = derive_job_state(
         ended_as=ended_as,
@@ -426,7 +424,7 @@ def _move_job_on(gang: _Gang, ended_as: AttemptState, reason: Reason, verdict: V
     else:
         _blame_for_failure(gang, blamed, reason, verdict)
     fields: dict[str, object] = {
-        "attained_gpu_s": job.attained_gpu_s + job.gpus_total * max(held_s, 0.0),
+        "attained_gpu_s": job.attained_gpu_s + attempt.gpus_total * max(held_s, 0.0),
         "ran_s": job.ran_s + max(held_s, 0.0),
         "exit_code": attempt.exit_code,
         "reason": reason,

@@ -67,8 +67,8 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=choices(JobState), default=JobState.QUEUED)
     desired = models.CharField(max_length=4, choices=choices(Desired), default=Desired.RUN)
     stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
-    trial = models.JSONField(
-        null=True, help_text="While it is tried: what that takes (jobs.demand), and until when it waits for it."
+    screening = models.JSONField(
+        null=True, help_text="The screening run that it waits for or is in: jobs.runs.ScreeningRun."
     )
     hold_reason = models.CharField(max_length=20, choices=choices(HoldReason), default="", blank=True)
     hold = models.JSONField(null=True)
@@ -145,8 +145,9 @@ class Job(models.Model):
             models.CheckConstraint(condition=Q(nodes__isnull=False, nodes__gte=1), name="job_has_nodes"),
             models.CheckConstraint(condition=Q(gpus__isnull=False, gpus__gte=0), name="job_gpus_not_negative"),
             models.CheckConstraint(
-                condition=Q(stage=Stage.FULL, trial__isnull=True) | Q(stage=Stage.SCREENING, trial__isnull=False),
-                name="job_on_trial_says_of_what",
+                condition=Q(stage=Stage.FULL, screening__isnull=True)
+                | Q(stage=Stage.SCREENING, screening__isnull=False),
+                name="job_screened_with_request",
             ),
             models.CheckConstraint(
                 condition=Q(klass=JobClass.GUARANTEED) | Q(preemptible=True), name="job_that_borrows_is_preemptible"
@@ -169,7 +170,7 @@ class Job(models.Model):
             models.Index(fields=["pool", "id"], name="job_active", condition=Q(state=JobState.ACTIVE)),
             models.Index(
                 fields=["pool"],
-                name="job_on_trial",
+                name="job_screened",
                 condition=Q(stage=Stage.SCREENING, state__in=[JobState.QUEUED, JobState.ACTIVE]),
             ),
             models.Index(
@@ -212,7 +213,9 @@ class Attempt(models.Model):
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=10, choices=choices(AttemptState), default=AttemptState.PLACED)
     stage = models.CharField(max_length=10, choices=choices(Stage), default=Stage.FULL)
-    trial = models.JSONField(null=True, help_text="What it takes, if it is a trial: jobs.demand.")
+    request = RequestField(help_text="What it was given to run with: the job's request, in exactly one choice.")
+    time_limit_s = models.FloatField(null=True)
+    grace_s = models.FloatField(default=30)
     outcome = models.CharField(
         max_length=10, choices=choices(AttemptState), default="", help_text="What it becomes once all is released."
     )
@@ -240,8 +243,8 @@ class Attempt(models.Model):
             one_of("state", AttemptState, name="attempt_state_known"),
             models.UniqueConstraint(fields=["job", "number"], name="attempt_number"),
             models.CheckConstraint(
-                condition=Q(stage=Stage.FULL, trial__isnull=True) | Q(stage=Stage.SCREENING, trial__isnull=False),
-                name="attempt_on_trial_says_of_what",
+                condition=Q(request__choices__0__isnull=False, request__choices__1__isnull=True),
+                name="attempt_has_one_choice",
             ),
             models.UniqueConstraint(
                 fields=["job"], condition=Q(state__in=sorted(ATTEMPT_LIVE)), name="one_live_attempt_a_job"
@@ -267,6 +270,12 @@ class Attempt(models.Model):
 
     def __str__(self) -> str:
         return f"attempt {self.number} of job {self.job_id}"
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs of the whole gang."""
+        request: Request = self.request
+        return request.nodes * request.first.gpus
 
 
 class Allocation(models.Model):

@@ -1,4 +1,4 @@
-"""Where an app above this one has jobs tried before they get their gang. It registers when Django starts."""
+"""Where an app above this one has jobs screened before they get their gang. It registers when Django starts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from scheduler.model.lifecycle import AttemptState, Reason
 
 
 @dataclass(frozen=True, slots=True)
-class TrialEnd:
-    """How a trial ended; its job and its attempt are locked, and nothing of it is held any more."""
+class ScreeningEnd:
+    """How a screening run ended; its job and its attempt are locked, and it holds nothing any more."""
 
     job: Job
     attempt: Attempt
-    gpus: int
     ended_as: AttemptState
     reason: Reason
     verdict: Verdict | None
@@ -28,38 +27,38 @@ class TrialEnd:
 
 
 class Screener(Protocol):
-    """Decides which jobs are tried, and what becomes of them after that."""
+    """Decides which jobs are screened, and what becomes of them after that."""
 
     def require_pool(self, job: Job) -> None:
-        """Return if the job, which is to be tried in any case, can be, and raise `Invalid` if not."""
+        """Return if the job, which is to be screened in any case, can be, and raise `Invalid` if not."""
         ...
 
     def submitted(self, job: Job) -> Callable[[], None]:
-        """Send a job that is about to be stored to its trial, if it is to have one; the result is called after that."""
+        """Let a job that is about to be stored wait for its screening run, if any; call the result after that."""
         ...
 
-    def ended(self, end: TrialEnd) -> None:
-        """Move the job on, by what its trial said."""
+    def ended(self, end: ScreeningEnd) -> None:
+        """Move the job on by the verdict of its screening run."""
         ...
 
 
-class NobodyScreens:
-    """Without the app that screens, nobody is tried."""
+class NoScreening:
+    """Without the app that screens, no job is screened."""
 
     def require_pool(self, job: Job) -> None:
         """There is none."""
-        raise Invalid.field("screening", f"pool {job.pool.name} tries no jobs; write auto or never")
+        raise Invalid.field("screening", f"pool {job.pool.name} screens no jobs; write auto or never")
 
     def submitted(self, job: Job) -> Callable[[], None]:
         """It stays where it is."""
         return lambda: None
 
-    def ended(self, end: TrialEnd) -> None:
-        """There are no trials."""
-        raise RuntimeError(f"attempt {end.attempt.pk} is a trial, and nobody screens")
+    def ended(self, end: ScreeningEnd) -> None:
+        """There are no screening runs."""
+        raise RuntimeError(f"attempt {end.attempt.pk} is a screening run, and no app screens")
 
 
-_screeners: list[Screener] = [NobodyScreens()]
+_screeners: list[Screener] = [NoScreening()]
 
 
 def screen_by(screener: Screener) -> None:
@@ -68,5 +67,5 @@ def screen_by(screener: Screener) -> None:
 
 
 def screener() -> Screener:
-    """Who screens."""
+    """The app that screens."""
     return _screeners[-1]

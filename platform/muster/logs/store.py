@@ -279,8 +279,8 @@ def _require_same(allocation: Allocation, log: LogFile, chunk: Chunk) -> None:
 
 def _cap(allocation: Allocation) -> int:
     """What is kept of this rank at most: the ranks of a job share what its pool allows."""
-    job = allocation.attempt.job
-    return job.pool.log_max_bytes_per_job // max(1, int(job.nodes))
+    attempt = allocation.attempt
+    return attempt.job.pool.log_max_bytes_per_job // int(attempt.request.nodes)
 
 
 def _give_up_oldest(

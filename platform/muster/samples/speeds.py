@@ -3,7 +3,7 @@
 The number of rank 0 speaks for the gang. A speed is measured over a stretch of time in which nothing changed for the
 attempt: the same jobs beside it on its GPUs, and no step back. It is known once the stretch is long enough. The speed
 of a job that is alone on its GPUs is kept for each type and number of them, whatever becomes of the attempt; not that
-of a trial, in which a job is something else than what it asks to be.
+of a screening run, in which a job is something else than what it asks to be.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONG_S = 600.0
 # Who shares nothing is alone, without a look at his GPUs.
 _READINGS = """
 SELECT attempt.id, attempt.job_id, allocation.id, held.gpu_type, held.gpus, clock_timestamp(),
-       CASE WHEN (job.request->'shares_gpu')::boolean THEN ARRAY(
+       CASE WHEN (attempt.request->'shares_gpu')::boolean THEN ARRAY(
            SELECT DISTINCT CASE WHEN others.state = %s THEN others.id ELSE -others.id END AS beside
            FROM jobs_allocation mine
            JOIN jobs_gpuclaim claim ON claim.allocation_id = mine.id AND claim.released_at IS NULL
@@ -41,7 +41,6 @@ SELECT attempt.id, attempt.job_id, allocation.id, held.gpu_type, held.gpus, cloc
        speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps
 FROM jobs_allocation allocation
 JOIN jobs_attempt attempt ON attempt.id = allocation.attempt_id
-JOIN jobs_job job ON job.id = attempt.job_id
 CROSS JOIN LATERAL (
     SELECT min(gpu.type) AS gpu_type, count(*) AS gpus FROM jobs_allocation one
     JOIN jobs_gpuclaim claim ON claim.allocation_id = one.id AND claim.released_at IS NULL

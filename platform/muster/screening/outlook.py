@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 from muster.common.clock import database_now
 from muster.jobs.models import Job
-from muster.jobs.requests import gpu_type_of
+from muster.jobs.runs import ScreeningRun
 from muster.jobs.volumes import are_mounted_in
 from muster.screening.models import PoolScreening, Trial
-from muster.screening.room import room_of, trial_of
+from muster.screening.room import room_of, screening_run_for
 from muster.screening.selectors import passed_of_late, screening_of
 from scheduler.diagnosis.screening import Mode, ScreeningVerdict, combined, identity_of, is_screened
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What screening does with a job: tries it (`trial`), or lets it go on, and in both cases why."""
+    """What screening does with a job: screens it (`run`) or lets it go on, and in both cases why."""
 
     why: str
     screening: PoolScreening | None = None
-    trial: dict[str, Any] | None = None
+    run: ScreeningRun | None = None
     digest: str = ""
     goes_on: ScreeningVerdict | None = None
     """For one that would have been tried: why it is not."""
@@ -59,19 +58,19 @@ def digest_of(job: Job) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()
 
 
-def trial_for(job: Job, screening: PoolScreening) -> dict[str, Any] | None:
-    """The trial of the job in the screening pool as that is now; None where nothing can run one."""
+def run_for(job: Job, screening: PoolScreening) -> ScreeningRun | None:
+    """The screening run of the job in the screening pool as that is now; None where nothing can run one."""
     room = room_of(screening.screening_pool)
-    kind = room.type_for(gpu_type_of(job.request))
+    kind = room.type_for(job.request)
     if kind is None:
         return None
     world = min(screening.world, screening.tenant_gpus)
     shape, _ = room.shape_for(job, kind=kind, world=world)
     if shape is None:
         return None
-    now = database_now().timestamp()
-    waits = {"world": world, "since": now, "until": now + screening.max_wait_s}
-    return trial_of(job, shape, kind=kind, limit_s=screening.rules.window_s, waits=waits)
+    now, window_s = database_now().timestamp(), screening.rules.window_s
+    until = now + screening.max_wait_s
+    return screening_run_for(job, shape, kind=kind, window_s=window_s, world=world, since=now, until=until)
 
 
 def _of_one_that_is_tried(job: Job, mode: Mode, screening: PoolScreening) -> Outlook:
@@ -84,10 +83,10 @@ def _of_one_that_is_tried(job: Job, mode: Mode, screening: PoolScreening) -> Out
     if not are_mounted_in(screening.screening_pool, job.spec.get("mounts", []), job.vc):
         why = f"pool {where} does not mount its volumes"
         return Outlook(why, screening, digest=digest, goes_on=ScreeningVerdict.UNTRIED)
-    trial = trial_for(job, screening)
-    if trial is None:
+    run = run_for(job, screening)
+    if run is None:
         why = f"pool {where} has no healthy GPU"
         return Outlook(why, screening, digest=digest, goes_on=ScreeningVerdict.UNTRIED)
-    gpus = trial["nodes"] * trial["gpus"]
+    gpus = run.gpus_total
     why = f"on {gpus} GPU{'' if gpus == 1 else 's'} of pool {where}, for {screening.minutes:g} min at most"
-    return Outlook(why, screening, trial=trial, digest=digest)
+    return Outlook(why, screening, run=run, digest=digest)

@@ -1,19 +1,19 @@
-"""What a screening pool has for trials just now."""
+"""What a screening pool has for screening runs just now."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from django.db.models import BooleanField, Case, Exists, OuterRef, Q, Value, When
 
 from muster.fleet.models import Gpu, Pool
-from muster.jobs.demand import Demand, stored_trial, trial_demand
 from muster.jobs.models import GpuClaim, Job, ReservedGpu
-from muster.jobs.requests import gpu_type_of
+from muster.jobs.runs import ScreeningRun, screening_run_of
 from scheduler.diagnosis.screening import Shape, part_of, shape_for
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
+from scheduler.model.request import Choice, Request
 
 Counts = dict[int, int]
 
@@ -25,16 +25,20 @@ class Room:
     usable: dict[str, Counts] = field(default_factory=dict)
     free: dict[str, Counts] = field(default_factory=dict)
 
-    def type_for(self, wanted: str) -> str | None:
-        """The wanted type, or where there is none of it that of which most are free; None: there is no GPU."""
-        if wanted in self.usable:
-            return wanted
+    def type_for(self, request: Request) -> str | None:
+        """The first type that the request names, or where there is none of these that of which most are free.
+
+        None: there is no GPU.
+        """
+        named = next((kind for kind in request.gpu_types if kind in self.usable), None)
+        if named is not None:
+            return named
         kinds = sorted(self.usable, key=lambda kind: (-sum(self.free[kind].values()), kind))
         return kinds[0] if kinds else None
 
     def shape_for(self, job: Job, *, kind: str, world: int) -> tuple[Shape | None, bool]:
-        """How the job is tried on GPUs of that type, and whether these are free; those that are, are taken."""
-        asked = {"nodes": job.request.nodes, "gpus": job.request.first.gpus, "world": world}
+        """On which GPUs of that type the job is screened, and whether these are free; those that are, are taken."""
+        asked = {"nodes": job.request.nodes, "gpus": _choice(job, kind).gpus, "world": world}
         free = self.free[kind]
         shape = shape_for(**asked, free=list(free.values()))
         if shape is None:
@@ -60,41 +64,57 @@ def room_of(pool: Pool) -> Room:
     return room
 
 
-def trial_of(job: Job, shape: Shape, *, kind: str, limit_s: float, waits: Mapping[str, float]) -> dict[str, object]:
-    """The trial of the job in that shape, as the job stores it; `waits` says since when and until when it may wait."""
-    limits = [one for one in (limit_s, job.time_limit_s) if one is not None]
-    choice = job.request.first
-    demand = Demand(
-        nodes=shape.nodes,
+def screening_run_for(
+    job: Job, shape: Shape, *, kind: str | None, window_s: float, world: int, since: float, until: float
+) -> ScreeningRun:
+    """The screening run of the job in that shape, on GPUs of that type, for as long as the window at most."""
+    choice = _choice(job, kind)
+    part = Choice(
+        gpu_type=kind if kind in job.request.gpu_types else None,
         gpus=shape.gpus,
         cpus=part_of(choice.cpus, gpus=shape.gpus, of=choice.gpus),
         memory_mib=part_of(choice.memory_mib, gpus=shape.gpus, of=choice.gpus),
-        gpu_type=kind if kind == gpu_type_of(job.request) else "",
-        time_limit_s=min(limits),
     )
-    return stored_trial(demand, **waits)
+    return ScreeningRun(
+        # What names nodes of the job's own pool, or asks for more than one place for a gang, is not asked here.
+        request=Request(choices=(part,), nodes=shape.nodes, runtime=job.request.runtime),
+        time_limit_s=min(limit for limit in (window_s, job.time_limit_s) if limit is not None),
+        world=world,
+        since=since,
+        until=until,
+    )
 
 
-def fitted(jobs: Iterable[Job], room: Room) -> dict[int, dict[str, object]]:
-    """The trials of those waiting jobs that had better have another shape, by what is free when their turn comes.
+def fitted(jobs: Iterable[Job], room: Room) -> dict[int, ScreeningRun]:
+    """The screening runs of those waiting jobs that fit better in another shape, by what is free in their turn.
 
-    Where nothing is free, and for what the type of GPU that it waits for is gone, all stays as it is.
+    A run stays as it is where nothing is free, and where the type of GPU that it waits for is gone.
     """
     changed = {}
     for job in jobs:
-        trial = job.trial or {}
-        kind = room.type_for(gpu_type_of(job.request))
-        if kind is None:
+        run, kind = screening_run_of(job), room.type_for(job.request)
+        if run is None or kind is None:
             continue
-        shape, free = room.shape_for(job, kind=kind, world=trial["world"])
+        shape, free = room.shape_for(job, kind=kind, world=run.world)
         if shape is None or not free:
             continue
-        before = trial_demand(trial)
-        waits = {name: trial[name] for name in ("world", "since", "until")}
-        after = trial_of(job, shape, kind=kind, limit_s=before.time_limit_s or 0.0, waits=waits)
-        if trial_demand(after) != before:
+        after = reshaped(job, run, shape, kind=kind)
+        if after != run:
             changed[job.pk] = after
     return changed
+
+
+def reshaped(job: Job, run: ScreeningRun, shape: Shape, *, kind: str | None) -> ScreeningRun:
+    """The screening run in another shape; how long it may wait and run stays."""
+    return screening_run_for(
+        job, shape, kind=kind, window_s=run.time_limit_s, world=run.world, since=run.since, until=run.until
+    )
+
+
+def _choice(job: Job, kind: str | None) -> Choice:
+    """The choice of which the screening run is a part: that for GPUs of the type, else the one that the job prefers."""
+    request: Request = job.request
+    return request.choice_of(kind) or request.first
 
 
 def _take(free: Counts, shape: Shape) -> None:

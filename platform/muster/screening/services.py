@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -18,16 +18,16 @@ from muster.events.services import record, wake_pool
 from muster.fleet.models import Pool
 from muster.jobs.attempts import stop_attempt
 from muster.jobs.blackholes import failed_by_node
-from muster.jobs.demand import demand_of, trial_demand
 from muster.jobs.models import Attempt, Job, Reservation
 from muster.jobs.outcome import BACK_OFF_S, Outcome, derive_job_state, retry_fields
-from muster.jobs.screener import TrialEnd
+from muster.jobs.runs import ScreeningRun, screening_run_of
+from muster.jobs.screener import ScreeningEnd
 from muster.jobs.spec import Retry
 from muster.jobs.transitions import forget_reservations, move_job
 from muster.jobs.verdicts import failed_so_before
 from muster.screening.models import Trial
-from muster.screening.outlook import Outlook, digest_of, outlook_of, trial_for
-from muster.screening.room import fitted, room_of, trial_of
+from muster.screening.outlook import Outlook, digest_of, outlook_of, run_for
+from muster.screening.room import fitted, reshaped, room_of
 from muster.screening.selectors import screening_of
 from scheduler.diagnosis.failures import Retry as Advice
 from scheduler.diagnosis.screening import Judgement, ScreeningVerdict, Shape, Then, full_gpu_s, judge, spent_gpu_s
@@ -52,16 +52,17 @@ class Screening:
     def submitted(self, job: Job) -> Callable[[], None]:
         """Send the job to its trial, if it is to have one; the result writes down that it is not, where it would be."""
         outlook = outlook_of(job)
-        if outlook.trial is not None and outlook.screening is not None:
-            job.stage, job.trial, job.pool = Stage.SCREENING, outlook.trial, outlook.screening.screening_pool
+        if outlook.run is not None and outlook.screening is not None:
+            job.stage, job.screening = Stage.SCREENING, outlook.run.stored()
+            job.pool = outlook.screening.screening_pool
         return lambda: _tell_skipped(job, outlook)
 
-    def ended(self, end: TrialEnd) -> None:
+    def ended(self, end: ScreeningEnd) -> None:
         """Move the job on by what its trial said, and write that down."""
         _move_on(end)
 
 
-def keep_trials(pool: Pool) -> None:
+def keep_screening(pool: Pool) -> None:
     """Look after the trials in the pool; most pools have none, and that costs one query.
 
     1. What has run for its time, or has got to its first step, has passed.
@@ -86,10 +87,10 @@ def go_on_untried(*, job_id: int, why: str) -> bool:
     """Let a job that waits for its trial wait in its own queue instead; False if it does not wait for one any more."""
     with transaction.atomic():
         job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("vc").get(pk=job_id)
-        waits = job.state == JobState.QUEUED and job.stage == Stage.SCREENING and job.desired == Desired.RUN
-        if not waits or job.trial is None:
+        run = screening_run_of(job)
+        if run is None or job.state != JobState.QUEUED or job.desired != Desired.RUN:
             return False
-        waited_s = max(0.0, database_now().timestamp() - job.trial["since"])
+        waited_s = max(0.0, database_now().timestamp() - run.since)
         forget_reservations([job.pk])
         Job.objects.filter(pk=job.pk).update(**_in_its_own_queue(job), hold=None, hold_reason="")
         _write(job, ScreeningVerdict.UNTRIED, why, _Figures(waited_s=waited_s))
@@ -106,7 +107,7 @@ def _end_what_passed(jobs: Sequence[Job]) -> None:
     if not jobs:
         return
     running = Attempt.objects.filter(
-        job__in=jobs, trial__isnull=False, state=AttemptState.RUNNING, unreachable_since__isnull=True
+        job__in=jobs, stage=Stage.SCREENING, state=AttemptState.RUNNING, unreachable_since__isnull=True
     ).select_related("job", "speed")
     now = database_now()
     for attempt in running.order_by("pk"):
@@ -114,7 +115,7 @@ def _end_what_passed(jobs: Sequence[Job]) -> None:
         speed = getattr(attempt, "speed", None)
         if speed is not None and speed.since is not None:
             detail = f"it got to its first step after {max(ran_s, 0.0):.0f} s"
-        elif ran_s >= (demand_of(attempt).time_limit_s or 0.0):
+        elif ran_s >= (attempt.time_limit_s or 0.0):
             detail = f"it ran for {ran_s:.0f} s"
         else:
             continue
@@ -131,48 +132,46 @@ def _keep_waiting(pool: Pool, jobs: Sequence[Job]) -> None:
     room, now = room_of(pool), database_now().timestamp()
     screened = set(pool.screens.values_list("pool_id", flat=True))
     stay, smaller = [], {}
-    for job in jobs:
-        why = _why_in_vain(job, room_is_there=bool(room.usable), now=now)
+    for job, run in ((job, screening_run_of(job)) for job in jobs):
+        if run is None:
+            continue
+        why = _why_in_vain(job, run, room_is_there=bool(room.usable), now=now)
         if job.vc.pool_id not in screened:
             why = f"jobs of its pool are not tried in {pool.name} any more"
         if why:
             go_on_untried(job_id=job.pk, why=why)
         elif job.hold_reason in _NEVER_THERE:
-            smaller[job.pk] = _on_one(job)
+            smaller[job.pk] = _on_one(job, run)
         else:
             stay.append(job)
     # What is kept for a job is kept in the shape that it has.
     kept = set(Reservation.objects.filter(job__in=stay).values_list("pk", flat=True))
     changed = smaller | fitted([job for job in stay if job.pk not in kept], room)
-    before = {job.pk: job.trial for job in jobs}
-    for job_id, trial in changed.items():
-        rows = Job.objects.filter(pk=job_id, state=JobState.QUEUED, stage=Stage.SCREENING, trial=before[job_id])
-        if rows.update(trial=trial, hold=None, hold_reason=""):
+    before = {job.pk: job.screening for job in jobs}
+    for job_id, run in changed.items():
+        rows = Job.objects.filter(pk=job_id, state=JobState.QUEUED, stage=Stage.SCREENING, screening=before[job_id])
+        if rows.update(screening=run.stored(), hold=None, hold_reason=""):
             wake_pool(pool.pk)
 
 
-def _why_in_vain(job: Job, *, room_is_there: bool, now: float) -> str:
-    trial = job.trial or {}
+def _why_in_vain(job: Job, run: ScreeningRun, *, room_is_there: bool, now: float) -> str:
     if not room_is_there:
         return "the screening pool has no healthy GPU"
-    if now >= trial["until"]:
-        return f"it waited for its trial for {now - trial['since']:.0f} s"
-    demand = trial_demand(trial)
-    if job.hold_reason in _NEVER_THERE and demand.gpus_total == 1:
+    if now >= run.until:
+        return f"it waited for its screening run for {now - run.since:.0f} s"
+    if job.hold_reason in _NEVER_THERE and run.gpus_total == 1:
         return f"the screening pool cannot run it: {(job.hold or {}).get('detail', job.hold_reason)}"[:500]
     return ""
 
 
-def _on_one(job: Job) -> dict[str, Any]:
-    trial = job.trial or {}
-    before = trial_demand(trial)
-    waits = {"world": 1, "since": trial["since"], "until": trial["until"]}
-    return trial_of(job, Shape(1, 1), kind=before.gpu_type, limit_s=before.time_limit_s or 0.0, waits=waits)
+def _on_one(job: Job, run: ScreeningRun) -> ScreeningRun:
+    """The run on one GPU of its type, and on no more from now on."""
+    return replace(reshaped(job, run, Shape(1, 1), kind=run.request.first.gpu_type), world=1)
 
 
-def _move_on(end: TrialEnd) -> None:
+def _move_on(end: ScreeningEnd) -> None:
     job, attempt = end.job, end.attempt
-    pools = {job.pool_id, job.vc.pool_id}
+    pools, figures = {job.pool_id, job.vc.pool_id}, _figures(end)
     own_fault = end.verdict is not None and end.verdict.retry is Advice.NO
     by_node = (
         end.ended_as is AttemptState.FAILED
@@ -200,12 +199,12 @@ def _move_on(end: TrialEnd) -> None:
         _try_again(end, told, Outcome(JobState.QUEUED, back_off_s=pause_s, avoid_nodes=end.reason not in _AT_ONCE))
     else:
         _fail(end, told)
-    _write(job, found.verdict, found.why or attempt.reason_detail, _figures(end), end=end)
+    _write(job, found.verdict, found.why or attempt.reason_detail, figures, end=end)
     for pool_id in pools:
         wake_pool(pool_id)
 
 
-def _fail(end: TrialEnd, told: dict[str, Any]) -> None:
+def _fail(end: ScreeningEnd, told: dict[str, Any]) -> None:
     """End the job, unless its owner wants even such failures tried again: then that is done here, too."""
     job = end.job
     outcome = derive_job_state(
@@ -224,14 +223,14 @@ def _fail(end: TrialEnd, told: dict[str, Any]) -> None:
     move_job(job, JobState.FAILED, actor="platform", data=told, **_as_it_ended(end, end.reason))
 
 
-def _try_again(end: TrialEnd, told: dict[str, Any], outcome: Outcome) -> None:
+def _try_again(end: ScreeningEnd, told: dict[str, Any], outcome: Outcome) -> None:
     """Back into the queue of the screening pool, as that is now; where nothing can run a trial, into its own."""
     job = end.job
     screening = screening_of(job.vc.pool_id)
-    trial = None if screening is None else trial_for(job, screening)
+    run = None if screening is None else run_for(job, screening)
     fields: dict[str, Any] = _in_its_own_queue(job)
-    if screening is not None and trial is not None:
-        fields = {"trial": trial, "pool": screening.screening_pool, "memo": {}}
+    if screening is not None and run is not None:
+        fields = {"screening": run.stored(), "pool": screening.screening_pool, "memo": {}}
         fields |= {"avoid_nodes": list(end.nodes)} if outcome.avoid_nodes else {}
     if outcome.back_off_s:
         fields["eligible_at"] = DatabaseNow() + timedelta(seconds=outcome.back_off_s)
@@ -248,12 +247,12 @@ def _try_again(end: TrialEnd, told: dict[str, Any], outcome: Outcome) -> None:
 def _in_its_own_queue(job: Job) -> dict[str, Any]:
     """The fields of a job that is done with trials. Its times stay, and by them its place; nothing that the screening
     pool has found out of it is of use elsewhere."""
-    return {"stage": Stage.FULL, "trial": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
+    return {"stage": Stage.FULL, "screening": None, "pool_id": job.vc.pool_id, "memo": {}, "avoid_nodes": []}
 
 
-def _as_it_ended(end: TrialEnd, reason: Reason) -> dict[str, Any]:
+def _as_it_ended(end: ScreeningEnd, reason: Reason) -> dict[str, Any]:
     attempt = end.attempt
-    found_on = f"found in its trial on {end.gpus} of {end.job.gpus_total} GPUs"
+    found_on = f"found in its screening run on {end.attempt.gpus_total} of {end.job.gpus_total} GPUs"
     detail = f"{attempt.reason_detail[:400]} ({found_on})" if attempt.reason_detail else found_on
     return {
         "exit_code": attempt.exit_code,
@@ -271,11 +270,11 @@ class _Figures:
     held_s: float = 0.0
 
 
-def _figures(end: TrialEnd) -> _Figures:
-    attempt, trial = end.attempt, end.attempt.trial or {}
+def _figures(end: ScreeningEnd) -> _Figures:
+    attempt, run = end.attempt, screening_run_of(end.job)
     ran_s = (utc_now() - attempt.running_at).total_seconds() if attempt.running_at else 0.0
-    waited_s = attempt.placed_at.timestamp() - trial.get("since", attempt.placed_at.timestamp())
-    return _Figures(waited_s=max(waited_s, 0.0), ran_s=max(ran_s, 0.0), gpus=end.gpus, held_s=end.held_s)
+    waited_s = 0.0 if run is None else attempt.placed_at.timestamp() - run.since
+    return _Figures(waited_s=max(waited_s, 0.0), ran_s=max(ran_s, 0.0), gpus=attempt.gpus_total, held_s=end.held_s)
 
 
 _KINDS = {ScreeningVerdict.UNTRIED: "skipped", ScreeningVerdict.TRUSTED: "skipped"}
@@ -288,7 +287,7 @@ def _write(
     figures: _Figures,
     *,
     digest: str = "",
-    end: TrialEnd | None = None,
+    end: ScreeningEnd | None = None,
 ) -> None:
     """The row of a trial, or of there being none, and the event that tells of it."""
     attempt = end.attempt if end is not None else None

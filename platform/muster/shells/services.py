@@ -17,8 +17,7 @@ from muster.common.rows import first_of
 from muster.common.secrets import digest, new_secret
 from muster.events.services import audit, record, wake_node
 from muster.fleet.leases import node_of_credential
-from muster.jobs.demand import trial_demand
-from muster.jobs.models import Allocation, Job
+from muster.jobs.models import Allocation, Attempt, Job
 from muster.jobs.services import require_may_act
 from muster.shells.models import Shell, ShellReason
 from muster.shells.transitions import event_data, move_shell
@@ -213,14 +212,10 @@ def _running_rank(job: Job, rank: int) -> Allocation:
     """The allocation of the job's rank in which a shell can be opened."""
     if job.state != JobState.ACTIVE:
         raise Conflict(f"job {job.pk} is {job.state}: a shell needs one that runs")
-    nodes = job.request.nodes if job.trial is None else trial_demand(job.trial).nodes
-    if rank >= nodes:
-        raise Invalid.field("rank", f"job {job.pk} has the ranks 0 to {nodes - 1}")
-    allocation = first_of(
-        Allocation.objects.filter(attempt__job=job, attempt__state__in=ATTEMPT_LIVE, rank=rank).select_related(
-            "attempt", "node"
-        )
-    )
+    attempt = first_of(Attempt.objects.filter(job=job, state__in=ATTEMPT_LIVE))
+    if attempt is not None and rank >= attempt.request.nodes:
+        raise Invalid.field("rank", f"job {job.pk} has the ranks 0 to {attempt.request.nodes - 1}")
+    allocation = first_of(Allocation.objects.filter(attempt=attempt, rank=rank).select_related("attempt", "node"))
     if allocation is None or job.desired != Desired.RUN or allocation.attempt.state == AttemptState.STOPPING:
         raise Conflict(f"job {job.pk} is being stopped")
     if allocation.state != AllocationState.ACTIVE or allocation.observed not in {Observed.RUNNING, Observed.KEPT}:

@@ -83,9 +83,9 @@ def checkpoint_advice(job: Job) -> CheckpointAdvice | None:
     rate = FailureRate.objects.filter(pool=job.pool_id).first()
     failures, node_hours = (rate.failures, rate.node_hours) if rate else (0, 0.0)
     interval = interval_of(
-        cost_s=median(costs), nodes=job.nodes, per_node_hour=failures_per_node_hour(failures, node_hours)
+        cost_s=median(costs), nodes=job.request.nodes, per_node_hour=failures_per_node_hour(failures, node_hours)
     )
-    return CheckpointAdvice(interval, measured, len(costs), failures, node_hours, job.nodes)
+    return CheckpointAdvice(interval, measured, len(costs), failures, node_hours, job.request.nodes)
 
 
 def prior() -> tuple[float, float]:

@@ -30,7 +30,7 @@ _RATES = """
 SELECT job.pool_id,
        count(DISTINCT attempt.id) FILTER (WHERE attempt.reason = ANY(%(reasons)s)),
        sum(extract(epoch FROM least(coalesce(attempt.ended_at, %(now)s), %(now)s)
-           - greatest(attempt.running_at, %(since)s)) / 3600 * job.nodes)
+           - greatest(attempt.running_at, %(since)s)) / 3600 * (attempt.request->>'nodes')::int)
 FROM jobs_attempt attempt JOIN jobs_job job ON job.id = attempt.job_id
 WHERE attempt.running_at IS NOT NULL AND (attempt.ended_at IS NULL OR attempt.ended_at > %(since)s)
 GROUP BY job.pool_id

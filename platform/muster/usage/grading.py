@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import OuterRef, Subquery
 
 from muster.events.selectors import EventCursor, after, newest
-from muster.jobs.models import Allocation, Attempt, GpuClaim, Job
+from muster.jobs.models import Allocation, Attempt, GpuClaim
 from muster.notices.wording import Grade
 from muster.samples.totals import GpuTotal, Held, RankTotal, gpu_totals, rank_totals
 from muster.usage.dimensions import SLOTS
@@ -65,9 +66,17 @@ def read_ends(*, most: int = BATCH) -> int:
 def grades_for_notices(job_ids: Collection[int]) -> Mapping[int, Grade]:
     """The grades of jobs whose end is about to be told, made now if nobody was here before; none that says nothing."""
     grade_jobs(job_ids)
+    ran = Attempt.objects.filter(job=OuterRef("pk"), number=OuterRef("attempt")).values("request")
+    rows = Efficiency.objects.filter(job_id__in=job_ids).annotate(request=Subquery(ran[:1]))
     return {
-        row.job_id: Grade(row.grade, row.utilization, row.job.gpus_total, row.idle_gpus, tuple(row.advice))
-        for row in Efficiency.objects.filter(job_id__in=job_ids).select_related("job")
+        row.job_id: Grade(
+            row.grade,
+            row.utilization,
+            row.request.nodes * row.request.first.gpus,
+            row.idle_gpus,
+            tuple(row.advice),
+        )
+        for row in rows
         if row.grade or row.advice
     }
 
@@ -105,7 +114,7 @@ def grade_jobs(job_ids: Iterable[int]) -> int:
 
 
 def _longest_runs(job_ids: Iterable[int]) -> Sequence[Attempt]:
-    """Of each job the attempt that ran the longest, trials aside."""
+    """Of each job the attempt that ran the longest, screening runs aside."""
     ran = Attempt.objects.filter(
         job_id__in=sorted(job_ids),
         job__efficiency__isnull=True,
@@ -142,7 +151,7 @@ def _graded(
     use = Use(
         ran_s=_ran_s(run),
         gpus=gpus,
-        host=_host_use(run.job, ranks, measured.by_rank),
+        host=_host_use(run, ranks, measured.by_rank),
         shared=any(_slots(claim) < SLOTS for _, claim in mine),
     )
     verdict = judge(use)
@@ -174,15 +183,15 @@ def _gpu_use(rank: int, claim: GpuClaim, by_gpu: Mapping[tuple[int, ...], GpuTot
     )
 
 
-def _host_use(job: Job, ranks: Sequence[Allocation], by_rank: Mapping[tuple[int, ...], RankTotal]) -> HostUse:
+def _host_use(run: Attempt, ranks: Sequence[Allocation], by_rank: Mapping[tuple[int, ...], RankTotal]) -> HostUse:
     totals = [total for rank in ranks if (total := by_rank.get((rank.pk,))) is not None]
     return HostUse(
-        cpus=job.request.first.cpus,
+        cpus=run.request.first.cpus,
         cpu_cores=max((one.cpu_cores for one in totals if one.cpu_cores is not None), default=None),
-        memory_mib=job.request.first.memory_mib,
+        memory_mib=run.request.first.memory_mib,
         memory_used_mib=max((one.memory_mib for one in totals if one.memory_mib is not None), default=None),
-        asked_cpus=job.spec.get("cpus") is not None,
-        asked_memory=job.spec.get("memory") is not None,
+        asked_cpus=run.job.spec.get("cpus") is not None,
+        asked_memory=run.job.spec.get("memory") is not None,
     )
 
 

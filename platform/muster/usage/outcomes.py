@@ -25,7 +25,7 @@ class Outcome(StrEnum):
     """Stopped for others, and the job begins anew."""
     NODE_LOST = "node_lost"
     SCREENING = "screening"
-    """A short trial, whatever its verdict."""
+    """A screening run, whatever its verdict."""
 
 
 WASTED = frozenset({Outcome.FAILED, Outcome.WORK_LOST, Outcome.NODE_LOST})
@@ -63,7 +63,7 @@ def category_sql() -> str:
 
 
 def retry_sql() -> str:
-    """Whether an attempt is another try after one that failed; a trial is no try."""
+    """Whether an attempt is another try after one that failed; a screening run is none."""
     return (
         f"(attempt.number > 1 AND attempt.stage = '{Stage.FULL.value}' AND EXISTS (SELECT 1 FROM jobs_attempt earlier"
         " WHERE earlier.job_id = attempt.job_id AND earlier.number = attempt.number - 1"

@@ -25,6 +25,7 @@ from scheduler.engine.cycle import compose, decide
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, JobClass, Reason, RuntimeNeed
 from scheduler.model.plan import apply, requeued
+from scheduler.model.request import Choice, Request
 from tests.db.stories import WAIT_S, World, claim, cycle, end, held, live_attempt, make_world, run, submit, unsound
 from tests.factories import make_node, make_vc
 
@@ -86,11 +87,11 @@ class History:
             owner_id=self.world.user.pk,
             priority={"low": 0, "normal": 10}[spec["priority"]],
             klass=JobClass.GUARANTEED,
-            gpu_type=(gpu_type.rstrip(":") or None) if gpus else None,
-            gpus=gpus,
-            nodes=nodes,
-            cpus=spec["cpus"],
-            memory_mib=1024,
+            request=Request(
+                (Choice((gpu_type.rstrip(":") or None) if gpus else None, gpus, spec["cpus"], 1024),),
+                nodes=nodes,
+                runtime=RuntimeNeed.PLAIN,
+            ),
             submitted_at=row.submitted_at.timestamp(),
             eligible_at=row.eligible_at.timestamp(),
             time_limit_s=3600.0 if "time" in spec else None,
@@ -102,7 +103,6 @@ class History:
             checkpoints="checkpoint" in spec,
             expected_s=row.expected_s,
             remaining_s=row.expected_s,
-            form=RuntimeNeed.PLAIN,
         )
         self.jobs[job.id] = job
         self.wait(job)

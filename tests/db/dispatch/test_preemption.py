@@ -195,7 +195,7 @@ class TestWhatIsKept:
         share = AllocationView(world.nodes[0].pk, 0, gpu_ids, choice.cpus, choice.memory_mib)
         versions = {world.nodes[0].pk: now_of(world.nodes[0]).version}
         result = apply_unit(world.pool, Unit((Place(rival.pk, (share,)),)), config_of(world.pool), versions)
-        assert "kept for another job" in result.refusals[0].reason
+        assert "reserved for another job" in result.refusals[0].reason
         with pytest.raises(IntegrityError, match="reservedgpu"), transaction.atomic():
             keep_for(job_id=rival.pk, allocations=[share], for_s=60)
         cycle(world)

@@ -19,7 +19,7 @@ from muster.tenants.models import Membership, Quota, Tenant
 from scheduler.model import SLOTS
 from scheduler.model.request import Choice, request_to_dict
 from tests.db.stories import World, end, live_attempt, make_world, now_of, place, ranks, start, submit
-from tests.factories import make_user
+from tests.factories import given, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -56,7 +56,7 @@ class _refused:  # noqa: N801 (reads as the sentence that it is)
 
 
 def attempt_of(job: Job, **fields: Any) -> Attempt:
-    values = {"number": 7, "master_addr": "somewhere", "master_port": 1, **fields}
+    values = {"number": 7, "request": given(job), "master_addr": "somewhere", "master_port": 1, **fields}
     return Attempt.objects.create(job=job, **values)
 
 

@@ -16,12 +16,13 @@ from muster.events.models import Event
 from muster.fleet.models import Node, Pool
 from muster.jobs.attempts import lose_allocations, stop_attempt
 from muster.jobs.models import Attempt, Job
+from muster.jobs.runs import screening_run_of
 from muster.jobs.services import cancel_job, requeue_job
 from muster.samples.models import Speed, SpeedAlone
 from muster.samples.speeds import keep_speeds
 from muster.screening.models import PoolScreening, Trial
 from muster.screening.outlook import digest_of
-from muster.screening.services import go_on_untried, keep_trials
+from muster.screening.services import go_on_untried, keep_screening
 from muster.tenants.models import Tenant, VirtualCluster, Volume
 from scheduler.model.lifecycle import AttemptState, Reason
 from tests.db.jobs.test_verdicts import BROKEN_CODE, BROKEN_GPU, BROKEN_NETWORK
@@ -82,7 +83,7 @@ def running(attempt: Attempt) -> Attempt:
 def over(attempt: Attempt) -> Attempt:
     """The trial, when it has run for its time and its processes have gone."""
     let_pass(301, attempt, "running_at", "placed_at")
-    keep_trials(attempt.job.pool)
+    keep_screening(attempt.job.pool)
     for rank in ranks(attempt):
         end(rank, Reason.KILLED_BY_SIGNAL, exit_code=143)
     return now_of(attempt)
@@ -155,13 +156,14 @@ class TestWhoIsTried:
 
     def test_the_demand_is_a_part_of_the_jobs(self, pools: Screened) -> None:
         job = pools.submit(cpus=16, memory="64GiB", time="60s")
-        assert job.trial is not None
-        assert (job.trial["cpus"], job.trial["memory_mib"], job.trial["time_limit_s"]) == (8, 32_768, 60)
+        run = screening_run_of(job)
+        assert run is not None
+        assert (run.request.first.cpus, run.request.first.memory_mib, run.time_limit_s) == (8, 32_768, 60)
         assert (job.gpus, job.nodes, job.request.first.cpus) == (4, 2, 16)
 
     def test_a_type_that_the_pool_has_is_kept_and_for_another_any_will_do(self, pools: Screened) -> None:
-        assert pools.submit(gpus="A100:4").trial["gpu_type"] == "A100"
-        assert pools.submit(gpus="H100:4").trial["gpu_type"] == ""
+        assert pools.submit(gpus="A100:4").screening["request"]["choices"][0]["gpu_type"] == "A100"
+        assert pools.submit(gpus="H100:4").screening["request"]["choices"][0]["gpu_type"] is None
 
     def test_a_gang_has_its_two_ranks_on_two_nodes(self) -> None:
         pools = Screened(small=2)
@@ -180,7 +182,7 @@ class TestPassing:
         assert where(job) == ("queued", "full", pools.main.pool.pk)
         for name in ("submitted_at", "eligible_at", "requeued_at", "started_at", "retries_used", "attained_gpu_s"):
             assert getattr(job, name) == getattr(before, name), name
-        assert (job.ran_s, job.expected_s, job.trial, job.reason, job.memo) == (0, None, None, "", {})
+        assert (job.ran_s, job.expected_s, job.screening, job.reason, job.memo) == (0, None, None, "", {})
         assert "job.screening_passed" in kinds(job)
         cycle(pools.main)
         assert (live_attempt(job).stage, live_attempt(job).number) == ("full", 2)
@@ -201,7 +203,7 @@ class TestPassing:
         (rank, *_) = ranks(attempt)
         for count in (0, 0, 1):
             keep_speeds({rank.pk: count})
-            keep_trials(pools.small.pool)
+            keep_screening(pools.small.pool)
             if not count:
                 assert now_of(attempt).state == "running"
         assert (now_of(attempt).state, now_of(attempt).reason) == ("stopping", "screening_passed")
@@ -250,7 +252,7 @@ class TestFailing:
         job = fail(attempt, BROKEN_CODE)
         assert (job.state, job.stage, job.reason, job.exit_code) == ("failed", "screening", "exit_nonzero", 1)
         assert job.failure["class"] == "import_error"
-        assert "found in its trial on 2 of 8 GPUs" in job.reason_detail
+        assert "found in its screening run on 2 of 8 GPUs" in job.reason_detail
         trial = the_trial(job)
         assert (trial.verdict, trial.failure, trial.line) == (
             "failed",
@@ -366,10 +368,10 @@ class TestWhatElseEndsATrial:
 
 class TestWaiting:
     def wait(self, pools: Screened, job: Job, seconds: float) -> None:
-        trial = dict(now_of(job).trial)
+        run = dict(now_of(job).screening)
         for name in ("since", "until"):
-            trial[name] -= seconds
-        Job.objects.filter(pk=job.pk).update(trial=trial)
+            run[name] -= seconds
+        Job.objects.filter(pk=job.pk).update(screening=run)
         reap(pools.small.pool)
 
     def test_who_has_waited_for_too_long_goes_on_untried(self, pools: Screened) -> None:
@@ -382,7 +384,7 @@ class TestWaiting:
         assert (the_trial(job).verdict, now_of(job).hold_reason) == ("untried", "")
         assert the_trial(job).waited_s == pytest.approx(610, abs=20)
         event = Event.objects.get(job_id=job.pk, kind="job.screening_skipped")
-        assert "waited for its trial" in event.data["detail"]
+        assert "waited for its screening run" in event.data["detail"]
 
     def test_when_the_last_healthy_gpu_goes_or_nobody_is_tried_there_any_more(self, pools: Screened) -> None:
         first, second = pools.submit(), pools.submit()
@@ -399,7 +401,7 @@ class TestWaiting:
         job = pools.submit(memory="2048GiB")
         cycle(pools.small)
         reap(pools.small.pool)  # on one GPU it would need less
-        assert now_of(job).trial["gpus"] == 1
+        assert screening_run_of(now_of(job)).gpus_total == 1
         cycle(pools.small)
         reap(pools.small.pool)
         assert where(job)[1] == "full"
@@ -409,11 +411,11 @@ class TestWaiting:
         pools = Screened(gpus=3, tenant_gpus=8)
         pools.tried()
         job = pools.submit(command="other")
-        assert job.trial["gpus"] == 1
+        assert screening_run_of(job).gpus_total == 1
         first = Attempt.objects.get()
         over(first)
         reap(pools.small.pool)
-        assert now_of(job).trial["gpus"] == 2
+        assert screening_run_of(now_of(job)).gpus_total == 2
         cycle(pools.small)
         assert len(ranks(live_attempt(job))[0].claims.all()) == 2
 
@@ -473,7 +475,7 @@ class TestWhoPays:
 
     def test_a_pool_that_tries_nobody_asks_once(self, pools: Screened, django_assert_num_queries: Any) -> None:
         with django_assert_num_queries(1):
-            keep_trials(pools.main.pool)
+            keep_screening(pools.main.pool)
 
     def test_a_cycle_without_trials_asks_nothing_more(self, pools: Screened, django_assert_num_queries: Any) -> None:
         from django.db import connection

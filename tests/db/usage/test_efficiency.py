@@ -21,7 +21,7 @@ from muster.usage.periods import Period
 from muster.usage.scope import Asked, Scope, scope_of
 from scheduler.model.lifecycle import Stage
 from tests.db.stories import until_settled
-from tests.factories import make_job, make_node, make_tenant, make_user, make_vc
+from tests.factories import given, make_job, make_node, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +40,7 @@ def run(
         number=job.attempts.count() + 1,
         state="succeeded",
         stage=stage,
-        trial={} if stage is Stage.SCREENING else None,
+        request=given(job),
         master_addr="x",
         master_port=20_000,
         placed_at=begin,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ from muster.usage.selectors import parse_by, read, usage
 from muster.usage.waste import NO_SCREENING, waste
 from scheduler import model
 from scheduler.model.lifecycle import AttemptState, JobClass, Reason, Stage
-from tests.factories import make_job, make_node, make_pool, make_tenant, make_user, make_vc
+from tests.factories import given, make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -49,14 +50,11 @@ def hold(
 ) -> Attempt:
     """An attempt of the job that held its GPUs of each node from `begin` to `end`, or holds them."""
     live = end is None
-    if fields.get("stage") is Stage.SCREENING:
-        fields["trial"] = {}
     number = job.attempts.count() + 1
-    if fields.get("stage") == Stage.SCREENING:
-        fields["trial"] = {"nodes": len(nodes), "gpus": job.gpus}
     attempt = Attempt.objects.create(
         job=job,
         number=number,
+        request=replace(given(job), nodes=len(nodes)),
         state=AttemptState.RUNNING if live else state,
         master_addr=f"{job.pk}.test",
         master_port=20_000,

@@ -23,7 +23,7 @@ from muster.usage.selectors import Row, read
 from muster.usage.tasks import count
 from muster.usage.totals import count_ended, uncount
 from scheduler.model.lifecycle import AttemptState, JobClass, JobState
-from tests.factories import make_job, make_node, make_pool, make_tenant, make_user, make_vc
+from tests.factories import given, make_job, make_node, make_pool, make_tenant, make_user, make_vc
 
 pytestmark = pytest.mark.django_db
 
@@ -109,7 +109,13 @@ class World:
 def ended_attempt(job: Job, number: int, at: datetime, state: AttemptState) -> Attempt:
     """Another attempt of the job that has ended."""
     return Attempt.objects.create(
-        job=job, number=number, state=state, master_addr=f"{job.pk}.test", master_port=20_000, ended_at=at
+        job=job,
+        number=number,
+        request=given(job),
+        state=state,
+        master_addr=f"{job.pk}.test",
+        master_port=20_000,
+        ended_at=at,
     )
 
 

@@ -51,10 +51,10 @@ class JobDryRun(ApiView):
                 "hold": _hold(result.hold),
                 "position": result.position,
                 "screening": {
-                    "tried": result.outlook.trial is not None,
+                    "tried": result.outlook.run is not None,
                     "why": result.outlook.why,
-                    "starts_now": None if result.trial is None else result.trial.starts_now,
-                    "hold": None if result.trial is None else _hold(result.trial.hold),
+                    "starts_now": None if result.screening is None else result.screening.starts_now,
+                    "hold": None if result.screening is None else _hold(result.screening.hold),
                 },
             }
         )

@@ -1,4 +1,4 @@
-"""A trial takes no quota: whatever is tried, virtual clusters hold what they held, and other jobs start as they would.
+"""A screening run takes no quota: virtual clusters hold what they held, and other jobs start as they would.
 
 Trials become part of snapshots here as they do in production, and lie on nodes of their own: what they take of the
 machines is theirs to take, and everything else is not.
@@ -6,14 +6,14 @@ machines is theirs to take, and everything else is not.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.dispatch.trials import on_trial
-from muster.jobs.demand import Demand
+from muster.dispatch.screening import while_screened
+from muster.jobs.runs import ScreeningRun
 from scheduler.admission import ADMISSIONS
 from scheduler.admission.screening import FIRST_ID, with_screening_clusters
 from scheduler.engine.cycle import CycleConfig, decide
@@ -21,6 +21,7 @@ from scheduler.engine.policy import POLICIES
 from scheduler.model import AllocationView, Job, Snapshot, Tenant
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import Plan
+from tests.factories import make_request
 from tests.profiles import examples
 from tests.unit.scheduler.engine.test_scheduler_properties import TYPES, configs_of, snapshots
 from tests.unit.scheduler.factories import asking, make_job, make_node, make_running, make_snapshot, make_vc
@@ -29,11 +30,11 @@ FIRST_NODE, FIRST_JOB, STRANGERS = 900, 500, 700
 CAP = 2
 
 
-def trial_of(job: Job, *, gpus: int, gpu_type: str) -> Job:
+def screened(job: Job, *, gpus: int, gpu_type: str) -> Job:
     """The job as it is in the queue of the screening pool."""
-    demand = Demand(nodes=1, gpus=gpus, cpus=1, memory_mib=1, gpu_type=gpu_type, time_limit_s=300.0)
-    row = {"tenant_id": job.tenant_id, "grace_s": job.grace_s, "request": job.request}
-    told = on_trial(row, asdict(demand))
+    request = make_request(gpus=gpus, gpu_type=gpu_type, cpus=1, memory_mib=1)
+    run = ScreeningRun(request, time_limit_s=300.0, world=2, since=0.0, until=600.0)
+    told = while_screened({"tenant_id": job.tenant_id, "grace_s": job.grace_s}, run)
     return replace(job, **{name: value for name, value in told.items() if name != "relax_after_s"})
 
 
@@ -57,11 +58,11 @@ def with_running(world: Snapshot, jobs: list[Job]) -> Snapshot:
 
 
 @st.composite
-def trials(draw: st.DrawFn, *, of_others: bool) -> list[Job]:
+def screening_runs(draw: st.DrawFn, *, of_others: bool) -> list[Job]:
     """Jobs of the world's virtual clusters that are tried, of several tenants; maybe of none that have other jobs."""
     first = STRANGERS if of_others else 1
     return [
-        trial_of(
+        screened(
             make_job(
                 FIRST_JOB + place,
                 gpus=8,
@@ -85,9 +86,9 @@ def what_others_get(plan: Plan) -> object:
 @pytest.mark.parametrize("policy", POLICIES.names)
 @settings(max_examples=examples(12))
 @given(data=st.data())
-def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str, data: st.DataObject) -> None:
+def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_screening_run(policy: str, data: st.DataObject) -> None:
     # To share by users or tenants is to count all that they hold in a pool, also what their trials do.
-    world, tried = data.draw(snapshots()), data.draw(trials(of_others=policy == "drf"))
+    world, tried = data.draw(snapshots()), data.draw(screening_runs(of_others=policy == "drf"))
     config = replace(data.draw(configs_of(policy)), admission=data.draw(st.sampled_from(ADMISSIONS.names)))
     tenants = [Tenant(pk, f"tenant {pk}", 1.0) for pk in sorted({job.tenant_id for job in tried})]
     world = with_nodes(world, tried)
@@ -97,19 +98,19 @@ def test_no_virtual_cluster_and_no_other_job_is_charged_for_a_trial(policy: str,
 
 
 @pytest.mark.parametrize("admission", ["quota", "borrow"])
-def test_were_a_trial_its_jobs_own_the_job_behind_it_would_wait(admission: str) -> None:
+def test_were_a_screening_run_its_jobs_own_the_job_behind_it_would_wait(admission: str) -> None:
     tried, config = make_job(FIRST_JOB, gpus=8), CycleConfig(admission=admission)
     world = make_snapshot(waiting=[make_job(1, gpus=4)], vcs=[make_vc(quotas={"A100": 4})])
-    for job, starts in ((trial_of(tried, gpus=2, gpu_type="A100"), 1), (asking(tried, gpus=2, gpu_type="A100"), 0)):
+    for job, starts in ((screened(tried, gpus=2, gpu_type="A100"), 1), (asking(tried, gpus=2, gpu_type="A100"), 0)):
         plan = decide(
             with_screening_clusters(with_running(with_nodes(world, [job]), [job]), world.tenants, cap=CAP), config
         )
         assert len(plan.places) == starts
 
 
-def test_the_trials_of_one_tenant_are_bounded_and_take_nothing_of_anothers() -> None:
+def test_the_screening_runs_of_one_tenant_are_bounded_and_take_nothing_of_anothers() -> None:
     waiting = [
-        trial_of(make_job(number, tenant_id=tenant), gpus=2, gpu_type="A100")
+        screened(make_job(number, tenant_id=tenant), gpus=2, gpu_type="A100")
         for number, tenant in ((1, 1), (2, 1), (3, 2))
     ]
     world = with_screening_clusters(

@@ -43,10 +43,10 @@ def dry(pools: Screened, **spec: Any) -> Any:
 class TestBefore:
     def test_a_dry_run_tells_of_the_trial_and_stores_nothing(self, pools: Screened) -> None:
         answer = dry(pools)
-        assert answer.outlook.trial is not None
+        assert answer.outlook.run is not None
         assert answer.outlook.why == f"on 2 GPUs of pool {pools.small.pool.name}, for 5 min at most"
         assert (answer.starts_now, answer.hold, Job.objects.count()) == (False, None, 0)
-        assert answer.trial.starts_now
+        assert answer.screening.starts_now
 
     def test_and_why_the_trial_would_wait(self, pools: Screened, client: Client) -> None:
         pools.tried()
@@ -83,7 +83,7 @@ class TestMeanwhile:
         assert (answer["reason"], answer["position"]) == ("screening", 1)
         assert f"on 2 GPUs of pool {pools.small.pool.name}" in answer["detail"]
         assert f"its place in the queue of {job.vc.name} is kept" in answer["detail"]
-        assert answer["evidence"]["goes_on_untried_in_s"] == pytest.approx(600, abs=60)
+        assert answer["evidence"]["goes_on_unscreened_in_s"] == pytest.approx(600, abs=60)
 
     def test_what_it_waits_for_is_told_with_it(self, pools: Screened) -> None:
         pools.tried()
@@ -95,7 +95,7 @@ class TestMeanwhile:
 
     def test_it_says_that_it_is_in_its_trial(self, pools: Screened) -> None:
         job = pools.tried().job
-        assert "it is in its trial on 2 GPUs" in why(now_of(job))["detail"]
+        assert "it is in its screening run on 2 GPUs" in why(now_of(job))["detail"]
         (shown,) = job_list([now_of(job)])
         assert (shown["state"], shown["stage"], shown["started_at"]) == ("active", "screening", None)
 

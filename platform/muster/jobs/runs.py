@@ -1,0 +1,96 @@
+"""With what the next attempt of a job runs: its own request and limits, or those of its screening run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muster.common.errors import Invalid
+from muster.jobs.models import Job
+from scheduler.diagnosis.screening import MAX_GRACE_S
+from scheduler.model.codec import from_json, to_json
+from scheduler.model.lifecycle import Stage
+from scheduler.model.request import Choice, Request, interned, words_for_choices
+
+
+@dataclass(frozen=True, slots=True)
+class ScreeningRun:
+    """The screening run that a job waits for or is in; `Job.screening` stores it.
+
+    It waits from `since` to `until` at most, and may be refitted to `world` GPUs meanwhile.
+    """
+
+    request: Request
+    time_limit_s: float
+    world: int
+    since: float
+    until: float
+
+    @property
+    def gpus_total(self) -> int:
+        """GPUs of all its nodes."""
+        return self.request.nodes * self.request.first.gpus
+
+    def stored(self) -> dict[str, Any]:
+        """The run as plain JSON values."""
+        return to_json(self)
+
+
+def screening_run_of(job: Job) -> ScreeningRun | None:
+    """The screening run that the job waits for or is in; None for a job that is not screened, or no longer."""
+    return None if job.screening is None else screening_run_from(job.screening)
+
+
+def screening_run_from(stored: object) -> ScreeningRun:
+    """The run that `ScreeningRun.stored` made `stored` from."""
+    run = from_json(ScreeningRun, stored)
+    return replace(run, request=interned(run.request))
+
+
+def screening_grace_s(job_grace_s: float) -> float:
+    """How long a screening run has to end when it is asked to: it has nothing to save."""
+    return min(job_grace_s, MAX_GRACE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an attempt is to run with, before one of the choices is made."""
+
+    request: Request
+    time_limit_s: float | None
+    grace_s: float
+
+
+def next_run(job: Job) -> Run:
+    """What the next attempt of the job is to run with."""
+    screening = screening_run_of(job) if job.stage == Stage.SCREENING else None
+    if screening is None:
+        return Run(job.request, job.time_limit_s, job.grace_s)
+    return Run(screening.request, screening.time_limit_s, screening_grace_s(job.grace_s))
+
+
+def request_given(job: Job, choice: Choice) -> Request:
+    """The request of an attempt of the job that runs in exactly this size.
+
+    Raises:
+        Invalid: the job accepts no such size: it is none of its choices, and not in its elastic range.
+    """
+    request = next_run(job).request
+    if not request.accepts(choice):
+        raise Invalid.field("gpus", f"job {job.pk} cannot run on {choice} per node{_why_not(request, choice)}")
+    return interned(request.given(choice))
+
+
+def _why_not(request: Request, choice: Choice) -> str:
+    asks = f": it asks for {words_for_choices(request.choices)}"
+    if request.elastic is not None:
+        asks += f" and may be resized from {request.elastic.min_gpus} to {request.elastic.max_gpus} GPUs"
+    return f"{asks}, not for {choice.cpus} CPUs and {choice.memory_mib} MiB" if _is_of_size(request, choice) else asks
+
+
+def _is_of_size(request: Request, choice: Choice) -> bool:
+    """Whether the GPUs are acceptable, so that CPUs or memory are not."""
+    asked = request.choice_of(choice.gpu_type)
+    if asked is None:
+        return False
+    return asked.gpus == choice.gpus or (request.elastic is not None and choice.gpus in request.elastic)
