@@ -20,7 +20,7 @@ from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial, Note, Place, Plan, Preempt
 from scheduler.model.request import Choice
 from scheduler.placement import Placement
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand, demand_of
 
 
 class _Failures:
@@ -50,7 +50,7 @@ class _Failures:
 
 def _alike(demand: Demand) -> tuple[Hashable, ...]:
     """The parts of a demand other than its size."""
-    return demand.gpu_type, demand.split, demand.within, demand.closed
+    return demand.gpu_type, demand.divisible, demand.within, demand.closed
 
 
 class _Candidates:
@@ -120,35 +120,27 @@ class CycleContext:
     # Admission
 
     def demands(self, job: Job, gpus: int | None = None) -> Sequence[Demand]:
-        """The demand of the job for each GPU type that it accepts; `gpus` overrides the size of an elastic job.
+        """The demand for each choice of the job that the pool has; `gpus` overrides the size of an elastic job."""
+        choices = job.request.choices_among(self.state.capacity.types)
+        return [self._demand(job, choice, gpus) for choice in choices]
 
-        A job that names its types has them in order of preference, those that the pool lacks only if it lacks them all.
+    def demand(self, job: Job, gpu_type: str, gpus: int | None = None) -> Demand:
+        """The demand of the job for one GPU type that it accepts; `gpus` overrides the size of an elastic job.
+
+        Raises:
+            ValueError: the job does not accept the type.
         """
-        request, there = job.request, self.state.capacity.types
-        choices: Sequence[tuple[str | None, Choice]] = ((None, request.first),)
-        if request.gpu_types:
-            named = [(choice.gpu_type, choice) for choice in request.choices]
-            choices = [one for one in named if one[0] in there] or named if len(named) > 1 else named
-        elif request.needs_gpus:
-            choices = [(kind, request.first) for kind in there or ("any",)]
-        within, closed = self.placement.within(job, self.now), self.closed_to(job)
-        demands = [
-            Demand(
-                kind,
-                choice.gpus if gpus is None else gpus,
-                request.nodes,
-                choice.cpus,
-                choice.memory_mib,
-                request.divisible,
-                within,
-                request.runtime,
-                closed,
-                request.nodes_in,
-                request.exclude_nodes,
-            )
-            for kind, choice in choices
-        ]
-        return [self._feasible(job, demand) for demand in demands] if self.placement.relaxes else demands
+        choice = job.request.choice_of(gpu_type)
+        if choice is None:
+            raise ValueError(f"job {job.id} does not accept {gpu_type}")
+        return self._demand(job, choice, gpus)
+
+    def _demand(self, job: Job, choice: Choice, gpus: int | None) -> Demand:
+        if gpus is not None:
+            choice = job.request.resized(choice, gpus)
+        within = self.placement.within(job, self.now)
+        demand = demand_of(job.request, choice, within=within, closed=self.closed_to(job))
+        return self._feasible(job, demand) if self.placement.relaxes else demand
 
     def closed_to(self, job: Job) -> frozenset[int]:
         """The ids of the nodes that are ineligible for the job now."""
@@ -158,13 +150,13 @@ class CycleContext:
         """The demand with the closest locality that the empty pool could meet and the job accepts."""
         levels = list(Locality)
         allowed = levels[levels.index(demand.within) : levels.index(job.locality) + 1]
-        demands = (demand._replace(within=level) for level in allowed)
+        demands = (demand.relaxed(level) for level in allowed)
         return next((each for each in demands if self.state.capacity.infeasible(each) is None), demand)
 
     def admissible(self, job: Job, gpus: int | None = None) -> tuple[Sequence[Demand], Denial | None]:
-        """The demands that capacity and quota admit, or a denial.
+        """The demands that capacity and quota admit, in order of preference; or a denial.
 
-        They are in the job's order of preference, or for a job that takes any type the one with most free GPUs first.
+        For a job that takes any GPU type, the type with most free GPUs comes first.
         """
         demands = self.demands(job, gpus)
         if not self.state.capacity.nodes:
@@ -185,7 +177,7 @@ class CycleContext:
 
     def quota_denial(self, job: Job, demand: Demand) -> Denial | None:
         """Why the quota does not admit the demand; None if it does."""
-        return self.admission.admit(self.view, self.state.quota_usage, job, demand.gpu_type, demand.gpus * demand.nodes)
+        return self.admission.admit(self.view, self.state.quota_usage, job, demand.gpu_type, demand.gpus_total)
 
     def admitted_without(self, job: Job, runs: Iterable[Running]) -> bool:
         """Whether the quota would admit one of the job's demands if these runs had ended."""
@@ -229,7 +221,7 @@ class CycleContext:
         candidates = _Candidates(victims)
         for demand in self.demands(job) if claim is None else claim.demands:
             free = self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type]
-            if not candidates.hold(demand.gpus * demand.nodes - free):
+            if not candidates.hold(demand.gpus_total - free):
                 continue
             if self.state.capacity.infeasible(demand) is None and self._place_instead(
                 job, demand, candidates, detail, claim
@@ -296,7 +288,7 @@ class CycleContext:
         return run.job.id not in self.preempts and not run.stopping
 
     def _place_as(self, job: Job, demand: Demand) -> bool:
-        anywhere = demand.split and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
+        anywhere = demand.divisible and demand.within is Locality.ANY and not demand.cpus and not demand.memory_mib
         if anywhere and self.placement.fills and not demand.closed:
             if self.state.free.gpus(demand.gpu_type) - self._deferred_gpus[demand.gpu_type] < demand.gpus:
                 return False

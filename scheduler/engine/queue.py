@@ -226,18 +226,5 @@ class PreemptionOrder:
 
 
 def equivalence_class(job: Job) -> Hashable:
-    """The fields that decide where a job can start; equal for jobs that can start in the same places."""
-    request = job.request
-    return (
-        job.vc_id,
-        job.klass.value,
-        request.choices,
-        request.nodes,
-        request.nodes_in,
-        request.exclude_nodes,
-        request.divisible,
-        request.locality.value,
-        request.elastic,
-        request.gpu_memory_mib if request.shares_gpu else None,
-        request.runtime,
-    )
+    """The values that decide where a job can start; equal for jobs that can start in the same places."""
+    return job.vc_id, job.klass, job.request

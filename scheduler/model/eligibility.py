@@ -16,29 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Protocol
 
 from scheduler.model import Job, Node
 from scheduler.model.lifecycle import RuntimeNeed
+from scheduler.model.request import Request
 
 OPEN: frozenset[int] = frozenset()
 
 
-class NamesNodes(Protocol):
-    """A request, or what stands for one, with the nodes that it names."""
-
-    @property
-    def nodes_in(self) -> tuple[str, ...]:
-        """The only nodes that it allows; empty: all."""
-        ...
-
-    @property
-    def exclude_nodes(self) -> tuple[str, ...]:
-        """The nodes that it excludes."""
-        ...
-
-
-def allows_node(request: NamesNodes, name: str) -> bool:
+def allows_node(request: Request, name: str) -> bool:
     """Whether the request allows the node of this name."""
     return (not request.nodes_in or name in request.nodes_in) and name not in request.exclude_nodes
 

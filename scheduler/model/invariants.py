@@ -15,7 +15,7 @@ from typing import Protocol
 from scheduler.model import AllocationView, Gpu, Job, Node, Running, View
 from scheduler.model.eligibility import admits_tenant, allows_node, can_start, ineligible_reason
 from scheduler.model.plan import Place, Plan
-from scheduler.model.request import Choice
+from scheduler.model.request import Choice, Request
 from scheduler.model.sharing import may_share
 
 
@@ -153,7 +153,8 @@ def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
     if job.still_stopping:
         yield Violation(Code.JOB_NOT_ELIGIBLE, job.id, "the last attempt of this job is still stopping")
 
-    wanted_ranks = len(place.allocations) if job.split else job.nodes
+    request = job.request
+    wanted_ranks = len(place.allocations) if request.divisible else request.nodes
     ranks = sorted(share.rank for share in place.allocations)
     if ranks != list(range(wanted_ranks)):
         message = f"the gang needs ranks 0 to {wanted_ranks - 1} once each, not {ranks}"
@@ -161,34 +162,40 @@ def _against_the_job(view: View, job: Job, place: Place) -> Iterator[Violation]:
     nodes = [share.node_id for share in place.allocations]
     if len(set(nodes)) < len(nodes):
         yield Violation(Code.TWO_ALLOCATIONS_ONE_NODE, job.id, f"two ranks share a node: {sorted(nodes)}")
-    types = {
-        view.gpu_by_id[gpu_id].type
-        for share in place.allocations
-        for gpu_id in share.gpu_ids
-        if gpu_id in view.gpu_by_id
-    }
-    # Without a type that the job accepts, the sizes are those of its first choice.
-    choice = job.request.choice_of(next(iter(sorted(types)), None)) or job.request.first
-    yield from _against_the_sizes(job, choice, place)
-    if len(types) > 1 or any(job.request.choice_of(kind) is None for kind in types):
-        wanted = job.gpu_type or f"one type{' of ' if job.gpu_types else ''}{', '.join(job.gpu_types)}"
-        yield Violation(Code.WRONG_GPU_TYPE, job.id, f"the gang needs {wanted}, not {', '.join(sorted(types))}")
+
+    types = sorted(
+        {
+            view.gpu_by_id[gpu_id].type
+            for share in place.allocations
+            for gpu_id in share.gpu_ids
+            if gpu_id in view.gpu_by_id
+        }
+    )
+    choice = request.choice_of(types[0] if types else None)
+    if len(types) > 1 or (types and choice is None):
+        wanted = " or ".join(request.gpu_types) or "one type"
+        yield Violation(Code.WRONG_GPU_TYPE, job.id, f"the gang needs {wanted}, not {', '.join(types)}")
+    yield from _against_the_sizes(job, place, choice or request.first)
 
 
-def _against_the_sizes(job: Job, choice: Choice, place: Place) -> Iterator[Violation]:
-    """The ranks with the wrong number of GPUs, CPUs, MiB or slots for the choice in which the job is placed."""
-    if job.split:
-        total = sum(len(share.gpu_ids) for share in place.allocations)
-        least, most = (1, max(choice.gpus, job.max_gpus)) if job.max_gpus else (choice.gpus, choice.gpus)
-        if not least <= total <= most or not all(share.gpu_ids for share in place.allocations):
-            wanted = str(most) if least == most else f"{least} to {most}"
-            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"the gang gets {total} GPUs, not {wanted}")
+def _against_the_sizes(job: Job, place: Place, choice: Choice) -> Iterator[Violation]:
+    """The ranks with the wrong number of GPUs, CPUs, MiB or slots for the choice."""
+    request = job.request
+    counts = [len(share.gpu_ids) for share in place.allocations]
+    if request.divisible:
+        gpus = sum(counts)
+        if not _is_size(request, choice, gpus) or not all(counts):
+            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"the gang gets {gpus} GPUs, not {_sizes(request, choice)}")
+    else:
+        gpus = max(counts, default=choice.gpus)
+        for share in place.allocations:
+            if len(share.gpu_ids) != gpus or not _is_size(request, choice, gpus):
+                message = f"rank {share.rank} gets {len(share.gpu_ids)} GPUs, not {_sizes(request, choice)}"
+                yield Violation(Code.WRONG_GPU_COUNT, job.id, message)
+    size = request.resized(choice, gpus) if _is_size(request, choice, gpus) else choice
     for share in place.allocations:
-        gpus = len(share.gpu_ids)
-        if not job.split and gpus != choice.gpus:
-            yield Violation(Code.WRONG_GPU_COUNT, job.id, f"rank {share.rank} gets {gpus} GPUs, not {choice.gpus}")
-        lots = gpus if job.split else 1
-        cpus, memory_mib = choice.cpus * lots, choice.memory_mib * lots
+        lots = len(share.gpu_ids) if request.divisible else 1
+        cpus, memory_mib = size.cpus * lots, size.memory_mib * lots
         if (share.cpus, share.memory_mib) != (cpus, memory_mib):
             message = (
                 f"rank {share.rank} gets {share.cpus} CPUs and {share.memory_mib} MiB, not {cpus} and {memory_mib}"
@@ -197,6 +204,19 @@ def _against_the_sizes(job: Job, choice: Choice, place: Place) -> Iterator[Viola
         if share.slots != job.slots:
             message = f"rank {share.rank} gets {share.slots} slots of each of its GPUs, not {job.slots}"
             yield Violation(Code.WRONG_SLOTS, job.id, message)
+
+
+def _is_size(request: Request, choice: Choice, gpus: int) -> bool:
+    return gpus == choice.gpus or (request.elastic is not None and gpus in request.elastic)
+
+
+def _sizes(request: Request, choice: Choice) -> str:
+    """The numbers of GPUs that the request accepts in this choice, such as `4` or `1 to 8`."""
+    elastic = request.elastic
+    if elastic is None:
+        return str(choice.gpus)
+    least, most = min(elastic.min_gpus, choice.gpus), max(elastic.max_gpus, choice.gpus)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def _against_the_node(

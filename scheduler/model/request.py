@@ -145,6 +145,11 @@ class Request(_CachesHash):
         return self.choices[0]
 
     @property
+    def gpus_total(self) -> int:
+        """GPUs of the whole gang, in the choice that the job prefers."""
+        return self.choices[0].gpus * self.nodes
+
+    @property
     def needs_gpus(self) -> bool:
         """Whether the job runs on GPUs at all."""
         return self.choices[0].gpus > 0
@@ -157,6 +162,17 @@ class Request(_CachesHash):
     def types_among(self, gpu_types: Sequence[str]) -> Sequence[str]:
         """Those of a pool's GPU types that the job accepts, in order of preference."""
         return tuple(kind for kind in self.gpu_types if kind in gpu_types) if self.gpu_types else gpu_types
+
+    def choices_among(self, gpu_types: Sequence[str]) -> tuple[Choice, ...]:
+        """The choices that a pool with these GPU types has, each with its type named, in order of preference.
+
+        Where the pool has none of them, all choices, so that a denial can name them.
+        """
+        if not self.needs_gpus:
+            return self.choices
+        if self.choices[0].gpu_type is None:
+            return tuple(replace(self.choices[0], gpu_type=kind) for kind in gpu_types or ("any",))
+        return tuple(choice for choice in self.choices if choice.gpu_type in gpu_types) or self.choices
 
     def choice_of(self, gpu_type: str | None) -> Choice | None:
         """The choice for GPUs of this type, with the type named; None where the job does not accept the type."""

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Protocol
 
 from scheduler.model import AllocationView, Job, Locality
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 from scheduler.registry import Plugin, Registry
 
 

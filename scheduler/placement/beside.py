@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from scheduler.model import AllocationView, Job, Locality, Running, View
 from scheduler.model.sharing import may_share
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 
 
 def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tuple[AllocationView, ...] | None:
@@ -22,7 +23,7 @@ def beside(view: View, free: Free, job: Job, demand: Demand, run: Running) -> tu
         return None
     found = []
     for share in run.allocations:
-        node, lots = free.node(share.node_id), len(share.gpu_ids) if demand.split else 1
+        node, lots = free.node(share.node_id), len(share.gpu_ids) if demand.divisible else 1
         cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
         if node is None or node.id in demand.closed or node.cpus < cpus or node.memory_mib < memory_mib:
             return None

@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from scheduler.model import Locality, Node, View
-from scheduler.model.eligibility import OPEN, allows_node, can_start
+from scheduler.model.eligibility import allows_node, can_start
 from scheduler.model.lifecycle import HoldReason, RuntimeNeed
 from scheduler.model.plan import Denial
 from scheduler.placement import named, words
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand, demand_of
 
 T = TypeVar("T")
 
@@ -73,34 +73,37 @@ class Capacity:
 
     def _of_named(self, demand: Demand) -> Denial | None:
         """The same, of the nodes that the job allows; a job that fits nowhere in the pool is told that."""
-        unnamed = demand._replace(nodes_in=(), exclude_nodes=())
+        unnamed = demand_of(
+            replace(demand.request, nodes_in=(), exclude_nodes=()), within=demand.within, closed=demand.closed
+        )
         denial = self.infeasible(unnamed)
         if denial is not None or not self.nodes:
             return denial
-        names = (demand.nodes_in, demand.exclude_nodes)
-        part = self._part(names, lambda node: allows_node(demand, node.name))
+        names = (demand.request.nodes_in, demand.request.exclude_nodes)
+        part = self._part(names, lambda node: allows_node(demand.request, node.name))
         hosts = part._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
-        if (part.nodes if demand.split else hosts) < demand.nodes:
-            others = [node.name for node in self._nodes if not allows_node(demand, node.name) and _hosts(node, demand)]
+        if (part.nodes if demand.divisible else hosts) < demand.nodes:
+            others = [
+                node.name for node in self._nodes if not allows_node(demand.request, node.name) and _hosts(node, demand)
+            ]
             return named.infeasible(demand, hosts=hosts, others=others)
         denial = part.infeasible(unnamed)
         return denial and replace(denial, detail=f"counting the nodes that this job allows: {denial.detail}")
 
     def _of_form(self, demand: Demand) -> Denial | None:
         """The same, of the nodes that can start such a job; nodes that close for a while open again."""
-        sizes = demand._replace(form=RuntimeNeed.ANY, closed=OPEN)
-        if demand.form is RuntimeNeed.ANY:
-            return self._infeasible(sizes)
-        part = self._part(demand.form, lambda node: can_start(node, demand.form))
+        if demand.runtime is RuntimeNeed.ANY:
+            return self._infeasible(demand)
+        part = self._part(demand.runtime, lambda node: can_start(node, demand.runtime))
         if self.nodes and not part.nodes:
-            return _NOWHERE[demand.form](demand)
-        denial = part._infeasible(sizes)
+            return _NOWHERE[demand.runtime](demand)
+        denial = part._infeasible(demand)
         if denial is None or part.nodes == self.nodes:
             return denial
-        return replace(denial, detail=f"counting the {words.of_form(part.nodes, demand.form)}: {denial.detail}")
+        return replace(denial, detail=f"counting the {words.of_form(part.nodes, demand.runtime)}: {denial.detail}")
 
     def _infeasible(self, demand: Demand) -> Denial | None:
-        if demand.split:
+        if demand.divisible:
             return self._split_infeasible(demand)
         fitting = self._nodes_with(demand.gpu_type, demand.gpus, demand.cpus, demand.memory_mib)
         if fitting >= demand.nodes or not self.nodes:

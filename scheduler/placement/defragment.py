@@ -19,7 +19,8 @@ from itertools import islice
 
 from scheduler.model import AllocationView, Job, Locality, Running
 from scheduler.placement import Placement
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand, demand_of
+from scheduler.placement.free import Free, FreeNode
 
 # Of each node or rack: so many sets of jobs are looked at, and so many that make room are kept.
 _SETS, _OPENINGS = 64, 4
@@ -67,7 +68,7 @@ class _Room:
         """Whether it could host one rank, or all of a lot."""
         if self.node.id in demand.closed:
             return False
-        lots = demand.gpus if demand.split else 1
+        lots = demand.gpus if demand.divisible else 1
         enough = self.cpus >= demand.cpus * lots and self.memory_mib >= demand.memory_mib * lots
         return enough and self.gpus >= demand.gpus
 
@@ -149,7 +150,7 @@ def _openings(
     racks: dict[str, list[_Room]] = {}
     for room in rooms.values():
         racks.setdefault(room.node.rack, []).append(room)
-    if demand.split and demand.within is not Locality.NODE:
+    if demand.divisible and demand.within is not Locality.NODE:
         areas = [list(rooms.values())] if demand.within is Locality.ANY else [racks[rack] for rack in sorted(racks)]
         for area in areas:
             yield _cheapest_openings(free, demand, costs, area, area[0].node.rack), 1
@@ -284,19 +285,7 @@ def _places(
 
 def _held(free: Free, run: Running, now: float) -> Demand:
     """What the job would ask for to have elsewhere what it has now."""
-    job = run.job
-    kind = next(free.type_of(gpu_id) for share in run.allocations for gpu_id in share.gpu_ids)
-    return Demand(
-        kind,
-        run.gpus if job.split else job.gpus,
-        job.nodes,
-        job.cpus,
-        job.memory_mib,
-        job.split,
-        job.locality,
-        job.form,
-        free.closings.to(job, now),
-    )
+    return demand_of(run.job.request, free.choice_of(run), closed=free.closings.to(run.job, now))
 
 
 def _id(run: Running) -> int:

@@ -14,36 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.model import SLOTS, AllocationView, Gpu, Locality, Node, View
-from scheduler.model.eligibility import OPEN, NodeEligibility
-from scheduler.model.lifecycle import RuntimeNeed
+from scheduler.model import SLOTS, AllocationView, Gpu, Node, Running, View
+from scheduler.model.eligibility import NodeEligibility
+from scheduler.model.request import Choice
 from scheduler.model.sharing import SharedGpuIndex
-
-
-class Demand(NamedTuple):
-    """What a job needs of the pool once its GPU type is settled: `nodes` times the rest.
-
-    `gpu_type` is None only when `gpus` is 0. With `split`, it is one lot of `gpus` that may lie on any number of nodes,
-    CPUs and memory are for each GPU, and `nodes` is 1. All must lie `within` one node or rack, if not anywhere. It is
-    for a job of this `form`, to which some nodes are `closed`, by id: those of another form among them.
-    """
-
-    gpu_type: str | None
-    gpus: int
-    nodes: int
-    cpus: int
-    memory_mib: int
-    split: bool = False
-    within: Locality = Locality.ANY
-    form: RuntimeNeed = RuntimeNeed.ANY
-    closed: frozenset[int] = OPEN
-    nodes_in: tuple[str, ...] = ()
-    exclude_nodes: tuple[str, ...] = ()
-
-    @property
-    def names_nodes(self) -> bool:
-        """Whether the job allows some nodes only; the others are among those that are closed."""
-        return bool(self.nodes_in or self.exclude_nodes)
+from scheduler.placement.demand import Demand
 
 
 class Guest(NamedTuple):
@@ -197,6 +172,16 @@ class Free:
         """The type of one GPU."""
         return self._gpu_type[gpu_id]
 
+    def choice_of(self, run: Running) -> Choice:
+        """The GPU type and the sizes that a running job has, per node, or of a divisible lot in total and per GPU."""
+        share = run.allocations[0]
+        gpu_ids = [gpu_id for share in run.allocations for gpu_id in share.gpu_ids]
+        kind = self.type_of(gpu_ids[0]) if gpu_ids else None
+        if run.job.request.divisible:
+            lots = len(share.gpu_ids)
+            return Choice(kind, len(gpu_ids), share.cpus // lots, share.memory_mib // lots)
+        return Choice(kind, len(share.gpu_ids), share.cpus, share.memory_mib)
+
     def usable(self, gpu_id: int) -> bool:
         """Whether the GPU is healthy, and so of use to whoever comes next."""
         return gpu_id in self._usable
@@ -246,7 +231,7 @@ class Free:
         """
         if self.nodes_with(demand.gpu_type, demand.gpus) < demand.nodes:
             return
-        lots = demand.gpus if demand.split else 1
+        lots = demand.gpus if demand.divisible else 1
         cpus, memory_mib = demand.cpus * lots, demand.memory_mib * lots
         for node in self.by_fit(demand.gpu_type, demand.gpus):
             if node.cpus >= cpus and node.memory_mib >= memory_mib and node.id not in demand.closed:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scheduler.model import AllocationView, Locality
-from scheduler.placement.free import Demand, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import FreeNode
 
 Pick = Callable[[Sequence[FreeNode], Demand], Sequence[FreeNode]]
 Cost = Callable[[Sequence[FreeNode], Demand], Any]

@@ -8,7 +8,7 @@ from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial
 from scheduler.placement import words
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 
 MAX_NAMES = 8
 """Of nodes in a sentence."""
@@ -17,12 +17,12 @@ MAX_NAMES = 8
 def infeasible(demand: Demand, *, hosts: int, others: Iterable[str]) -> Denial:
     """Of the nodes that the job allows only `hosts` could ever hold a rank, while the `others` could as well."""
     what = _size(demand)
-    if demand.nodes_in:
+    if demand.request.nodes_in:
         detail = _of_named(_left(demand), hosts, what, demand)
     else:
         needs = words.count(demand.nodes, "node")
         detail = f"of the nodes that this job does not exclude, {words.have(hosts)} {what}; this job needs {needs}"
-    allow, such = "allow" if demand.nodes_in else "no longer exclude", listed(sorted(others))
+    allow, such = "allow" if demand.request.nodes_in else "no longer exclude", listed(sorted(others))
     return Denial(
         HoldReason.INFEASIBLE,
         detail,
@@ -37,7 +37,7 @@ def no_room(demand: Demand, *, with_gpus: int, hosts: int, excluded: Sequence[st
     `with_gpus` have the GPUs for a rank, whatever CPUs and memory they have.
     """
     what = _size(demand, free="free ", whole=with_gpus >= demand.nodes)
-    if demand.nodes_in:
+    if demand.request.nodes_in:
         detail = _of_named(_left(demand), hosts, what, demand)
         where, helps = f" on {listed(_left(demand), last='or')}", ["allow more nodes"]
     else:
@@ -64,7 +64,7 @@ def listed(names: Sequence[str], last: str = "") -> str:
 
 
 def _left(demand: Demand) -> Sequence[str]:
-    return [name for name in demand.nodes_in if name not in demand.exclude_nodes]
+    return [name for name in demand.request.nodes_in if name not in demand.request.exclude_nodes]
 
 
 def _of_named(names: Sequence[str], hosts: int, what: str, demand: Demand) -> str:

@@ -12,7 +12,8 @@ from scheduler.model.phrases import become_free
 from scheduler.model.plan import Denial
 from scheduler.placement import named, words
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 
 
 class Shortage:
@@ -35,11 +36,13 @@ class Shortage:
             return Denial(HoldReason.NO_FREE_GPUS, "this pool has no nodes yet", evidence, ("a node joins the pool",))
         if demand.closed:
             rooms = [node for node in map(self._free.node, sorted(demand.closed)) if node and _hosts(node, demand)]
-            allowed = [node for node in rooms if allows_node(demand, self._free.whole(node.id).name)]
+            allowed = [node for node in rooms if allows_node(demand.request, self._free.whole(node.id).name)]
             if allowed:
                 return self._closed(demand, allowed)
-            excluded = [name for node in rooms if (name := self._free.whole(node.id).name) in demand.exclude_nodes]
-            if demand.nodes_in or excluded:
+            excluded = [
+                name for node in rooms if (name := self._free.whole(node.id).name) in demand.request.exclude_nodes
+            ]
+            if demand.request.nodes_in or excluded:
                 open_nodes = [
                     node for node in self._free.by_fit(demand.gpu_type, demand.gpus) if node.id not in demand.closed
                 ]
@@ -50,7 +53,7 @@ class Shortage:
             return self._cpu_or_memory(demand)
         if self._free.gpus(demand.gpu_type) < demand.gpus * demand.nodes:
             return self._no_free_gpus(demand, demand.gpu_type)
-        if demand.split:
+        if demand.divisible:
             return self._too_far_apart(demand, demand.gpu_type)
         if self._free.nodes_with(demand.gpu_type, demand.gpus) < demand.nodes:
             return self._fragmented(demand, demand.gpu_type)
@@ -62,16 +65,17 @@ class Shortage:
 
     def _closed(self, demand: Demand, rooms: Sequence[FreeNode]) -> Denial:
         """There is room on nodes that are closed to the job, and not enough on the others."""
-        closing = [node for node in rooms if can_start(self._free.whole(node.id), demand.form)]
+        closing = [node for node in rooms if can_start(self._free.whole(node.id), demand.runtime)]
         evidence = words.evidence(demand, closed_nodes_with_room=len(rooms))
         if not closing:
             return Denial(
                 HoldReason.RUNTIME,
-                f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that {words.FORMS[demand.form]}",
+                f"there is room on {words.count(len(rooms), 'node')}, but not on nodes that "
+                f"{words.FORMS[demand.runtime]}",
                 evidence,
                 (),
                 wanted=demand.gpus * demand.nodes,
-                once_free=f"nodes that {words.FORMS[demand.form]} become free",
+                once_free=f"nodes that {words.FORMS[demand.runtime]} become free",
             )
         closing = [node for node in closing if self._free.whole(node.id).maintenance_starts_at is not None]
         if not closing:
@@ -218,5 +222,5 @@ class Shortage:
 
 def _hosts(node: FreeNode, demand: Demand) -> bool:
     """Whether the node, were it open, could host a rank or a part of a lot."""
-    open_to_all = demand._replace(closed=OPEN)
-    return node.room(open_to_all) > 0 if demand.split else node.fits(open_to_all)
+    open_to_all = demand.closed_to(OPEN)
+    return node.room(open_to_all) > 0 if demand.divisible else node.fits(open_to_all)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from scheduler.model import AllocationView, Locality
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.gang import among, by_rack
 from scheduler.placement.steady import NodeExclusion
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from scheduler.model import AllocationView
 from scheduler.placement.as_asked import AsAsked
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 
 STRIKES_LIMIT = 3.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.model.lifecycle import RuntimeNeed
 from scheduler.model.plan import Evidence
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 
 FORMS = {
     RuntimeNeed.ANY: "run jobs",

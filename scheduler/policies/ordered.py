@@ -11,7 +11,7 @@ from scheduler.engine.queue import Key
 from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import UNSCHEDULABLE
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from scheduler.model import Job, View
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.shared import ShareLedger, requested
 from scheduler.registry import ConfigError
 

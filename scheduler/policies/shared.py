@@ -14,7 +14,7 @@ from scheduler.model import Job, Running, View
 from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand, demand_of
 
 Grouper = Callable[[Job], int]
 # Jobs that were not placed, with the demands for which they may preempt: the first of each group and class, or by id if
@@ -101,7 +101,7 @@ class ShareLedger:
 
 def requested(demand: Demand) -> Vector:
     """All resources of a demand."""
-    lots = demand.gpus if demand.split else demand.nodes
+    lots = demand.gpus if demand.divisible else demand.nodes
     vector = {CPUS: demand.cpus * lots, MEMORY_MIB: demand.memory_mib * lots}
     if demand.gpu_type is not None:
         vector[demand.gpu_type] = demand.gpus * demand.nodes
@@ -201,7 +201,7 @@ class Shared:
         lines: dict[int, list[Job]] = {}
         for job in sorted(view.waiting, key=lambda job: (self.waiting_key(job), job.id), reverse=True):
             lines.setdefault(self.group_of(job), []).append(job)
-        first_kind = min(set(ledger.total) - {CPUS, MEMORY_MIB}, default="")
+        first_types = sorted(set(ledger.total) - {CPUS, MEMORY_MIB})[:1]
         heap = [(ledger.key(group), group) for group in lines]
         heapq.heapify(heap)
         while heap:
@@ -211,8 +211,8 @@ class Shared:
                 continue
             job = lines[group].pop()
             yield job
-            kind = (job.gpu_type or first_kind) if job.gpus else None
-            demand = Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split)
+            choice = job.request.choices_among(first_types)[0]
+            demand = demand_of(job.request, choice)
             ledger.charge(job, requested(demand), 1)
             if lines[group]:
                 heapq.heapreplace(heap, (ledger.key(group), group))

@@ -25,7 +25,8 @@ from scheduler.model import SLOTS, AllocationView, Job, Reservation, Running
 from scheduler.model.invariants import awaits_preemption, check
 from scheduler.model.lifecycle import AttemptState, JobClass
 from scheduler.model.plan import RESERVATION_S, Plan
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand, demand_of
+from scheduler.placement.free import Free
 from scheduler.sim.clocks import Clocks
 from scheduler.sim.cluster import ClusterSpec
 from scheduler.sim.failures import FAILED, SUCCEEDED, FailureClass, Failures, attempted
@@ -542,10 +543,8 @@ class _Simulation:
             raise SimulationError(f"at {world.now:g}s a virtual cluster's use is miscounted")
 
     def _demands(self, job: Job) -> list[Demand]:
-        return [
-            Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality, job.form)
-            for kind in job.types_among(self.state.capacity.types) or job.gpu_types
-        ]
+        choices = job.request.choices_among(self.state.capacity.types)
+        return [demand_of(job.request, choice) for choice in choices]
 
     def _job(self, traced: TraceJob) -> Job:
         vc_id = self.world.vc_ids[traced.vc]

@@ -8,7 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from scheduler.model import AllocationView
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.gang import gang, idle, ranks
 from scheduler.placement.split import fewest_nodes
 from scheduler.placement.steady import NodeExclusion, Steady
@@ -26,7 +27,7 @@ class BestFit(Steady):
 
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
-        if demand.split:
+        if demand.divisible:
             return fewest_nodes(free, demand, exclusion, _tightest_first)
         nodes = gang(exclusion.allowed(_tightest_first(free, demand)), demand, exclusion.last_resort, _the_first, idle)
         return None if nodes is None else ranks(demand, sorted(nodes, key=lambda node: (node.rack, node.id)))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.model import AllocationView
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.gang import by_rack, gang, idle, ranks
 from scheduler.placement.split import fewest_nodes
 from scheduler.placement.steady import NodeExclusion, Steady
@@ -24,7 +25,7 @@ class Consolidate(Steady):
 
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, neighbouring ranks close together, or None when the gang does not fit."""
-        if demand.split:
+        if demand.divisible:
             return fewest_nodes(free, demand, exclusion)
         nodes = gang(
             exclusion.allowed(free.candidates(demand)), demand, exclusion.last_resort, _fewest_racks, rack_cost

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from scheduler.model import AllocationView, Locality
 from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.bases import BASE_PARAMS, base
-from scheduler.placement.free import Demand, Free, FreeNode, Guest
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode, Guest
 from scheduler.placement.steady import STRIKES_LIMIT
 
 
@@ -63,10 +64,10 @@ class Dedicated(AsAsked):
         for_large = replace(exclusion, excluded=_in_use if self.whole_nodes else self._hosts_large)
         if self._large(Guest(demand.gpus * demand.nodes, demand.nodes)):
             return inside.choose(free, demand, for_large)
-        if not (demand.split and self.distributed):
+        if not (demand.divisible and self.distributed):
             return inside.choose(free, demand, for_small)
         if free.most_on_one_node(demand.gpu_type) >= demand.gpus:
-            on_one_node = inside.choose(free, demand._replace(within=Locality.NODE), for_small)
+            on_one_node = inside.choose(free, demand.relaxed(Locality.NODE), for_small)
             if on_one_node is not None:
                 return on_one_node
         return None if demand.within is Locality.NODE else inside.choose(free, demand, for_large)

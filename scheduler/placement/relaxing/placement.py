@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from scheduler.model import AllocationView, Job, Locality
 from scheduler.placement.bases import BASE_PARAMS, base
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 from scheduler.placement.steady import STRIKES_LIMIT
 
 _TIGHTEST_FIRST = (Locality.NODE, Locality.RACK, Locality.ANY)

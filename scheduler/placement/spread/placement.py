@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.model import AllocationView, Locality
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.gang import by_rack, gang, ranks
 from scheduler.placement.split import cut
 from scheduler.placement.steady import NodeExclusion, Steady
@@ -26,7 +27,7 @@ class Spread(Steady):
     def choose(self, free: Free, demand: Demand, exclusion: NodeExclusion) -> tuple[AllocationView, ...] | None:
         """One allocation for each rank, the emptiest node first, or None when the gang does not fit."""
         nodes = exclusion.allowed(_emptiest_first(free, demand))
-        if demand.split:
+        if demand.divisible:
             return _lot(nodes, demand, exclusion.last_resort)
         chosen = gang((node for node in nodes if node.fits(demand)), demand, exclusion.last_resort, _turns)
         return None if chosen is None else ranks(demand, chosen)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from scheduler.model import AllocationView
 from scheduler.placement.as_asked import AsAsked
 from scheduler.placement.bases import BASE_PARAMS, base
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.steady import STRIKES_LIMIT
 from scheduler.placement.topology.subsets import best_subset
 
@@ -63,7 +64,7 @@ def _as_tight(free: Free, demand: Demand, node_id: int, last: frozenset[int]) ->
     yield chosen
     count = chosen.count(demand.gpu_type)
     equals = takewhile(lambda node: node.count(demand.gpu_type) == count, free.by_fit(demand.gpu_type, count))
-    lots = demand.gpus if demand.split else 1
+    lots = demand.gpus if demand.divisible else 1
     same = (
         node
         for node in equals

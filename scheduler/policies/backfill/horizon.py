@@ -16,7 +16,8 @@ from scheduler.admission import QuotaUsage, charge
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.model.lifecycle import JobClass
-from scheduler.placement.free import Demand, FreeNode, Guest
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import FreeNode, Guest
 from scheduler.policies.backfill.nodes import Claim, NodeTimes, peak
 
 # An end, and a number that distinguishes ends at the same moment.
@@ -306,7 +307,7 @@ class Horizon:
         Only nodes that can host a part of the job by then show their future state: the placement could not choose
         others.
         """
-        demand = demand._replace(closed=self._free.closings.to(job, start))
+        demand = demand.closed_to(self._free.closings.to(job, start))
         hosts = self._times.hosts(demand, start, end)
         if not hosts:
             return None
@@ -350,7 +351,7 @@ class Horizon:
         lent: list[tuple[AllocationView, ...]] = []
         for node_id in self._times.booked:
             node = self._free.node(node_id)
-            if node is None or not (node.room(demand) if demand.split else node.fits(demand)):
+            if node is None or not (node.room(demand) if demand.divisible else node.fits(demand)):
                 continue
             share = self._promised_on(node, start, end)
             if share is not None:

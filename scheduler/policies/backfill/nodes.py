@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scheduler.model import AllocationView
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 
 # GPUs of a type, CPUs or memory of a node: the resource, the node, and the type.
 Key = tuple[str, int, str | None]
@@ -155,7 +156,7 @@ class NodeTimes:
 
     def not_before(self, demand: Demand, length_s: float, since: float) -> float | None:
         """A moment from `since` on before which the demand finds no room for this long; None: it never does."""
-        if demand.split:
+        if demand.divisible:
             enough = self._total(str(demand.gpu_type)).since(demand.gpus)
             return None if enough is None else max(since, enough)
         size, best = _size(demand), list[float]()
@@ -170,7 +171,7 @@ class NodeTimes:
 
     def hosts(self, demand: Demand, start: float, end: float) -> Sequence[int]:
         """The nodes with room for a part of the demand between the two moments; none if they are too few."""
-        if demand.split and self._total(str(demand.gpu_type)).at(start) < demand.gpus:
+        if demand.divisible and self._total(str(demand.gpu_type)).at(start) < demand.gpus:
             return ()
         size, found = _size(demand), list[int]()
         for since, node_id in self._order(size).entries:
@@ -272,7 +273,7 @@ def peak(claims: Iterable[Claim], ends: Iterable[tuple[float, int]], start: floa
 
 def _size(demand: Demand) -> _Size:
     """The minimum that one node must host."""
-    return demand.gpu_type, 1 if demand.split else demand.gpus, demand.cpus, demand.memory_mib
+    return demand.gpu_type, 1 if demand.divisible else demand.gpus, demand.cpus, demand.memory_mib
 
 
 def _size_of(share: AllocationView, gpu_type: str | None) -> _Size:

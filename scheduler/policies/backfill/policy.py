@@ -13,7 +13,7 @@ from scheduler.engine.queue import Key
 from scheduler.model import AllocationView, Job, Node, Running
 from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import RESERVATION_S, UNSCHEDULABLE, Denial
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.backfill.horizon import Horizon, Promise
 from scheduler.policies.ordered import Ordered
 from scheduler.policies.predicted import ends_at, rest_s

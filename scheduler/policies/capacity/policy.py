@@ -12,7 +12,7 @@ from scheduler.engine.usage import CPUS, MEMORY_MIB, ResourceUsage, Vector
 from scheduler.model import Job, Running, View
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.queues import (
     EPSILON,
     Row,

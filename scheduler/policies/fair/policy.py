@@ -11,7 +11,7 @@ from scheduler.engine.queue import Key
 from scheduler.engine.usage import ResourceUsage
 from scheduler.model import Job, Running, View
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.queues import EPSILON, Row, TreeLedger, check_rows, column, rows_schema
 from scheduler.policies.shared import Shared, dominant
 from scheduler.registry import ConfigError

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.gandiva.job_state import MAX_GPUS, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
@@ -156,7 +156,7 @@ def _idle_on_node(
     if node is None or nodes.shared(node.id) or not all(map(context.state.free.usable, share.gpu_ids)):
         return ()
     kind = context.state.free.type_of(share.gpu_ids[0])
-    demand = context.demands(job, 1)[0]._replace(gpu_type=kind)
+    demand = context.demand(job, kind, 1)
     most = min(job.max_gpus, len(job.speeds), int(job.memo.get(MAX_GPUS, job.max_gpus)))
     idle = min(node.room(demand), most - gpus)
     for more in range(idle, 0, -1):
@@ -165,6 +165,6 @@ def _idle_on_node(
             continue
         if left_s is not None and left_s / now - left_s / then <= restart_s:
             continue
-        if context.quota_denial(job, demand._replace(gpus=more)) is None:
+        if context.quota_denial(job, context.demand(job, kind, more)) is None:
             return tuple(node.gpus[kind][:more])
     return ()

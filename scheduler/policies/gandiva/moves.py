@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
 from scheduler.placement.defragment import defragment
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand, demand_of
+from scheduler.placement.free import Free
 from scheduler.policies.gandiva.job_state import LAST_SEARCH, NO_MOVES, reset_state, state_of
 from scheduler.policies.gandiva.nodes import Nodes
 from scheduler.policies.preemptive import SOON_S
@@ -147,18 +148,7 @@ def demand_for_held(context: CycleContext, run: Running) -> Demand | None:
     in_service = all(free.node(share.node_id) is not None for share in run.allocations)
     if not gpu_ids or not in_service or not all(map(free.usable, gpu_ids)):
         return None
-    gpus = run.gpus if job.split else job.gpus
-    return Demand(
-        free.type_of(gpu_ids[0]),
-        gpus,
-        job.nodes,
-        job.cpus,
-        job.memory_mib,
-        job.split,
-        job.locality,
-        job.form,
-        context.closed_to(job),
-    )
+    return demand_of(job.request, free.choice_of(run), closed=context.closed_to(job))
 
 
 def _spread(context: CycleContext, allocations: Sequence[AllocationView]) -> tuple[int, int]:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import AllocationView, Job, Running
-from scheduler.placement.free import Demand, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import FreeNode
 from scheduler.policies.gandiva.job_state import SliceNodes
 from scheduler.policies.gandiva.suspended import Entry, Suspended, SuspendedJobs
 from scheduler.policies.preemptive import SOON_S
@@ -146,7 +147,7 @@ class Nodes:
         found: list[AllocationView] = []
         for node_id, gpus in slice_nodes.items():
             node = self.free.node(node_id)
-            lots = gpus if demand.split else 1
+            lots = gpus if demand.divisible else 1
             if node is None or node.id in demand.closed or node.count(demand.gpu_type) < gpus:
                 return None
             if node.cpus < demand.cpus * lots or node.memory_mib < demand.memory_mib * lots:
@@ -183,6 +184,6 @@ def shares(node: FreeNode, demand: Demand) -> tuple[AllocationView, ...]:
 
 
 def _share(node: FreeNode, rank: int, gpus: int, demand: Demand) -> AllocationView:
-    lots = gpus if demand.split else 1
+    lots = gpus if demand.divisible else 1
     gpu_ids = tuple(node.gpus[str(demand.gpu_type)][:gpus])
     return AllocationView(node.id, rank, gpu_ids, demand.cpus * lots, demand.memory_mib * lots)

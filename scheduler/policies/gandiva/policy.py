@@ -13,7 +13,7 @@ from scheduler.model.lifecycle import HoldReason
 from scheduler.model.phrases import become_free
 from scheduler.model.plan import UNSCHEDULABLE, Denial
 from scheduler.placement import words
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.gandiva import elastic, moves, pairs, probation
 from scheduler.policies.gandiva.job_state import (
     LAST_SEARCH,

@@ -10,8 +10,11 @@ Only a job alone on its GPUs before and after is compared: otherwise the cause o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.engine.context import CycleContext
 from scheduler.model import Running
+from scheduler.placement.demand import demand_of
 from scheduler.policies.gandiva.job_state import (
     MAX_GPUS,
     NO_MOVES,
@@ -59,7 +62,9 @@ def _go_back(context: CycleContext, nodes: Nodes, run: Running, before: SliceNod
     if held is None or context.limit_reached or any(map(nodes.is_blocked, before)):
         return False
     context.release(run)
-    found = nodes.place_on(held._replace(gpus=sum(before.values())) if held.split else held, before)
+    if held.divisible:
+        held = demand_of(held.request, replace(held.choice, gpus=sum(before.values())))
+    found = nodes.place_on(held, before)
     if found is None:
         context.undo_release(run)
         return False

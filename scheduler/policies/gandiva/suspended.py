@@ -16,13 +16,13 @@ from itertools import islice
 from scheduler.engine.context import CycleContext
 from scheduler.engine.queue import Key
 from scheduler.model import Job
+from scheduler.model.request import Request
 from scheduler.policies.gandiva.job_state import NEXT_CHECK, SliceNodes, slice_nodes_of, suits
 from scheduler.policies.preemptive import SOON_S
 
 # The position of a job in the queue: its key, then its id.
 Entry = tuple[Key, int]
 # The free GPUs, other than on its time-slice nodes, that wake a job: its type, types and number of GPUs.
-_Class = tuple[str | None, tuple[str, ...], int]
 _NO_SIZES: Mapping[int, int] = {}
 
 
@@ -44,7 +44,7 @@ class SuspendedJobs:
         self._changed: dict[int, Job | None] = {}
         self._jobs: dict[int, Suspended] = {}
         self._by_next: list[tuple[float, int]] = []
-        self._by_class: dict[_Class, list[Entry]] = {}
+        self._by_class: dict[Request, list[Entry]] = {}
         self._misfits: set[int] = set()  # ids of the jobs whose time-slice nodes no longer suit them
         self._on_node: dict[int, dict[int, Suspended]] = {}  # node id -> job id -> the job
         self._sizes: dict[int, Counter[int]] = {}  # node id -> GPUs of a job -> suspended jobs of this size
@@ -75,7 +75,7 @@ class SuspendedJobs:
         job_id, size = one.job.id, one.job.gpus_total
         self._jobs[job_id] = one
         insort(self._by_next, (one.next_at, job_id))
-        insort(self._by_class.setdefault(_class_of(one.job), []), one.entry)
+        insort(self._by_class.setdefault(one.job.request, []), one.entry)
         if not suits(one.job, one.slice_nodes):
             self._misfits.add(job_id)
         for node_id, gpus in one.slice_nodes.items():
@@ -84,7 +84,7 @@ class SuspendedJobs:
             self._asked[node_id] += gpus
 
     def _unindex(self, one: Suspended) -> None:
-        job_id, klass = one.job.id, _class_of(one.job)
+        job_id, klass = one.job.id, one.job.request
         del self._by_next[bisect_left(self._by_next, (one.next_at, job_id))]
         entries = self._by_class[klass]
         del entries[bisect_left(entries, one.entry)]
@@ -121,7 +121,7 @@ class SuspendedJobs:
 
     def of_size(self, gpus: int) -> Iterator[Suspended]:
         """The jobs with this number of GPUs, in their order."""
-        entries = (entries for (_, _, size), entries in self._by_class.items() if size == gpus)
+        entries = (entries for klass, entries in self._by_class.items() if klass.gpus_total == gpus)
         return (self._jobs[job_id] for _, job_id in heapq.merge(*entries))
 
     @property
@@ -130,11 +130,11 @@ class SuspendedJobs:
         return self._on_node
 
     @property
-    def classes(self) -> Iterable[_Class]:
+    def classes(self) -> Iterable[Request]:
         """The classes of jobs that the same free GPUs wake."""
         return self._by_class
 
-    def of_class(self, klass: _Class) -> Sequence[Entry]:
+    def of_class(self, klass: Request) -> Sequence[Entry]:
         """The positions of the jobs of a class, ascending; callers must not change them."""
         return self._by_class.get(klass, ())
 
@@ -156,10 +156,10 @@ class WakeQueue:
 
     def __init__(self, context: CycleContext, index: SuspendedJobs, *, examine_all: bool) -> None:
         self._context, self._index, self._free = context, index, context.state.free
-        self._heap: list[tuple[Key, int, int, _Class | None]] = []
+        self._heap: list[tuple[Key, int, int, Request | None]] = []
         self._number = 0  # of the heap entry, so that comparisons never go further
         self._last: Entry | None = None
-        self._walked: set[_Class] = set()  # the classes with an entry in the heap
+        self._walked: set[Request] = set()  # the classes with an entry in the heap
         self._preempted = len(context.preempts)
         if examine_all:
             for klass in index.classes:
@@ -211,7 +211,7 @@ class WakeQueue:
             if klass not in self._walked and self._fits(klass):
                 self._walk(klass, self._last)
 
-    def _walk(self, klass: _Class, after: Entry | None) -> None:
+    def _walk(self, klass: Request, after: Entry | None) -> None:
         """Queue the first job of a class after a position; the others follow it one by one."""
         entries = self._index.of_class(klass)
         position = 0 if after is None else bisect_right(entries, after)
@@ -219,16 +219,11 @@ class WakeQueue:
             self._walked.add(klass)
             self._push(entries[position], klass)
 
-    def _fits(self, klass: _Class) -> bool:
+    def _fits(self, klass: Request) -> bool:
         """Whether a type that the class accepts has enough free GPUs in the pool for one of its jobs."""
-        gpu_type, gpu_types, size = klass
-        types = (gpu_type,) if gpu_type is not None else gpu_types or self._context.state.capacity.types
-        return any(self._free.gpus(kind) >= size for kind in types)
+        choices = klass.choices_among(self._context.state.capacity.types)
+        return any(self._free.gpus(choice.gpu_type) >= choice.gpus * klass.nodes for choice in choices)
 
-    def _push(self, entry: Entry, klass: _Class | None = None) -> None:
+    def _push(self, entry: Entry, klass: Request | None = None) -> None:
         self._number += 1
         heapq.heappush(self._heap, (*entry, self._number, klass))
-
-
-def _class_of(job: Job) -> _Class:
-    return job.gpu_type, job.gpu_types, job.gpus_total

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from scheduler.engine.context import CycleContext
 from scheduler.model import Job, Locality, Running
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.gandiva.job_state import (
     NEXT_CHECK,
     SliceNodes,
@@ -223,13 +223,13 @@ class TimeSlices:
             for node_id in ids:
                 if self._sliceable_gpus(node_id, demand.gpu_type, None) >= size:
                     yield {node_id: size}
-        if demand.within is Locality.NODE or (demand.nodes == 1 and not demand.split):
+        if demand.within is Locality.NODE or (demand.nodes == 1 and not demand.divisible):
             return
         # A job of several nodes time-slices with one of its own size, on all nodes of that job.
         seen = set[tuple[int, ...]]()
         for slice_nodes in self._multi_node_candidates(ids, size):
             racks = {self.context.view.node_by_id[node_id].rack for node_id in slice_nodes}
-            alike = len(slice_nodes) > 1 and (demand.split or set(slice_nodes.values()) == {demand.gpus})
+            alike = len(slice_nodes) > 1 and (demand.divisible or set(slice_nodes.values()) == {demand.gpus})
             if alike and whole >= slice_nodes.keys() and not (demand.within is Locality.RACK and len(racks) > 1):
                 if tuple(slice_nodes) not in seen:
                     yield slice_nodes

@@ -178,7 +178,7 @@ class _Budget:
                 return False
             one.served = context.admission.admit(context.view, self._usage, one.job, None, 0) is None
             return one.served
-        demand = context.demands(one.job, one.size + gpus if one.sizable else None)[0]._replace(gpu_type=kind)
+        demand = context.demand(one.job, kind, one.size + gpus if one.sizable else None)
         if self._left[kind] < gpus or context.state.capacity.infeasible(demand) is not None:
             return False
         if context.admission.admit(context.view, self._usage, one.job, kind, gpus) is not None:
@@ -280,8 +280,8 @@ def _apply_sizes(context: CycleContext, candidates: list[_Candidate], *, steady:
 
 def _places(context: CycleContext, one: _Candidate) -> tuple[AllocationView, ...] | None:
     """The job's place: on the nodes with the most free GPUs if it may be scattered, else by its placement."""
-    free, demands = context.state.free, context.demands(one.job, one.size if one.sizable else None)
-    demand = demands[0]._replace(gpu_type=one.kind)
+    free, size = context.state.free, one.size if one.sizable else None
+    demand = context.demands(one.job, size)[0] if one.kind is None else context.demand(one.job, one.kind, size)
     if one.kind is not None and context.quota_denial(one.job, demand) is not None:
         return None  # a job not served in this cycle still owns the quota granted to it
     if not one.sizable or demand.within is not Locality.ANY:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from scheduler.model import AllocationView, Locality
-from scheduler.placement.free import Demand, Free, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free, FreeNode
 from scheduler.placement.split import cut
 
 # The stages of locality, relaxed one after the other.
@@ -30,7 +31,7 @@ def find(
         for node in nodes:
             if _hosts(node, demand):
                 return _cut(demand, [node])
-        if not demand.split or demand.within is Locality.NODE:
+        if not demand.divisible or demand.within is Locality.NODE:
             return None
     if dedicated:
         nodes = [node for node in nodes if not node.guests]
@@ -50,7 +51,7 @@ def find(
 
 def fewest_servers(free: Free, demand: Demand) -> int:
     """The minimum number of servers for the demand."""
-    if not demand.split:
+    if not demand.divisible:
         return demand.nodes
     most = len(free.shelves(demand.gpu_type)) - 1
     return -(-demand.gpus // max(most, 1))
@@ -58,7 +59,7 @@ def fewest_servers(free: Free, demand: Demand) -> int:
 
 def _gather(demand: Demand, nodes: Sequence[FreeNode], *, in_order: bool = False) -> tuple[AllocationView, ...] | None:
     """The gang on the fewest of these nodes: roomiest nodes for a divisible job, best-filled ones for ranks."""
-    if demand.split:
+    if demand.divisible:
         roomiest = nodes if in_order else sorted(nodes, key=lambda node: (-node.room(demand), node.id))
         return _cut(demand, roomiest)
     fitting = [node for node in nodes if _hosts(node, demand)]
@@ -67,7 +68,7 @@ def _gather(demand: Demand, nodes: Sequence[FreeNode], *, in_order: bool = False
 
 def _hosts(node: FreeNode, demand: Demand) -> bool:
     """Whether the node could host one rank, or all of a divisible job."""
-    if demand.split:
+    if demand.divisible:
         return node.room(demand) >= demand.gpus
     return (
         node.count(demand.gpu_type) >= demand.gpus and node.cpus >= demand.cpus and node.memory_mib >= demand.memory_mib
@@ -75,7 +76,7 @@ def _hosts(node: FreeNode, demand: Demand) -> bool:
 
 
 def _cut(demand: Demand, nodes: Sequence[FreeNode]) -> tuple[AllocationView, ...] | None:
-    if demand.split:
+    if demand.divisible:
         return cut(demand, nodes)
     ordered = sorted(nodes, key=lambda node: (node.rack, node.id))
     return tuple(

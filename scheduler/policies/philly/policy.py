@@ -16,7 +16,7 @@ from scheduler.model.lifecycle import HoldReason, JobClass
 from scheduler.model.plan import Denial
 from scheduler.placement.capacity import Capacity
 from scheduler.placement.defragment import defragment
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import Demand
 from scheduler.policies.philly.back_off import (
     BackOffGroups,
     back_off,
@@ -214,9 +214,9 @@ class Philly(Shared):
         """Whether the job found room after others moved, each of which resumes from its checkpoint."""
         free, close, stage = context.state.free, demand, self.stage(job, context.now)
         if demand.within is Locality.ANY and stage < ANYWHERE:
-            close = demand._replace(within=Locality.RACK)
-        if demand.split and stage == FEWEST_SERVERS and fewest_servers(free, demand) == 1:
-            close = demand._replace(within=Locality.NODE)
+            close = demand.relaxed(Locality.RACK)
+        if demand.divisible and stage == FEWEST_SERVERS and fewest_servers(free, demand) == 1:
+            close = demand.relaxed(Locality.NODE)
         runs = [run for run in context.view.running if context.stays(run)]
         moves = defragment(free, runs, close, context.placement, now=context.now, restart_s=lambda _: self.restart_s)
         if not moves or len(context.places) + len(moves) >= context.max_places:

@@ -13,7 +13,8 @@ from scheduler.engine.context import CycleContext
 from scheduler.engine.queue import Key, QueueWalk
 from scheduler.model import AllocationView, Job, Running, View
 from scheduler.model.plan import UNSCHEDULABLE
-from scheduler.placement.free import Demand, FreeNode
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import FreeNode
 from scheduler.policies.shared import DominantShares, requested, weights_of_vcs
 
 
@@ -221,7 +222,7 @@ class _Packing:
         head.alignment = sum(parts) / len(parts)
         if self._apart(demand, found):
             head.alignment *= 1.0 - self._policy.remote_penalty
-        if self._policy.aligned_nodes and demand.nodes == 1 and not demand.split:
+        if self._policy.aligned_nodes and demand.nodes == 1 and not demand.divisible:
             self._choose_node(head)
         return True
 
@@ -242,7 +243,7 @@ class _Packing:
         if node is None:
             return 0.0
         whole_gpus, cpus, memory_mib = self._whole[node.id]
-        lots = gpus if demand.split else 1
+        lots = gpus if demand.divisible else 1
         kind = demand.gpu_type
         aligned = 0.0
         if kind is not None and whole_gpus[kind]:
@@ -259,7 +260,7 @@ class _Packing:
         if len({nodes[share.node_id].rack for share in found}) > 1:
             return True
         most = self._largest.get(demand.gpu_type or "", 1) or 1
-        return demand.split and len(found) > -(-demand.gpus // most)
+        return demand.divisible and len(found) > -(-demand.gpus // most)
 
     def _work(self, head: _ClassHead) -> float:
         """The remaining time, or the mean time if unknown, times the job's share of all resources of the pool."""

@@ -6,19 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.model import AllocationView, Locality, Node, Running
+from scheduler.model.request import request_of
 from scheduler.placement import Placement
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 
 
 def gang(gpus: int, nodes: int = 1, within: Locality = Locality.ANY, cpus: int = 1, memory_mib: int = 1024) -> Demand:
-    """`nodes` ranks with these GPUs each, on a node of their own."""
-    return Demand("A100" if gpus else None, gpus, nodes, cpus, memory_mib, within=within)
+    """So many ranks, each with these GPUs on a node of its own."""
+    kind = "A100" if gpus else None
+    return Demand(request_of(gpu_type=kind, gpus=gpus, nodes=nodes, cpus=cpus, memory_mib=memory_mib), within)
 
 
 def lot(gpus: int, within: Locality = Locality.ANY, cpus: int = 0) -> Demand:
     """GPUs on as many nodes as it takes; CPUs are for each of them."""
-    return Demand("A100", gpus, 1, cpus, 0, split=True, within=within)
+    return Demand(request_of(gpu_type="A100", gpus=gpus, cpus=cpus, split=True), within)
 
 
 def using(node_id: int, gpus: int, cpus: int = 1, memory_mib: int = 1024) -> Running:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 import pytest
 
 from scheduler.model import Locality, Node, Running
+from scheduler.model.request import request_of
 from scheduler.placement.consolidate.placement import Consolidate
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 from tests.unit.scheduler.factories import make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import Case, gang, lot, nodes, using
 
 
 def demand(gpus: int, nodes: int = 1, gpu_type: str | None = "A100", cpus: int = 1, memory_mib: int = 1024) -> Demand:
-    return Demand(gpu_type, gpus, nodes, cpus, memory_mib)
+    return Demand(request_of(gpu_type=gpu_type, gpus=gpus, nodes=nodes, cpus=cpus, memory_mib=memory_mib))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from scheduler.model.lifecycle import AttemptState
 from scheduler.model.plan import Place, Plan, Preempt
 from scheduler.placement import PLACEMENTS
 from scheduler.placement.defragment import Limits, Move, defragment
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 from tests.profiles import examples
 from tests.unit.scheduler.factories import asking, make_node, make_running, make_share, make_snapshot
 from tests.unit.scheduler.pools import gang, lot, nodes

@@ -15,11 +15,13 @@ from scheduler.model.invariants import check
 from scheduler.model.plan import Place, Plan
 from scheduler.placement import PLACEMENTS, Placement
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import demand_of
+from scheduler.placement.free import Free
 from scheduler.placement.split import fewest_nodes
 from scheduler.placement.steady import NodeExclusion
 from tests.profiles import examples
 from tests.unit.scheduler.factories import make_job, make_node, make_running, make_share, make_snapshot
+from tests.unit.scheduler.pools import lot
 
 LINKS = tuple(tuple(0 if a == b else 2 if a // 2 == b // 2 else 1 for b in range(4)) for a in range(4))
 PARAMS: dict[str, list[dict[str, object]]] = {
@@ -86,11 +88,6 @@ def jobs(draw: st.DrawFn) -> Job:
     )
 
 
-def demand_of(job: Job) -> Demand:
-    kind = job.gpu_type if job.gpus else None
-    return Demand(kind, job.gpus, job.nodes, job.cpus, job.memory_mib, job.split, job.locality)
-
-
 def every_placement(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Try a test with each placement on drawn pools and jobs; without a deadline, for a machine may be busy."""
 
@@ -108,7 +105,7 @@ def every_placement(*others: st.SearchStrategy[Any]) -> Callable[[Callable[..., 
 def test_what_it_gives_is_lawful_and_as_close_together_as_asked(
     placement: Placement, world: Snapshot, job: Job
 ) -> None:
-    allocations = placement.place(Free(world), demand_of(job), job.avoid_nodes)
+    allocations = placement.place(Free(world), demand_of(job.request), job.avoid_nodes)
     if allocations is None:
         return
     world = replace(world, waiting=(job,))
@@ -122,32 +119,32 @@ def test_what_it_gives_is_lawful_and_as_close_together_as_asked(
 
 @every_placement()
 def test_what_it_gives_could_be_had_of_an_empty_pool(placement: Placement, world: Snapshot, job: Job) -> None:
-    if placement.place(Free(world), demand_of(job), ()) is not None:
-        assert Capacity(world).infeasible(demand_of(job)) is None
+    if placement.place(Free(world), demand_of(job.request), ()) is not None:
+        assert Capacity(world).infeasible(demand_of(job.request)) is None
 
 
 @every_placement()
 def test_whether_it_fits_does_not_depend_on_what_the_job_avoids(
     placement: Placement, world: Snapshot, job: Job
 ) -> None:
-    free, demand = Free(world), demand_of(job)
+    free, demand = Free(world), demand_of(job.request)
     assert (placement.place(free, demand, job.avoid_nodes) is None) == (placement.place(free, demand, ()) is None)
 
 
 @every_placement()
 def test_nor_on_strikes(placement: Placement, world: Snapshot, job: Job) -> None:
     innocent = replace(world, nodes=tuple(replace(node, strikes=0.0) for node in world.nodes))
-    found = placement.place(Free(world), demand_of(job), ())
-    assert (found is None) == (placement.place(Free(innocent), demand_of(job), ()) is None)
+    found = placement.place(Free(world), demand_of(job.request), ())
+    assert (found is None) == (placement.place(Free(innocent), demand_of(job.request), ()) is None)
 
 
 @every_placement(st.data())
 def test_what_does_not_fit_fits_no_better_once_others_were_placed(
     placement: Placement, world: Snapshot, job: Job, data: st.DataObject
 ) -> None:
-    free, demand = Free(world), demand_of(job)
+    free, demand = Free(world), demand_of(job.request)
     fitted = placement.place(free, demand, ()) is not None
-    other = placement.place(free, demand_of(data.draw(jobs())), ())
+    other = placement.place(free, demand_of(data.draw(jobs()).request), ())
     if other is not None:
         free.take(other)
     assert fitted or placement.place(free, demand, ()) is None
@@ -157,12 +154,13 @@ def test_what_does_not_fit_fits_no_better_once_others_were_placed(
 def test_what_does_not_fit_fits_no_better_when_it_is_larger(
     placement: Placement, world: Snapshot, job: Job, more: tuple[int, int, int]
 ) -> None:
-    free, demand = Free(world), demand_of(job)
+    free, demand = Free(world), demand_of(job.request)
     if demand.gpu_type is None or placement.place(free, demand, ()) is not None:
         return
     gpus, nodes, cpus = more
-    nodes = 0 if demand.split else nodes
-    larger = demand._replace(gpus=demand.gpus + gpus, nodes=demand.nodes + nodes, cpus=demand.cpus + cpus)
+    nodes = 0 if demand.divisible else nodes
+    choice = replace(demand.choice, gpus=demand.gpus + gpus, cpus=demand.cpus + cpus)
+    larger = demand_of(replace(demand.request, choices=(choice,), nodes=demand.nodes + nodes))
     assert placement.place(free, larger, ()) is None
 
 
@@ -172,7 +170,7 @@ def test_one_that_says_so_places_any_lot_for_which_enough_is_free(
 ) -> None:
     free = Free(world)
     for gpus in range(1, free.gpus("A100") + 2):
-        fits = placement.place(free, Demand("A100", gpus, 1, 0, 0, split=True), job.avoid_nodes) is not None
+        fits = placement.place(free, lot(gpus), job.avoid_nodes) is not None
         assert fits <= (gpus <= free.gpus("A100"))
         if placement.fills:
             assert fits == (gpus <= free.gpus("A100"))
@@ -183,7 +181,7 @@ def test_equal_pools_give_equal_answers_and_asking_changes_nothing(
     placement: Placement, world: Snapshot, job: Job
 ) -> None:
     twin = replace(world, nodes=tuple(reversed(world.nodes)), running=tuple(reversed(world.running)))
-    free, demand = Free(world), demand_of(job)
+    free, demand = Free(world), demand_of(job.request)
     first = placement.place(free, demand, job.avoid_nodes)
     assert placement.place(free, demand, job.avoid_nodes) == first
     assert placement.place(Free(twin), demand, job.avoid_nodes) == first
@@ -194,7 +192,7 @@ def test_equal_pools_give_equal_answers_and_asking_changes_nothing(
 def test_lots_cut_by_number_are_those_cut_with_a_look_at_each_node(
     world: Snapshot, gpus: int, within: Locality
 ) -> None:
-    free, demand = Free(world), Demand("A100", gpus, 1, 0, 0, split=True, within=within)
+    free, demand = Free(world), lot(gpus, within)
     assert fewest_nodes(free, demand, NodeExclusion()) == fewest_nodes(
         free, demand, NodeExclusion(excluded=lambda node: node.id < 0)
     )
@@ -215,9 +213,9 @@ def fewest(free: Free, world: Snapshot, gpus: int, racks: int) -> int | None:
 @given(pools(), st.integers(1, 12))
 def test_a_lot_takes_as_few_racks_and_then_as_few_nodes_as_it_can(world: Snapshot, gpus: int) -> None:
     free = Free(replace(world, nodes=tuple(replace(node, strikes=0.0) for node in world.nodes)))
-    lot = fewest_nodes(free, Demand("A100", gpus, 1, 0, 0, split=True), NodeExclusion())
+    found = fewest_nodes(free, lot(gpus), NodeExclusion())
     in_one, in_any = fewest(free, world, gpus, 1), fewest(free, world, gpus, 2)
-    assert (None if lot is None else len(lot)) == (in_any if in_one is None else in_one)
+    assert (None if found is None else len(found)) == (in_any if in_one is None else in_one)
 
 
 def contents(free: Free, world: Snapshot) -> object:
@@ -238,7 +236,7 @@ def test_an_index_that_is_kept_up_to_date_is_that_of_the_world(world: Snapshot, 
     running = list(world.running)
     for attempt_id in range(11, 15):
         job = data.draw(jobs())
-        allocations = PLACEMENTS.make("consolidate", {}).place(free, demand_of(job), job.avoid_nodes)
+        allocations = PLACEMENTS.make("consolidate", {}).place(free, demand_of(job.request), job.avoid_nodes)
         if allocations is not None and data.draw(st.booleans()):
             free.take(allocations)
             running.append(make_running(*allocations, attempt_id=attempt_id))

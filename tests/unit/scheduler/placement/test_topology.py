@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model import AllocationView, Node, Running
-from scheduler.placement.free import Demand, Free
+from scheduler.placement.demand import Demand
+from scheduler.placement.free import Free
 from scheduler.placement.topology.placement import Topology
 from scheduler.placement.topology.subsets import best_subset
 from tests.profiles import examples

@@ -15,7 +15,7 @@ from scheduler.model.invariants import check
 from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Plan, apply
 from scheduler.placement.capacity import Capacity
-from scheduler.placement.free import Demand
+from scheduler.placement.demand import demand_of
 from scheduler.policies.capacity.policy import CapacityQueues
 from scheduler.policies.drf.policy import Drf
 from scheduler.policies.fair.policy import Fair
@@ -351,8 +351,7 @@ def test_who_is_of_another_family_stands_as_it_stood_when_one_goes(
 ) -> None:
     ledger = policy.ledger(world, Capacity(world), ResourceUsage(world))
     job = data.draw(st.sampled_from(world.waiting))
-    kind = job.gpu_type or "A100"
-    demand = Demand(kind if job.gpus else None, job.gpus, job.nodes, job.cpus, job.memory_mib)
+    demand = demand_of(job.request, job.request.choices_among(("A100",))[0])
 
     def standing() -> dict[int, float]:
         groups = [group for group in ledger.runs if group != ledger.group_of(job)]
