@@ -15,16 +15,16 @@ from typing import Any
 from django.db.models import Count, Max, Sum
 
 from muster.common.clock import utc_now
-from muster.common.errors import Invalid
+from muster.common.errors import FieldError, Invalid
 from muster.dispatch.settings import config_of
 from muster.dispatch.snapshot import hardware_snapshot, job_view
 from muster.fleet.models import Node, Pool
 from muster.jobs.models import Job
-from muster.jobs.requests import gpu_type_of
 from muster.tenants.models import Quota
 from scheduler import model
 from scheduler.engine.cycle import config_to_dict
 from scheduler.engine.feasible import Feasibility, Resize
+from scheduler.model.lifecycle import HoldReason
 from scheduler.model.plan import Denial
 
 log = logging.getLogger(__name__)
@@ -43,28 +43,47 @@ class _Known:
 _known: dict[int, _Known] = {}
 
 
-def why_infeasible(job: Job) -> Invalid | None:
-    """Why the pool of a draft could never run it, with the nearest request that it could run; None if it could."""
+def why_infeasible(job: Job, *, each_choice: bool) -> Invalid | None:
+    """Why the pool of a draft could never run it, with the nearest request that it could run; None if it could.
+
+    With `each_choice`, a job that accepts several GPU types is refused for each of them that no node could hold.
+    """
     try:
-        return _judge(job)
+        return _judge(job, each_choice=each_choice)
     # A plug-in may fail in any way. The next cycle falls back and tells the operators; submitting goes on.
     except Exception:
         log.exception("feasibility_failed pool=%s", job.pool.name)
         return None
 
 
-def _judge(job: Job) -> Invalid | None:
+def _judge(job: Job, *, each_choice: bool) -> Invalid | None:
     pool, known = job.pool, _known.get(job.pool.pk)
     if known is None or time.monotonic() - known.read_at > MAX_AGE_S:
         known = _read(pool)
     view = _view(job)
-    denial = known.feasibility.denial(view)
-    if denial is not None and known.version != _version(pool):
+    refusals = _refusals(job, view, known.feasibility, each_choice=each_choice)
+    if refusals and known.version != _version(pool):
         known = _read(pool)
-        denial = known.feasibility.denial(view)
-    if denial is None:
+        refusals = _refusals(job, view, known.feasibility, each_choice=each_choice)
+    if not refusals:
         return None
-    return _refusal(job, view, denial, known.feasibility.nearest(view, _resize_by(job)))
+    return Invalid("; ".join(f"{one.field}: {one.message}" for one in refusals), errors=refusals)
+
+
+def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choice: bool) -> tuple[FieldError, ...]:
+    """What is wrong with the request, for each of several choices apart."""
+    denial = feasibility.denial(view)
+    choices = view.request.choices
+    if len(choices) > 1 and (each_choice or denial is not None):
+        by_choice = [feasibility.denial(replace(view, request=view.request.given(choice))) for choice in choices]
+        refusals = [
+            FieldError(f"gpus.any_of.{index}", _message(job, found, "; ".join(found.helps)))
+            for index, found in enumerate(by_choice)
+            if found is not None and found.reason is HoldReason.INFEASIBLE
+        ]
+        if refusals:
+            return tuple(refusals)
+    return () if denial is None else (_refusal(job, view, denial, feasibility),)
 
 
 def _read(pool: Pool) -> _Known:
@@ -104,13 +123,20 @@ def _resize_by(job: Job) -> Resize:
     return resize
 
 
-def _refusal(job: Job, view: model.Job, denial: Denial, nearest: model.Job | None) -> Invalid:
-    field, ask = "gpus", "; ".join(denial.helps)
+def _refusal(job: Job, view: model.Job, denial: Denial, feasibility: Feasibility) -> FieldError:
+    ask = "; ".join(denial.helps)
+    if "allowed_nodes_that_fit" in denial.evidence:
+        return FieldError("nodes_in" if view.request.nodes_in else "exclude_nodes", _message(job, denial, ask))
+    field = "gpus"
+    nearest = feasibility.nearest(view, _resize_by(job)) if len(view.request.choices) == 1 else None
     if nearest is not None:
-        gpu_type = gpu_type_of(job.request)
-        kind = f"{gpu_type}:" if gpu_type else ""
-        field = "nodes" if nearest.gpus == view.gpus else "gpus"
-        ask = f"ask for gpus: {kind}{nearest.gpus}, nodes: {nearest.nodes}"
+        choice = nearest.request.first
+        field = "nodes" if choice.gpus == view.request.first.gpus else "gpus"
+        ask = f"ask for gpus: {choice}, nodes: {nearest.request.nodes}"
     elif "fitting_nodes" in denial.evidence and "nodes_with_gpus" in denial.evidence:
         field = "cpus"
-    return Invalid.field(field, f"pool {job.pool.name} could never run this job: {denial.detail}; {ask}")
+    return FieldError(field, _message(job, denial, ask))
+
+
+def _message(job: Job, denial: Denial, ask: str) -> str:
+    return f"pool {job.pool.name} could never run this job: {denial.detail}; {ask}"

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Collection
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 from muster.accounts.models import User
 from muster.common.clock import database_now
@@ -27,11 +26,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The answer to a dry run; `position` is the place the job would get in its virtual cluster's queue, and `outlook`
-    whether it is screened first: then it waits for that, too, and `screening` says what would become of that run."""
+    """The answer to a dry run of a job that is not stored.
 
-    spec: dict[str, Any]
-    gpus_total: int
+    `position` is the place the job would get in its virtual cluster's queue, and `outlook` whether it is
+    screened first: then it waits for that, too, and `screening` says what would become of that run.
+    """
+
+    job: Job
     feasible: bool
     fits_quota: bool
     starts_now: bool
@@ -49,8 +50,7 @@ def dry_run(*, user: User, data: object) -> DryRun:
     answer = _forecast_of(job, job.pool)
     outlook = outlook_of(job)
     return DryRun(
-        spec=job.spec,
-        gpus_total=job.gpus_total,
+        job=job,
         feasible=answer.feasible,
         fits_quota=answer.fits_quota,
         starts_now=answer.starts_now and outlook.run is None,

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-from muster.common.errors import Invalid
+from muster.common.errors import FieldError, Invalid
 from muster.jobs.models import Job
 
-Check = Callable[[Job], Invalid | None]
-"""Why the pool of a job could never run it, naming the field; None if it could."""
+
+class Check(Protocol):
+    """Why the pool of a job could never run it, naming the field; None if it could.
+
+    With `each_choice`, every one of the GPU types that the job accepts must be one that the pool could give it.
+    """
+
+    def __call__(self, job: Job, *, each_choice: bool) -> Invalid | None:
+        """The refusal of the job."""
+        ...
+
 
 _checks: list[Check] = []
 
@@ -18,21 +27,21 @@ def check_feasibility_by(check: Check) -> None:
     _checks.append(check)
 
 
-def why_infeasible(job: Job) -> Invalid | None:
+def why_infeasible(job: Job, *, each_choice: bool = False) -> Invalid | None:
     """Why the pool of the job, even if it was empty, could not run it; None if it could."""
-    return next((found for check in _checks if (found := check(job)) is not None), None)
+    return next((found for check in _checks if (found := check(job, each_choice=each_choice)) is not None), None)
 
 
 def require_feasible(job: Job) -> None:
-    """Return if the pool of the job could run it, or its tenant waits for hardware.
+    """Return if the pool of the job could run it in each of its choices, or its tenant waits for hardware.
 
     Raises:
         Invalid: the pool could never run it; names the field, and who may let the tenant wait.
     """
     if job.tenant.wait_for_hardware:
         return
-    found = why_infeasible(job)
+    found = why_infeasible(job, each_choice=True)
     if found is not None:
-        (error,) = found.errors
         allow = f"An operator can let tenant {job.tenant.name} submit it all the same (wait_for_hardware)"
-        raise Invalid.field(error.field, f"{error.message}. {allow}")
+        errors = tuple(FieldError(one.field, f"{one.message}. {allow}") for one in found.errors)
+        raise Invalid("; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)

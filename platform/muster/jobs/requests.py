@@ -15,17 +15,21 @@ def gpu_type_of(request: Request) -> str:
 
 def request_of_spec(spec: JobSpec, pool: Pool) -> Request:
     """What the spec asks for in the pool, whose ratios give the CPUs and the memory that the spec leaves out."""
-    gpus = spec.gpus_per_node
-    choice = Choice(
-        gpu_type=(spec.gpu_type or None) if gpus else None,
-        gpus=gpus,
-        cpus=spec.cpus or max(1, gpus * pool.cpus_per_gpu),
-        memory_mib=spec.memory_mib or max(1, gpus) * pool.memory_mib_per_gpu,
+    choices = tuple(
+        Choice(
+            gpu_type=each.gpu_type or None,
+            gpus=each.gpus,
+            cpus=spec.cpus or max(1, each.gpus * pool.cpus_per_gpu),
+            memory_mib=spec.memory_mib or max(1, each.gpus) * pool.memory_mib_per_gpu,
+        )
+        for each in spec.choices
     )
     return interned(
         Request(
-            choices=(choice,),
+            choices=choices,
             nodes=spec.nodes,
+            nodes_in=tuple(spec.nodes_in),
+            exclude_nodes=tuple(spec.exclude_nodes),
             locality=spec.locality.within if spec.locality else Locality.ANY,
             shares_gpu=spec.share == "pack",
             gpu_memory_mib=spec.gpu_memory_mib,

@@ -20,6 +20,7 @@ from muster.jobs.estimates import estimate_jobs
 from muster.jobs.feasibility import require_feasible, why_infeasible
 from muster.jobs.images import require_runtime
 from muster.jobs.models import Attempt, CodeArchive, IdempotencyKey, Job
+from muster.jobs.nodes import require_nodes
 from muster.jobs.requests import request_of_spec
 from muster.jobs.screener import screener
 from muster.jobs.spec import PRIORITIES, JobSpec, parse_spec
@@ -146,6 +147,7 @@ def draft_job(*, user: User, data: object) -> Job:
     _require_priority(user, spec, vc.tenant)
     require_volumes(spec.mounts, vc)
     require_runtime(spec, pool)
+    require_nodes(spec, pool)
     code = None
     if spec.code:
         code = CodeArchive.objects.filter(sha256=spec.code.upload, owners=user).first()

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from muster.common.errors import FieldError, Invalid, unknown_key
 from muster.common.validation import has_parent_part
+from muster.jobs.gpus import AnyOf, GpuChoice, Gpus, choices_of
 from muster.jobs.mounts import PATTERN, plain_mount, require_apart
 from muster.jobs.notify import Channel, Kind, read_notify
 from muster.jobs.spec_errors import message_of
@@ -23,12 +24,12 @@ from scheduler.model.lifecycle import JobClass, Locality, RuntimeNeed
 # Keys of the full spec that this version does not carry out yet: refused, never silently ignored.
 NOT_SUPPORTED_YET = frozenset(
     {"resources", "secrets", "params", "kind", "elastic"}
-    | {"after", "begin", "deadline", "exclude_nodes", "nodes_in", "reservation", "chain"}
-    | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git"}
+    | {"after", "begin", "deadline", "reservation", "chain"}
+    | {"throughput", "checkpoint.path", "checkpoint.interval", "code.git", "gpus.vram", "gpus.count"}
 )
 
 PRIORITIES = {"low": 0, "normal": 10, "high": 20, "urgent": 30}
-MOST_GPUS, MOST_NODES, MOST_CPUS = 1024, 4096, 4096
+MOST_NODES, MOST_CPUS = 4096, 4096
 LONGEST_COMMAND, LONGEST_ENV, MOST_ENV, MOST_TAGS = 65_536, 32_768, 500, 50
 MOST_OUTPUTS, LONGEST_OUTPUT = 20, 200
 
@@ -40,7 +41,7 @@ _IMAGE = re.compile(
 )
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TAG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]{0,62}")
-_GPUS = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9_.\-]{0,61}):)?([0-9]{1,6})")
+_NODE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _OWNED_BY_THE_PLATFORM = re.compile(
     r"MUSTER_.*|CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|MASTER_ADDR|MASTER_PORT|RANK|NODE_RANK|LOCAL_RANK|WORLD_SIZE"
 )
@@ -76,18 +77,14 @@ def _name(text: str) -> str:
     return _printable(text)
 
 
-def _gpus(value: object) -> str:
-    """`4`, `"4"` or `"A100:4"` in their one stored form."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        if isinstance(value, dict):
-            raise ValueError("not supported yet: choices and memory sizes of GPUs; write 4 or A100:4")
-        raise ValueError("write 4, or A100:4")
-    match = _GPUS.fullmatch(str(value))
-    if not match:
-        raise ValueError(f"{str(value)[:40]!r} is no number of GPUs per node: write 4, or A100:4")
-    if int(match[2]) > MOST_GPUS:
-        raise ValueError(f"{match[2]} GPUs on one node: at most {MOST_GPUS}")
-    return f"{match[1]}:{int(match[2])}" if match[1] else str(int(match[2]))
+def _node_name(text: str) -> str:
+    if not _NODE_NAME.fullmatch(text):
+        raise ValueError(f"{text[:70]!r} cannot be the name of a node: write a name such as gpu01")
+    return text
+
+
+def _without_repeats(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names))
 
 
 def _duration(text: str) -> str:
@@ -185,6 +182,9 @@ def _code(value: object) -> object:
 
 Text = Annotated[str, AfterValidator(_printable)]
 Name = Annotated[str, AfterValidator(_name)]
+NodeNames = Annotated[
+    list[Annotated[str, AfterValidator(_node_name)]], AfterValidator(_without_repeats), Field(max_length=MOST_NODES)
+]
 Duration = Annotated[str, AfterValidator(_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN})]
 Size = Annotated[str, AfterValidator(_size), Field(json_schema_extra={"pattern": SIZE_PATTERN})]
 
@@ -257,10 +257,17 @@ class JobSpec(_Strict):
         default=None, description="The job's name. Default: the first word of the command."
     )
     vc: Annotated[Text, Field(max_length=63)] | None = Field(default=None, description="Default: your own.")
-    gpus: Annotated[str, BeforeValidator(_gpus, json_schema_input_type=int | str)] = Field(
-        default="0", description="GPUs per node: 4, or with a type A100:4."
+    gpus: Gpus = Field(
+        default="0",
+        description="GPUs per node: 4, with a type A100:4, or by preference {any_of: [A100:4, V100:8]}.",
     )
     nodes: int = Field(default=1, ge=1, le=MOST_NODES, description="A gang: all or nothing.")
+    nodes_in: NodeNames = Field(
+        default=[], description="Names of the nodes that the job may run on, such as [gpu01, gpu02]. Default: all."
+    )
+    exclude_nodes: NodeNames = Field(
+        default=[], description="Names of nodes that the job may not run on, such as [gpu07]."
+    )
     cpus: int | None = Field(default=None, ge=1, le=MOST_CPUS, description="Per node.")
     memory: Size | None = Field(default=None, description="Per node, such as 128GiB.")
     shm: Size | None = Field(default=None, description="Shared memory of a container, such as 16GiB.")
@@ -348,14 +355,14 @@ class JobSpec(_Strict):
     )
 
     @property
-    def gpu_type(self) -> str:
-        """The wanted GPU type, or an empty text for any."""
-        return self.gpus.rpartition(":")[0]
+    def choices(self) -> tuple[GpuChoice, ...]:
+        """The GPUs on each node that it accepts, in order of preference; never empty."""
+        return choices_of(self.gpus)
 
     @property
-    def gpus_per_node(self) -> int:
-        """GPUs on each node of the gang."""
-        return int(self.gpus.rpartition(":")[2])
+    def has_gpus(self) -> bool:
+        """Whether it asks for GPUs."""
+        return self.choices[0].gpus > 0
 
     @property
     def time_s(self) -> float | None:
@@ -418,7 +425,8 @@ class JobSpec(_Strict):
         """The spec as it is stored and shown: what was asked, with every default written out."""
         document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         # A number without a type is shown as people write it: `gpus: 2`, not `gpus: "2"`.
-        return document if self.gpu_type else document | {"gpus": self.gpus_per_node}
+        first = self.choices[0]
+        return document if first.gpu_type else document | {"gpus": first.gpus}
 
 
 def parse_spec(data: object) -> JobSpec:
@@ -452,16 +460,30 @@ def _require_sense(spec: JobSpec) -> None:
         raise Invalid.field("expected", f"a job with the time limit {spec.time} cannot run for {spec.expected}")
     if spec.locality and spec.locality.within is Locality.NODE and spec.nodes > 1:
         raise Invalid.field("locality.within", f"{spec.nodes} ranks, each on a node of its own, are not on one node")
+    _require_sense_of_nodes(spec)
     require_apart(spec.mounts, spec.workdir)
-    if spec.idle is not None and not spec.gpus_per_node:
+    if spec.idle is not None and not spec.has_gpus:
         raise Invalid.field("idle", "a job without GPUs has none that could be idle")
     _require_sense_of_sharing(spec)
+
+
+def _require_sense_of_nodes(spec: JobSpec) -> None:
+    left = [name for name in spec.nodes_in if name not in spec.exclude_nodes]
+    if not spec.nodes_in or len(left) >= spec.nodes:
+        return
+    excluded = len(spec.nodes_in) - len(left)
+    less = f", {excluded} of them in exclude_nodes" if excluded else ""
+    raise Invalid.field(
+        "nodes_in",
+        f"it names {len(spec.nodes_in)} {'node' if len(spec.nodes_in) == 1 else 'nodes'}{less}; this job needs "
+        f"{spec.nodes}. Name more nodes, or none to allow all",
+    )
 
 
 def _require_sense_of_sharing(spec: JobSpec) -> None:
     if spec.share == "never" and spec.gpu_memory is not None:
         raise Invalid.field("gpu_memory", "only a job that shares its GPUs says how much it needs: set share: pack")
-    if spec.share == "pack" and not spec.gpus_per_node:
+    if spec.share == "pack" and not spec.has_gpus:
         raise Invalid.field("share", "a job without GPUs has none to share")
     if spec.share == "pack" and spec.gpu_memory is None:
         raise Invalid.field("gpu_memory", "a job that shares its GPUs says how much of their memory it needs")
@@ -488,6 +510,7 @@ def _unknown_key(path: list[str]) -> str:
         "retry": Retry,
         "checkpoint": Checkpoint,
         "code": Code,
+        "gpus": AnyOf,
         "locality": LocalitySpec,
         "idle": Idle,
     }

@@ -11,6 +11,7 @@ _MAPPINGS = {
     "checkpoint": "{signal: USR1, grace: 2m}",
     "code": "{upload: SHA-256 of the archive}",
     "env": "{LR: 0.1}",
+    "gpus": "{any_of: [A100:4, V100:8]}",
     "idle": "{below: 5, for: 30m, action: stop}",
     "locality": "{within: node}",
     "notify": "{mail: [failed], webhook: []}",
@@ -41,6 +42,7 @@ _BY_TYPE: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_too_short": lambda context: f"write at least {context['min_length']} characters",
     "string_type": lambda _: "write a text; quote one that looks like a number",
     "too_long": lambda context: f"write at most {context['max_length']} entries",
+    "too_short": lambda context: f"write {context['min_length']} or more entries",
 }
 
 

@@ -117,7 +117,7 @@ def test_a_job_that_fits_costs_no_query_once_the_pool_is_known() -> None:
     with CaptureQueriesContext(
         connection,
     ) as queries:
-        assert feasibility.why_infeasible(job) is None
+        assert feasibility.why_infeasible(job, each_choice=True) is None
     assert len(queries) == 0
 
 

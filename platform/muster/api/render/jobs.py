@@ -62,6 +62,11 @@ def job_document(job: Job) -> Json:
     return document
 
 
+def gpu_choices(job: Job) -> list[Json]:
+    """The GPU types that the job accepts, each with a size, in order of preference."""
+    return [{"gpu_type": choice.gpu_type, "gpus": choice.gpus} for choice in job.request.choices]
+
+
 def efficiency(row: Efficiency) -> Json:
     """What a job used of what it had."""
     use = row.use
@@ -93,6 +98,7 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
         "hold": _hold(job),
         "priority": _PRIORITY_NAMES.get(job.priority, "normal"),
         "tags": job.tags,
+        "gpu_choices": gpu_choices(job),
         "gpu_type": job.gpu_type or None,
         "gpus": job.gpus,
         "nodes": job.nodes,

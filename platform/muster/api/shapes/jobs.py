@@ -110,6 +110,13 @@ class JobLinks(Shape):
     page = Text(help_text="Path of its page in the web interface.")
 
 
+class GpuChoice(Shape):
+    """GPUs that a job accepts on each node."""
+
+    gpu_type = Text(allow_null=True, help_text="Null: any one type.")
+    gpus = Integer(help_text="On each node.")
+
+
 class JobInList(Shape):
     """A job without its spec."""
 
@@ -126,10 +133,13 @@ class JobInList(Shape):
     hold = Hold(allow_null=True, help_text="Why the job waits; null if no scheduling cycle has held it.")
     priority = Choice(choices=PRIORITY_NAMES, help_text="Its priority among the jobs of its virtual cluster.")
     tags = serializers.DictField(child=Text(), help_text="Its tags as names and values.")
-    gpu_type = Text(allow_null=True, help_text="Null: any type.")
-    gpus = Integer(help_text="On each node.")
+    gpu_choices = GpuChoice(
+        many=True, help_text="The GPU types that the job accepts, each with a size, in order of preference."
+    )
+    gpu_type = Text(allow_null=True, help_text="Null: any type, or one of several in `gpu_choices`.")
+    gpus = Integer(help_text="On each node, by the first choice.")
     nodes = Integer(help_text="Number of nodes, one rank on each.")
-    gpus_total = Integer(help_text="GPUs on all nodes together.")
+    gpus_total = Integer(help_text="GPUs on all nodes together, by the first choice.")
     array = Values(allow_null=True, help_text="Null: not part of an array.")
     submitted_at = Moment(help_text="When the job was submitted.")
     started_at = Moment(allow_null=True, help_text="When it first started; null if it has not.")
@@ -296,7 +306,10 @@ class DryRun(Shape):
 
     valid = Flag(help_text="True: the spec is valid (an invalid spec is answered with a problem).")
     spec = SpecField(help_text="The spec with every default written out.")
-    gpus_total = Integer(help_text="GPUs on all nodes together.")
+    gpu_choices = GpuChoice(
+        many=True, help_text="The GPU types that the job accepts, each with a size, in order of preference."
+    )
+    gpus_total = Integer(help_text="GPUs on all nodes together, by the first choice.")
     feasible = Flag(help_text="The pool could run it if it was empty.")
     fits_quota = Flag(help_text="Whether the job fits the quota of its virtual cluster.")
     starts_now = Flag(help_text="Whether the next scheduling cycle would place it.")

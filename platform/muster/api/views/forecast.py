@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from muster.api import limits
 from muster.api.bodies import JsonParser, TextYamlParser, YamlParser
-from muster.api.render.jobs import failure
+from muster.api.render.jobs import failure, gpu_choices
 from muster.api.shapes.jobs import DryRun, Why
 from muster.api.views.base import ApiView, caller, describe
 from muster.api.views.jobs import SPEC_BODY
@@ -43,8 +43,9 @@ class JobDryRun(ApiView):
         return Response(
             {
                 "valid": True,
-                "spec": result.spec,
-                "gpus_total": result.gpus_total,
+                "spec": result.job.spec,
+                "gpu_choices": gpu_choices(result.job),
+                "gpus_total": result.job.gpus_total,
                 "feasible": result.feasible,
                 "fits_quota": result.fits_quota,
                 "starts_now": result.starts_now,

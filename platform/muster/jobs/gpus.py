@@ -1,0 +1,89 @@
+"""The GPUs of a job spec: `4`, `A100:4`, or `{any_of: [A100:4, V100:8]}`, always for each node."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+
+MAX_GPUS = 1024
+MAX_CHOICES = 8
+
+_GPUS = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9_.\-]{0,61}):)?([0-9]{1,6})")
+# How pydantic names the two forms in the location of an error. A reader sees one field.
+_TEXT, _MAPPING = "function-gpus-text", "function-gpus-mapping"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuChoice:
+    """GPUs of one type on each node; an empty type: of any one type."""
+
+    gpu_type: str
+    gpus: int
+
+
+def _text(value: object) -> str:
+    """`4`, `"4"` or `"A100:4"` in their one stored form."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("write 4, or A100:4")
+    match = _GPUS.fullmatch(str(value))
+    if not match:
+        raise ValueError(f"{str(value)[:40]!r} is no number of GPUs per node: write 4, or A100:4")
+    if int(match[2]) > MAX_GPUS:
+        raise ValueError(f"{match[2]} GPUs on one node: at most {MAX_GPUS}")
+    return f"{match[1]}:{int(match[2])}" if match[1] else str(int(match[2]))
+
+
+def _choice(value: object) -> str:
+    text = _text(value) if isinstance(value, int | str) else ""
+    choice = read_gpus(text) if text else GpuChoice("", 0)
+    if not choice.gpu_type or not choice.gpus:
+        raise ValueError("write a GPU type and how many of it on each node, such as A100:4")
+    return text
+
+
+def _types_once(texts: list[str]) -> list[str]:
+    twice = [gpu_type for gpu_type, times in Counter(read_gpus(text).gpu_type for text in texts).items() if times > 1]
+    if twice:
+        raise ValueError(f"{twice[0]} is there twice: name each GPU type once")
+    return texts
+
+
+class AnyOf(BaseModel):
+    """GPU types that the job accepts, in order of preference, with the number of GPUs on each node."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    any_of: Annotated[
+        list[Annotated[str, BeforeValidator(_choice, json_schema_input_type=str)]], AfterValidator(_types_once)
+    ] = Field(
+        min_length=1,
+        max_length=MAX_CHOICES,
+        description="GPU types with their sizes, such as [A100:4, V100:8], in order of preference.",
+    )
+
+
+def _form(value: Any) -> str:
+    return _MAPPING if isinstance(value, dict | AnyOf) else _TEXT
+
+
+Gpus = Annotated[
+    Annotated[str, BeforeValidator(_text, json_schema_input_type=int | str), Tag(_TEXT)]
+    | Annotated[AnyOf, Tag(_MAPPING)],
+    Discriminator(_form),
+]
+
+
+def read_gpus(text: str) -> GpuChoice:
+    """The choice that a valid text such as `A100:4` names."""
+    gpu_type, _, gpus = text.rpartition(":")
+    return GpuChoice(gpu_type, int(gpus))
+
+
+def choices_of(gpus: str | AnyOf) -> tuple[GpuChoice, ...]:
+    """What the job accepts, in order of preference; one choice where the spec gives no list."""
+    texts = gpus.any_of if isinstance(gpus, AnyOf) else [gpus]
+    return tuple(read_gpus(text) for text in texts)

@@ -1,0 +1,158 @@
+"""Jobs that accept several GPU types, and jobs that name nodes: what is stored, shown and refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from muster.accounts.models import User
+from muster.jobs.models import Job
+from muster.tenants.models import Quota, Tenant
+from scheduler.model.lifecycle import NodeAdmin
+from tests.api.asking import JOBS, problem_of, require_described, send, submit
+from tests.api.conftest import World
+from tests.factories import make_node, make_pool
+
+Api = Callable[[User | None], Client]
+
+BOTH = {"any_of": ["A100:4", "V100:8"]}
+CHOICES = [{"gpu_type": "A100", "gpus": 4}, {"gpu_type": "V100", "gpus": 8}]
+
+
+@pytest.fixture
+def mixed(world: World) -> World:
+    """The world with A100 on gpu01 and gpu02, V100 on volta01, and a node of another pool and a retired one."""
+    make_node(world.pool, "gpu02", gpus=4)
+    make_node(world.pool, "volta01", gpus=8, gpu_type="V100")
+    make_node(make_pool("other"), "other01")
+    make_node(world.pool, "old01", admin=NodeAdmin.RETIRED)
+    Quota.objects.create(vc=world.vc, gpu_type="V100", gpus=8)
+    Tenant.objects.filter(pk=world.vision.pk).update(wait_for_hardware=False)
+    return world
+
+
+BAD: list[tuple[str, dict[str, Any], str, str]] = [
+    ("no type", {"gpus": {"any_of": []}}, "gpus.any_of", "write 1 or more entries"),
+    ("a type twice", {"gpus": {"any_of": ["A100:4", "A100:8"]}}, "gpus.any_of", "A100 is there twice"),
+    ("a type that the pool lacks", {"gpus": {"any_of": ["A100:4", "T4:8"]}}, "gpus.any_of.1", "no node of this pool"),
+    ("a size that no node holds", {"gpus": {"any_of": ["A100:8", "V100:8"]}}, "gpus.any_of.0", "the largest node"),
+    ("a node that there is not", {"nodes_in": ["gpu01", "gpu99"]}, "nodes_in.1", "there is no node gpu99"),
+    ("a retired node", {"nodes_in": ["old01"]}, "nodes_in.0", "there is no node old01"),
+    ("a node of another pool", {"nodes_in": ["other01"]}, "nodes_in.0", "node other01 is in pool other"),
+    ("an excluded node of another pool", {"exclude_nodes": ["other01"]}, "exclude_nodes.0", "is in pool other"),
+    ("no node left", {"nodes_in": ["gpu01"], "exclude_nodes": ["gpu01"]}, "nodes_in", "1 of them in exclude_nodes"),
+    ("fewer nodes than ranks", {"nodes_in": ["gpu01"], "nodes": 2}, "nodes_in", "this job needs 2"),
+    (
+        "all excluded",
+        {"exclude_nodes": ["gpu01", "gpu02", "volta01"]},
+        "exclude_nodes",
+        "it leaves none of the 3 nodes",
+    ),
+    ("too many excluded", {"exclude_nodes": ["gpu01", "gpu02"], "nodes": 2}, "exclude_nodes", "it leaves 1 of the 3"),
+    ("nodes without such GPUs", {"gpus": "V100:4", "nodes_in": ["gpu01", "gpu02"]}, "nodes_in", "none of gpu01, gpu02"),
+    (
+        "a choice that the nodes lack",
+        {"gpus": BOTH, "nodes_in": ["gpu01"]},
+        "gpus.any_of.1",
+        "gpu01 does not have 8 V100",
+    ),
+]
+
+
+@pytest.mark.parametrize("path", [JOBS, f"{JOBS}:dry-run"])
+@pytest.mark.parametrize("bad", [pytest.param(rest, id=name) for name, *rest in BAD])
+def test_a_request_that_cannot_be_met_is_refused_by_field(
+    path: str, bad: tuple[dict[str, Any], str, str], mixed: World, api: Api
+) -> None:
+    keys, field, message = bad
+    before = Job.objects.count()
+    answer = send(api(mixed.owner), "POST", path, {"command": "x", **keys})
+    assert answer.status_code == 422, answer.content
+    require_described("POST", path, answer)
+    ((named, told),) = [(error["field"], error["message"]) for error in problem_of(answer)["errors"]]
+    assert (named, message in told) == (field, True), told
+    assert Job.objects.count() == before
+
+
+def test_a_clone_with_a_bad_change_is_refused_and_leaves_the_job_as_it_was(mixed: World, api: Api) -> None:
+    client = api(mixed.owner)
+    job = submit(client, {"command": "x", "gpus": BOTH, "exclude_nodes": ["gpu02"]}).json()
+    refused = send(client, "POST", f"{JOBS}/{job['id']}:clone", {"spec": {"nodes_in": ["other01"]}})
+    assert (refused.status_code, problem_of(refused)["errors"][0]["field"]) == (422, "nodes_in.0")
+    assert client.get(f"{JOBS}/{job['id']}").json()["spec"] == job["spec"]
+
+
+def test_the_keys_are_stored_shown_and_cloned(mixed: World, api: Api) -> None:
+    client = api(mixed.owner)
+    spec = {"command": "x", "gpus": BOTH, "nodes_in": ["volta01", "gpu01"], "exclude_nodes": ["gpu02"]}
+    answer = submit(client, spec)
+    require_described("POST", JOBS, answer)
+    job = answer.json()
+    assert (job["gpu_choices"], job["gpu_type"], job["gpus"], job["gpus_total"]) == (CHOICES, None, 4, 4)
+    assert job["spec"] | spec == job["spec"]
+    (listed,) = [row for row in client.get(JOBS).json()["results"] if row["id"] == job["id"]]
+    assert listed["gpu_choices"] == CHOICES
+    clone = send(client, "POST", f"{JOBS}/{job['id']}:clone", {"spec": {"exclude_nodes": []}}).json()
+    assert (clone["gpu_choices"], clone["spec"]["nodes_in"], clone["spec"]["exclude_nodes"]) == (
+        CHOICES,
+        ["volta01", "gpu01"],
+        [],
+    )
+
+
+def test_yaml_says_the_same_as_json(mixed: World, api: Api) -> None:
+    text = "command: x\ngpus: {any_of: [A100:4, V100:8]}\nnodes_in: [gpu01, volta01]\n"
+    answer = api(mixed.owner).generic("POST", JOBS, text, content_type="application/yaml")
+    assert answer.status_code == 201, answer.content
+    assert (answer.json()["gpu_choices"], answer.json()["spec"]["gpus"]) == (CHOICES, BOTH)
+
+
+def test_cpus_and_memory_follow_each_choice_unless_the_spec_names_them(mixed: World, api: Api) -> None:
+    client, pool = api(mixed.owner), mixed.pool
+    free = Job.objects.get(pk=submit(client, {"command": "x", "gpus": BOTH}).json()["id"])
+    assert [choice.cpus for choice in free.request.choices] == [4 * pool.cpus_per_gpu, 8 * pool.cpus_per_gpu]
+    fixed = Job.objects.get(pk=submit(client, {"command": "x", "gpus": BOTH, "cpus": 3, "memory": "2GiB"}).json()["id"])
+    assert [(choice.cpus, choice.memory_mib) for choice in fixed.request.choices] == [(3, 2048), (3, 2048)]
+
+
+def test_a_job_is_refused_for_want_of_quota_only_if_no_choice_has_one(mixed: World, api: Api) -> None:
+    Quota.objects.filter(vc=mixed.vc).delete()
+    answer = submit(api(mixed.owner), {"command": "x", "gpus": BOTH})
+    assert (answer.status_code, problem_of(answer)["errors"][0]["field"]) == (422, "gpus")
+    Quota.objects.create(vc=mixed.vc, gpu_type="V100", gpus=8)
+    assert submit(api(mixed.owner), {"command": "x", "gpus": BOTH}).status_code == 201
+
+
+def test_a_tenant_that_waits_for_hardware_may_ask_for_a_type_to_come_but_not_for_an_unknown_node(
+    mixed: World, api: Api
+) -> None:
+    Tenant.objects.filter(pk=mixed.vision.pk).update(wait_for_hardware=True)
+    assert submit(api(mixed.owner), {"command": "x", "gpus": {"any_of": ["T4:8", "A100:4"]}}).status_code == 201
+    assert submit(api(mixed.owner), {"command": "x", "nodes_in": ["gpu99"]}).status_code == 422
+
+
+def test_a_job_whose_spec_was_stored_before_these_keys_is_shown_and_cloned(mixed: World, api: Api) -> None:
+    client = api(mixed.owner)
+    job = Job.objects.get(pk=submit(client, {"command": "x", "gpus": "A100:2"}).json()["id"])
+    spec = {key: value for key, value in job.spec.items() if key not in {"nodes_in", "exclude_nodes"}}
+    Job.objects.filter(pk=job.pk).update(spec=spec)
+    assert client.get(f"{JOBS}/{job.pk}").json()["gpu_choices"] == [{"gpu_type": "A100", "gpus": 2}]
+    clone = send(client, "POST", f"{JOBS}/{job.pk}:clone", {}).json()
+    assert (clone["spec"]["nodes_in"], clone["spec"]["exclude_nodes"]) == ([], [])
+
+
+def test_a_dry_run_says_on_which_nodes_it_waits(mixed: World, api: Api) -> None:
+    spec = {"command": "x", "gpus": "A100:4", "nodes_in": ["gpu01"]}  # where another job has two of four
+    answer = send(api(mixed.owner), "POST", f"{JOBS}:dry-run", spec).json()
+    assert (answer["feasible"], answer["starts_now"]) == (True, False)
+    assert answer["hold"]["detail"].startswith("gpu01 does not have 4 free A100")
+    assert send(api(mixed.owner), "POST", f"{JOBS}:dry-run", spec | {"nodes_in": []}).json()["starts_now"]
+
+
+def test_a_dry_run_tells_all_choices(mixed: World, api: Api) -> None:
+    answer = send(api(mixed.owner), "POST", f"{JOBS}:dry-run", {"command": "x", "gpus": BOTH})
+    require_described("POST", f"{JOBS}:dry-run", answer)
+    assert (answer.json()["gpu_choices"], answer.json()["starts_now"]) == (CHOICES, True)
