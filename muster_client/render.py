@@ -16,6 +16,7 @@ from rich.text import Text
 
 from muster_client.machines import Gpu, Node
 from muster_client.marks import Efficiency, Idle, Kept, RunTimeEstimate
+from muster_client.request import gpus_text, request_rows
 from muster_client.shapes import (
     Attempt,
     DryRun,
@@ -93,7 +94,7 @@ def jobs_table(jobs: Sequence[Job], now: datetime) -> RenderableType:
             _job_state(job),
             _text(job["vc"]),
             _text(job["owner"]),
-            str(job["gpus_total"]),
+            gpus_text(job["gpu_choices"], job["nodes"]),
             _text(job["priority"]),
             ago(job["submitted_at"], now),
             run_time(job, now),
@@ -115,7 +116,8 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         ("State", _job_state(job)),
         ("Owner", _text(f"{job['owner']} ({job['tenant']})")),
         ("Virtual cluster", _text(job["vc"])),
-        ("GPUs", _text(f"{job['gpus_total']} in all, priority {job['priority']}")),
+        ("GPUs", _text(f"{gpus_text(job['gpu_choices'], job['nodes'])} in all, priority {job['priority']}")),
+        *request_rows(job["gpu_choices"], spec),
         ("Submitted", Text(_moment(job["submitted_at"], now))),
     ]
     if job["started_at"]:
@@ -282,7 +284,8 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
         ("Feasible", _yes(result["feasible"])),
         ("Fits the quota", _yes(result["fits_quota"])),
         ("Starts now", _yes(result["starts_now"])),
-        ("GPUs", Text(str(result["gpus_total"]))),
+        ("GPUs", Text(gpus_text(result["gpu_choices"], result["spec"]["nodes"]))),
+        *request_rows(result["gpu_choices"], result["spec"]),
     ]
     if result["position"] is not None:
         rows.append(("Position", Text(str(result["position"]))))

@@ -79,6 +79,13 @@ class Outlook(TypedDict):
     hold: NotRequired[Hold | None]
 
 
+class GpuChoice(TypedDict):
+    """GPUs of one type on each node; without a type, of any one type."""
+
+    gpu_type: str | None
+    gpus: int
+
+
 class Job(TypedDict):
     """A job as the server tells it; `spec` is left out of lists."""
 
@@ -97,6 +104,8 @@ class Job(TypedDict):
     efficiency: NotRequired[Efficiency | None]
     estimate: NotRequired[RunTimeEstimate | None]
     trials: NotRequired[list[Trial]]
+    gpu_choices: list[GpuChoice]
+    nodes: int
     gpus_total: int
     submitted_at: str
     started_at: str | None
@@ -264,6 +273,7 @@ class DryRun(TypedDict):
     starts_now: bool
     hold: Hold | None
     position: int | None
+    gpu_choices: list[GpuChoice]
     gpus_total: int
     screening: NotRequired[Outlook]
 

@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from muster_client.machines import Gpu, Node
+from muster_client.request import gpus_text
 from muster_client.shapes import Job, Quota, Vc
 from muster_client.terminal import clean
 from muster_client.times import ago, run_time, took
@@ -222,16 +223,20 @@ def _job_row(job: Job, held: _Held, now: datetime) -> list[Text]:
         _text(job["name"]),
         _text(job["owner"]),
         _text(job["vc"]),
-        # In its trial it has fewer than it asks for.
-        Text(
-            str(job["gpus_total"]) if len(held.gpus) == job["gpus_total"] else f"{len(held.gpus)}/{job['gpus_total']}"
-        ),
+        Text(_gpus(job, len(held.gpus))),
         Text(_share(held.gpus)),
         Text(_memory(held.gpus)),
         Text(run_time(job, now)),
         Text(", ".join(_notes(job, held, now)), style="yellow"),
         _text(", ".join(sorted(held.nodes))),
     ]
+
+
+def _gpus(job: Job, held: int) -> str:
+    """Return how many GPUs the job holds, and of how many: in its trial it has fewer than it asks for."""
+    if any(choice["gpus"] * job["nodes"] == held for choice in job["gpu_choices"]):
+        return str(held)
+    return f"{held}/{gpus_text(job['gpu_choices'], job['nodes'])}"
 
 
 def _notes(job: Job, held: _Held, now: datetime) -> Iterable[str]:

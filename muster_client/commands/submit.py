@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,6 +27,7 @@ class Screening(StrEnum):
 
 
 _OPTIONS = frozenset({"name", "vc", "gpus", "nodes", "image", "time", "expected", "code", "screening"})
+_LISTS = {"nodes_in": "--nodes-in", "exclude_nodes": "--exclude-nodes"}
 
 
 def submit_command(
@@ -50,8 +51,19 @@ def run_command(
     ctx: typer.Context,
     *,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],
-    gpus: Annotated[str | None, typer.Option(help="GPUs per node, such as 4 or A100:4.", show_default=False)] = None,
+    gpus: Annotated[
+        str | None,
+        typer.Option(help="GPUs per node: 4, A100:4, or A100:4,V100:8 in order of preference.", show_default=False),
+    ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes.", show_default=False)] = None,
+    nodes_in: Annotated[
+        str | None,
+        typer.Option("--nodes-in", metavar="NODE,…", help="Nodes that it may run on.", show_default=False),
+    ] = None,
+    exclude_nodes: Annotated[
+        str | None,
+        typer.Option("--exclude-nodes", metavar="NODE,…", help="Nodes that it may not run on.", show_default=False),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The name of the job.", show_default=False)] = None,
     vc: Annotated[str | None, typer.Option(help="The virtual cluster.", show_default=False)] = None,
     image: Annotated[str | None, typer.Option(help="The image to run it in.", show_default=False)] = None,
@@ -76,8 +88,10 @@ def run_command(
     given = {
         "name": name,
         "vc": vc,
-        "gpus": parse_value(gpus) if gpus is not None else None,
+        "gpus": _gpus(gpus) if gpus is not None else None,
         "nodes": nodes,
+        "nodes_in": _names(nodes_in),
+        "exclude_nodes": _names(exclude_nodes),
         "image": image,
         "time": time,
         "expected": expected,
@@ -97,6 +111,16 @@ def run_command(
     raise typer.Exit(status)
 
 
+def _gpus(text: str) -> Any:
+    """`4`, `A100:4`, or the mapping for a list such as `A100:4,V100:8`."""
+    return {"any_of": _names(text)} if "," in text else parse_value(text)
+
+
+def _names(text: str | None) -> list[str] | None:
+    """The parts of a text that commas separate; None for no text."""
+    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _by_option(problem: Problem, mounts: list[str]) -> Problem:
     """The problem with the options that were given in place of the fields of a spec, which nobody has written."""
     errors: list[FieldError] = []
@@ -106,7 +130,7 @@ def _by_option(problem: Problem, mounts: list[str]) -> Problem:
         if field == "mounts":
             option = f"--mount {mounts[int(rest)]}" if rest.isdecimal() and int(rest) < len(mounts) else "--mount"
         else:
-            option = f"--{field}" if field in _OPTIONS else one["field"]
+            option = _LISTS.get(field) or (f"--{field}" if field in _OPTIONS else one["field"])
         errors.append({**one, "field": option})
         if detail.startswith(f"{one['field']}: "):
             detail = option + detail.removeprefix(one["field"])

@@ -41,6 +41,8 @@ def job(**changes: Any) -> Any:
         "desired": "run",
         "hold": None,
         "priority": "normal",
+        "gpu_choices": [{"gpu_type": None, "gpus": 2}],
+        "nodes": 1,
         "gpus_total": 2,
         "array": None,
         "submitted_at": "2026-11-21T00:00:00Z",

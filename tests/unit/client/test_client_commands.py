@@ -261,10 +261,18 @@ def test_run_makes_a_spec_of_its_flags(server: FakeServer, run: Run) -> None:
     }
     assert run("run", "--gpus", "0", "echo $HOME | wc").exit_code == 0
     assert json.loads(server.requests[1].content) == {"command": "echo $HOME | wc", "gpus": 0}
+    nodes = ["--nodes-in", "gpu01,gpu02", "--exclude-nodes", "gpu07"]
+    assert run("run", "--gpus", "A100:4, V100:8", *nodes, "true").exit_code == 0
+    assert json.loads(server.requests[2].content) == {
+        "command": "true",
+        "gpus": {"any_of": ["A100:4", "V100:8"]},
+        "nodes_in": ["gpu01", "gpu02"],
+        "exclude_nodes": ["gpu07"],
+    }
     assert run("run").exit_code == 2
     refused = run("run", "--screening", "perhaps", "true")
     assert (refused.exit_code, "--screening" in refused.stderr) == (2, True)
-    assert len(server.requests) == 2
+    assert len(server.requests) == 3
 
 
 def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run: Run) -> None:
@@ -272,6 +280,9 @@ def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run
         {"field": "mounts.1", "message": "there is no volume scratch"},
         {"field": "mounts", "message": "no node of pool main mounts volumes"},
         {"field": "gpus", "message": "no"},
+        {"field": "gpus.any_of.1", "message": "no node of this pool has V100"},
+        {"field": "nodes_in.0", "message": "there is no node gpu99"},
+        {"field": "exclude_nodes", "message": "it leaves none"},
         {"field": "retry.on", "message": "not an option"},
     ]
     detail = "mounts.1: there is no volume scratch"
@@ -281,7 +292,15 @@ def test_what_is_refused_of_a_run_is_named_by_its_option(server: FakeServer, run
     assert result.exit_code == 2
     said = " ".join(result.stderr.split())
     assert "mounts" not in said.replace("mounts volumes", "")
-    for expected in ("--mount scratch:/s: there is", "--mount: no node", "--gpus: no", "retry.on: not an option"):
+    for expected in (
+        "--mount scratch:/s: there is",
+        "--mount: no node",
+        "--gpus: no",
+        "--gpus: no node of this pool has V100",
+        "--nodes-in: there is no node gpu99",
+        "--exclude-nodes: it leaves none",
+        "retry.on: not an option",
+    ):
         assert expected in said
     assert json.loads(run(*flags[:1], "--json", *flags[1:], "true").stderr)["errors"] == errors
 
@@ -291,13 +310,14 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
     hold = {"reason": "quota", "detail": "6 of 8 A100", "helps": ["Ask for 2."]}
     answer = {
         "valid": True,
-        "spec": {},
+        "spec": {"nodes": 2, "nodes_in": ["gpu01", "gpu02"], "exclude_nodes": []},
         "feasible": True,
         "fits_quota": True,
         "starts_now": False,
         "hold": hold,
         "position": 3,
-        "gpus_total": 4,
+        "gpu_choices": [{"gpu_type": "A100", "gpus": 4}, {"gpu_type": "V100", "gpus": 8}],
+        "gpus_total": 8,
         "screening": {
             "tried": True,
             "why": "on 1 GPU of pool small",
@@ -310,6 +330,8 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
     result = run("dry-run", path)
     assert result.exit_code == 0
     assert "quota: 6 of 8 A100" in result.stdout
+    words = " ".join(result.stdout.split())
+    assert "GPUs 8–16 GPUs per node 4 A100 or 8 V100, in this order Nodes in gpu01, gpu02" in words
     assert "yes: on 1 GPU of pool small" in result.stdout
     assert "would wait: 2 trials" in result.stdout
     assert server.sent("POST /uploads") == []

@@ -106,6 +106,16 @@ def test_jobs_show_their_reason_for_waiting() -> None:
     assert lines[1].split() == ["7", "train", "queued", "vision", "ada", "2", "normal", "1", "h", "ago", "-", "quota"]
 
 
+def test_a_job_with_several_gpu_types_shows_the_range_of_its_sizes() -> None:
+    choices = [{"gpu_type": "A100", "gpus": 4}, {"gpu_type": "V100", "gpus": 8}]
+    spec = {"nodes_in": ["gpu01", "gpu02"], "exclude_nodes": ["gpu07"]}
+    wide = job(gpu_choices=choices, spec=spec)
+    assert shown(render.jobs_table([wide], NOW)).splitlines()[1].split()[5] == "4–8"
+    text = " ".join(shown(render.job_sheet(wide, NOW)).split())
+    assert "GPUs 4–8 in all, priority normal GPUs per node 4 A100 or 8 V100, in this order" in text
+    assert "Nodes in gpu01, gpu02 Excluded nodes gpu07" in text
+
+
 def test_a_job_sheet_tells_what_went_wrong() -> None:
     failed = job(
         state="failed",

@@ -27,7 +27,14 @@ NOW = datetime(2026, 11, 21, 1, 0, tzinfo=UTC)
 FREE: Any = {**GPU, "index": 1, "busy": False, "jobs": [], "utilization": 0.0, "memory_used_mib": 0}
 HIDDEN: Any = {**GPU, "index": 2, "jobs": [], "utilization": 12.6}
 FAILED: Any = {**FREE, "index": 3, "healthy": False}
-RUNNING = job(state="active", started_at="2026-11-21T00:10:00Z", running_since="2026-11-21T00:10:00Z", gpus_total=1)
+RUNNING = job(
+    state="active",
+    started_at="2026-11-21T00:10:00Z",
+    running_since="2026-11-21T00:10:00Z",
+    gpu_choices=[{"gpu_type": None, "gpus": 1}],
+    gpus_total=1,
+)
+CHOICES = [{"gpu_type": "A100", "gpus": 4}, {"gpu_type": "V100", "gpus": 8}]
 VC: Any = {
     "name": "vision",
     "tenant": "acme",
@@ -122,7 +129,9 @@ def test_nodes_with_something_wrong_come_first() -> None:
 @pytest.mark.parametrize(
     ("gpus", "changes", "gpus_shown", "note"),
     [
-        ([GPU], {"stage": "screening", "gpus_total": 8}, "1/8", "in its trial"),
+        ([GPU], {"stage": "screening", "gpu_choices": [{"gpu_type": None, "gpus": 8}]}, "1/8", "in its trial"),
+        ([GPU], {"stage": "screening", "gpu_choices": CHOICES}, "1/4–8", "in its trial"),
+        ([GPU] * 8, {"gpu_choices": CHOICES}, "8", ""),
         ([GPU], {"started_at": None}, "1", "starts"),
         ([GPU], {"idle": {"since": "2026-11-20T23:00:00Z", "stop_at": None}}, "1", "idle for 2 h"),
         ([GPU], {"kept": {"until": "2026-11-21T02:00:00Z", "reason": "x", "exit_code": 1}}, "1", "failed, kept"),
