@@ -16,6 +16,7 @@ export function makeJob(changes: Partial<Job> = {}): Job {
     hold: null,
     priority: "normal",
     tags: {},
+    gpu_choices: [{ gpu_type: null, gpus: 1 }],
     gpu_type: null,
     gpus: 1,
     nodes: 1,

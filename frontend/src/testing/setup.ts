@@ -31,3 +31,5 @@ globalThis.ResizeObserver = NoResizeObserver;
 
 // A text area that grows with its text measures it again when a font arrives.
 if ("document" in globalThis) Object.defineProperty(document, "fonts", { value: new EventTarget() });
+// Without a layout there is nothing to scroll, and a list of options scrolls to its first.
+if ("Element" in globalThis) Element.prototype.scrollIntoView = () => undefined;

@@ -10,19 +10,13 @@ import { Fact, Facts } from "../../components/Fact";
 import { useJobActions } from "../../components/jobActions";
 import { Chip, JobStateChip, type Tone } from "../../components/StateChip";
 import { Ago, RunTime } from "../../components/Time";
+import { gpuWords } from "../../format/request";
 import { humanize } from "../../format/words";
 import { estimateWords } from "./estimate";
 import classes from "./JobPage.module.css";
 import { NodeFacts } from "./NodeFacts";
 
 const TONE_OF_CAUSE: Record<string, Tone> = { failed: "failed", active: "queued" };
-
-function gpuWords(job: JobWithSpec): string {
-  const { gpus_total: total, gpus, nodes, gpu_type: type } = job;
-  if (total === 0) return nodes > 1 ? `none, on ${nodes} nodes` : "none";
-  const kind = type === null ? "" : ` ${type}`;
-  return nodes > 1 ? `${total}${kind} (${nodes} nodes of ${gpus})` : `${total}${kind}`;
-}
 
 /** The name of the job, its state and what can be done with it. */
 export function JobHeader({ job }: { job: JobWithSpec }) {
@@ -93,6 +87,10 @@ export function JobHeader({ job }: { job: JobWithSpec }) {
   );
 }
 
+function NodeNames({ name, names = [] }: { name: string; names?: readonly string[] | undefined }) {
+  return names.length === 0 ? null : <Fact name={name}>{names.join(", ")}</Fact>;
+}
+
 /** What was asked for, by whom, and what it came to. */
 export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt | undefined }) {
   return (
@@ -108,6 +106,8 @@ export function JobFacts({ job, attempt }: { job: JobWithSpec; attempt: Attempt 
         </Fact>
         <Fact name="Owner">{job.owner}</Fact>
         <Fact name="GPUs">{gpuWords(job)}</Fact>
+        <NodeNames name="Nodes to use" names={job.spec.nodes_in} />
+        <NodeNames name="Nodes to avoid" names={job.spec.exclude_nodes} />
         <Fact name="Priority">{humanize(job.priority)}</Fact>
         <Fact name="Submitted">
           <Ago at={job.submitted_at} />

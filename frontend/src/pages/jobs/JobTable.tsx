@@ -9,6 +9,7 @@ import { causeOf, isOpen } from "../../components/cause";
 import { JobStateChip } from "../../components/StateChip";
 import { Ago, RunTime } from "../../components/Time";
 import { plural } from "../../format/amount";
+import { gpuTotals } from "../../format/request";
 import classes from "./JobTable.module.css";
 
 const COLUMNS = [
@@ -197,8 +198,8 @@ function JobRow({ job, height, offset, selected, onToggle }: RowProps) {
         {job.owner}
       </span>
       <span role="cell" className={`${classes.number} ${classes.gpus} tabular`}>
-        {job.gpus_total}
-        <span className={classes.unit}> {job.gpus_total === 1 ? "GPU" : "GPUs"}</span>
+        {gpuTotals(job)}
+        <span className={classes.unit}> {gpuTotals(job) === "1" ? "GPU" : "GPUs"}</span>
       </span>
       <span role="cell" className={`${classes.number} ${classes.place} tabular`}>
         {job.position ?? <span className={classes.faint}>–</span>}

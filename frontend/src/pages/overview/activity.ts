@@ -1,6 +1,6 @@
 import type { Job } from "../../api/types";
 import { causeOf } from "../../components/cause";
-import { plural } from "../../format/amount";
+import { gpuCount } from "../../format/request";
 
 /** The last thing that happened to a job, as a sentence about it. */
 export interface Happening {
@@ -17,9 +17,8 @@ function endOf(job: Job): string {
 }
 
 export function happeningOf(job: Job, withOwner = false): Happening {
-  const size = job.gpus_total === 0 ? "no GPU" : plural(job.gpus_total, "GPU");
   const owner = withOwner ? `${job.owner} · ` : "";
-  const detail = `#${job.id} · ${owner}${job.vc} · ${size}`;
+  const detail = `#${job.id} · ${owner}${job.vc} · ${gpuCount(job)}`;
   if (job.ended_at !== null) return { job, at: job.ended_at, verb: endOf(job), detail };
   if (job.state === "active") {
     return {

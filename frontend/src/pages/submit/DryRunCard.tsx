@@ -5,7 +5,8 @@ import type { ReactNode } from "react";
 import { Unreachable, type FieldError } from "../../api/problem";
 import type { DryRun, Hold } from "../../api/types";
 import { useMe } from "../../app/me";
-import { ordinal, plural } from "../../format/amount";
+import { ordinal } from "../../format/amount";
+import { gpuCount } from "../../format/request";
 import { holdWords, sentence } from "../../format/words";
 import classes from "./DryRunCard.module.css";
 
@@ -54,7 +55,8 @@ function Verdict({ result }: { result: DryRun }) {
     <>
       <ul className={classes.lines}>
         <Line mood="yes">
-          The spec is valid: {result.gpus_total === 0 ? "no GPU" : plural(result.gpus_total, "GPU")} in total
+          The spec is valid: {gpuCount({ gpu_choices: result.gpu_choices, nodes: result.spec.nodes ?? 1 })} in
+          total
         </Line>
         <Line mood={result.feasible ? "yes" : "no"}>
           {result.feasible ? "The cluster can run it" : "No node of the cluster can run it"}

@@ -7,7 +7,9 @@ import type { Spec } from "../../api/types";
 import { useMe } from "../../app/me";
 import type { Code } from "./code/useCode";
 import { CodeDrop } from "./CodeDrop";
-import { numberOf, readGpus, readLines, recordOf, textOf, writeGpus, writeLines } from "./fields";
+import { numberOf, readLines, recordOf, textOf, writeLines } from "./fields";
+import { GpuFields } from "./GpuFields";
+import { NodeFields } from "./NodeFields";
 import classes from "./SpecForm.module.css";
 
 interface Props {
@@ -29,16 +31,19 @@ function useVirtualClusters(current: string) {
   const types = pools
     .filter((pool) => chosen === undefined || pool.name === chosen.pool)
     .flatMap((pool) => pool.gpus.map((gpu) => gpu.type));
-  return { names: [...names].sort(), fallback: me.default_vc, types: [...new Set(types)].sort() };
+  return {
+    names: [...names].sort(),
+    fallback: me.default_vc,
+    types: [...new Set(types)].sort(),
+    pool: chosen?.pool,
+  };
 }
 
 /** The fields that most jobs need; the YAML beside it has all of them. */
 export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Props) {
   const off = disabled;
-  const gpus = readGpus(values.gpus);
   const vc = textOf(values.vc);
   const clusters = useVirtualClusters(vc);
-  const types = [...new Set([...clusters.types, ...(gpus.type === "" ? [] : [gpus.type])])];
   const retry = recordOf(values.retry);
   const text = (field: string) => ({
     value: textOf(values[field]),
@@ -95,32 +100,26 @@ export function SpecForm({ spec: values, code, disabled, errorOf, onChange }: Pr
         />
       </Group>
       <Group title="Resources" hint="Per node. With several nodes, all start together or none does.">
+        <GpuFields
+          value={values.gpus}
+          types={clusters.types}
+          disabled={off}
+          errorOf={errorOf}
+          onChange={(gpus) => onChange(["gpus"], gpus)}
+        />
         <div className={classes.three}>
-          <NumberInput
-            label="GPUs"
-            min={0}
-            max={1024}
-            allowDecimal={false}
-            clampBehavior="strict"
-            placeholder={gpus.custom ? "see YAML" : undefined}
-            value={gpus.custom ? "" : gpus.count}
-            error={errorOf("gpus")}
-            disabled={off || gpus.custom}
-            onChange={(value) => onChange(["gpus"], writeGpus(Number(value), gpus.type))}
-          />
-          <Select
-            label="GPU type"
-            data={[{ value: "", label: "Any type" }, ...types]}
-            value={gpus.type}
-            disabled={off || gpus.custom}
-            onChange={(value) => onChange(["gpus"], writeGpus(Math.max(1, gpus.count), value ?? ""))}
-          />
           <NumberInput label="Nodes" min={1} allowDecimal={false} placeholder="1" {...number("nodes")} />
-        </div>
-        <div className={classes.two}>
           <NumberInput label="CPUs" min={1} allowDecimal={false} placeholder="by GPUs" {...number("cpus")} />
           <TextInput label="Memory" placeholder="64GiB" {...text("memory")} />
         </div>
+        <NodeFields
+          nodesIn={values.nodes_in}
+          excluded={values.exclude_nodes}
+          pool={clusters.pool}
+          disabled={off}
+          errorOf={errorOf}
+          onChange={(field, names) => onChange([field], names)}
+        />
         <div className={classes.two}>
           <TextInput label="Time limit" placeholder="24h" {...text("time")} />
           <TextInput label="Expected run time" placeholder="by your last jobs" {...text("expected")} />

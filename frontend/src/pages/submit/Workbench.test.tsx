@@ -7,6 +7,7 @@ import * as api from "../../api/client";
 import { problemFrom } from "../../api/problem";
 import { meQuery } from "../../api/queries";
 import * as preparing from "./code/prepare";
+import { makeNode } from "../../testing/makers";
 import { EXAMPLE_COMMAND } from "./fields";
 import { Workbench } from "./Workbench";
 
@@ -31,6 +32,7 @@ vi.mock("./code/prepare", () => ({ openGiven: vi.fn(), prepare: vi.fn() }));
 const FITS = {
   valid: true,
   spec: {} as never,
+  gpu_choices: [{ gpu_type: null, gpus: 1 }],
   gpus_total: 1,
   feasible: true,
   fits_quota: true,
@@ -44,6 +46,7 @@ beforeEach(() => {
   vi.mocked(api.dryRun).mockResolvedValue(FITS);
   vi.mocked(api.listVcs).mockResolvedValue({ results: [], next: null });
   vi.mocked(api.listPools).mockResolvedValue({ results: [], next: null });
+  vi.mocked(api.listNodes).mockResolvedValue({ results: [], next: null });
   vi.mocked(api.submitJob).mockReset();
   navigate.mockReset();
 });
@@ -140,6 +143,66 @@ test("of a job that is tried first it says whether the trial could start, and el
   type(name, "b");
   expect(await screen.findByText(/for that it would wait/)).toBeDefined();
   expect(screen.getByText("Its trials hold 2 GPUs")).toBeDefined();
+});
+
+/** A pool with two types of GPUs, of which one node is another pool's. */
+function withNodes() {
+  const gpus = [{ type: "A100" }, { type: "V100" }];
+  const vc = { name: "vision", tenant: "acme", pool: "main", quotas: [], waiting: 0, active: 0 };
+  vi.mocked(api.listVcs).mockResolvedValue({ results: [vc], next: null });
+  vi.mocked(api.listPools).mockResolvedValue({ results: [{ name: "main", gpus } as never], next: null });
+  const nodes = ["gpu01", "gpu02", "gpu07"].map((name) => makeNode({ name }));
+  const results = [...nodes, makeNode({ name: "other1", pool: "other" })];
+  vi.mocked(api.listNodes).mockResolvedValue({ results, next: null });
+}
+
+const combobox = (name: string) => screen.findByRole("combobox", { name });
+
+/** What is offered in an opened list. */
+async function offered(name: string): Promise<HTMLElement[]> {
+  fireEvent.click(await combobox(name));
+  return within(await screen.findByRole("listbox", { name })).getAllByRole("option");
+}
+
+async function pick(name: string, option: string): Promise<void> {
+  const found = (await offered(name)).find((each) => each.textContent === option);
+  if (found === undefined) throw new Error(`${name} does not offer ${option}`);
+  fireEvent.click(found);
+}
+
+test("the nodes to use and to avoid are chosen from those of the pool", async () => {
+  withNodes();
+  const { yaml } = await open("command: run\n");
+  const names = (await offered("Nodes to use")).map((option) => option.textContent);
+  expect(names).toEqual(["gpu01", "gpu02", "gpu07"]);
+  await pick("Nodes to use", "gpu01");
+  await pick("Nodes to use", "gpu02");
+  expect(yaml.value).toBe("nodes_in:\n  - gpu01\n  - gpu02\ncommand: run\n");
+  await pick("Nodes to avoid", "gpu07");
+  expect(yaml.value).toContain("exclude_nodes:\n  - gpu07\n");
+});
+
+test("a second GPU type is offered beside a first one, and leaves with it", async () => {
+  withNodes();
+  const { yaml } = await open("gpus: A100:4\ncommand: run\n");
+  await pick("Or GPU type", "V100");
+  expect(yaml.value).toBe("gpus:\n  any_of:\n    - A100:4\n    - V100:4\ncommand: run\n");
+  type(screen.getByRole("textbox", { name: "Or GPUs" }), "8");
+  expect(yaml.value).toContain("- V100:8");
+  await pick("GPU type", "Any type");
+  expect(yaml.value).toBe("gpus: 4\ncommand: run\n");
+  expect(screen.queryByRole("textbox", { name: "Or GPUs" })).toBeNull();
+});
+
+test("what is wrong with the second choice stands at the second choice", async () => {
+  withNodes();
+  vi.mocked(api.dryRun).mockRejectedValue(
+    problemFrom(422, "", { title: "x", errors: [{ field: "gpus.any_of.1", message: "no node has T4" }] }),
+  );
+  await open("gpus: {any_of: [A100:4, T4:8]}\ncommand: run\n");
+  const second = await screen.findByRole("textbox", { name: "Or GPUs" });
+  await waitFor(() => expect(second.getAttribute("aria-invalid")).toBe("true"));
+  expect(screen.getByRole("textbox", { name: "GPUs" }).getAttribute("aria-invalid")).not.toBe("true");
 });
 
 const DIGEST = "ab".repeat(32);

@@ -4,13 +4,19 @@ import { pathAbove, suggest } from "./completion";
 
 const SCHEMA = {
   properties: {
-    gpus: { description: "GPUs per node." },
+    gpus: {
+      description: "GPUs per node.",
+      oneOf: [{ anyOf: [{ type: "integer" }, { type: "string" }] }, { $ref: "#/$defs/AnyOf" }],
+    },
     priority: { enum: ["low", "normal"] },
     slurm_env: { type: "boolean" },
     memory: { anyOf: [{ type: "string" }, { type: "null" }] },
     checkpoint: { $ref: "#/$defs/Checkpoint" },
   },
-  $defs: { Checkpoint: { properties: { signal: { enum: ["TERM", "INT"] }, grace: {} } } },
+  $defs: {
+    AnyOf: { properties: { any_of: { type: "array" } } },
+    Checkpoint: { properties: { signal: { enum: ["TERM", "INT"] }, grace: {} } },
+  },
 };
 
 const labels = (above: string[], line: string) =>
@@ -23,6 +29,10 @@ test("it offers the keys of a spec", () => {
 
 test("it offers the keys of the part that the cursor is in", () => {
   expect(labels(["checkpoint:"], "  s")).toEqual(["signal", "grace"]);
+});
+
+test("it offers the keys of a form that stands beside a plain value", () => {
+  expect(labels(["gpus:"], "  a")).toEqual(["any_of"]);
 });
 
 test("it offers the values that the schema lists", () => {

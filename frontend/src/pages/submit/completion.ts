@@ -6,6 +6,7 @@ import type { Spec } from "../../api/types";
 interface SchemaNode {
   $ref?: string;
   anyOf?: SchemaNode[];
+  oneOf?: SchemaNode[];
   allOf?: SchemaNode[];
   properties?: Record<string, SchemaNode>;
   items?: SchemaNode;
@@ -15,14 +16,14 @@ interface SchemaNode {
   type?: string;
 }
 
-/** The node with references followed and the alternatives of `anyOf` put together. */
+/** The node with references followed and the alternatives of `anyOf` and `oneOf` put together. */
 function resolve(node: SchemaNode, root: Spec): SchemaNode {
   if (node.$ref !== undefined) {
     const name = node.$ref.split("/").at(-1) ?? "";
     const found = (root.$defs as Record<string, SchemaNode> | undefined)?.[name];
     return found === undefined ? node : { ...resolve(found, root), description: node.description };
   }
-  const parts = node.anyOf ?? node.allOf;
+  const parts = node.anyOf ?? node.oneOf ?? node.allOf;
   if (parts === undefined) return node;
   return parts.map((part) => resolve(part, root)).reduce((all, part) => ({ ...part, ...all }), { ...node });
 }

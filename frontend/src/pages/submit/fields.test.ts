@@ -1,33 +1,22 @@
 import { webcrypto } from "node:crypto";
 import { expect, test, vi } from "vitest";
 
-import { readGpus, readLines, writeGpus, writeLines } from "./fields";
+import { namesOf, readLines, writeLines } from "./fields";
 import { sha256, sha256Plain } from "./sha256";
 
 // The browser of the tests lacks `subtle`, which browsers have on pages that come over TLS.
 vi.stubGlobal("crypto", webcrypto);
 
-test.each([
-  [4, { count: 4, type: "", custom: false }],
-  ["4", { count: 4, type: "", custom: false }],
-  ["A100:8", { count: 8, type: "A100", custom: false }],
-  [undefined, { count: 0, type: "", custom: false }],
-  [{ vram: "40GB" }, { count: 0, type: "", custom: true }],
-  ["many", { count: 0, type: "", custom: true }],
-])("gpus %j fill the form", (value, choice) => {
-  expect(readGpus(value)).toEqual(choice);
-});
-
-test("the form writes gpus as people write them", () => {
-  expect(writeGpus(4, "")).toBe(4);
-  expect(writeGpus(4, "A100")).toBe("A100:4");
-  expect(writeGpus(0, "A100")).toBeUndefined();
-});
-
 test("pairs and lines turn into each other", () => {
   const values = { A: "1", B: "x=y" };
   expect(readLines(writeLines(values))).toEqual(values);
   expect(readLines("A=1\nhalf\n=no")).toEqual({ A: "1" });
+});
+
+test("names are the texts of a list, each once", () => {
+  expect(namesOf(["gpu01", "gpu02", "gpu01", ""])).toEqual(["gpu01", "gpu02"]);
+  expect(namesOf("gpu01")).toEqual([]);
+  expect(namesOf(undefined)).toEqual([]);
 });
 
 const bytes = (text: string) => new TextEncoder().encode(text);

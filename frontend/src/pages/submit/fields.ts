@@ -4,28 +4,6 @@ import type { Spec } from "../../api/types";
 /** The command with which the page begins, so that a first job can be tried without any code. */
 export const EXAMPLE_COMMAND = 'echo "Hello from $(hostname)"\necho "GPUs: $CUDA_VISIBLE_DEVICES"\n';
 
-export interface GpuChoice {
-  count: number;
-  type: string;
-  /** Written in a way that the form cannot show; it is changed in the YAML. */
-  custom: boolean;
-}
-
-export function readGpus(value: unknown): GpuChoice {
-  if (value === undefined || value === null) return { count: 0, type: "", custom: false };
-  if (typeof value === "number" && Number.isInteger(value)) return { count: value, type: "", custom: false };
-  if (typeof value === "string") {
-    const match = /^(?:([^:]+):)?(\d+)$/.exec(value.trim());
-    if (match !== null) return { count: Number(match[2]), type: match[1] ?? "", custom: false };
-  }
-  return { count: 0, type: "", custom: true };
-}
-
-export function writeGpus(count: number, type: string): number | string | undefined {
-  if (count <= 0) return undefined;
-  return type === "" ? count : `${type}:${count}`;
-}
-
 export const textOf = (value: unknown): string =>
   typeof value === "string"
     ? value
@@ -39,6 +17,10 @@ export function recordOf(value: unknown): Record<string, string> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
   return Object.fromEntries(Object.entries(value as Spec).map(([key, each]) => [key, textOf(each)]));
 }
+
+/** The texts of a list; what else stands there is left to the server. */
+export const namesOf = (value: unknown): string[] =>
+  Array.isArray(value) ? [...new Set(value.map(textOf).filter((name) => name !== ""))] : [];
 
 /** `A=1` and `B=2` on lines of their own. */
 export function writeLines(values: Record<string, string>): string {

@@ -26,6 +26,8 @@ const ORDER = [
   "vc",
   "gpus",
   "nodes",
+  "nodes_in",
+  "exclude_nodes",
   "cpus",
   "memory",
   "code",
