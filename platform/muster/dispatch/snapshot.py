@@ -80,7 +80,8 @@ SELECT attempt.id, allocation.node_id, allocation.rank,
            SELECT avg(reading.utilization) FROM jobs_gpuclaim claim JOIN fleet_gpureading reading USING (gpu_id)
            WHERE claim.allocation_id = allocation.id AND claim.released_at IS NULL) END,
        attempt.state, attempt.placed_at, attempt.unreachable_since IS NULL,
-       speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps, alone.per_s, {job_fields}
+       speed.at, speed.count, speed.beside, speed.since, speed.first, speed.steps, alone.per_s, attempt.request,
+       {job_fields}
 FROM jobs_job job
 JOIN jobs_attempt attempt ON attempt.job_id = job.id
 JOIN jobs_allocation allocation ON allocation.attempt_id = attempt.id
@@ -370,12 +371,16 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
     speeds: dict[int, tuple[Stretch, float | None]] = {}
     for attempt_id, group in groupby(rows, key=itemgetter(0)):
         shares = list(group)
-        state, placed_at, reachable, *measured, alone_per_s = shares[0][7:17]
-        fields = shares[0][17:]
+        state, placed_at, reachable, *measured, alone_per_s, given = shares[0][7:18]
+        fields = shares[0][18:]
         stretch = stretch_of(*measured)
         if stretch is not None and state == AttemptState.RUNNING:
             speeds[attempt_id] = (stretch, alone_per_s)
         job = _job(dict(zip(_JOB_FIELDS, fields, strict=True)), now, max(0.0, now - placed_at.timestamp()))
+        if len(job.request.choices) > 1:
+            # What runs has the size of one choice; it stays what it is until the job waits again.
+            choices = request_of_text(given).choices if isinstance(given, str) else given.choices
+            job = replace(job, request=replace(job.request, choices=choices))
         if job.packs:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
         if not reachable and job.preemptible:

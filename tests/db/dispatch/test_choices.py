@@ -1,0 +1,91 @@
+"""Jobs that accept several GPU types, and jobs that name nodes, in the cycles of a pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.dispatch.selectors import why
+from muster.dispatch.snapshot import pool_snapshot
+from muster.fleet.models import Node
+from muster.jobs.models import Job
+from muster.tenants.models import Quota
+from scheduler.model.lifecycle import NodeAdmin, Reason
+from tests.db.stories import World, cycle, end, live_attempt, make_world, now_of, ranks, submit
+from tests.factories import make_node
+
+pytestmark = pytest.mark.django_db
+
+BOTH = {"any_of": ["A100:2", "V100:4"]}
+
+
+@pytest.fixture
+def world() -> World:
+    """Two nodes of four A100 and one of eight V100; the quota is large."""
+    world = make_world(nodes=2)
+    world.nodes.append(make_node(world.pool, "volta", gpus=8, gpu_type="V100", credential="volta"))
+    Quota.objects.create(vc=world.vc, gpu_type="V100", gpus=8)
+    return world
+
+
+def where(job: Job) -> list[tuple[str, int, int]]:
+    """The node, GPUs and CPUs of each rank of the job's live attempt."""
+    return [(rank.node.name, rank.claims.count(), rank.cpus) for rank in ranks(live_attempt(job))]
+
+
+def quota(world: World, gpu_type: str, gpus: int) -> None:
+    Quota.objects.filter(vc=world.vc, gpu_type=gpu_type).update(gpus=gpus)
+
+
+def test_a_job_starts_in_its_second_choice_and_a_retry_chooses_anew(world: World) -> None:
+    quota(world, "A100", 1)
+    job = submit(world, gpus=BOTH)
+    cycle(world)
+    cpus = world.pool.cpus_per_gpu
+    assert where(job) == [("volta", 4, 4 * cpus)]
+    assert str(live_attempt(job).request.first) == "V100:4"
+    (run,) = pool_snapshot(world.pool, seed=0).running
+    assert [str(choice) for choice in run.job.request.choices] == ["V100:4"]
+    end(ranks(live_attempt(job))[0], Reason.NODE_LOST, started=False)
+    quota(world, "A100", 2)
+    assert [str(choice) for choice in now_of(job).request.choices] == ["A100:2", "V100:4"]
+    Job.objects.filter(pk=job.pk).update(eligible_at=now_of(job).submitted_at)
+    cycle(world)
+    assert [(gpus, cpus_had) for _, gpus, cpus_had in where(job)] == [(2, 2 * cpus)]
+
+
+def test_a_job_is_placed_on_a_node_that_it_allows(world: World) -> None:
+    first, second = (node.name for node in world.nodes[:2])
+    named = submit(world, gpus=1, nodes_in=[second])
+    excluding = submit(world, gpus=1, exclude_nodes=[first, "volta"])
+    cycle(world)
+    assert [where(job)[0][0] for job in (named, excluding)] == [second, second]
+
+
+@pytest.mark.parametrize(
+    ("keys", "detail"),
+    [
+        ({"nodes_in": 1}, "{0} does not have 4 free A100"),
+        ({"nodes_in": 2}, "none of {0}, {1} has 4 free A100"),
+        ({"exclude_nodes": 1}, "{0} has 4 free A100, and this job excludes it"),
+    ],
+)
+def test_a_job_that_waits_for_its_nodes_is_told_which(world: World, keys: dict[str, int], detail: str) -> None:
+    names = sorted(node.name for node in world.nodes[:2])
+    (key, count), told = next(iter(keys.items())), detail.format(*names)
+    for name in names if key == "nodes_in" else names[1:]:
+        submit(world, gpus=1, nodes_in=[name])
+    cycle(world)
+    waits = submit(world, gpus="A100:4", **{key: names[:count]})
+    cycle(world)
+    found: Any = why(now_of(waits))
+    assert (found["reason"], found["detail"]) == ("named_nodes", told)
+
+
+def test_a_job_whose_node_was_retired_waits_and_says_so(world: World) -> None:
+    job = submit(world, gpus=1, nodes_in=[world.nodes[0].name])
+    Node.objects.filter(pk=world.nodes[0].pk).update(admin=NodeAdmin.RETIRED)
+    cycle(world)
+    assert now_of(job).hold_reason == "infeasible"
+    assert now_of(job).hold["detail"] == f"{world.nodes[0].name} does not have 1 A100"
