@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.diagnosis.health import Heals, HealthLevel
+from scheduler.diagnosis.health import HealthLevel, Recovers
 
 IDLE_S = 300.0
 """A GPU that is not in doubt is checked once it has been free for this long."""
@@ -22,20 +22,22 @@ def pause_s(*, every_s: float, in_doubt: bool, streak: int) -> float | None:
     return min(FIRST_PAUSE_S * 2.0 ** min(failures, 20), MAX_PAUSE_S)
 
 
-def can_heal(heals: Heals | None, *, restarted: bool) -> bool:
+def can_recover(condition: Recovers | None, *, restarted: bool) -> bool:
     """Whether a check can show that the GPU has recovered; `restarted`: its machine restarted after the failure."""
-    return heals in {Heals.AT_ONCE, Heals.BY_CHECKS} or (heals is Heals.BY_RESTART and restarted)
+    return condition in {Recovers.AT_ONCE, Recovers.BY_CHECKS} or (condition is Recovers.BY_RESTART and restarted)
 
 
-def returns_to_service(level: HealthLevel, heals: Heals | None, *, restarted: bool, passes: int, needed: int) -> bool:
+def returns_to_service(
+    level: HealthLevel, condition: Recovers | None, *, restarted: bool, passes: int, needed: int
+) -> bool:
     """Whether a GPU returns to service after `passes` passes in a row.
 
     `needed` is the number that the pool asks for, 0 for never. One pass is enough for a GPU whose only failure was a
     check. A GPU whose failure has no known cause does not return by itself.
     """
-    if level is HealthLevel.OK or not can_heal(heals, restarted=restarted):
+    if level is HealthLevel.OK or not can_recover(condition, restarted=restarted):
         return False
-    if heals is Heals.AT_ONCE:
+    if condition is Recovers.AT_ONCE:
         return passes >= 1
     return needed > 0 and passes >= needed
 

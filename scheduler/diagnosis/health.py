@@ -35,7 +35,7 @@ class Action(StrEnum):
     """The machine must be restarted, so no job starts there."""
 
 
-class Heals(StrEnum):
+class Recovers(StrEnum):
     """How a GPU can return to service by itself, easiest first."""
 
     AT_ONCE = "at_once"
@@ -132,13 +132,13 @@ KINDS: Mapping[Kind, Meaning] = {
 }
 UNKNOWN = Meaning(_OK, Action.NONE, "not known")
 
-_HEALS: Mapping[Action, Heals] = {
-    Action.NONE: Heals.BY_CHECKS,
-    Action.RESTART_JOB: Heals.BY_CHECKS,
-    Action.CHECK_GPU: Heals.AT_ONCE,
-    Action.RESET_GPU: Heals.BY_RESTART,
-    Action.DRAIN_NODE: Heals.BY_RESTART,
-    Action.DRAIN_GPU: Heals.NEVER,
+_CONDITIONS: Mapping[Action, Recovers] = {
+    Action.NONE: Recovers.BY_CHECKS,
+    Action.RESTART_JOB: Recovers.BY_CHECKS,
+    Action.CHECK_GPU: Recovers.AT_ONCE,
+    Action.RESET_GPU: Recovers.BY_RESTART,
+    Action.DRAIN_NODE: Recovers.BY_RESTART,
+    Action.DRAIN_GPU: Recovers.NEVER,
 }
 
 _WORSE = {HealthLevel.OK: 0, HealthLevel.WARNING: 1, HealthLevel.FAILURE: 2}
@@ -170,14 +170,14 @@ def meaning_of(kind: str, *, xid: int | None = None, detail: str = "") -> Meanin
     return UNKNOWN
 
 
-def heals_of(meaning: Meaning, kind: str) -> Heals:
+def recovery_condition(meaning: Meaning, kind: str) -> Recovers:
     """How a GPU with this report can return to service. Held memory may be released, which a check sees."""
-    return Heals.BY_CHECKS if kind == Kind.MEMORY_HELD else _HEALS[meaning.action]
+    return Recovers.BY_CHECKS if kind == Kind.MEMORY_HELD else _CONDITIONS[meaning.action]
 
 
-def hardest(one: Heals | None, other: Heals) -> Heals:
+def harder(one: Recovers | None, other: Recovers) -> Recovers:
     """The harder of two ways to return to service."""
-    order = list(Heals)
+    order = list(Recovers)
     return other if one is None or order.index(other) > order.index(one) else one
 
 

@@ -118,12 +118,12 @@ class Tree:
 class TreeLedger(ShareLedger):
     """Shares by virtual cluster that add up along the tree; a policy's `rank` orders siblings."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, rows: Sequence[Row]) -> None:
+    def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, rows: Sequence[Row]) -> None:
         self.tree = capacity.derived(Tree, lambda: Tree(rows, view))
         self.used_at: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._standings: dict[str, Key] = {}  # ranks that have not changed since they were last asked
         self._branches: dict[tuple[str, str], tuple[Sequence[str], Sequence[str]]] = {}
-        super().__init__(view, capacity, holdings, lambda job: job.vc_id)
+        super().__init__(view, capacity, usage, lambda job: job.vc_id)
 
     def rank(self, name: str) -> Key:
         """The position of a queue among its siblings, smaller first; its holdings can only raise it."""

@@ -25,16 +25,16 @@ _Unplaced = dict[Hashable, tuple[Job, Sequence[Demand]]]
 class ShareLedger:
     """What each group holds during one decision; a policy's `key` orders the groups."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, group_of: Grouper) -> None:
+    def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, group_of: Grouper) -> None:
         self.view, self.group_of = view, group_of
         self.total: Vector = {**capacity.gpus, CPUS: capacity.cpus, MEMORY_MIB: capacity.memory_mib}
         self.used: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self.used_by_user: defaultdict[tuple[int, int], Counter[str]] = defaultdict(Counter)
-        self.stopping_gpus = holdings.stopping_gpus
-        self._holdings = holdings
+        self.stopping_gpus = usage.stopping_gpus
+        self._usage = usage
         self._runs: dict[int, list[Running]] | None = None
         self._newest: dict[int, Sequence[Running]] = {}
-        for example, held in holdings:
+        for example, held in usage:
             self.charge(example, held, 1)
         for kept in view.reservations:
             job = view.waiting_by_id.get(kept.job_id)
@@ -90,7 +90,7 @@ class ShareLedger:
 
     def held(self, run: Running) -> Vector:
         """What a running job holds."""
-        return self._holdings.of(run)
+        return self._usage.of(run)
 
     def newest(self, group: int) -> Sequence[Running]:
         """The preemptible runs of a group, newest first."""
@@ -118,9 +118,9 @@ class DominantShares(ShareLedger):
     """Dominant shares by weight; a group without a weight has 1."""
 
     def __init__(
-        self, view: View, capacity: Capacity, holdings: ResourceUsage, group_of: Grouper, weights: Mapping[int, float]
+        self, view: View, capacity: Capacity, usage: ResourceUsage, group_of: Grouper, weights: Mapping[int, float]
     ) -> None:
-        super().__init__(view, capacity, holdings, group_of)
+        super().__init__(view, capacity, usage, group_of)
         self._weights = weights
 
     def key(self, group: int) -> Key:
@@ -167,7 +167,7 @@ class Shared:
         """See `scheduler.engine.queue.QueueGrouping`; jobs of one owner in one virtual cluster are in one group."""
         raise NotImplementedError
 
-    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> ShareLedger:
+    def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> ShareLedger:
         """The ledger of a decision, from the holdings in the view."""
         raise NotImplementedError
 

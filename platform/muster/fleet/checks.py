@@ -22,8 +22,8 @@ from muster.common.models import DatabaseNow
 from muster.events.services import audit, mail_operators, record, wake_pool
 from muster.fleet.models import CheckResult, Gpu, GpuCheck, Node, Pool
 from muster.fleet.services import mend_gpus, resume_node
-from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_heal, is_relapse, pause_s, returns_to_service
-from scheduler.diagnosis.health import Heals, HealthLevel
+from scheduler.diagnosis.checks import IDLE_S, UNANSWERED_AFTER_S, can_recover, is_relapse, pause_s, returns_to_service
+from scheduler.diagnosis.health import HealthLevel, Recovers
 from scheduler.model.lifecycle import NodeAdmin, NodeHealth
 
 MOST_AT_ONCE = 200
@@ -237,7 +237,7 @@ def _give_back(node: Node, row: GpuCheck) -> None:
     gpu, needed = row.gpu, node.pool.check_release
     restarted = _restarted(node, gpu)
     enough = returns_to_service(
-        HealthLevel(gpu.health), _heals(gpu), restarted=restarted, passes=row.streak, needed=needed
+        HealthLevel(gpu.health), _recovery_condition(gpu), restarted=restarted, passes=row.streak, needed=needed
     ) and not _relapsed(gpu.health_at, row.given_back_at)
     if enough:
         was, why = gpu.health, gpu.health_why
@@ -311,11 +311,11 @@ def _relapsed(failed_at: datetime | None, given_back_at: datetime | None) -> boo
 
 
 def _can_heal(node: Node, gpu: Gpu) -> bool:
-    return can_heal(_heals(gpu), restarted=_restarted(node, gpu))
+    return can_recover(_recovery_condition(gpu), restarted=_restarted(node, gpu))
 
 
-def _heals(gpu: Gpu) -> Heals | None:
-    return Heals(gpu.heals) if gpu.heals else None
+def _recovery_condition(gpu: Gpu) -> Recovers | None:
+    return Recovers(gpu.heals) if gpu.heals else None
 
 
 def _restarted(node: Node, gpu: Gpu) -> bool:

@@ -20,15 +20,15 @@ from muster.fleet.models import Gpu, HealthReport, Node, Pool
 from muster.fleet.services import drain_node, mend_gpus
 from scheduler.diagnosis.health import (
     Action,
-    Heals,
     HealthLevel,
     Kind,
     Meaning,
-    hardest,
-    heals_of,
+    Recovers,
+    harder,
     is_worse,
     meaning_of,
     number_of,
+    recovery_condition,
 )
 from scheduler.model.lifecycle import NodeAdmin
 
@@ -70,7 +70,7 @@ def take_report(*, node: Node, gpu: Gpu | None, kind: str, uuid: str | None, xid
         if gpu is not None:
             _worsen(node, gpu, meaning, number)
             if meaning.level is not HealthLevel.OK:
-                _note_cure(node, gpu, heals_of(meaning, kind))
+                _note_recovery(node, gpu, recovery_condition(meaning, kind))
             if meaning.action is Action.DRAIN_NODE and node.admin == NodeAdmin.ACTIVE:
                 reason = f"GPU {gpu.index} has failed ({meaning.words}): restart the machine"
                 drain_node(node=node, reason=reason, actor="platform")
@@ -159,10 +159,10 @@ def _worsen(node: Node, gpu: Gpu, meaning: Meaning, xid: int | None) -> None:
     wake_pool(node.pool_id)
 
 
-def _note_cure(node: Node, gpu: Gpu, heals: Heals) -> None:
+def _note_recovery(node: Node, gpu: Gpu, condition: Recovers) -> None:
     """Note what it takes for the GPU to come back by itself: the hardest of all that was reported since it was well."""
     known = Gpu.objects.values_list("heals", flat=True).get(pk=gpu.pk)
-    needs = hardest(Heals(known) if known else None, heals)
+    needs = harder(Recovers(known) if known else None, condition)
     # What was reported now has not been healed by any restart before.
     Gpu.objects.filter(pk=gpu.pk).update(heals=needs, failed_boot=node.boot_id)
     check_soon([gpu.pk])

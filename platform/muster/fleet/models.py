@@ -11,7 +11,7 @@ from django.db.models import F, Q
 
 from muster.common.models import DatabaseNow, choices, one_of
 from nodeagent.protocol import source_problem
-from scheduler.diagnosis.health import Action, Heals, HealthLevel
+from scheduler.diagnosis.health import Action, HealthLevel, Recovers
 from scheduler.model.lifecycle import LeaseState, NodeAdmin, NodeHealth
 
 
@@ -373,7 +373,11 @@ class Gpu(models.Model):
     health_at = models.DateTimeField(null=True, help_text="Since when it is so; null for one that always was well.")
     health_why = models.CharField(max_length=200, blank=True, default="", help_text="Why it is not well.")
     heals = models.CharField(
-        max_length=10, choices=choices(Heals), blank=True, default="", help_text="By what it can come back by itself."
+        max_length=10,
+        choices=choices(Recovers),
+        blank=True,
+        default="",
+        help_text="By what it can come back by itself.",
     )
     failed_boot = models.CharField(
         max_length=64, blank=True, default="", help_text="The boot of its node in which it failed so last."

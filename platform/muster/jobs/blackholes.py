@@ -34,7 +34,7 @@ _FAILURES = frozenset(
 )
 # What happened longer ago says nothing of today, and so many runs elsewhere say enough.
 _WINDOW = timedelta(hours=1)
-_STAYS_HERE, _STAYS_ELSEWHERE = 20, 200
+_RUNS_HERE, _RUNS_ELSEWHERE = 20, 200
 
 
 def failed_by_node(node_ids: Collection[int], *, reason: Reason, failed_s: float) -> bool:
@@ -60,8 +60,8 @@ def _opinion_of(node: Node) -> Opinion:
     here = Allocation.objects.filter(node=node, attempt__placed_at__gte=node.resumed_at or node.created_at)
     elsewhere = Allocation.objects.filter(node__pool=node.pool).exclude(node=node)
     judgement = judge(
-        _node_runs(here, now, _STAYS_HERE),
-        _node_runs(elsewhere, now, _STAYS_ELSEWHERE),
+        _node_runs(here, now, _RUNS_HERE),
+        _node_runs(elsewhere, now, _RUNS_ELSEWHERE),
         in_a_row=node.pool.black_hole_jobs,
         quick_s=node.pool.black_hole_s,
     )

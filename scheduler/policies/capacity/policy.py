@@ -105,9 +105,9 @@ class CapacityQueues(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> _Guarantees:
+    def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Guarantees:
         """See `Shared`."""
-        return _Guarantees(view, capacity, holdings, self.queues, self.preemption_grace_s)
+        return _Guarantees(view, capacity, usage, self.queues, self.preemption_grace_s)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The end of the grace period of a waiting job."""
@@ -161,9 +161,9 @@ class _Guarantees(TreeLedger):
     """Shares of guaranteed and maximum capacities."""
 
     def __init__(
-        self, view: View, capacity: Capacity, holdings: ResourceUsage, rows: Sequence[Row], grace_s: float
+        self, view: View, capacity: Capacity, usage: ResourceUsage, rows: Sequence[Row], grace_s: float
     ) -> None:
-        super().__init__(view, capacity, holdings, rows)
+        super().__init__(view, capacity, usage, rows)
         self._grace_s = grace_s
         self._users: dict[str, set[int]] | None = None
         amounts = capacity.derived(_Amounts, lambda: _Amounts.of(self.tree, view, self.total))

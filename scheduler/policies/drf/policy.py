@@ -53,11 +53,11 @@ class Drf(Shared):
             return job.owner_id
         return job.tenant_id if self.over == "tenant" else job.vc_id
 
-    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> ShareLedger:
+    def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> ShareLedger:
         """See `Shared`."""
         weights: Mapping[int, float] = {}
         if self.over == "tenant":
             weights = {tenant.id: tenant.weight for tenant in view.tenants}
         elif self.over == "vc":
             weights = weights_of_vcs(view)
-        return DominantShares(view, capacity, holdings, self.group_of, weights)
+        return DominantShares(view, capacity, usage, self.group_of, weights)

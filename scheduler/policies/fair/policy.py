@@ -96,9 +96,9 @@ class Fair(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> _FairShares:
+    def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _FairShares:
         """See `Shared`."""
-        return _FairShares(view, capacity, holdings, self)
+        return _FairShares(view, capacity, usage, self)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The next timeout of a waiting job."""
@@ -112,8 +112,8 @@ class Fair(Shared):
 class _FairShares(TreeLedger):
     """Minimum and fair shares."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, policy: Fair) -> None:
-        super().__init__(view, capacity, holdings, policy.queues)
+    def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, policy: Fair) -> None:
+        super().__init__(view, capacity, usage, policy.queues)
         self._policy = policy
         of_tenant = {tenant.id: tenant.weight for tenant in view.tenants}
         self._weights: dict[str, float] = {}

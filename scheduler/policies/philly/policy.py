@@ -109,9 +109,9 @@ class Philly(Shared):
         """See `Shared`: its virtual cluster."""
         return job.vc_id
 
-    def ledger(self, view: View, capacity: Capacity, holdings: ResourceUsage) -> _Quotas:
+    def ledger(self, view: View, capacity: Capacity, usage: ResourceUsage) -> _Quotas:
         """See `Shared`."""
-        return _Quotas(view, capacity, holdings, self.preempt_above)
+        return _Quotas(view, capacity, usage, self.preempt_above)
 
     def next_change(self, job: Job, run: Running | None, now: float) -> float | None:
         """The end of its back-off, or the moment at which its locality relaxes."""
@@ -242,13 +242,13 @@ class Philly(Shared):
 class _Quotas(ShareLedger):
     """Shares by quota, and the gangs whose tries failed."""
 
-    def __init__(self, view: View, capacity: Capacity, holdings: ResourceUsage, preempt_above: float) -> None:
+    def __init__(self, view: View, capacity: Capacity, usage: ResourceUsage, preempt_above: float) -> None:
         self.tried: dict[int, Job] = {}
         self.failed: dict[Demand, int] = {}  # demands that found no room, with the last stage tried
         self._preempted = 0
         self._kinds = capacity.types
         self._preempt_above = preempt_above
-        super().__init__(view, capacity, holdings, lambda job: job.vc_id)
+        super().__init__(view, capacity, usage, lambda job: job.vc_id)
 
     def key(self, group: int) -> Key:
         """The share of its quota that the virtual cluster uses."""

@@ -10,12 +10,21 @@ from scheduler.diagnosis.checks import (
     FIRST_PAUSE_S,
     MAX_PAUSE_S,
     RELAPSE_S,
-    can_heal,
+    can_recover,
     is_relapse,
     pause_s,
     returns_to_service,
 )
-from scheduler.diagnosis.health import KINDS, XIDS, Action, Heals, HealthLevel, Kind, hardest, heals_of
+from scheduler.diagnosis.health import (
+    KINDS,
+    XIDS,
+    Action,
+    HealthLevel,
+    Kind,
+    Recovers,
+    harder,
+    recovery_condition,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,39 +47,39 @@ def test_who_is_in_doubt_is_checked_soon_and_less_often_while_it_fails(
 
 @given(
     st.sampled_from(HealthLevel),
-    st.sampled_from([None, *Heals]),
+    st.sampled_from([None, *Recovers]),
     st.booleans(),
     st.integers(min_value=-5, max_value=5),
     st.integers(min_value=0, max_value=5),
 )
 def test_nothing_comes_back_that_cannot_heal_or_has_not_passed(
-    level: HealthLevel, heals: Heals | None, restarted: bool, passes: int, needed: int
+    level: HealthLevel, condition: Recovers | None, restarted: bool, passes: int, needed: int
 ) -> None:
-    if returns_to_service(level, heals, restarted=restarted, passes=passes, needed=needed):
+    if returns_to_service(level, condition, restarted=restarted, passes=passes, needed=needed):
         assert level is not HealthLevel.OK
         assert passes >= 1
-        assert can_heal(heals, restarted=restarted)
-        assert heals is Heals.AT_ONCE or passes >= needed >= 1
-        assert heals is not Heals.BY_RESTART or restarted
+        assert can_recover(condition, restarted=restarted)
+        assert condition is Recovers.AT_ONCE or passes >= needed >= 1
+        assert condition is not Recovers.BY_RESTART or restarted
 
 
 def test_what_the_driver_wants_reset_or_restarted_needs_a_restart_and_bad_links_an_operator() -> None:
     for meaning in XIDS.values():
-        heals = heals_of(meaning, "xid")
+        condition = recovery_condition(meaning, "xid")
         if meaning.action in {Action.RESET_GPU, Action.DRAIN_NODE}:
-            assert heals is Heals.BY_RESTART
+            assert condition is Recovers.BY_RESTART
         if meaning.action is Action.DRAIN_GPU:
-            assert heals is Heals.NEVER
-    assert heals_of(KINDS[Kind.MEMORY_HELD], Kind.MEMORY_HELD) is Heals.BY_CHECKS
-    assert heals_of(KINDS[Kind.CHECK_FAILED], Kind.CHECK_FAILED) is Heals.AT_ONCE
+            assert condition is Recovers.NEVER
+    assert recovery_condition(KINDS[Kind.MEMORY_HELD], Kind.MEMORY_HELD) is Recovers.BY_CHECKS
+    assert recovery_condition(KINDS[Kind.CHECK_FAILED], Kind.CHECK_FAILED) is Recovers.AT_ONCE
 
 
 def test_the_hardest_of_two_counts() -> None:
-    order = list(Heals)
+    order = list(Recovers)
     for place, one in enumerate(order):
-        assert hardest(None, one) is one
+        assert harder(None, one) is one
         for other_place, other in enumerate(order):
-            assert hardest(one, other) is order[max(place, other_place)]
+            assert harder(one, other) is order[max(place, other_place)]
 
 
 @pytest.mark.parametrize(
