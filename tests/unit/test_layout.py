@@ -120,6 +120,15 @@ def test_the_architecture_page_tells_the_order_of_the_apps_that_is_checked() -> 
     assert order in page
 
 
+def test_the_architecture_page_tells_the_order_of_the_schedulers_rooms_that_is_checked() -> None:
+    layers = contract("The scheduler's rooms")["layers"]
+    order = " over ".join(f"`{layer.replace('scheduler.', '')}`" for layer in layers)
+    page = " ".join((ROOT / "docs/architecture.md").read_text().split())
+    assert order in page
+    rooms = {path.name for path in (ROOT / "scheduler").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)) >= rooms
+
+
 def test_every_module_of_the_agent_is_shared_or_closed_to_the_platform() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     told = re.search(r"of `nodeagent` what both sides speak: (.*?);", page)
