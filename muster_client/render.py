@@ -30,8 +30,8 @@ from muster_client.shapes import (
     Problem,
     QuotaHolder,
     Registry,
+    ScreeningRun,
     Token,
-    Trial,
     Vc,
     Volume,
     Webhook,
@@ -140,7 +140,7 @@ def job_sheet(job: Job, now: datetime) -> RenderableType:
         rows.append(("Reason", _text(f"{job['reason']}{detail}")))
     rows += _efficiency_rows(job.get("efficiency"))
     line = (failure["line"] or "") if failure else ""
-    rows += [("Trial", _text(_trial_words(trial, told=line))) for trial in job.get("trials", ())]
+    rows += [("Screening", _text(_run_words(run, told=line))) for run in job.get("screening_runs", ())]
     if spec.get("command"):
         rows.append(("Command", _text(spec["command"])))
     return _sheet(rows)
@@ -163,32 +163,32 @@ def _failure_rows(failure: Failure | None) -> list[tuple[str, RenderableType]]:
 
 
 def _job_state(job: Job) -> Text:
-    """Return the state, and whether it is that of the job's trial on a few GPUs."""
+    """Return the state, and whether the job is in screening or waits for it."""
     text = _state(job["state"])
     if job["stage"] == "screening" and job["state"] != "cancelled":
-        text.append(" in its trial" if job["state"] != "queued" else " for its trial")
+        text.append(" in screening" if job["state"] != "queued" else " for screening")
     return text
 
 
 _VERDICTS = {
     "passed": "passed",
     "failed": "failed by itself",
-    "inconclusive": "said nothing, so it went on",
-    "interrupted": "was interrupted",
-    "untried": "not tried",
-    "trusted": "not tried, for it is trusted",
+    "inconclusive": "inconclusive, so the job went on",
+    "interrupted": "interrupted",
+    "untried": "not screened",
+    "trusted": "not screened: trusted",
 }
 
 
-def _trial_words(trial: Trial, *, told: str) -> str:
-    """Return what a trial said, in one line; what is `told` as the line of the job's own failure is not repeated."""
-    verdict = _VERDICTS.get(trial["verdict"], trial["verdict"])
-    if trial["attempt"] is not None:
-        gpus = f"{trial['gpus']} of {trial['gpus_asked']} GPUs"
-        verdict = f"attempt {trial['attempt']} on {gpus}, {trial['ran_s']:.0f} s: {verdict}"
-    if told and trial["line"] == told:
-        return f"{verdict}: {trial['failure']}"
-    said = [text for text in (trial["failure"], trial["line"] or trial["detail"], trial["hint"]) if text]
+def _run_words(run: ScreeningRun, *, told: str) -> str:
+    """Return the result of a screening run in one line; the log line is left out if `told` has it."""
+    verdict = _VERDICTS.get(run["verdict"], run["verdict"])
+    if run["attempt"] is not None:
+        gpus = f"{run['gpus']} of {run['gpus_asked']} GPUs"
+        verdict = f"attempt {run['attempt']} on {gpus}, {run['ran_s']:.0f} s: {verdict}"
+    if told and run["line"] == told:
+        return f"{verdict}: {run['failure']}"
+    said = [text for text in (run["failure"], run["line"] or run["detail"], run["hint"]) if text]
     return ": ".join([verdict, ", ".join(said)]) if said else verdict
 
 
@@ -291,10 +291,10 @@ def dry_run_sheet(result: DryRun) -> RenderableType:
         rows.append(("Position", Text(str(result["position"]))))
     outlook = result.get("screening")
     if outlook is not None:
-        rows.append(("Tried first", _text(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
+        rows.append(("Screened first", _text(f"{'yes' if outlook['tried'] else 'no'}: {outlook['why']}")))
         if outlook.get("starts_now") is not None:
             waits = outlook.get("hold")
-            rows.append(("Trial", _text("would start now" if waits is None else f"would wait: {waits['detail']}")))
+            rows.append(("Screening", _text("would start now" if waits is None else f"would wait: {waits['detail']}")))
     return _sheet(rows + _hold_rows(result["hold"]))
 
 

@@ -56,8 +56,8 @@ Failure = TypedDict(
 )
 
 
-class Trial(TypedDict):
-    """What a job's trial on a few GPUs said, or why there was none."""
+class ScreeningRun(TypedDict):
+    """The result of a job's run on a few GPUs, or why there was none."""
 
     verdict: str
     detail: str
@@ -71,7 +71,7 @@ class Trial(TypedDict):
 
 
 class Outlook(TypedDict):
-    """Whether a job would first be tried on a few GPUs."""
+    """Whether a job would first be screened on a few GPUs."""
 
     tried: bool
     why: str
@@ -103,7 +103,7 @@ class Job(TypedDict):
     warnings: NotRequired[list[str]]
     efficiency: NotRequired[Efficiency | None]
     estimate: NotRequired[RunTimeEstimate | None]
-    trials: NotRequired[list[Trial]]
+    screening_runs: NotRequired[list[ScreeningRun]]
     gpu_choices: list[GpuChoice]
     nodes: int
     gpus_total: int
@@ -542,7 +542,7 @@ class RetryUsage(TypedDict):
 
 
 class ScreeningUsage(TypedDict):
-    """What trials on screening pools took and saved."""
+    """The GPU-hours that screening took and saved."""
 
     tried: int
     passed: int

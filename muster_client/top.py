@@ -233,16 +233,16 @@ def _job_row(job: Job, held: _Held, now: datetime) -> list[Text]:
 
 
 def _gpus(job: Job, held: int) -> str:
-    """Return how many GPUs the job holds, and of how many: in its trial it has fewer than it asks for."""
+    """Return the GPUs that the job holds, of those it asks for: in screening it holds fewer."""
     if any(choice["gpus"] * job["nodes"] == held for choice in job["gpu_choices"]):
         return str(held)
     return f"{held}/{gpus_text(job['gpu_choices'], job['nodes'])}"
 
 
 def _notes(job: Job, held: _Held, now: datetime) -> Iterable[str]:
-    """Yield what there is to know of a job that runs."""
+    """Yield notes about a running job."""
     if job["stage"] == "screening":
-        yield "in its trial"
+        yield "in screening"
     elif held.gpus and job["started_at"] is None:
         yield "starts"
     idle, kept = job.get("idle"), job.get("kept")

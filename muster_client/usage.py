@@ -75,11 +75,11 @@ def waste_tables(waste: Waste) -> list[RenderableType]:
     retries = waste["retries"]
     if retries["attempts"]:
         told = f"Retries took {hours(retries['gpu_hours'])} GPU-hours ({_share(retries['gpu_hours'], total)})"
-        lines += ["", Text(f"{told}, of which {hours(retries['wasted_gpu_hours'])} came to nothing again.")]
+        lines += ["", Text(f"{told}, of which {hours(retries['wasted_gpu_hours'])} were wasted too.")]
     screening = waste["screening"]
     if screening and screening["tried"]:
-        told = f"{screening['tried']} trials took {hours(screening['spent_gpu_hours'])} GPU-hours"
-        caught = f"{screening['failed']} jobs failed there, which saved {hours(screening['saved_gpu_hours'])}"
+        told = f"{screening['tried']} runs took {hours(screening['spent_gpu_hours'])} GPU-hours"
+        caught = f"{screening['failed']} jobs failed in them, which saved {hours(screening['saved_gpu_hours'])}"
         lines += ["", Text(f"Screening: {told}; {caught}.")]
     return lines
 

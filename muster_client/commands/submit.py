@@ -77,7 +77,7 @@ def run_command(
         typer.Option("--mount", metavar="VOLUME:/PATH[:ro|rw]", help="A volume in its container; repeat it for more."),
     ] = None,
     screening: Annotated[
-        Screening | None, typer.Option(help="Whether it is tried on a few GPUs first.", show_default=False)
+        Screening | None, typer.Option(help="Whether the job is first screened on a few GPUs.", show_default=False)
     ] = None,
     follow: Follow = False,
     idempotency_key: IdempotencyKey = None,

@@ -103,7 +103,7 @@ class TestMeanwhile:
 class TestAfter:
     def test_the_job_has_what_its_trials_said(self, pools: Screened) -> None:
         job = fail(pools.tried(), BROKEN_CODE)
-        (trial,) = job_document(job)["trials"]
+        (trial,) = job_document(job)["screening_runs"]
         assert (trial["verdict"], trial["attempt"], trial["gpus"], trial["gpus_asked"]) == ("failed", 1, 2, 8)
         assert trial["line"] == "ModuleNotFoundError: No module named 'nowhere'"
         assert job_document(job)["failure"]["class"] == "import_error"
@@ -121,6 +121,6 @@ class TestAfter:
     def test_who_goes_on_untried_reads_why(self, pools: Screened) -> None:
         job = pools.submit()
         go_on_untried(job_id=job.pk, why="it waited for its trial for 600 s")
-        (trial,) = job_document(now_of(job))["trials"]
+        (trial,) = job_document(now_of(job))["screening_runs"]
         assert (trial["verdict"], trial["attempt"]) == ("untried", None)
         assert trial["detail"] == "it waited for its trial for 600 s"

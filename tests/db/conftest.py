@@ -199,7 +199,7 @@ def sshd(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[SshServe
 @pytest.fixture
 def site(server: str, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A platform that reaches that server, and tries again soon."""
-    monkeypatch.setattr(progress, "LONGEST_PAUSE_S", 0.5)
+    monkeypatch.setattr(progress, "MAX_PAUSE_S", 0.5)
     monkeypatch.setattr(progress, "FIRST_PAUSE_S", 0.2)
     made = Site(server, sshd)
     yield made

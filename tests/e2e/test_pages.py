@@ -116,7 +116,7 @@ def test_a_file_that_a_job_left_is_offered_and_downloads(ada: Page, demo: Demo) 
 def test_the_cluster_page_shows_every_node_with_its_gpus(ada: Page, demo: Demo) -> None:
     ada.goto(demo.url)
     ada.get_by_role("link", name="Cluster", exact=True).click()
-    for name in ("gpu01", "gpu02", "try01"):
+    for name in ("gpu01", "gpu02", "screen01"):
         expect(ada.get_by_text(name, exact=True).first).to_be_visible()
     expect(ada.get_by_text("10 GPUs on 3 nodes").first).to_be_visible()
 

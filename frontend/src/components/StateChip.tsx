@@ -60,11 +60,11 @@ export function Chip({
   );
 }
 
-/** Of a job that is tried on a few GPUs before it gets its own. */
-const ON_TRIAL: Partial<Record<JobState, string>> = {
-  queued: "Waits for its trial",
-  active: "In its trial",
-  failed: "Failed in its trial",
+/** Labels of a job in screening, before it gets all of its GPUs. */
+const IN_SCREENING: Partial<Record<JobState, string>> = {
+  queued: "Waits for screening",
+  active: "In screening",
+  failed: "Failed in screening",
 };
 
 /** What a job is doing now; a running job that shall stop says so. */
@@ -78,7 +78,7 @@ export function JobStateChip({
   stage?: "screening" | "full";
 }) {
   const stopping = state === "active" && desired === "stop";
-  const label = (stage === "screening" ? ON_TRIAL[state] : undefined) ?? LABELS[state];
+  const label = (stage === "screening" ? IN_SCREENING[state] : undefined) ?? LABELS[state];
   return (
     <Chip tone={stopping ? "queued" : toneOf(state)} pulse={state === "active"}>
       {stopping ? "Stopping" : label}

@@ -18,16 +18,16 @@ const HOLDS: Record<string, string> = {
   still_stopping: "Last try still stopping",
   cycle_limit: "Next in the cycle",
   refused: "Placement refused",
-  screening: "Tried on a few GPUs first",
+  screening: "Screened on a few GPUs first",
 };
 
 const VERDICTS: Record<string, string> = {
-  passed: "Passed its trial",
-  failed: "Failed in its trial",
-  inconclusive: "Its trial said nothing",
-  interrupted: "Its trial was interrupted",
-  untried: "Went on without a trial",
-  trusted: "Trusted, and not tried",
+  passed: "Passed screening",
+  failed: "Failed in screening",
+  inconclusive: "Screening was inconclusive",
+  interrupted: "Screening was interrupted",
+  untried: "Went on unscreened",
+  trusted: "Trusted, not screened",
 };
 
 const REASONS: Record<string, string> = {
@@ -52,7 +52,7 @@ const REASONS: Record<string, string> = {
   node_lost: "Node lost",
   node_rebooted: "Node rebooted",
   gpu_failed: "GPU failed",
-  screening_passed: "Passed its trial",
+  screening_passed: "Passed screening",
   gpu_check_failed: "GPU failed its check",
   idle: "GPUs stood idle",
   agent_stopped: "Agent stopped",

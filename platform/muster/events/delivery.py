@@ -18,7 +18,7 @@ from muster.events.models import Outbox
 log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=60)
-LONGEST_PAUSE_S = 3600
+MAX_PAUSE_S = 3600
 KEPT_FOR = timedelta(days=7)
 
 WEBHOOK = "webhook"
@@ -63,7 +63,7 @@ def note_delivered(row: Outbox) -> None:
 
 def note_failed(row: Outbox, error: str, *, due_at: datetime | None = None) -> None:
     """Store the error, and the next try: after a pause that grows, or at `due_at`; too late for one, it is given up."""
-    pause = timedelta(seconds=min(2 ** min(row.tries + 1, 12), LONGEST_PAUSE_S))
+    pause = timedelta(seconds=min(2 ** min(row.tries + 1, 12), MAX_PAUSE_S))
     due_at = due_at or timezone.now() + pause
     if row.give_up_at is not None and due_at > row.give_up_at:
         drop([row.pk], error)

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 log = logging.getLogger(__name__)
 
 PATTERN = "muster:*"
-LONGEST_PAUSE_S = 2.0
+MAX_PAUSE_S = 2.0
 
 
 class Waiter:
@@ -71,8 +71,8 @@ class Hub:
             # Whoever waits may have missed a message: let everybody look for themselves.
             self._wake_all()
             lasted_s = asyncio.get_running_loop().time() - began
-            failures = 0 if lasted_s > LONGEST_PAUSE_S else failures + 1
-            await asyncio.sleep(min(0.1 * 2**failures, LONGEST_PAUSE_S))
+            failures = 0 if lasted_s > MAX_PAUSE_S else failures + 1
+            await asyncio.sleep(min(0.1 * 2**failures, MAX_PAUSE_S))
 
     async def _listen_once(self) -> None:
         client = redis.asyncio.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, health_check_interval=10)

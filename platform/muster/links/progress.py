@@ -16,7 +16,7 @@ from muster.links.models import LinkState, Server, Step
 from muster.links.services import ask_for_install, record_state
 from scheduler.model.lifecycle import NodeAdmin
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 300.0
 # Jobs stop when their agent was not answered for `stop_after`: where some run, an outage may be as long as nine tenths
 # of it, and the next try still comes in time.
 TRIES_IN_STOP_AFTER, SHORTEST_LONG_PAUSE_S = 10, 5.0
@@ -100,8 +100,8 @@ def _longest_pause_s(server: Server) -> float:
     held = holding(Node.objects.filter(pk=server.pk))
     stop_after_s = held.values_list("pool__stop_after_s", flat=True).first()
     if stop_after_s is None:
-        return LONGEST_PAUSE_S
-    return min(LONGEST_PAUSE_S, max(SHORTEST_LONG_PAUSE_S, stop_after_s / TRIES_IN_STOP_AFTER))
+        return MAX_PAUSE_S
+    return min(MAX_PAUSE_S, max(SHORTEST_LONG_PAUSE_S, stop_after_s / TRIES_IN_STOP_AFTER))
 
 
 def _move(server: Server, state: LinkState, reason: str, *, step: Step | None, failed: bool = False) -> bool:

@@ -22,7 +22,7 @@ from scheduler.model.lifecycle import JOB_TERMINAL, JobState
 WEEK = timedelta(days=7)
 SENT_FROM = time(hour=6, tzinfo=UTC)
 """On Mondays: when the people of most places start to read."""
-MOST_CLASSES = 10
+MAX_CLASSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def text_of(week: Week, *, url: str) -> tuple[str, str]:
     ]
     if week.failures:
         lines += ["", "Failures by class:"]
-        lines += [f"  {count:>6}  {name}" for name, count in week.failures[:MOST_CLASSES]]
-        rest = week.failures[MOST_CLASSES:]
+        lines += [f"  {count:>6}  {name}" for name, count in week.failures[:MAX_CLASSES]]
+        rest = week.failures[MAX_CLASSES:]
         if rest:
             lines.append(f"  {sum(count for _, count in rest):>6}  of {len(rest)} other classes")
     return f"Your week: {ended} jobs, {week.gpu_h:.1f} GPU-hours", "\n".join([*lines, "", f"{url}/jobs", footer(url)])

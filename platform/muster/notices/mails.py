@@ -19,7 +19,7 @@ from django.utils import timezone
 from muster.accounts.models import User
 from muster.events.models import Outbox
 from muster.notices.models import Notice
-from muster.notices.wording import MOST_JOBS_NAMED, Group, Story, gathered, signature_of, subject_of, text_of
+from muster.notices.wording import MAX_JOBS_NAMED, Group, Story, gathered, signature_of, subject_of, text_of
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ WINDOW = timedelta(hours=1)
 ALIKE_FOR = timedelta(days=1)
 GIVEN_UP_AFTER = timedelta(days=3)
 KEPT_FOR = timedelta(days=2)
-MOST_GROUPS = 50
+MAX_GROUPS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,12 @@ def _groups(ids: Sequence[int]) -> list[Group]:
         .annotate(count=Count("pk"), first=Min("pk"), last=Max("pk"))
         .order_by("-count", "first")
     )
-    shown = list(found[:MOST_GROUPS])
+    shown = list(found[:MAX_GROUPS])
     firsts = Notice.objects.in_bulk([row["first"] for row in shown])
     groups = []
     for row in shown:
         same = Notice.objects.filter(pk__in=ids, kind=row["kind"], signature=row["signature"]).order_by("pk")
-        jobs = list(same.values_list("job_id", flat=True)[:MOST_JOBS_NAMED])
+        jobs = list(same.values_list("job_id", flat=True)[:MAX_JOBS_NAMED])
         first = firsts[row["first"]]
         groups.append(Group(row["count"], first.subject, first.line, jobs, bool(row["signature"])))
     return groups

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from muster.common.models import DatabaseNow
 
-LONGEST_URL = 1000
+MAX_URL_CHARS = 1000
 
 
 class Preferences(models.Model):
@@ -36,7 +36,7 @@ class Webhook(models.Model):
     """An address of a user's to which notices are posted. Its secret is stored encrypted, and was shown once."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="webhooks")
-    url = models.CharField(max_length=LONGEST_URL)
+    url = models.CharField(max_length=MAX_URL_CHARS)
     sealed_secret = models.TextField(editable=False)
     created_at = models.DateTimeField(db_default=DatabaseNow())
     disabled_at = models.DateTimeField(null=True, blank=True)

@@ -20,7 +20,7 @@ from muster.notices.addresses import Address, Rules, Target
 
 DEADLINE_S = 10.0
 CONNECT_S = 4.0
-MOST_BYTES = 65_536
+MAX_BYTES = 65_536
 
 
 class NotSent(Exception):
@@ -32,7 +32,7 @@ class Limits:
     """How long a call may take from the name's resolution to the head of its answer, and how many bytes are read."""
 
     deadline_s: float = DEADLINE_S
-    most_bytes: int = MOST_BYTES
+    most_bytes: int = MAX_BYTES
 
 
 def post(target: Target, *, body: bytes, headers: Mapping[str, str], rules: Rules, limits: Limits | None = None) -> int:

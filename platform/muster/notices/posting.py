@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from muster.common.sealed import Unreadable, unseal
 from muster.events.delivery import (
-    LONGEST_PAUSE_S,
+    MAX_PAUSE_S,
     WEBHOOK,
     drop,
     note_delivered,
@@ -156,7 +156,7 @@ def _settle(call: Call, result: Result) -> None:
             webhook.filter(disabled_by="").update(disabled_at=None, reason="")
             note_delivered(row)
         return
-    pause = timedelta(seconds=min(2 ** min(call.webhook.failures + 1, 12), LONGEST_PAUSE_S))
+    pause = timedelta(seconds=min(2 ** min(call.webhook.failures + 1, 12), MAX_PAUSE_S))
     with transaction.atomic():
         webhook.update(
             failures=F("failures") + 1,

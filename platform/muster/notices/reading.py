@@ -36,11 +36,11 @@ _ENDS = {
     "job.cancelled": (Kind.ENDED, JobState.CANCELLED),
     "job.failed": (Kind.FAILED, JobState.FAILED),
 }
-# Of a trial that failed the end of its job tells.
+# A failed screening run is reported by the end of its job.
 _VERDICTS = {
     f"job.screening_{verdict}": verdict for verdict in (ScreeningVerdict.PASSED, ScreeningVerdict.INCONCLUSIVE)
 }
-# A job that runs, and of which its owner should know something.
+# Events of running jobs that their owners should know.
 _ADVICE = {"job.advice", "job.log_rule"}
 _WHILE_IT_RUNS = {"attempt.running": Kind.STARTED, "attempt.idle": Kind.IDLE, "attempt.kept": Kind.KEPT}
 _KINDS_OF_EVENTS = ["job.queued", *_WHILE_IT_RUNS, *_ENDS, *_VERDICTS, *_ADVICE]
@@ -49,11 +49,11 @@ _KINDS_OF_EVENTS = ["job.queued", *_WHILE_IT_RUNS, *_ENDS, *_VERDICTS, *_ADVICE]
 def read_events(*, most: int = BATCH) -> int:
     """Store what has to be sent of up to `most` new events, and return how many there were; 0 if another worker reads.
 
-    The first call only notes where it stands: nobody wants to be told of what was before.
+    The first call only stores the position of the newest event: older events are not reported.
     """
     with transaction.atomic():
         reader = Reader.objects.select_for_update(skip_locked=True, no_key=True).first()
-        # Before the events are read: whatever is settled now is among them, or of no concern.
+        # Read before the events: all that is committed by now is among them, or is not reported.
         horizon = newest()
         if reader is None:
             Reader.objects.bulk_create([Reader(id=1, tx=horizon.tx, event_id=horizon.id)], ignore_conflicts=True)
@@ -69,7 +69,7 @@ def read_events(*, most: int = BATCH) -> int:
 
 
 def kind_of(event: Event) -> Kind | None:
-    """What of the kinds that people are told the event is; None for none."""
+    """The kind of notice for an event; None if people are not told of it."""
     if event.kind in _WHILE_IT_RUNS:
         return _WHILE_IT_RUNS[event.kind]
     if event.kind in _ENDS:
@@ -78,7 +78,7 @@ def kind_of(event: Event) -> Kind | None:
         return Kind.SCREENING
     if event.kind in _ADVICE:
         return Kind.ADVICE if event.data.get("tells_owner", True) else None
-    if event.kind != "job.queued" or event.data.get("from") != JobState.ACTIVE or _of_trial(event):
+    if event.kind != "job.queued" or event.data.get("from") != JobState.ACTIVE or _in_screening(event):
         return None
     reason = event.data.get("reason")
     if reason == Reason.REQUEUED_BY_USER:
@@ -87,13 +87,13 @@ def kind_of(event: Event) -> Kind | None:
 
 
 def _names_of(event: Event, kind: Kind) -> set[Kind]:
-    """By which kinds people may have asked for it: failures are ends, too, and may be what a trial has found."""
+    """The kinds of subscriptions that an event serves: a failure is also an end, and maybe a result of screening."""
     if kind is not Kind.FAILED:
         return {kind}
-    return {kind, Kind.ENDED, Kind.SCREENING} if _of_trial(event) else {kind, Kind.ENDED}
+    return {kind, Kind.ENDED, Kind.SCREENING} if _in_screening(event) else {kind, Kind.ENDED}
 
 
-def _of_trial(event: Event) -> bool:
+def _in_screening(event: Event) -> bool:
     return bool(event.data.get("stage") == Stage.SCREENING)
 
 
@@ -195,4 +195,4 @@ def _detail(event: Event, kind: Kind, job: Job, attempt: Attempt | None) -> str:
     if event.kind in _VERDICTS:
         return str(event.data.get("detail") or "")
     detail = attempt.reason_detail if attempt else ""
-    return f"found in its trial. {detail}".strip() if _of_trial(event) and event.kind == "job.failed" else detail
+    return f"found in screening. {detail}".strip() if _in_screening(event) and event.kind == "job.failed" else detail

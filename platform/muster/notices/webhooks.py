@@ -19,9 +19,9 @@ from muster.events.delivery import WEBHOOK, drop, waiting
 from muster.events.models import Outbox
 from muster.events.services import audit
 from muster.notices.addresses import BadUrl, Rules, Target, read_networks, read_ports, read_url
-from muster.notices.models import LONGEST_URL, Webhook
+from muster.notices.models import MAX_URL_CHARS, Webhook
 
-MOST_PER_USER = 10
+MAX_PER_USER = 10
 TRIED_FOR = timedelta(days=1)
 PING = "ping"
 
@@ -52,8 +52,8 @@ def add_webhook(*, user: User, url: str) -> tuple[Webhook, str]:
         with transaction.atomic():
             # The user's row is locked, so that two calls at once count each other.
             User.objects.select_for_update(no_key=True).get(pk=user.pk)
-            if webhooks_of(user).count() >= MOST_PER_USER:
-                raise Conflict(f"you have {MOST_PER_USER} webhooks already; remove one first")
+            if webhooks_of(user).count() >= MAX_PER_USER:
+                raise Conflict(f"you have {MAX_PER_USER} webhooks already; remove one first")
             webhook = Webhook.objects.create(user=user, url=url.strip(), sealed_secret=seal(secret))
             # Paths are secrets at many receivers; the host says enough.
             told = {"host": target.host}
@@ -115,8 +115,8 @@ def require_url(text: str) -> Target:
     A name is not resolved here: what it stands for is judged when it is connected to, each time.
     """
     text = text.strip()
-    if len(text) > LONGEST_URL:
-        raise Invalid.field("url", f"it may have at most {LONGEST_URL} characters")
+    if len(text) > MAX_URL_CHARS:
+        raise Invalid.field("url", f"it may have at most {MAX_URL_CHARS} characters")
     try:
         target = read_url(text)
     except BadUrl as error:

@@ -18,8 +18,8 @@ from scheduler.model.lifecycle import Reason
 
 NO_SIGNATURE = "no_signature"
 """The class of what no rule knows: it says less than the platform's own reason."""
-LONGEST_SUBJECT, LONGEST_NAME, LONGEST_LINE = 200, 80, 400
-MOST_JOBS_NAMED = 10
+MAX_SUBJECT_CHARS, MAX_NAME_CHARS, MAX_LINE_CHARS = 200, 80, 400
+MAX_JOBS_NAMED = 10
 
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|[0-9]+(?:\.[0-9]+)?", re.IGNORECASE)
 
@@ -78,7 +78,7 @@ class Story:
         told = (self.failure or {}).get("line")
         # That a command ended with 1 tells nothing of why.
         own = "" if self.reason in _TELLS_NOTHING else self.detail
-        return one_line(str(told or own), LONGEST_LINE)
+        return one_line(str(told or own), MAX_LINE_CHARS)
 
 
 _TELLS_NOTHING = frozenset({Reason.EXIT_NONZERO, Reason.KILLED_BY_SIGNAL})
@@ -88,7 +88,7 @@ _SAID = {
     Kind.FAILED: "failed",
     Kind.PREEMPTED: "was stopped and waits again",
     Kind.REQUEUED: "failed and is tried again",
-    Kind.SCREENING: "goes on: its trial said nothing",
+    Kind.SCREENING: "goes on: screening was inconclusive",
     Kind.ADVICE: "should be looked at",
     Kind.IDLE: "does not use its GPUs",
     Kind.KEPT: "failed and is kept for you to look at",
@@ -120,7 +120,7 @@ def _minute(at: Any) -> str:
 
 
 def one_line(text: str, longest: int) -> str:
-    """The text as one printable line of at most so many characters."""
+    """The text as one printable line of at most `longest` characters."""
     plain = "".join(char if char.isprintable() else " " for char in text[: longest * 4])
     plain = " ".join(plain.split())
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
@@ -130,23 +130,23 @@ def subject_of(story: Story) -> str:
     """Which job, and what became of it."""
     said = f"was {story.state}" if story.kind is Kind.ENDED and story.state == "cancelled" else _SAID[story.kind]
     if story.kind is Kind.SCREENING and story.reason == ScreeningVerdict.PASSED:
-        said = "has passed its trial"
+        said = "passed screening"
     if story.kind is Kind.ENDED and story.state == "succeeded":
         said = "succeeded"
     cause = f" ({story.cause})" if story.kind in {Kind.FAILED, Kind.REQUEUED, Kind.ADVICE} and story.cause else ""
-    return one_line(f"Job {story.job_id} {one_line(story.job_name, LONGEST_NAME)} {said}{cause}", LONGEST_SUBJECT)
+    return one_line(f"Job {story.job_id} {one_line(story.job_name, MAX_NAME_CHARS)} {said}{cause}", MAX_SUBJECT_CHARS)
 
 
 def text_of(story: Story, *, url: str) -> str:
     """The body of the mail about one job."""
     rows = [
-        ("Job", f"{story.job_id} {one_line(story.job_name, LONGEST_NAME)}"),
+        ("Job", f"{story.job_id} {one_line(story.job_name, MAX_NAME_CHARS)}"),
         ("Tenant", f"{story.tenant}, virtual cluster {story.vc}"),
         ("State", story.state),
         ("Attempt", str(story.attempt or "")),
         ("When", story.at.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("Reason", one_line(story.reason, 60)),
-        ("Detail", "" if (story.failure or {}).get("line") else one_line(story.detail, LONGEST_LINE)),
+        ("Detail", "" if (story.failure or {}).get("line") else one_line(story.detail, MAX_LINE_CHARS)),
         ("Exit code", "" if story.exit_code is None else str(story.exit_code)),
     ]
     if story.kind in {Kind.FAILED, Kind.REQUEUED}:
@@ -155,8 +155,8 @@ def text_of(story: Story, *, url: str) -> str:
         rows += [
             ("Failure", one_line(str(failure.get("class") or ""), 60)),
             ("Rank", "" if rank is None else str(rank)[:20]),
-            ("Line", one_line(str(failure.get("line") or ""), LONGEST_LINE)),
-            ("Hint", one_line(str(failure.get("hint") or ""), LONGEST_LINE)),
+            ("Line", one_line(str(failure.get("line") or ""), MAX_LINE_CHARS)),
+            ("Hint", one_line(str(failure.get("hint") or ""), MAX_LINE_CHARS)),
         ]
     if story.grade is not None:
         rows += [("GPUs used", story.grade.words), *(("Advice", one) for one in story.grade.advice)]
@@ -182,7 +182,7 @@ def document_of(story: Story, *, url: str) -> dict[str, Any]:
             },
             "attempt": story.attempt,
             "reason": story.reason or None,
-            "detail": one_line(story.detail, LONGEST_LINE) or None,
+            "detail": one_line(story.detail, MAX_LINE_CHARS) or None,
             "until": None if story.until is None else story.until.isoformat().replace("+00:00", "Z"),
             "exit_code": story.exit_code,
             "failure": None
@@ -235,8 +235,8 @@ def gathered(groups: Sequence[Group], *, count: int, url: str) -> tuple[str, str
             parts.append(f"{group.count} {words}: {group.subject}")
         if group.line:
             parts.append(f"  {group.line}")
-        named = ", ".join(str(job) for job in group.jobs[:MOST_JOBS_NAMED])
-        rest = group.count - len(group.jobs[:MOST_JOBS_NAMED])
+        named = ", ".join(str(job) for job in group.jobs[:MAX_JOBS_NAMED])
+        rest = group.count - len(group.jobs[:MAX_JOBS_NAMED])
         parts.append(f"  jobs {named}" + (f" and {rest} more" if rest > 0 else "") + "\n")
     unnamed = count - sum(group.count for group in groups)
     if unnamed:

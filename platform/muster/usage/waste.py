@@ -38,7 +38,7 @@ class Waste:
     failures: list[Row]
     retries: Retries
     screening: ScreeningTotals | None
-    """None for who may not see all of a tenant: trials are counted by tenants."""
+    """None for callers who may not see all of a tenant: screening is counted by tenant."""
 
 
 NO_SCREENING = ScreeningTotals(
@@ -58,7 +58,7 @@ _FAILURE = (By.CATEGORY, By.FAILURE, By.OUTCOME)
 
 
 def waste(period: Period, scope: Scope) -> Waste:
-    """By what became of attempts, of their jobs, by classes of failure, of retries, and of trials."""
+    """GPU-hours by outcomes of attempts, states of jobs, failure classes, retries and screening."""
     rows = read(period, scope, [(), (By.OUTCOME,), (By.STATE,), _FAILURE, (By.OUTCOME, By.RETRY)])
     outcomes = _of(rows, By.OUTCOME)
     return Waste(
@@ -87,7 +87,7 @@ def _of(rows: Iterable[Row], *by: By) -> list[Row]:
 
 
 def _has_failed(row: Row) -> bool:
-    # A trial that failed is what screening is for, and no waste.
+    # Screening exists to find failures, so its failed runs are no waste.
     return row.values[By.FAILURE] is not None and row.values[By.OUTCOME] != Outcome.SCREENING
 
 

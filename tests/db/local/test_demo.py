@@ -44,17 +44,17 @@ def cluster(tmp_path: Path) -> Path:
 
 def test_new_nodes_come_with_join_tokens(tmp_path: Path) -> None:
     options = prepare_nodes(tmp_path)
-    assert [one.name for one in options] == ["gpu01", "gpu02", "try01"]
+    assert [one.name for one in options] == ["gpu01", "gpu02", "screen01"]
     assert all(one.join_token.startswith("mjoin") for one in options)
     assert {node.name: node.pool.name for node in Node.objects.all()} == {
         "gpu01": "main",
         "gpu02": "main",
-        "try01": "trials",
+        "screen01": "screening",
     }
 
 
-def test_jobs_of_the_main_pool_can_be_tried_in_the_other_and_an_operator_may_end_that(cluster: Path) -> None:
-    assert [str(one) for one in PoolScreening.objects.all()] == ["main in trials"]
+def test_jobs_of_the_main_pool_are_screened_in_the_other_and_an_operator_may_end_that(cluster: Path) -> None:
+    assert [str(one) for one in PoolScreening.objects.all()] == ["main in screening"]
     PoolScreening.objects.all().delete()
     prepare_nodes(cluster)
     assert not PoolScreening.objects.exists()
@@ -74,18 +74,18 @@ def test_a_node_whose_agent_lost_its_state_can_join_again(cluster: Path) -> None
 def test_nodes_whose_agents_have_registered_are_ready(cluster: Path) -> None:
     before = dict.fromkeys(epochs(), -1)
     wait_for_nodes(registered_before=before, timeout_s=1)
-    assert set(before) == {"gpu01", "gpu02", "try01"}
+    assert set(before) == {"gpu01", "gpu02", "screen01"}
 
 
 def test_nodes_that_do_not_come_are_named(tmp_path: Path) -> None:
     prepare_nodes(tmp_path)
     enrol("gpu01")
-    with pytest.raises(LocalError, match="gpu02, try01"):
+    with pytest.raises(LocalError, match="gpu02, screen01"):
         wait_for_nodes(registered_before=dict.fromkeys(NODES, -1), timeout_s=0.3)
 
 
 def test_a_node_that_was_ready_in_the_last_run_is_waited_for_until_its_agent_is_back(cluster: Path) -> None:
-    with pytest.raises(LocalError, match="gpu01, gpu02, try01"):
+    with pytest.raises(LocalError, match="gpu01, gpu02, screen01"):
         wait_for_nodes(registered_before=epochs(), timeout_s=0.3)
 
 

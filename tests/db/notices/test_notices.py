@@ -136,7 +136,7 @@ class TestKinds:
         assert ended["data"]["job"]["url"].endswith(f"/jobs/{attempt.job_id}")
         assert (ended["data"]["attempt"], ended["data"]["exit_code"], ended["data"]["failure"]) == (1, 0, None)
 
-    def test_a_trial_is_no_start_and_what_it_said_is_told(self, world: World, hook: Hook) -> None:
+    def test_a_screening_run_is_no_start_and_its_result_is_told(self, world: World, hook: Hook) -> None:
         add_webhook(user=world.user, url=hook.url)
         small = make_pool()
         make_node(small, gpus=2)

@@ -103,7 +103,7 @@ class TestFailure:
         monkeypatch.setitem(delivery.HANDLERS, "note", fail)
         row = note(tries=60)
         deliver_due()
-        assert pause_s(row) == pytest.approx(delivery.LONGEST_PAUSE_S, abs=30)
+        assert pause_s(row) == pytest.approx(delivery.MAX_PAUSE_S, abs=30)
 
     def test_it_is_delivered_when_the_other_side_is_back(
         self, delivered: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from muster.notices.models import Webhook
 from muster.notices.outward import Limits
 from muster.notices.posting import deliver_webhooks
 from muster.notices.webhooks import (
-    MOST_PER_USER,
+    MAX_PER_USER,
     add_webhook,
     disable_webhook,
     enable_webhook,
@@ -293,7 +293,7 @@ class TestOwning:
         add_webhook(user=make_user(), url="https://example.org/x")
 
     def test_there_is_a_limit(self, user: User) -> None:
-        for number in range(MOST_PER_USER):
+        for number in range(MAX_PER_USER):
             add_webhook(user=user, url=f"https://example.org/{number}")
         with pytest.raises(Conflict, match="remove one"):
             add_webhook(user=user, url="https://example.org/more")

@@ -135,7 +135,7 @@ def test_what_a_rank_used_of_its_host_is_told(node: Any) -> None:
     ]
 
 
-def test_the_longest_run_speaks_for_the_job_and_trials_do_not(node: Any) -> None:
+def test_the_longest_run_speaks_for_the_job_and_screening_runs_do_not(node: Any) -> None:
     job = make_job(gpus=1, state="succeeded")
     measure(run(job, node, minutes=240, stage=Stage.SCREENING), 1.0)
     later = NOON + timedelta(hours=5)

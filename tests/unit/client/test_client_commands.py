@@ -322,7 +322,7 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
             "tried": True,
             "why": "on 1 GPU of pool small",
             "starts_now": False,
-            "hold": hold | {"detail": "2 trials"},
+            "hold": hold | {"detail": "2 screening runs"},
         },
     }
     server.on("POST /jobs:dry-run", httpx.Response(200, json=answer))
@@ -333,7 +333,7 @@ def test_dry_run_tells_what_would_happen_and_sends_no_code(server: FakeServer, r
     words = " ".join(result.stdout.split())
     assert "GPUs 8–16 GPUs per node 4 A100 or 8 V100, in this order Nodes in gpu01, gpu02" in words
     assert "yes: on 1 GPU of pool small" in result.stdout
-    assert "would wait: 2 trials" in result.stdout
+    assert "would wait: 2 screening runs" in result.stdout
     assert server.sent("POST /uploads") == []
     assert json.loads(server.sent("POST /jobs:dry-run")[0].content) == {"command": "x"}
     assert json.loads(run("dry-run", path, "--json").stdout) == answer

@@ -129,8 +129,8 @@ def test_nodes_with_something_wrong_come_first() -> None:
 @pytest.mark.parametrize(
     ("gpus", "changes", "gpus_shown", "note"),
     [
-        ([GPU], {"stage": "screening", "gpu_choices": [{"gpu_type": None, "gpus": 8}]}, "1/8", "in its trial"),
-        ([GPU], {"stage": "screening", "gpu_choices": CHOICES}, "1/4–8", "in its trial"),
+        ([GPU], {"stage": "screening", "gpu_choices": [{"gpu_type": None, "gpus": 8}]}, "1/8", "in screening"),
+        ([GPU], {"stage": "screening", "gpu_choices": CHOICES}, "1/4–8", "in screening"),
         ([GPU] * 8, {"gpu_choices": CHOICES}, "8", ""),
         ([GPU], {"started_at": None}, "1", "starts"),
         ([GPU], {"idle": {"since": "2026-11-20T23:00:00Z", "stop_at": None}}, "1", "idle for 2 h"),

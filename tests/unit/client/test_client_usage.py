@@ -94,8 +94,8 @@ def test_waste_tells_what_came_to_nothing_and_of_what(server: FakeServer, run: R
     assert asked(server) == {"since": "7d"}
     assert shown.startswith("200 GPU-hours from 2026-11-15 00:00 UTC to 2026-11-22 00:00 UTC; 100 (50 %) came to")
     assert "gpu_out_of_memory  user      80.00      40 %   6" in shown
-    assert "Retries took 50.00 GPU-hours (25 %), of which 40.00 came to nothing again." in shown
-    assert "Screening: 9 trials took 1.50 GPU-hours; 4 jobs failed there, which saved 12.00." in shown
+    assert "Retries took 50.00 GPU-hours (25 %), of which 40.00 were wasted too." in shown
+    assert "Screening: 9 runs took 1.50 GPU-hours; 4 jobs failed in them, which saved 12.00." in shown
 
 
 EFFICIENCY = {

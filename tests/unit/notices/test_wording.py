@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muster.jobs.notify import Kind
 from muster.notices.wording import (
-    LONGEST_SUBJECT,
+    MAX_SUBJECT_CHARS,
     Grade,
     Group,
     Story,
@@ -116,7 +116,7 @@ def test_a_subject_is_one_printable_line_whatever_others_wrote(name: str, line: 
     story = replace(STORY, job_name=name, failure={**VERDICT, "class": line, "line": line, "hint": hint})
     subject = subject_of(story)
     assert subject.isprintable()
-    assert len(subject) <= LONGEST_SUBJECT
+    assert len(subject) <= MAX_SUBJECT_CHARS
     assert all(row.isprintable() for row in text_of(story, url=URL).splitlines())
 
 

@@ -190,10 +190,10 @@ test("outcomes, retries and screening are told with their GPU-hours", async () =
     "Succeeded120 · 60 %",
     "Failed80.0 · 40 %",
     "Taken by 3 tries after a failure50.0 · 25 %",
-    "Of these, came to nothing again40.0",
-    "Saved by failures found there (an estimate)12.0",
-    "Spent by 9 trials1.50",
-    "Failed there · passed · went on untried or trusted4 · 3 · 7",
+    "Of these, wasted too40.0",
+    "Saved by failures found in screening (estimate)12.0",
+    "Spent by 9 screening runs1.50",
+    "Failed · passed · went on unscreened or trusted4 · 3 · 7",
   ]);
 });
 
@@ -223,8 +223,8 @@ test("where nothing was used each card says so", async () => {
   for (const words of [
     "Nothing failed",
     "No GPU was used.",
-    "Nothing was tried again after it had failed.",
-    "No job was tried in a screening pool.",
+    "No failed job was retried.",
+    "No job was screened.",
     "No job to show",
     "No job has a grade yet",
   ])
@@ -233,7 +233,7 @@ test("where nothing was used each card says so", async () => {
   expect(tile("Wasted")).toMatch(/^Wasted–/);
 });
 
-test("who may not see trials is told nothing of them", async () => {
+test("users without access to screening see nothing of it", async () => {
   vi.mocked(api.getWaste).mockResolvedValue({ ...WASTE, screening: null });
   open();
   expect(await screen.findByText("Retries")).toBeTruthy();

@@ -57,13 +57,13 @@ function Rows({ waste }: { waste: Waste }) {
       </dl>
       <h3 className={classes.sub}>Retries</h3>
       {retries.attempts === 0 ? (
-        <p className={classes.faint}>Nothing was tried again after it had failed.</p>
+        <p className={classes.faint}>No failed job was retried.</p>
       ) : (
         <dl className={classes.rows}>
           <Row name={`Taken by ${plural(retries.attempts, "try", "tries")} after a failure`}>
             <strong>{gpuHours(retries.gpu_hours)}</strong> · {percent(retries.gpu_hours, all)} %
           </Row>
-          <Row name="Of these, came to nothing again">
+          <Row name="Of these, wasted too">
             <strong>{gpuHours(retries.wasted_gpu_hours)}</strong>
           </Row>
         </dl>
@@ -72,16 +72,16 @@ function Rows({ waste }: { waste: Waste }) {
         <>
           <h3 className={classes.sub}>Screening</h3>
           {screening.tried + screening.untried + screening.trusted === 0 ? (
-            <p className={classes.faint}>No job was tried in a screening pool.</p>
+            <p className={classes.faint}>No job was screened.</p>
           ) : (
             <dl className={classes.rows}>
-              <Row name="Saved by failures found there (an estimate)">
+              <Row name="Saved by failures found in screening (estimate)">
                 <strong>{gpuHours(screening.saved_gpu_hours)}</strong>
               </Row>
-              <Row name={`Spent by ${plural(screening.tried, "trial")}`}>
+              <Row name={`Spent by ${plural(screening.tried, "screening run")}`}>
                 <strong>{gpuHours(screening.spent_gpu_hours)}</strong>
               </Row>
-              <Row name="Failed there · passed · went on untried or trusted">
+              <Row name="Failed · passed · went on unscreened or trusted">
                 <strong>{count(screening.failed)}</strong> · {count(screening.passed)} ·{" "}
                 {count(screening.untried + screening.trusted)}
               </Row>

@@ -67,7 +67,7 @@ function AttemptCard({ jobId, attempt }: { jobId: string; attempt: Attempt }) {
       <header className={classes.head}>
         <h2 className={classes.title}>Attempt {attempt.number}</h2>
         <AttemptStateChip state={attempt.state} />
-        {attempt.stage === "screening" ? <Label>Trial on a few GPUs</Label> : null}
+        {attempt.stage === "screening" ? <Label>Screening run</Label> : null}
         <span className={classes.facts}>
           <span>
             placed <Ago at={attempt.placed_at} />

@@ -23,7 +23,7 @@ import { KeptCard } from "./KeptCard";
 import { LogView } from "./logs/LogView";
 import { TimelineCard } from "./TimelineCard";
 import { TrainingCard } from "./TrainingCard";
-import { TrialCard } from "./TrialCard";
+import { ScreeningCard } from "./ScreeningCard";
 import { WhyCard } from "./WhyCard";
 
 const route = getRouteApi("/app/jobs/$jobId");
@@ -167,7 +167,7 @@ function Results({ job }: { job: JobWithSpec }) {
   return (
     <>
       {job.attempts === 0 ? null : <TrainingCard job={job} />}
-      <TrialCard job={job} />
+      <ScreeningCard job={job} />
       {job.efficiency === null ? null : <EfficiencyCard efficiency={job.efficiency} />}
     </>
   );

@@ -46,7 +46,7 @@ function Holder({ holder, job }: { holder: Why["holders"][number]; job: Job }) {
   );
 }
 
-/** Why a queued job waits, or one that is tried is not at its work yet: one reason, what it was seen by, and what would help. */
+/** Why a job waits in the queue or in screening: one reason, the evidence for it, and what would help. */
 export function WhyCard({ job }: { job: Job }) {
   // No event tells of numbers that move while the reason stays.
   const query = useQuery({ ...whyQuery(job.id), refetchInterval: METRICS_POLL_MS });

@@ -17,7 +17,7 @@ const KINDS: { kind: NoticeKind; label: string }[] = [
   { kind: "failed", label: "A job failed" },
   { kind: "preempted", label: "A job was stopped for another" },
   { kind: "requeued", label: "A job failed and is tried again" },
-  { kind: "screening", label: "A job's trial on a few GPUs is over" },
+  { kind: "screening", label: "A job's screening on a few GPUs is over" },
   { kind: "advice", label: "A job should be looked at" },
   { kind: "idle", label: "A job does not use its GPUs" },
   { kind: "kept", label: "A job failed and is kept to be looked at" },

@@ -66,7 +66,7 @@ function Verdict({ result }: { result: DryRun }) {
         </Line>
         {screening.tried ? (
           <Line mood="wait">
-            It would be tried first: {screening.why};{" "}
+            It would be screened first: {screening.why};{" "}
             {screening.hold === null
               ? "that would start now"
               : `for that it would wait: ${holdWords(screening.hold.reason).toLowerCase()}`}

@@ -39,7 +39,7 @@ const FITS = {
   starts_now: true,
   hold: null,
   position: null,
-  screening: { tried: false, why: "it is no larger than a trial", starts_now: null, hold: null },
+  screening: { tried: false, why: "it is no larger than a screening run", starts_now: null, hold: null },
 };
 
 beforeEach(() => {
@@ -123,11 +123,11 @@ test("trying again after a lost answer names the same key, another spec another 
   expect(navigate).not.toHaveBeenCalled();
 });
 
-test("of a job that is tried first it says whether the trial could start, and else why not", async () => {
+test("of a job to be screened it says whether the screening run could start, and else why not", async () => {
   const tried = { tried: true, why: "on 2 GPUs of pool small", starts_now: true, hold: null };
   const waits = {
     reason: "quota" as const,
-    detail: "Its trials hold 2 GPUs",
+    detail: "Its screening runs hold 2 GPUs",
     helps: ["wait for them"],
   };
   vi.mocked(api.dryRun)
@@ -142,7 +142,7 @@ test("of a job that is tried first it says whether the trial could start, and el
   expect(screen.getByText("It would start after that")).toBeDefined();
   type(name, "b");
   expect(await screen.findByText(/for that it would wait/)).toBeDefined();
-  expect(screen.getByText("Its trials hold 2 GPUs")).toBeDefined();
+  expect(screen.getByText("Its screening runs hold 2 GPUs")).toBeDefined();
 });
 
 /** A pool with two types of GPUs, of which one node is another pool's. */

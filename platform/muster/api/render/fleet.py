@@ -310,7 +310,7 @@ def virtual_cluster_list(clusters: QuerySet[VirtualCluster]) -> list[Json]:
     """The virtual clusters with what they may hold, hold and wait for; four queries for all of them."""
     rows = list(clusters.select_related("tenant", "pool").prefetch_related("quotas"))
     holding: Counter[tuple[int, str]] = Counter()
-    # What a trial holds is not the virtual cluster's.
+    # GPUs of screening runs do not count for the virtual cluster.
     claims = GpuClaim.objects.filter(
         released_at__isnull=True, allocation__attempt__job__vc__in=rows, allocation__attempt__stage=Stage.FULL
     )

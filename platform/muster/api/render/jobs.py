@@ -51,9 +51,9 @@ def job_list(jobs: Iterable[Job]) -> list[Json]:
 
 
 def job_document(job: Job) -> Json:
-    """The job with its spec, and with what its trials said; of one GPU there are none."""
+    """The job with its spec and its screening runs; jobs of one GPU have none."""
     (document,) = job_list([job])
-    document["trials"] = [_trial(row) for row in trials_of(job)] if job.gpus_total > 1 else []
+    document["screening_runs"] = [_screening_run(row) for row in trials_of(job)] if job.gpus_total > 1 else []
     document["spec"] = job.spec
     document["cloned_from"] = job.cloned_from_id
     document["estimate"] = current_estimate(job)
@@ -127,7 +127,7 @@ def _job(job: Job, position: int | None, ran: RunTime, marks: Marks) -> Json:
     }
 
 
-def _trial(row: Trial) -> Json:
+def _screening_run(row: Trial) -> Json:
     names = ("verdict", "detail", "failure", "line", "hint", "gpus_asked", "gpus")
     seconds = ("waited_s", "ran_s", "spent_gpu_s", "saved_gpu_s")
     told = {name: getattr(row, name) for name in names} | {name: round(getattr(row, name), 1) for name in seconds}

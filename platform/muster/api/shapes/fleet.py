@@ -315,9 +315,7 @@ class Quota(Shape):
 
     gpu_type = Text(help_text="The GPU type.")
     gpus = Integer(help_text="The number of GPUs in the quota.")
-    used = Integer(
-        help_text=("The number of GPUs that the jobs of the virtual cluster hold, without screening trials.")
-    )
+    used = Integer(help_text=("The number of GPUs that the jobs of the virtual cluster hold, without screening runs."))
 
 
 class VirtualCluster(Shape):

@@ -61,7 +61,7 @@ class Failure(_OfClass):
         help_text="Where the cause lies: the user's code, the AI engine, the infrastructure or the platform.",
     )
     retry = Choice(choices=_ADVICE, allow_null=True, help_text="Whether another try can help; null: nothing tells.")
-    line = Text(allow_null=True, help_text="Of the log, that says so.")
+    line = Text(allow_null=True, help_text="The log line that shows the failure.")
     hint = Text(allow_null=True, help_text="What to do about it; null if nothing is known.")
     retried = Text(allow_null=True, help_text="Which earlier attempt was tried again last, and why.")
     last_words = Text(
@@ -126,9 +126,7 @@ class JobInList(Shape):
     tenant = Text(help_text="The name of its tenant.")
     owner = Text(help_text="The username of its owner.")
     state = Choice(choices=values(JobState), help_text="The state of the job as the platform observes it.")
-    stage = Choice(
-        choices=values(Stage), help_text="Whether it is at its trial on a screening pool or at the full run."
-    )
+    stage = Choice(choices=values(Stage), help_text="Whether the job is in screening, or at its full run.")
     desired = Choice(choices=values(Desired), help_text="What its owner wants: `run`, or `stop` once it is cancelled.")
     hold = Hold(allow_null=True, help_text="Why the job waits; null if no scheduling cycle has held it.")
     priority = Choice(choices=PRIORITY_NAMES, help_text="Its priority among the jobs of its virtual cluster.")
@@ -193,22 +191,24 @@ class Efficiency(Shape):
     advice = serializers.ListField(child=Text(), help_text="At most two sentences.")
 
 
-class Trial(Shape):
-    """What a job's trial on a few GPUs said, or why there was none."""
+class ScreeningRun(Shape):
+    """The result of a job's run on a few GPUs of a screening pool, or why there was none."""
 
-    verdict = Choice(choices=values(ScreeningVerdict), help_text="What the trial said.")
+    verdict = Choice(choices=values(ScreeningVerdict), help_text="The result.")
     detail = Text(help_text="The verdict as a sentence.")
-    attempt = Integer(allow_null=True, help_text="Its number; null: the job was not tried.")
+    attempt = Integer(allow_null=True, help_text="Its number; null: the job was not screened.")
     failure = Text(help_text="The class of its failure; empty if it did not fail.")
-    line = Text(help_text="Of the log, that says so.")
+    line = Text(help_text="The log line that shows the failure.")
     hint = Text(help_text="What to do about the failure; empty if nothing is known.")
     gpus_asked = Integer(help_text="GPUs that the job asks for on all nodes together.")
-    gpus = Integer(help_text="Of the trial.")
-    waited_s = serializers.FloatField(help_text="Seconds that the job waited for its trial.")
-    ran_s = serializers.FloatField(help_text="Seconds that the trial ran.")
-    spent_gpu_s = serializers.FloatField(help_text="That it held of the screening pool.")
-    saved_gpu_s = serializers.FloatField(help_text="That its gang would have computed until it failed so.")
-    at = Moment(help_text="When the trial was over.")
+    gpus = Integer(help_text="GPUs of the screening run.")
+    waited_s = serializers.FloatField(help_text="Seconds that the job waited for the run.")
+    ran_s = serializers.FloatField(help_text="Seconds that it ran.")
+    spent_gpu_s = serializers.FloatField(help_text="GPU-seconds that it held in the screening pool.")
+    saved_gpu_s = serializers.FloatField(
+        help_text="GPU-seconds that the full gang would have computed until the same failure: an estimate."
+    )
+    at = Moment(help_text="When it ended.")
 
 
 class RunTimeEstimate(Shape):
@@ -225,7 +225,7 @@ class Job(JobInList):
     """What was asked for, what is wanted of it now, and what became of it."""
 
     spec = SpecField(help_text="The job spec as it was submitted, with every default written out.")
-    trials = Trial(many=True, help_text="Oldest first.")
+    screening_runs = ScreeningRun(many=True, help_text="Oldest first.")
     cloned_from = Integer(
         allow_null=True, help_text="The number of the job that this one is a clone of; null if it is none."
     )
@@ -293,12 +293,14 @@ class BatchAnswer(Shape):
 
 
 class Outlook(Shape):
-    """Whether a job would first be tried on a few GPUs."""
+    """Whether a job would first be screened on a few GPUs."""
 
-    tried = Flag(help_text="Whether the job would first run as a trial.")
-    why = Text(help_text="Where, on how much and for how long, or why not.")
-    starts_now = Flag(allow_null=True, help_text="Whether its trial would; null if it is not tried.")
-    hold = Hold(allow_null=True, help_text="Why its trial would wait.")
+    tried = Flag(help_text="Whether the job would be screened.")
+    why = Text(help_text="Where, on how many GPUs and for how long, or why not.")
+    starts_now = Flag(
+        allow_null=True, help_text="Whether the screening run would start now; null if the job is not screened."
+    )
+    hold = Hold(allow_null=True, help_text="Why the screening run would wait.")
 
 
 class DryRun(Shape):
@@ -317,7 +319,7 @@ class DryRun(Shape):
     position = Integer(
         allow_null=True, help_text="Its place in the virtual cluster's queue, from 1; null if it would start."
     )
-    screening = Outlook(help_text="Whether it would first run as a trial on a screening pool.")
+    screening = Outlook(help_text="Whether it would first be screened on a screening pool.")
 
 
 class HeldJob(Shape):
@@ -383,7 +385,7 @@ class Attempt(Shape):
 
     number = Integer(help_text="The attempt's number within the job, from 1.")
     state = Choice(choices=values(AttemptState), help_text="The state of the attempt.")
-    stage = Choice(choices=values(Stage), help_text="Whether it is a trial on a screening pool or the full run.")
+    stage = Choice(choices=values(Stage), help_text="Whether it is a screening run or a full run.")
     allocations = Allocation(many=True, help_text="One entry for each rank, by rank.")
     placed_at = Moment(help_text="When the scheduler placed it on its nodes.")
     started_at = Moment(allow_null=True, help_text="When it started to run; null if it has not.")

@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from muster.api.shapes.common import Choice, Flag, Integer, Moment, Shape, Text, values
 from muster.jobs.notify import Kind
-from muster.notices.models import LONGEST_URL
+from muster.notices.models import MAX_URL_CHARS
 
 _KINDS = values(Kind)
 WEBHOOK_STATES = [(name, name) for name in ("working", "failing", "disabled")]
@@ -46,7 +46,7 @@ class NewWebhook(Shape):
     """A webhook to be made."""
 
     url = Text(
-        max_length=LONGEST_URL, help_text="http or https, to a public address or a network that operators allow."
+        max_length=MAX_URL_CHARS, help_text="http or https, to a public address or a network that operators allow."
     )
 
 

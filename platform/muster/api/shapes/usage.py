@@ -125,17 +125,19 @@ class RetryUsage(Shape):
 
 
 class ScreeningUsage(Shape):
-    """What trials on screening pools took and saved, of those that were over in the period."""
+    """The GPU-hours that screening took and saved, by the screening runs that ended in the period."""
 
-    tried = Integer(help_text="Trials that began; a job that was tried again counts again.")
-    passed = Integer(help_text="Trials that the job passed.")
-    failed = Integer(help_text="Jobs that failed there and never took their GPUs.")
-    inconclusive = Integer(help_text="Trials whose failure says nothing about the job.")
-    interrupted = Integer(help_text="Trials that a node, an operator or the owner ended.")
-    untried = Integer(help_text="Jobs that went on without a trial.")
-    trusted = Integer(help_text="Jobs that went on without, as the same had passed of late.")
-    spent_gpu_hours = Number(help_text="GPU-hours that trials held on screening pools.")
-    saved_gpu_hours = Number(help_text="What those that failed would have taken until they failed: an estimate.")
+    tried = Integer(help_text="Screening runs that began; a job that was screened again counts again.")
+    passed = Integer(help_text="Runs that passed.")
+    failed = Integer(help_text="Jobs that failed in screening and never took their own GPUs.")
+    inconclusive = Integer(help_text="Runs whose failure says nothing about the job.")
+    interrupted = Integer(help_text="Runs that a node, an operator or the owner ended.")
+    untried = Integer(help_text="Jobs that went on unscreened.")
+    trusted = Integer(help_text="Jobs that were not screened, because an equal job passed recently.")
+    spent_gpu_hours = Number(help_text="GPU-hours that the runs held in screening pools.")
+    saved_gpu_hours = Number(
+        help_text="GPU-hours that the failed jobs would have taken until they failed: an estimate."
+    )
 
 
 class Graded(Shape):

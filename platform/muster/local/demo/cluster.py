@@ -1,4 +1,4 @@
-"""The demonstration's pools, nodes, tenants and quotas; what is there already is left as it is."""
+"""The demonstration's pools, nodes, tenants and quotas; existing ones are left unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.tenants.services import create_tenant, create_virtual_cluster, set_q
 from scheduler.model.lifecycle import NodeHealth
 
 ACTOR = "demo"
-POOL, TRIALS = "main", "trials"
+POOL, SCREENING = "main", "screening"
 GPU_TYPE = "A100"
 
 
@@ -34,7 +34,7 @@ class _Place:
 NODES = {
     "gpu01": _Place(POOL, "rack-a", 4),
     "gpu02": _Place(POOL, "rack-a", 4),
-    "try01": _Place(TRIALS, "rack-a", 2),
+    "screen01": _Place(SCREENING, "rack-a", 2),
 }
 TENANTS = ("vision", "nlp")
 QUOTA = 4
@@ -72,12 +72,12 @@ def _prepare_pools() -> dict[str, Pool]:
     main = Pool.objects.filter(name=POOL).first() or create_pool(
         name=POOL, actor=ACTOR, shells=True, keep_failed_max_s=1800
     )
-    trials = Pool.objects.filter(name=TRIALS).first()
-    if trials is None:
-        trials = create_pool(name=TRIALS, actor=ACTOR)
-        # No tenant has more: only who asks for it is tried, and the examples run at once.
-        PoolScreening.objects.create(pool=main, screening_pool=trials, min_gpus=QUOTA, minutes=1)
-    return {POOL: main, TRIALS: trials}
+    screening = Pool.objects.filter(name=SCREENING).first()
+    if screening is None:
+        screening = create_pool(name=SCREENING, actor=ACTOR)
+        # No quota is above min_gpus: only jobs with `screening: always` are screened, and the examples start at once.
+        PoolScreening.objects.create(pool=main, screening_pool=screening, min_gpus=QUOTA, minutes=1)
+    return {POOL: main, SCREENING: screening}
 
 
 def epochs() -> dict[str, int]:

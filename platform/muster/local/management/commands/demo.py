@@ -50,7 +50,7 @@ class Command(BaseCommand):
         try:
             with running_stack(settings.STATE_FOLDER, port=port, console=console) as (site, supervisor):
                 start_nodes(site, supervisor)
-                step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; try01 has two")
+                step(console, "nodes", "gpu01 and gpu02 are ready, with four emulated A100 each; screen01 has two")
                 if shared := shared_single_user_nodes():
                     step(
                         console,
