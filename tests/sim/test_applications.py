@@ -180,7 +180,7 @@ def test_it_reads_throughputs_alone_and_in_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"v100": {"LM": {"null": 1}}}', '{"v100": {"(\'LM\', 1)": {"null": -1}}}']
 )
-def test_it_refuses_what_is_no_table_of_throughputs(tmp_path: Path, text: str) -> None:
+def test_it_refuses_a_malformed_table_of_throughputs(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text)
     with pytest.raises(ApplicationError, match=r"t\.json: not "):
         read_throughputs(tmp_path / "t.json")

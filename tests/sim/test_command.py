@@ -122,7 +122,7 @@ def test_the_list_names_every_policy_and_format(capsys: pytest.CaptureFixture[st
     assert {*POLICIES.names, *formats(), "consolidate", "quota", "gavel"} <= set(words)
 
 
-def test_what_the_authors_assumed_is_taken_where_nothing_else_is_said(trace: Path) -> None:
+def test_the_authors_assumptions_are_the_defaults(trace: Path) -> None:
     common = {"trace": trace, "policies": ("fifo",), "cluster": "V100:1x2", "peer": True}
     ((_, run),) = prepare(Arguments(**common)).runs
     assert (run.round_s, run.restart_s) == (60, 30)
@@ -364,7 +364,7 @@ def test_a_mistake_of_the_simulator_is_no_mistake_of_the_user(
     )
 
 
-def test_progress_is_told_for_each_run_up_to_its_last_job(trace: Path) -> None:
+def test_progress_is_reported_for_each_run_up_to_its_last_job(trace: Path) -> None:
     study = prepare(Arguments(trace=trace, policies=("fifo", "srtf"), cluster="V100:1x2"))
     told: list[tuple[str, int, int]] = []
     run_study(study, Outputs(), lambda label, done, jobs, _now_s: told.append((label, done, jobs)))

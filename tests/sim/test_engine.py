@@ -83,12 +83,12 @@ def test_a_job_that_may_not_be_preempted_is_not() -> None:
     assert ends(play([long, job(2, at=50, gpus=4, runs=10)], policy="srtf")) == {1: 100, 2: 110}
 
 
-def test_a_policy_that_is_told_no_run_time_does_not_know_the_shorter_one() -> None:
+def test_a_policy_without_predictions_does_not_know_the_shorter_job() -> None:
     result = play([job(1, gpus=4, runs=100), job(2, at=50, gpus=4, runs=10)], policy="srtf", oracle=Oracle.NONE)
     assert ends(result) == {1: 100, 2: 110}
 
 
-def test_a_lot_of_gpus_may_lie_on_two_nodes_and_a_gang_may_not() -> None:
+def test_a_divisible_job_may_use_two_nodes_and_a_gang_may_not() -> None:
     jobs = [job(1, gpus=3, runs=100), job(2, gpus=3, runs=100), job(3, at=1, gpus=2, runs=10)]
     assert ends(play(jobs, "A100:2x4"))[3] == 11
     gang = job(3, at=1, gpus=2, runs=10, split=False)
@@ -108,7 +108,7 @@ def test_distributed_jobs_on_one_node_slow_each_other_down_while_both_are_there(
     assert ends(result) == {1: 145, 2: 100}
 
 
-def test_waiting_for_quota_and_waiting_for_gpus_are_told_apart() -> None:
+def test_waiting_for_quota_differs_from_waiting_for_gpus() -> None:
     jobs = [
         job(1, gpus=2, runs=100, vc="a"),
         job(2, at=10, gpus=2, runs=10, vc="a"),  # its cluster may have two

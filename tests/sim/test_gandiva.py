@@ -125,7 +125,7 @@ def test_turns_begin_and_end_at_exact_times(
     assert ends(gandiva(jobs, cluster, params)) == expected
 
 
-def test_a_restart_is_paid_for_each_turn_and_makes_it_longer_when_the_policy_is_told() -> None:
+def test_each_slice_pays_a_restart_and_is_longer_if_the_policy_knows_its_cost() -> None:
     jobs = [job(1, runs=100), job(2, runs=100)]
     told = by_id(gandiva(jobs, params={"slice_s": 50, "restart_s": 10}, restart_s=10))
     # TimeSlices of 60 s with 50 s of work: 1 runs 0-60 and 120-180, 2 runs 60-120 and 180-240.
@@ -135,7 +135,7 @@ def test_a_restart_is_paid_for_each_turn_and_makes_it_longer_when_the_policy_is_
     assert untold[1].overhead_gpu_s == 30
 
 
-def test_a_turn_is_handed_over_after_the_grace() -> None:
+def test_a_slice_is_handed_over_after_the_grace_period() -> None:
     result = by_id(gandiva([job(1, runs=90), job(2, runs=30)], grace_s=5))
     # 1 stops at 60 and lets go at 65; 2 runs 65-95, and 1 has its last 30 s after that.
     assert (result[2].ended_s, result[1].ended_s) == (95, 125)

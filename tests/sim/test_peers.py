@@ -49,7 +49,7 @@ SAID = {
 
 
 @pytest.mark.parametrize(("given", "name", "value"), SAID.values(), ids=SAID)
-def test_what_is_said_overrides_them(given: dict[str, Any], name: str, value: object) -> None:
+def test_options_override_them(given: dict[str, Any], name: str, value: object) -> None:
     assert getattr(pollux(format="pollux", **given), name) == value
 
 

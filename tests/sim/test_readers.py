@@ -311,7 +311,7 @@ def test_steps_take_as_long_as_the_throughput_of_each_type_says(tmp_path: Path, 
     assert job.work.remaining_s(0.0) == 300
 
 
-def test_a_gang_that_lies_scattered_is_slower_where_asked_for(tmp_path: Path, table: Options) -> None:
+def test_a_scattered_gang_is_slower_where_asked_for(tmp_path: Path, table: Options) -> None:
     (together,) = read(tmp_path, gavel(gpus="2"), options=table).jobs
     (scattered,) = read(tmp_path, gavel(gpus="2"), options=Options(throughputs=tmp_path, consolidation=True)).jobs
     assert together.work.seconds_left(0, "V100", (1, 1), 1.0) == 200

@@ -41,7 +41,7 @@ def test_two_jobs_slow_each_other_down_once_they_want_more_than_there_is(
     assert Sharing(None).rate(first, second, "A100") == rate == Sharing(None).rate(second, first, "A100")
 
 
-def test_what_was_measured_goes_before_what_is_guessed() -> None:
+def test_measured_speeds_precede_estimates() -> None:
     a, b = ("A", 1), ("B", 1)
     table = Throughputs(
         {a: {"V100": 10.0}, b: {"V100": 4.0}}, {}, {(a, b): {"V100": (6.0, 3.0)}, (b, a): {"V100": (3.0, 6.0)}}
@@ -104,7 +104,7 @@ def test_when_jobs_end_that_share_a_gpu(story: tuple[list[TraceJob], dict[str, A
     assert ends(gandiva(jobs, **params)) == pytest.approx(expected)
 
 
-def test_of_several_the_one_that_uses_its_gpu_least_is_joined() -> None:
+def test_the_partner_is_the_job_with_the_lowest_utilisation() -> None:
     busy = job(1, runs=1000, gpu_utilization=0.9, **ALONE_ON_IT)
     idle = job(2, runs=1000, gpu_utilization=0.3, **ALONE_ON_IT)
     joins = job(3, at=10, runs=100, gpu_utilization=0.7, **ALONE_ON_IT)

@@ -385,24 +385,22 @@ def _will_start(promise: Promise, context: CycleContext) -> Denial:
     evidence: dict[str, int | float | str] = {"needed": needed}
     if promise.start > _LAST_DATE_S:
         detail = "backfill: it waits for jobs without a time limit, so its start is unknown"
-        return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("those that run now end",))
+        return Denial(HoldReason.NO_FREE_GPUS, detail, evidence, ("running jobs end",))
     evidence["starts_by"] = promise.start
     by = f"backfill: starts by {_moment(promise.start)} at the latest"
     closed = next((node for node in _nodes(promise, context) if node.maintenance_ends_at == promise.start), None)
     if closed is not None:
-        helps = [f"the maintenance of {closed.name} is called off", "those that run now end before their time limits"]
+        helps = [f"the maintenance of {closed.name} is called off", "running jobs end before their time limits"]
         if (
             closed.schedulable
             and closed.maintenance_starts_at is not None
             and closed.maintenance_starts_at > context.now
         ):
-            helps.insert(0, "set a time limit that is over before the maintenance begins")
+            helps.insert(0, "set a time limit that ends before the maintenance begins")
         detail = f"{by}, when the maintenance of {closed.name} is over"
         return Denial(HoldReason.MAINTENANCE, detail, evidence, tuple(helps))
     because = f", when the time limit of {other} is over" if other else ""
-    return Denial(
-        HoldReason.NO_FREE_GPUS, f"{by}{because}", evidence, ("those that run now end before their time limits",)
-    )
+    return Denial(HoldReason.NO_FREE_GPUS, f"{by}{because}", evidence, ("running jobs end before their time limits",))
 
 
 def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
@@ -410,14 +408,14 @@ def _would_be_late(promises: Iterable[Promise], now: float) -> Denial:
     starts = [promise.start for promise in promises if promise.shares]
     soonest = min(starts, default=math.inf)
     if soonest > _LAST_DATE_S or soonest <= now:
-        detail, helps = "backfill: what is free is promised to a job ahead", "a job ahead starts or leaves the queue"
-        return Denial(HoldReason.BEHIND_HEAD, detail, {}, (helps,))
+        detail = "backfill: the free resources are promised to a job ahead"
+        return Denial(HoldReason.BEHIND_HEAD, detail, {}, ("a job ahead starts or leaves the queue",))
     return Denial(
         HoldReason.BEHIND_HEAD,
-        f"backfill: what is free is promised to a job ahead, which starts by {_moment(soonest)}, "
-        "and this one need not have ended by then",
+        f"backfill: the free resources are promised to a job ahead, which starts by {_moment(soonest)}, "
+        "and this one may still run then",
         {"starts_by": soonest},
-        ("ask for a time limit that is over by then", "a job ahead starts or leaves the queue"),
+        ("set a time limit that ends by then", "a job ahead starts or leaves the queue"),
     )
 
 

@@ -48,7 +48,7 @@ def test_the_labelled_logs_are_answered_well_enough() -> None:
     assert found.lost <= 0.01
 
 
-def test_the_table_says_what_is_taken_for_what(labelled: Path) -> None:
+def test_the_table_lists_the_confusions(labelled: Path) -> None:
     logs = accuracy.read(labelled.read_text().splitlines())
     plain, deaf = accuracy.measure(logs), accuracy.measure(logs, lambda _: b"nothing")
     lines = confusions.tables(logs, plain, {"nothing left": deaf, "itself": plain}).splitlines()

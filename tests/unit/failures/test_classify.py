@@ -169,7 +169,7 @@ def test_what_the_platform_did_is_the_answer(word: str, expected: str, retry: st
     assert (verdict.failure, verdict.retry) == (expected, retry)
 
 
-def test_words_of_the_platform_that_nobody_knows_say_nothing() -> None:
+def test_unknown_words_of_the_platform_are_ignored() -> None:
     assert classify([Tail(OOM.encode())], platform=["exit_nonzero"]).failure == "gpu_out_of_memory"
 
 

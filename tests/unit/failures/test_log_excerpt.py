@@ -1,4 +1,4 @@
-"""What a job said last, and which jobs said the same."""
+"""The excerpt of a job's log, and groups of jobs with like excerpts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAID = {
     "the last line that sounds like a failure": ("start\nwidget 7 failed to align\nbye\n", "widget 7 failed to align"),
     "else the last line at all": ("start\nbye\n\n  \n", "bye"),
     "what a carriage return hides as well": ("10%\r20%\rcannot align the widget\r30%", "cannot align the widget"),
-    "nothing where nothing was said": ("\n \n", ""),
+    "nothing of an empty log": ("\n \n", ""),
     "not what was said long before": ("error: early\n" + "step\n" * 100, "step"),
 }
 
@@ -40,7 +40,7 @@ def test_what_differs_from_job_to_job_is_left_open(one: str, other: str) -> None
     assert template_of(one) == template_of(other) != one
 
 
-def test_jobs_that_said_the_same_are_together_the_most_first() -> None:
+def test_jobs_with_like_excerpts_are_grouped_largest_first() -> None:
     found = clusters([(1, "disk 1 smokes"), (2, "lamp out"), (3, "disk 9 smokes"), (3, "disk 9 smokes"), (4, "")])
     assert [(each.template, each.jobs) for each in found] == [("disk <*> smokes", (1, 3)), ("lamp out", (2,))]
     assert found[0].example == "disk 1 smokes"

@@ -65,7 +65,7 @@ def test_what_is_thought_of_a_node_where(case: str) -> None:
     assert look(here, elsewhere) is opinion
 
 
-def test_the_evidence_is_told() -> None:
+def test_the_judgement_has_its_evidence() -> None:
     assert judge(THREE, [goes_on(9), goes_on(7), failed(8), goes_on(6, "other")], in_a_row=3, quick_s=10) == Judgement(
         Opinion.BLACK_HOLE, jobs=(3, 2, 1), well_elsewhere=2, quick_elsewhere=1
     )

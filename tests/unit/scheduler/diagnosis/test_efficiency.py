@@ -113,7 +113,7 @@ def test_each_run_has_its_grade_and_advice(run: Use, grade: Grade, advice: list[
         (use(95, None), NoGradeReason.NOT_MEASURED),
     ],
 )
-def test_where_little_is_known_nothing_is_said_of_gpus(run: Use, silence: NoGradeReason) -> None:
+def test_too_little_data_gives_no_grade(run: Use, silence: NoGradeReason) -> None:
     verdict = judge(run)
     assert (verdict.grade, verdict.silence, verdict.utilization, verdict.advice) == (None, silence, None, ())
 
@@ -126,7 +126,7 @@ def test_where_little_is_known_nothing_is_said_of_gpus(run: Use, silence: NoGrad
         (use(5, ran_s=10, asked_memory=True, memory_used_mib=1.0 * GIB), False),
     ],
 )
-def test_what_was_measured_of_the_host_is_told_without_a_grade(run: Use, told: bool) -> None:
+def test_host_advice_is_given_without_a_grade(run: Use, told: bool) -> None:
     assert bool(judge(run).advice) == told
 
 

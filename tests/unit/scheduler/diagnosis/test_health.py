@@ -98,7 +98,7 @@ def test_whatever_an_agent_sends_means_something(kind: str, xid: int | None, det
 
 
 @given(st.integers().filter(lambda number: number not in XIDS and number != RECOVERY_XID))
-def test_an_xid_that_is_not_known_harms_nobody(number: int) -> None:
+def test_an_unknown_xid_has_no_effect(number: int) -> None:
     assert meaning_of("xid", xid=number).level is HealthLevel.OK
 
 

@@ -141,7 +141,7 @@ def test_no_job_is_stopped_that_was_seen_at_work_within_its_time(most: list[floa
 
 
 @given(readings, st.integers(0, 80))
-def test_it_does_not_matter_in_how_many_turns_readings_are_read(most: list[float | None], cut: int) -> None:
+def test_readings_count_alike_in_one_batch_or_several(most: list[float | None], cut: int) -> None:
     together = minutes(*most)
     first = add_readings(Count(START), together[:cut], rule=RULE, started_s=START)
     assert add_readings(first, together[cut:], rule=RULE, started_s=START) == after(*most)

@@ -86,7 +86,7 @@ def test_a_carriage_return_ends_a_line(rules: LogRules) -> None:
     assert met(rules, b"10%\rfatal: no\r20%\n") == [("broken", "fatal: no")]
 
 
-def test_of_a_long_line_what_lies_around_the_match_is_told_and_is_printable(rules: LogRules) -> None:
+def test_the_evidence_of_a_long_line_is_the_printable_part_around_the_match(rules: LogRules) -> None:
     text = b"x" * 1_000_000 + b"NCCL WARN \x1b[31m\xff timeout" + b"y" * 1_000_000
     ((_, line),) = met(rules, text)
     assert len(line) == EVIDENCE_CHARS

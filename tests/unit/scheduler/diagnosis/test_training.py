@@ -67,7 +67,7 @@ class TestCurve:
             max_size=100,
         )
     )
-    def test_whatever_is_told_the_room_is_bounded_and_steps_grow(self, told: list[tuple[float | None, float]]) -> None:
+    def test_the_curve_is_bounded_and_its_steps_grow(self, told: list[tuple[float | None, float]]) -> None:
         with patch("scheduler.diagnosis.training.curve.MAX_POINTS", 8):
             made = curve(*told)
         points = made.points()
@@ -129,13 +129,13 @@ NOISES = [(0.002, 0.0), (0.1, 0.0), (0.1, 0.9)]
 
 @pytest.mark.parametrize("name", HEALTHY)
 @pytest.mark.parametrize(("noise", "alike"), NOISES)
-def test_of_a_training_that_goes_on_nothing_is_told(name: str, noise: float, alike: float) -> None:
+def test_a_healthy_training_gets_no_advice(name: str, noise: float, alike: float) -> None:
     alarms = [seed for seed in range(10) if kinds_over(HEALTHY[name], seed=seed, noise=noise, alike=alike)]
     assert alarms == []
 
 
 @pytest.mark.parametrize(("noise", "alike"), NOISES)
-def test_a_loss_that_rises_for_good_is_told(noise: float, alike: float) -> None:
+def test_a_lasting_rise_of_the_loss_is_reported(noise: float, alike: float) -> None:
     def diverging(x: float) -> float:
         return 0.3 + 2.2 * math.exp(-6 * x) + (4 * (x - 0.5) if x > 0.5 else 0.0)
 
@@ -143,7 +143,7 @@ def test_a_loss_that_rises_for_good_is_told(noise: float, alike: float) -> None:
     assert all(found)
 
 
-def test_a_plateau_is_told_in_spite_of_noise_if_it_lasts_and_a_slow_fall_is_none() -> None:
+def test_a_lasting_plateau_is_reported_in_spite_of_noise_and_a_slow_fall_is_not() -> None:
     steps = 20_000
     for seed in range(3):
         flat = kinds_over(lambda x: 0.5 + 2 * math.exp(-25 * x), seed=seed, noise=0.02, steps=steps)
@@ -151,7 +151,7 @@ def test_a_plateau_is_told_in_spite_of_noise_if_it_lasts_and_a_slow_fall_is_none
         assert (flat, falling) == ({Kind.PLATEAU}, set())
 
 
-def test_a_plateau_is_told_with_the_step_since_when() -> None:
+def test_a_plateau_is_reported_with_its_first_step() -> None:
     def flat(x: float) -> float:
         return 0.5 + 2 * math.exp(-25 * x)
 
@@ -163,13 +163,13 @@ def test_a_plateau_is_told_with_the_step_since_when() -> None:
     assert 200 <= found[0][0].step <= 600
 
 
-def test_early_in_a_training_no_plateau_is_told() -> None:
+def test_no_plateau_is_reported_early_in_a_training() -> None:
     points = noisy(lambda x: 0.5, seed=1, noise=0.001).points()
     assert [one.kind for one in advise(points, total=STEPS)] == [Kind.PLATEAU]
     assert advise(points, total=10 * STEPS) == []
 
 
-def test_losses_that_are_no_numbers_are_told_when_they_stay() -> None:
+def test_lasting_non_finite_losses_are_reported() -> None:
     made = curve((1, 1.0), (2, math.nan), (3, 0.9), (4, math.nan), (5, math.inf))
     assert advise(made.points(), odd_run=made.odd_run) == []
     made.add(6, math.nan)

@@ -119,7 +119,7 @@ def test_a_promise_counts_the_grace_of_a_running_job_after_its_limit() -> None:
     assert placed(plan) == [2]
 
 
-def test_a_head_is_told_by_when_it_starts_and_whose_end_that_is() -> None:
+def test_the_reason_of_a_head_names_its_start_and_the_job_it_waits_for() -> None:
     hold = hold_of(decide(make_snapshot(running=SIX, waiting=[EIGHT]), config()), 1)
     assert hold.reason is HoldReason.NO_FREE_GPUS
     # NOW is 13:46:40, and the limit ends at 13:48:20.
@@ -136,11 +136,11 @@ def test_a_job_of_another_virtual_cluster_is_not_named() -> None:
     assert "90" not in hold_of(decide(world, config()), 1).detail
 
 
-def test_who_may_not_pass_is_told_what_would_help() -> None:
+def test_the_reason_of_a_job_that_may_not_pass_says_what_helps() -> None:
     hold = hold_of(decide(make_snapshot(running=SIX, waiting=[EIGHT, waits(2, 2)]), config()), 2)
     assert hold.reason is HoldReason.BEHIND_HEAD
     assert "starts by 1970-01-12 13:49 UTC" in hold.detail
-    assert hold.helps[0] == "ask for a time limit that is over by then"
+    assert hold.helps[0] == "set a time limit that ends by then"
 
 
 def test_behind_a_job_without_a_limit_only_jobs_with_one_pass() -> None:
@@ -233,7 +233,7 @@ def test_a_guaranteed_job_stops_no_more_opportunistic_ones_than_it_needs() -> No
     assert [preempt.job_id for preempt in plan.preempts] == [94]
 
 
-def test_who_takes_back_early_what_is_promised_for_later_must_have_ended_by_then() -> None:
+def test_a_job_that_reclaims_promised_gpus_early_must_end_before_the_promise() -> None:
     """After 10,000 s the GPUs of job 90 are promised to job 1, with those of job 91, which is not preemptible."""
     running = [runs(90, 1, range(4), 10_000, klass=JobClass.OPPORTUNISTIC), runs(91, 1, range(4, 8), 10_000)]
     for limit_s, expected in ((10_000 - RESERVATION_S, [2]), (10_000, [])):
@@ -247,7 +247,7 @@ def test_guaranteed_jobs_are_served_before_opportunistic_ones() -> None:
     assert placed(plan) == [2]
 
 
-def test_the_quota_of_those_on_a_node_that_drains_comes_free_when_they_end() -> None:
+def test_the_quota_of_jobs_on_a_draining_node_is_free_when_they_end() -> None:
     drained = make_node(1, schedulable=False, unschedulable_reason="drained")
     world = make_snapshot(
         nodes=[drained, make_node(2)],
@@ -259,7 +259,7 @@ def test_the_quota_of_those_on_a_node_that_drains_comes_free_when_they_end() -> 
     assert plan.notes[0].memo["start"] == NOW + 100
 
 
-def test_nobody_is_promised_what_is_offered_outside() -> None:
+def test_no_job_is_promised_offered_resources() -> None:
     offered = Reservation(-7, (make_share(1, range(4)),), NOW + 60)
     world = replace(make_snapshot(waiting=[waits(1, 8, 10), waits(2, 2, 1000)]), reservations=(offered,))
     plan = decide(world, config(mode="conservative"))

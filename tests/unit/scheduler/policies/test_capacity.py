@@ -92,7 +92,7 @@ def test_in_a_leaf_the_first_is_served_first() -> None:
     assert decide(world, config()).holds[0].job_id == 107
 
 
-def test_a_job_beyond_the_maximum_is_told_so() -> None:
+def test_the_reason_of_a_job_beyond_the_maximum_says_so() -> None:
     world = make_snapshot(
         vcs=VCS, waiting=[*jobs(1, 1, gpus=4), make_job(107, vc_id=1, gpus=5), make_job(108, vc_id=1)]
     )

@@ -103,7 +103,7 @@ def run_of(owner_id: int, attempt_id: int, indexes: range, **fields: Any) -> Run
     return make_running(make_share(1, indexes), attempt_id=attempt_id, owner_id=owner_id, **fields)
 
 
-def test_nobody_is_preempted_by_default() -> None:
+def test_no_job_is_preempted_by_default() -> None:
     world = make_snapshot(running=[run_of(1, 1, range(8))], waiting=jobs_of(2, 1, 1))
     assert decide(world, config()).preempts == ()
 
@@ -142,7 +142,7 @@ def test_who_holds_more_is_preempted(
     assert [preempt.job_id for preempt in plan.preempts] == expected
 
 
-def test_after_a_preemption_nobody_is_preempted_back() -> None:
+def test_no_preemption_is_reversed() -> None:
     world = make_snapshot(running=[run_of(1, n, range(n - 1, n)) for n in range(1, 9)], waiting=jobs_of(2, 11, 9))
     for _ in range(8):
         world = apply(world, decide(world, config(preemption_share=1)))

@@ -53,7 +53,7 @@ SHARES: dict[str, tuple[list[Mapping[str, object]], list[Running], list[Job], di
 
 
 @pytest.mark.parametrize(("rows", "running", "waiting", "expected"), SHARES.values(), ids=SHARES)
-def test_free_gpus_go_to_who_is_below_a_minimum_and_then_by_weight(
+def test_free_gpus_go_to_queues_below_their_minimum_and_then_by_weight(
     rows: list[Mapping[str, object]], running: list[Running], waiting: list[Job], expected: dict[int, int]
 ) -> None:
     world = make_snapshot(vcs=VCS, running=running, waiting=waiting)
@@ -66,7 +66,7 @@ def test_without_a_row_the_weight_is_that_of_the_tenant() -> None:
     assert of_vcs(world, decide(world, config())) == {1: 2, 2: 6}
 
 
-def test_who_may_have_no_more_is_told_so() -> None:
+def test_the_reason_of_a_user_at_its_limit_says_so() -> None:
     world = make_snapshot(vcs=VCS, waiting=jobs(1, 1, gpus=3))
     hold = decide(world, config(queues=[{"name": "a", "max_share": 0.25}])).holds[0]
     assert (hold.reason, hold.detail) == (

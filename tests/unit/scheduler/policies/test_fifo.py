@@ -44,14 +44,14 @@ def test_later_jobs_pass_a_blocked_one_by_default() -> None:
     assert held(plan) == {1: HoldReason.NO_FREE_GPUS}
 
 
-def test_nobody_passes_a_blocked_head_when_told_so() -> None:
+def test_no_job_passes_a_blocked_head_in_strict_order() -> None:
     plan = decide(BLOCKED, config(skip_blocked=False))
     assert placed(plan) == []
     assert held(plan) == {1: HoldReason.NO_FREE_GPUS, 2: HoldReason.BEHIND_HEAD}
     assert plan.holds[1].detail == "job 1 is ahead and may not be passed"
 
 
-def test_a_head_that_lacks_gpus_blocks_the_whole_pool_and_does_not_tell_others_who_it_is() -> None:
+def test_a_head_that_lacks_gpus_blocks_the_whole_pool_and_is_not_named_to_others() -> None:
     world = make_snapshot(
         running=[make_running(make_share(1, range(6)))],
         waiting=[make_job(1, gpus=4), make_job(2, vc_id=2)],
@@ -83,7 +83,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("first", HARMLESS.values(), ids=HARMLESS)
-def test_even_strict_order_waits_for_nobody_who_could_not_start_in_an_empty_pool(first: Any) -> None:
+def test_even_strict_order_waits_for_no_job_that_could_not_start_in_an_empty_pool(first: Any) -> None:
     world = make_snapshot(
         nodes=[make_node(1), make_node(2, gpu_type="V100")],
         running=[make_running(make_share(1, range(6)))],

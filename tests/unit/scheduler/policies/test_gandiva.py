@@ -151,7 +151,7 @@ def test_the_suspended_job_remembers_its_node_and_when_it_has_rested() -> None:
     assert suspended.memo["next"] == NOW + 60
 
 
-def test_a_job_told_to_take_turns_is_told_where_and_asks_again_when_a_turn_is_over() -> None:
+def test_the_reason_of_a_time_sliced_job_names_its_nodes_and_it_checks_again_after_a_slice() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1), (1, [0]), ago_s=25)])
     plan = decide(world, GANDIVA)
     assert [dict(note.memo) for note in plan.notes] == [{"node 1": 1.0, "next": NOW + 35}]
@@ -160,7 +160,7 @@ def test_a_job_told_to_take_turns_is_told_where_and_asks_again_when_a_turn_is_ov
     assert compose(GANDIVA).policy.next_change(waits, None, NOW) == NOW + 35
 
 
-def test_whose_turn_came_after_the_last_start_of_a_cycle_has_it_in_the_next_one() -> None:
+def test_a_slice_due_after_the_last_start_of_a_cycle_begins_in_the_next_one() -> None:
     over, config = runs(job(1, 4), (1, range(4)), ago_s=100), replace(GANDIVA, max_places=1)
     # The first one finds no room and no time slice, the second one is the cycle's last start.
     waiting = [job(2, 4, checkpoints=False), job(3), job(4, 4)]
@@ -171,7 +171,7 @@ def test_whose_turn_came_after_the_last_start_of_a_cycle_has_it_in_the_next_one(
     assert where(decide(apply(world, plan), config)) == {4: [(1, 4)]}
 
 
-def test_a_suspended_job_rests_for_a_turn_before_it_takes_from_others() -> None:
+def test_a_suspended_job_displaces_others_only_after_one_slice() -> None:
     # Three jobs on two GPUs: the slice of job 2 is over, too, but job 1 has only just been suspended.
     rests = job(1, memo={"node 1": 1.0}, requeued_at=NOW - 59)
     world = make_snapshot(
@@ -184,7 +184,7 @@ def test_a_suspended_job_rests_for_a_turn_before_it_takes_from_others() -> None:
     assert [preempt.job_id for preempt in decide(may_displace, GANDIVA).preempts] == [2]
 
 
-def test_who_waits_for_more_gpus_than_are_over_keeps_its_node_from_those_who_came_later() -> None:
+def test_a_job_that_waits_for_more_slices_reserves_its_node_against_later_jobs() -> None:
     wide = job(1, 2, memo={"node 1": 2.0}, requeued_at=NOW - 100)
     world = make_snapshot(
         nodes=nodes(1, gpus=2),
@@ -237,13 +237,13 @@ def test_at_the_largest_height_a_job_is_queued() -> None:
     assert [slice_nodes_of(one) for one in after.waiting] == [{1: 1}, {}]
 
 
-def test_without_slices_nobody_is_suspended() -> None:
+def test_without_slices_no_job_is_suspended() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(3)], running=[runs(job(2), (1, [0]), ago_s=1e6)])
     plan = decide(world, gandiva(slice_s=None))
     assert (plan.places, plan.preempts, plan.notes) == ((), (), ())
 
 
-def test_a_virtual_cluster_without_quota_left_takes_turns_within_itself() -> None:
+def test_a_virtual_cluster_without_quota_left_time_slices_its_own_jobs() -> None:
     vcs = [make_vc(1, "a", {"A100": 1}), make_vc(2, "b", {"A100": 1})]
     world = make_snapshot(
         nodes=nodes(1, gpus=2),
@@ -259,13 +259,13 @@ def test_a_virtual_cluster_without_quota_left_takes_turns_within_itself() -> Non
 LENT: dict[str, Any] = {"klass": JobClass.OPPORTUNISTIC}
 
 
-def test_who_has_gpus_on_loan_gives_them_back_before_his_turn_is_over() -> None:
+def test_gpus_on_loan_are_returned_before_the_slice_ends() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9)], running=[runs(job(1, **LENT), (1, [0]), ago_s=5)])
     plan = decide(world, replace(GANDIVA, admission="borrow"))
     assert [(preempt.job_id, preempt.for_job_id) for preempt in plan.preempts] == [(1, 9)]
 
 
-def test_who_would_have_gpus_on_loan_takes_no_turn_from_their_owner() -> None:
+def test_a_borrower_takes_no_slice_from_the_owner() -> None:
     world = make_snapshot(nodes=nodes(1, gpus=1), waiting=[job(9, **LENT)], running=[runs(job(1), (1, [0]), ago_s=500)])
     assert decide(world, replace(GANDIVA, admission="borrow")).preempts == ()
 
@@ -320,7 +320,7 @@ def test_jobs_are_moved_to_make_room_for_a_gang() -> None:
     assert [(one.job_id, one.for_job_id) for one in plan.preempts] == [(1, 1)]
 
 
-def test_nobody_is_moved_soon_after_the_start_to_make_room() -> None:
+def test_no_job_is_moved_soon_after_its_start_to_make_room() -> None:
     world = make_snapshot(
         nodes=nodes(2),
         waiting=[job(9, 4)],
@@ -391,7 +391,7 @@ def test_a_move_is_remembered_with_the_speed_and_the_place_of_before() -> None:
     assert decide(later(make_snapshot(nodes=nodes(2), running=[back]), NOW + 1e6), config).places == ()
 
 
-def test_nothing_is_remembered_of_a_job_whose_speed_nobody_knows() -> None:
+def test_no_probation_starts_for_a_job_of_unknown_speed() -> None:
     world = make_snapshot(nodes=nodes(2), running=[scattered()])
     assert decide(world, GANDIVA).notes == ()
 
@@ -465,19 +465,19 @@ def test_that_gpus_are_idle_is_remembered_from_the_first_look_on_and_forgotten_w
     assert (running(world), world.running_by_job[1].job.memo) == ({1, 2}, {})
 
 
-def test_nobody_grows_unless_asked_to_let_jobs_grow() -> None:
+def test_no_job_grows_by_default() -> None:
     world = make_snapshot(nodes=nodes(1), running=[runs(elastic(memo={"idle": NOW - 1e6}), (1, [0]))])
     assert decide(world, GANDIVA).places == ()
 
 
-def test_nobody_grows_while_anybody_waits() -> None:
+def test_no_job_grows_while_a_job_waits() -> None:
     world = make_snapshot(
         nodes=nodes(1), waiting=[job(9, 4)], running=[runs(elastic(memo={"idle": NOW - 100}), (1, [0]))]
     )
     assert where(decide(world, gandiva(grow_after_s=50, slice_s=None))) == {}
 
 
-def test_a_job_that_has_grown_shrinks_as_soon_as_somebody_waits() -> None:
+def test_a_grown_job_shrinks_as_soon_as_a_job_waits() -> None:
     world = make_snapshot(nodes=nodes(1), waiting=[job(9, 2)], running=[runs(elastic(), (1, range(4)), ago_s=1)])
     plan = decide(world, gandiva(grow_after_s=50))
     assert check(world, plan, compose(GANDIVA).admission) == ()

@@ -83,7 +83,7 @@ def test_a_plan_is_lawful_and_answers_every_job_once(drawn: tuple[Snapshot, Cycl
 
 @settings(max_examples=examples(150))
 @given(histories())
-def test_nobody_is_suspended_before_his_turn_is_over_and_all_who_are_can_go_on(
+def test_no_job_is_suspended_before_its_slice_ends_and_all_suspended_jobs_can_resume(
     drawn: tuple[Snapshot, CycleConfig],
 ) -> None:
     world, config = drawn
@@ -114,7 +114,7 @@ def test_no_gpu_idles_that_a_job_of_one_gpu_could_have(drawn: tuple[Snapshot, Cy
 
 @settings(max_examples=examples(150))
 @given(histories(admissions=("open", "quota")))
-def test_to_look_at_everybody_anew_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
+def test_examining_all_jobs_again_changes_nothing(drawn: tuple[Snapshot, CycleConfig]) -> None:
     world, config = drawn
     awake = replace(
         world,
@@ -138,7 +138,7 @@ def test_a_decision_without_explanations_decides_as_one_that_looks_at_every_susp
     assert (few.places, few.preempts, few.notes) == (every.places, every.preempts, every.notes)
 
 
-def test_a_decision_looks_at_the_suspended_jobs_only_that_are_due_or_whose_home_has_free_gpus() -> None:
+def test_a_decision_examines_only_suspended_jobs_that_are_due_or_have_free_gpus_on_their_nodes() -> None:
     full, partly = (runs(job(1, 4), (1, range(4))), runs(job(2, 2), (2, range(2))))
     memos = [{"node 1": 4.0, "next": NOW + 30}] * 50 + [{"node 1": 4.0, "next": NOW}, {"node 2": 4.0, "next": NOW + 30}]
     waiting = [job(number, 4, memo=memo) for number, memo in enumerate(memos, start=10)]

@@ -40,7 +40,7 @@ def test_a_running_job_gives_way(job: Job, run: Running, gives_way: bool) -> Non
     assert [preempt.job_id for preempt in plan.preempts] == ([90] if gives_way else [])
 
 
-def test_two_equal_jobs_take_turns_of_a_quantum_and_no_more_often() -> None:
+def test_two_equal_jobs_alternate_once_a_quantum() -> None:
     world = make_snapshot(waiting=[make_job(1, gpus=8), make_job(2, gpus=8)])
     seen = []
     for second in range(0, 300, 10):

@@ -88,7 +88,7 @@ def test_a_job_without_gpus_starts_at_once() -> None:
     assert sizes(world, decide(world, config())) == {1: 0, 2: 8}
 
 
-def test_a_running_job_gives_gpus_to_one_that_comes() -> None:
+def test_a_running_job_shrinks_for_a_new_one() -> None:
     world = make_snapshot(running=[running(elastic(1, 160), 1, range(8))], waiting=[elastic(2, 100)])
     plan = decide(world, config())
     # Eight GPUs for a minute did 480 s of its 160 s of work: no work is left, so it gets only one GPU.
@@ -106,7 +106,7 @@ def test_the_first_of_equals_is_ahead_though_sums_were_rounded() -> None:
     assert sizes(world, decide(world, config())) == {1: 2, 2: 1}
 
 
-def test_a_job_whose_size_stays_keeps_its_gpus() -> None:
+def test_a_job_of_unchanged_size_keeps_its_gpus() -> None:
     jobs = [running(elastic(1, 1000), 1, (0, 3)), running(elastic(2, 1000), 2, (1, 2))]
     world = make_snapshot(nodes=[make_node(1, gpus=4), make_node(2, gpus=4)], running=jobs, waiting=[elastic(3, 3000)])
     plan = decide(world, config())
@@ -122,7 +122,7 @@ def test_the_smallest_is_placed_first_and_each_on_the_roomiest_nodes() -> None:
     assert where == {2: [(2, 3)], 1: [(3, 3), (1, 2), (2, 1)]}
 
 
-def test_a_job_that_falls_to_nothing_is_preempted_for_who_takes_its_gpus() -> None:
+def test_a_job_of_size_zero_is_preempted_for_the_job_that_takes_its_gpus() -> None:
     low = running(elastic(1, 1000, priority=-1), 1, (0,))
     world = make_snapshot(nodes=[make_node(gpus=1)], running=[low], waiting=[elastic(2, 10)])
     plan = decide(world, config())
@@ -140,7 +140,7 @@ def test_one_that_may_not_be_preempted_keeps_what_it_has() -> None:
     assert sizes(world, decide(world, config())) == {1: 6, 2: 2}
 
 
-def test_nobody_grows_beyond_the_quota_of_the_virtual_cluster() -> None:
+def test_no_job_grows_beyond_the_quota_of_its_virtual_cluster() -> None:
     world = make_snapshot(
         waiting=[elastic(1, 9000), elastic(2, 100, vc_id=2)],
         vcs=[make_vc(1, quotas={"A100": 3}), make_vc(2, "speech")],
@@ -148,7 +148,7 @@ def test_nobody_grows_beyond_the_quota_of_the_virtual_cluster() -> None:
     assert sizes(world, decide(world, config())) == {1: 3, 2: 5}
 
 
-def test_a_job_of_one_size_goes_on_when_its_quota_is_lowered_until_somebody_gets_what_it_has() -> None:
+def test_a_job_of_one_size_survives_a_lower_quota_until_another_job_needs_its_gpus() -> None:
     runs = [running(make_job(1, gpus=4, cpus=0, memory_mib=0), 1, range(4))]
     nodes, vcs = [make_node(gpus=4)], [make_vc(1, quotas={"A100": 2}), make_vc(2, "speech", {"A100": 4})]
     assert decide(make_snapshot(nodes=nodes, vcs=vcs, running=runs), config()) == Plan((), ())
@@ -185,7 +185,7 @@ def test_who_goes_for_the_memory_of_its_node_goes_for_that_one() -> None:
     assert gone.detail == "CPUs or memory of its node go to jobs ahead of it"
 
 
-def test_nobody_goes_for_one_that_shrinks() -> None:
+def test_no_job_is_stopped_for_one_that_shrinks() -> None:
     runs = [
         running(elastic(1, 1000), 1, range(4)),
         running(make_job(2, gpus=2, cpus=0, memory_mib=0), 2, range(2)),
@@ -230,7 +230,7 @@ def test_no_other_shrinks_while_one_shrinks_to_a_lower_quota() -> None:
     assert decide(apply(world, plan), config()).preempts == ()
 
 
-def test_who_waits_meanwhile_is_told_so(making_room: Snapshot) -> None:
+def test_a_job_that_waits_for_stopping_jobs_gets_a_reason(making_room: Snapshot) -> None:
     vcs = (*making_room.vcs, make_vc(3, "maps", {"A100": 1}))
     runs = tuple(replace(run, job=replace(run.job, preemptible=run.job.id != 3)) for run in making_room.running)
     waiting = (*making_room.waiting, elastic(5, 10, vc_id=3, priority=1))
@@ -265,7 +265,7 @@ def test_a_job_that_takes_any_type_gets_one_that_its_quota_allows() -> None:
     assert sizes(world, decide(world, config())) == {1: 1}
 
 
-def test_who_gets_nothing_is_told_why() -> None:
+def test_a_job_without_gpus_gets_a_reason() -> None:
     world = make_snapshot(nodes=[make_node(gpus=1)], waiting=[elastic(1, 10), elastic(2, 10)])
     hold = decide(world, config()).holds[0]
     assert (hold.job_id, hold.reason) == (2, HoldReason.NO_FREE_GPUS)

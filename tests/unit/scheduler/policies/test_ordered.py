@@ -27,7 +27,7 @@ def runs(job: Job, first_gpu: int) -> Running:
     return replace(make_running(share, attempt_id=job.id, job=job), placed_at=make_snapshot().now)
 
 
-def test_a_job_that_had_to_go_stays_when_a_wider_one_that_goes_later_leaves_room() -> None:
+def test_a_preempted_job_stays_if_a_wider_job_preempted_later_leaves_room() -> None:
     # Job 1 takes the four GPUs of job 4. Then job 2 takes one of the six of job 3, and five are left.
     world = make_snapshot(
         nodes=[make_node(gpus=10)],
@@ -39,7 +39,7 @@ def test_a_job_that_had_to_go_stays_when_a_wider_one_that_goes_later_leaves_room
     assert running(carried_out(world, SRTF)) == {1, 2, 4}
 
 
-def test_to_stay_it_may_take_from_those_that_come_after_it() -> None:
+def test_to_stay_it_may_preempt_later_jobs() -> None:
     world = make_snapshot(
         nodes=[make_node(gpus=11)],
         waiting=[lot(1, 5, 20), lot(2, 3, 35)],

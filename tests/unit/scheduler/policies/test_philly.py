@@ -159,9 +159,7 @@ def test_a_gang_lies_as_close_together_as_its_tries_ask(
 
 
 @pytest.mark.parametrize(("takes_jobs", "expected"), [(True, None), (False, {1: 2, 2: 2})])
-def test_it_waits_for_the_end_of_those_only_whose_nodes_take_jobs(
-    takes_jobs: bool, expected: dict[int, int] | None
-) -> None:
+def test_it_waits_only_for_jobs_on_schedulable_nodes(takes_jobs: bool, expected: dict[int, int] | None) -> None:
     nodes = [make_node(n, gpus=2, rack=f"r{n % 2}") for n in (1, 2)]
     apart = make_node(3, gpus=4, rack="r3", schedulable=takes_jobs)
     world = make_snapshot(nodes=[*nodes, apart], running=[on(3, range(1), 1)], waiting=[lot(1, 4)])
@@ -173,7 +171,7 @@ SCATTERED = make_snapshot(
 )
 
 
-def test_a_gang_that_is_incomplete_backs_off_and_is_told_why() -> None:
+def test_an_incomplete_gang_backs_off_with_a_reason() -> None:
     plan = decide(SCATTERED, config())
     assert plan.notes[0].memo == {"tries": 1.0, "again_at": NOW + 120, "since": SCATTERED.waiting[0].waiting_since}
     assert (plan.holds[0].reason, plan.holds[0].evidence["tries"]) == (HoldReason.FRAGMENTED, 1)
@@ -252,7 +250,7 @@ def test_jobs_that_make_checkpoints_move_to_make_room() -> None:
     assert list(places[1].values()) == [4]
 
 
-def test_nobody_moves_who_makes_no_checkpoints() -> None:
+def test_jobs_without_checkpoints_are_not_moved() -> None:
     still = tuple(replace(run, job=replace(run.job, checkpoints=False)) for run in SCATTERED.running)
     assert decide(replace(SCATTERED, running=still), config(migrate_to_defragment=True)).preempts == ()
 

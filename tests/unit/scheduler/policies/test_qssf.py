@@ -21,7 +21,7 @@ def test_the_time_of_an_unpredicted_job_is_multiplied_by_its_gpus_as_well() -> N
     assert [job.id for job in Qssf(unknown_s=305).order(make_snapshot(waiting=JOBS))] == [1, 5, 4, 3, 2]
 
 
-def test_nobody_is_preempted() -> None:
+def test_no_job_is_preempted() -> None:
     held = [make_running(make_share(1, range(8)), expected_s=9999.0)]
     plan = decide(make_snapshot(running=held, waiting=JOBS[:1]), CycleConfig(policy="qssf"))
     assert not plan.places

@@ -21,7 +21,7 @@ def test_a_job_of_which_nothing_is_predicted_may_stand_elsewhere() -> None:
     assert [job.id for job in Sjf(unknown_s=250).order(make_snapshot(waiting=JOBS))] == [4, 2, 5, 3, 1]
 
 
-def test_nobody_is_preempted() -> None:
+def test_no_job_is_preempted() -> None:
     held = [make_running(make_share(1, range(8)), expected_s=9999.0, remaining_s=9999.0)]
     plan = decide(make_snapshot(running=held, waiting=JOBS), CycleConfig(policy="sjf"))
     assert not plan.places

@@ -68,7 +68,7 @@ def test_a_preempted_job_goes_on_where_it_was_and_one_without_checkpoints_begins
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 400)), min_size=2, max_size=6),
     st.integers(0, 1000),
 )
-def test_those_who_run_stand_in_the_same_order_at_any_time(drawn: list[tuple[int, int]], after_s: int) -> None:
+def test_running_jobs_keep_their_order_over_time(drawn: list[tuple[int, int]], after_s: int) -> None:
     policy = Srtf(unknown_s=100)
     attempts = [runs(wants(job_id, left_s or None), for_s) for job_id, (left_s, for_s) in enumerate(drawn, start=1)]
     by_key = sorted(attempts, key=lambda run: policy.running_key(run, NOW + after_s))

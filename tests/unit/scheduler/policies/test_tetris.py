@@ -52,7 +52,7 @@ def test_a_job_goes_where_it_aligns_with_what_is_free(one: Job, node_id: int) ->
     assert where(decide(replace(MIXED, waiting=(one,)), config())) == {1: [node_id]}
 
 
-def test_where_the_placement_says_if_told_so() -> None:
+def test_the_placement_chooses_the_node_if_configured() -> None:
     waiting = replace(MIXED, waiting=(job(1, gpus=1, cpus=0),))
     assert where(decide(waiting, config(aligned_nodes=False))) == {1: [1]}
 
@@ -98,9 +98,7 @@ PENALTY: dict[str, tuple[list[Node], float, list[int]]] = {
 
 
 @pytest.mark.parametrize(("nodes", "penalty", "first"), PENALTY.values(), ids=PENALTY)
-def test_a_job_that_would_lie_apart_loses_a_part_of_its_alignment(
-    nodes: list[Node], penalty: float, first: list[int]
-) -> None:
+def test_a_scattered_job_loses_a_part_of_its_alignment(nodes: list[Node], penalty: float, first: list[int]) -> None:
     world = make_snapshot(nodes=nodes, waiting=[job(1, 4, cpus=9, nodes=2), job(2, 4, cpus=1)])
     assert list(where(decide(world, config(m=0, remote_penalty=penalty))))[:1] == first
 
@@ -141,7 +139,7 @@ def test_a_cycle_places_no_more_than_its_limit() -> None:
     assert [hold.reason for hold in plan.holds] == [HoldReason.CYCLE_LIMIT] * 2
 
 
-def test_the_order_is_by_priority_and_what_is_left() -> None:
+def test_the_order_is_by_priority_and_remaining_time() -> None:
     jobs = [job(1, left_s=None), job(2, left_s=9), job(3, left_s=5), job(4, left_s=99, priority=1)]
     assert [one.id for one in Tetris().order(make_snapshot(waiting=jobs))] == [4, 3, 2, 1]
 

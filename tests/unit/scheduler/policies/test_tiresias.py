@@ -102,7 +102,7 @@ def lot(job_id: int, gpus: int, **fields: Any) -> Job:
     return make_job(job_id, gpus=gpus, split=True, cpus=0, memory_mib=0, **fields)
 
 
-def test_a_new_job_takes_from_one_that_has_gone_down_and_gives_back_in_its_turn() -> None:
+def test_a_new_job_preempts_a_demoted_one_and_is_preempted_in_turn() -> None:
     config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [800]})
     world = carried_out(make_snapshot(waiting=[lot(1, 8, submitted_at=NOW)]), config)
     world = carried_out(later(world, NOW + 99, [lot(2, 8, submitted_at=NOW + 99)]), config)
@@ -129,7 +129,7 @@ def test_a_queue_is_in_the_order_of_entry_or_of_submission(tie: str, expected: l
     assert [job.id for job in Tiresias(tie=tie).order(make_snapshot(waiting=jobs))] == [3, *expected]
 
 
-def test_a_job_that_started_keeps_its_gpus_for_as_long_as_told() -> None:
+def test_a_started_job_keeps_its_gpus_for_the_minimum_time() -> None:
     config = CycleConfig(policy="tiresias", policy_params={"limits_gpu_s": [80], "min_run_s": 60})
     world = carried_out(make_snapshot(waiting=[lot(1, 8, submitted_at=NOW)]), config)
     world = carried_out(later(world, NOW + 59, [lot(2, 8, submitted_at=NOW + 59)]), config)
