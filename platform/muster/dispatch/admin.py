@@ -1,4 +1,4 @@
-"""Pools, whose policies are known here, and the record of the scheduling cycles."""
+"""Admin pages of pools, with their policies, and of scheduling cycles."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
     @property
     def conditional_fields(self) -> dict[str, str]:
-        """The parameters of a plug-in are shown while it is the one that is chosen."""
+        """The parameters of a plug-in are shown while it is selected."""
         return {name: f"{kind} == '{plugin}'" for kind in KINDS for name, plugin in field_names(kind).items()}
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """The form with a field for each parameter of each plug-in that there is."""
+        """The form with a field for each parameter of each installed plug-in."""
         return super().get_form(request, obj, change, **{**kwargs, "form": pool_form()})
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The plug-ins, each kind with the parameters of its plug-ins, and the rest."""
+        """The plug-ins, each kind with its parameters, and the rest."""
         kinds = [(kind.capitalize(), {"fields": [kind, *field_names(kind)]}) for kind in KINDS]
         first = ["name"] if obj is None else ["name", "decides_by", "silent_since"]
         return [
@@ -77,7 +77,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """A name stays."""
+        """A pool keeps its name."""
         return [] if obj is None else ["name", "decides_by", "silent_since"]
 
     def render_change_form(  # noqa: PLR0917 - the signature is Django's
@@ -89,22 +89,22 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
         form_url: str = "",
         obj: Pool | None = None,
     ) -> HttpResponse:
-        """The page. After a refusal it shows what is stored beside what was entered."""
+        """The page; a rejected form shows the stored values beside the entered ones."""
         form = context["adminform"].form
         if obj is not None and form.errors:
-            # The form has written what was entered into the object.
+            # The form has already assigned the entered values to the object.
             obj.refresh_from_db()
             form.show_stored(obj)
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     def save_model(self, request: HttpRequest, obj: Pool, form: forms.ModelForm[Pool], change: bool) -> None:
-        """Store the pool, and let the next cycle run by what is new."""
+        """Store the pool, and run its next cycle by the new settings."""
         super().save_model(request, obj, form, change)
         wake_pool(obj.pk)
 
     @admin.display(description="Decides by")
     def decides_by(self, pool: Pool) -> str:
-        """Its policy, or what it has fallen back to, since when and why."""
+        """Its policy, or its fallback with the time and the reason."""
         fallback = fallback_of(pool)
         if fallback is None:
             return pool.policy
@@ -114,7 +114,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
             f"settings failed in cycle {fallback['cycle']}: {fallback['why']}"
         )
 
-    @admin.action(description="Try the settings again that it has fallen back from")
+    @admin.action(description="Try the pool's own settings again")
     def try_again(self, request: HttpRequest, queryset: QuerySet[Pool]) -> None:
         """Let the next cycle decide by the pool's own settings."""
         for pool in queryset:
@@ -128,7 +128,7 @@ class PoolAdmin(AuditedMixin, ModelAdmin[Pool]):
 
 @admin.register(Cycle)
 class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
-    """What the scheduler did."""
+    """The scheduling cycles."""
 
     list_display = [
         "id",
@@ -152,10 +152,10 @@ class CycleAdmin(ReadOnlyMixin, ModelAdmin[Cycle]):
     exclude = ["snapshot", "plan"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cycle]:
-        """The rows without what they keep for a replay."""
+        """The rows without the columns for replay."""
         return super().get_queryset(request).defer("snapshot", "plan")
 
     @admin.display(description="ms")
     def milliseconds(self, cycle: Cycle) -> str:
-        """How long it took."""
+        """The duration of the cycle."""
         return f"{cycle.duration_ms:.1f}"

@@ -1,6 +1,6 @@
-"""Carrying a plan out: what goes together in one transaction, checked again under lock by the same law.
+"""Apply a plan: each unit in one transaction, validated again under lock by the same invariants.
 
-A plan is a wish. A refusal is a normal result: it is counted, and the job is looked at again in the next cycle.
+A refusal is a normal result: it is counted, and a later cycle tries the job again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOTES_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A place, or a preemption for one that shares GPUs, that was not carried out, and why."""
+    """A placement, or a preemption of a GPU-sharing job, that was not applied, and the reason."""
 
     job_id: int
     reason: str
@@ -47,8 +47,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class Applied:
-    """What became of a plan: the ids of the jobs that started, of those that start once others have stopped, and of
-    those that stop; and what was refused."""
+    """The result of a plan: the ids of the jobs that started, got a reservation, or are stopping; the refusals."""
 
     started: list[int] = field(default_factory=list)
     reserved: list[int] = field(default_factory=list)
@@ -56,29 +55,29 @@ class Applied:
     refusals: list[Refusal] = field(default_factory=list)
 
     def add(self, other: Applied) -> None:
-        """Count the other's too."""
+        """Add the counts of another result."""
         self.started += other.started
         self.reserved += other.reserved
         self.preempted += other.preempted
         self.refusals += other.refusals
 
     def refuse(self, unit: Unit, reason: str) -> None:
-        """Count the places of the unit as refused, or the preemption of one that has none."""
+        """Count the placements of the unit as refused, or its preemption if it has no placement."""
         self.refusals += [Refusal(one.job_id, reason) for one in unit.places or unit.preempts]
 
     def unless(self, unit: Unit, reason: str | None) -> bool:
-        """Refuse the unit if there is a reason to, and return whether there was none."""
+        """Refuse the unit if there is a reason; returns whether there was none."""
         if reason is not None:
             self.refuse(unit, reason)
         return reason is None
 
 
 def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleConfig) -> Applied:
-    """Carry out what the plan wants, unit by unit, and return what became of it.
+    """Apply the plan unit by unit and return the result.
 
-    1. What is kept for jobs that cannot have it any more is let go of, and the policy's notes are written.
-    2. Whoever can start at once starts, some units in one transaction.
-    3. Whoever needs others to stop has them stopped, and what they hold kept for it.
+    1. Drop reservations that can no longer be met, and write the policy state of jobs.
+    2. Start the jobs whose resources are free, several units in one transaction.
+    3. For each remaining job, stop its victims and reserve their resources.
     """
     for job_id in plan.drops:
         forget_reservations([job_id])
@@ -93,7 +92,7 @@ def apply_plan(pool: Pool, snapshot: model.Snapshot, plan: Plan, config: CycleCo
 
 
 def apply_unit(pool: Pool, unit: Unit, config: CycleConfig, versions: Mapping[int, int]) -> Applied:
-    """Carry out all of the unit, or nothing of it and say why; see `apply_units`."""
+    """Apply the whole unit, or nothing of it and return why; see `apply_units`."""
     return apply_units(pool, [unit], config, versions)
 
 
@@ -105,15 +104,15 @@ def apply_units(
     *,
     seen: Mapping[int, model.Node] = NOTHING_SEEN,
 ) -> Applied:
-    """Carry out the units in one transaction, of each all, or nothing of it and say why.
+    """Apply the units in one transaction; each is applied as a whole or refused with a reason.
 
-    `versions` are the node versions of the plan's snapshot: a node that changed since refuses the unit. Locks are
+    `versions` are the node versions of the plan's snapshot: a node that changed since then refuses the unit. Locks are
     taken in the documented order: virtual clusters, jobs, attempts and nodes, each by id; the claims lock themselves
-    by their index. `seen` are nodes as they were shortly before, which need not be read again to count by type what
+    by their index. `seen` are the nodes of the snapshot, which save reading nodes again only to count by GPU type what
     the virtual clusters hold elsewhere.
 
-    What is found out before anything is written refuses the one unit. Where the database refuses a statement, nobody
-    knows whose part of it: then nothing of it stays, and each unit has a transaction of its own.
+    A check that fails before anything is written refuses one unit. If the database refuses a statement, the unit at
+    fault is unknown: the transaction is rolled back, and each unit runs in a transaction of its own.
     """
     try:
         with transaction.atomic(), recorded_together():
@@ -190,7 +189,7 @@ def _apply(
 def _lawful(
     snapshot: model.Snapshot, units: Sequence[Unit], admission: PlanValidator, applied: Applied
 ) -> Sequence[Unit]:
-    """The units that the law allows on the locked rows; each is judged as if the lawful ones before it were there."""
+    """The units that are valid on the locked rows; each is judged as if the valid units before it were applied."""
     if not check(snapshot, _together(units), admission):
         return units
     lawful: list[Unit] = []
@@ -202,7 +201,7 @@ def _lawful(
 
 
 def _together(units: Iterable[Unit]) -> Plan:
-    """The units as one plan, for the law."""
+    """The units as one plan, for validation."""
     units = list(units)
     places = tuple(place for unit in units for place in unit.places)
     return Plan(places, (), preempts=tuple(preempt for unit in units for preempt in unit.preempts))
@@ -221,7 +220,7 @@ def _not_accepted(
 
 
 def _not_wanted(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
-    """Why not everybody wants any more what the plan wants for them, or None."""
+    """Why a job of the unit may no longer be started or stopped; None if all may."""
     stopped = {one.job_id for one in unit.preempts}
     for place in unit.places:
         job = jobs.get(place.job_id)
@@ -235,7 +234,7 @@ def _not_wanted(pool: Pool, unit: Unit, jobs: Mapping[int, Job]) -> str | None:
 
 
 def _locked_attempts(job_ids: list[int]) -> dict[int, int]:
-    """The live attempts of the jobs, under lock, by job."""
+    """The live attempts of the jobs, locked, by job."""
     if not job_ids:
         return {}
     rows = Attempt.objects.select_for_update(no_key=True).filter(job__in=job_ids, state__in=ATTEMPT_LIVE)
@@ -243,14 +242,14 @@ def _locked_attempts(job_ids: list[int]) -> dict[int, int]:
 
 
 def _locked_nodes(units: Iterable[Unit]) -> dict[int, Node]:
-    """The nodes of the places, under lock."""
+    """The nodes of the placements, locked."""
     node_ids = {share.node_id for unit in units for place in unit.places for share in place.allocations}
     rows = Node.objects.select_for_update(no_key=True).filter(pk__in=node_ids).order_by("pk")
     return {node.pk: node for node in rows}
 
 
 def _out_of_date(unit: Unit, nodes: Mapping[int, Node], versions: Mapping[int, int]) -> str | None:
-    """Which nodes of the places have changed since the snapshot, or None."""
+    """Which nodes of the placements changed since the snapshot; None if none did."""
     node_ids = sorted({share.node_id for place in unit.places for share in place.allocations})
     found = [nodes[node_id] for node_id in node_ids if node_id in nodes]
     stale = [node.name for node in found if node.version != versions.get(node.pk)]
@@ -260,7 +259,7 @@ def _out_of_date(unit: Unit, nodes: Mapping[int, Node], versions: Mapping[int, i
 
 
 def _preempt(preempt: Preempt, attempts: Mapping[int, int], jobs: Mapping[int, Job]) -> None:
-    """Stop the job with its grace. Whom it stops for is told to its own tenant only."""
+    """Stop the job with its grace period. The event names the other job only to its own tenant."""
     detail, stops, gains = preempt.detail, jobs[preempt.job_id], jobs.get(preempt.for_job_id)
     if gains is not None and gains.pk != stops.pk and gains.tenant_id == stops.tenant_id:
         detail = f"{detail}: job {gains.pk}"
@@ -279,7 +278,7 @@ def _reserve(job: Job, place: Place) -> None:
 
 
 def _write_notes(snapshot: model.Snapshot, plan: Plan) -> None:
-    """Store what the policy wants to be told again, where it differs from what it was told."""
+    """Store the policy state of jobs where it differs from the stored one."""
     told = {job.id: job.memo for job in snapshot.waiting} | {run.job.id: run.job.memo for run in snapshot.running}
     changed = {note.job_id: dict(note.memo) for note in plan.notes if told.get(note.job_id) != note.memo}
     ids = sorted(changed)

@@ -40,18 +40,18 @@ from scheduler.registry import ConfigError
 log = logging.getLogger(__name__)
 
 CYCLE_TIMEOUT_S = 30
-# The first half of the key of our advisory locks; the second is the pool's id.
+# The first half of the key of the advisory locks; the second half is the pool's id.
 _LOCK_SPACE = 0x6D757374
-# Each half has 32 bits, and ids after a restore may have more. Pools with the same key take turns.
+# Each half has 32 bits, and ids after a restore may have more. Pools with the same key share a lock.
 _LOCK_KEYS = 1 << 31
-# When this process last looked at what runs in a pool where nobody waits, by the pool's id. Another process that does
-# the same looks more often than it must, and that is all.
+# When this process last asked the policy of a pool without waiting jobs about its running jobs, by the pool's id. A
+# second process asks more often than needed, which does no harm.
 _looked_at: dict[int, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What a cycle did; `cycle_id` is None for one that found nothing waiting."""
+    """The result of a cycle; `cycle_id` is None if no job was waiting."""
 
     cycle_id: int | None
     plan: Plan
@@ -59,27 +59,27 @@ class CycleResult:
 
     @property
     def refusals(self) -> list[Refusal]:
-        """What was refused."""
+        """The number of refused places."""
         return self.applied.refusals
 
 
 def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
     """Run one cycle of the pool.
 
-    1. The lock of the pool is waited for; correctness does not depend on it, only the number of refusals does.
-    2. The hint is deleted before the snapshot is taken, so that what changes afterwards sends a new one.
-    3. A plan is made. If that fails, or the plan breaks the law, the failure is recorded, and the pool goes on with
-       plainer settings; nothing of such a plan is carried out.
-    4. The plan is carried out unit by unit; holds are written where they changed.
-    5. A cycle that was full, or that was refused some of its places, asks for another one. One that was refused all of
-       them does not: whatever refuses it would refuse the next one too, and the sweep comes back to it.
+    1. Wait for the pool's lock. The lock only reduces refusals; correctness does not depend on it.
+    2. Delete the hint before taking the snapshot, so that later changes send a new hint.
+    3. Make a plan. If that fails, or the plan violates an invariant, record the failure and fall back to simpler
+       settings. Nothing of such a plan is applied.
+    4. Apply the plan unit by unit, and write the pending reasons that changed.
+    5. Ask for another cycle if this one reached its limit of placements, or if some of its placements were refused.
+       If all were refused, the next cycle would be refused as well, so the sweep retries later.
 
-    While placement is paused after a restore, nothing is decided, and that is the hold of every job that waits.
+    While placement is paused after a restore, the pause is the pending reason of every waiting job.
 
-    A pool in which nobody waits is left as it is, unless its policy changes what runs. Then other apps act on what the
-    cycle left: see `dispatch.hooks`.
+    A pool without waiting jobs is left as it is, unless its policy changes running jobs periodically. Afterwards other
+    apps act on the result: see `dispatch.hooks`.
     """
-    with _pool_lock(pool_id), _collector_at_rest():
+    with _pool_lock(pool_id), _gc_paused():
         pool = Pool.objects.get(pk=pool_id)
         forget_hint(pool_id)
         forget_what_is_over(pool)
@@ -91,7 +91,7 @@ def run_cycle(pool_id: int, *, trigger: str) -> CycleResult:
 
 
 def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
-    """What the cycle did, and whether another one would find more to do."""
+    """The result of the cycle, and whether another cycle would find more to do."""
     pause = placement_pause()
     if pause:
         write_holds(pool.pk, paused_holds(pool.pk, pause), {})
@@ -115,10 +115,10 @@ def _cycle(pool: Pool, trigger: str) -> tuple[CycleResult, bool]:
 
 
 def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
-    """Whether the policy has something to do though nobody waits; a command is not told to come back later."""
+    """Whether the policy is due to review running jobs of a pool without waiting jobs."""
     try:
         policy = compose(config_of(pool)).policy
-    except ConfigError:  # found out, and told, by the cycle of whoever waits next
+    except ConfigError:  # the next cycle with a waiting job finds and reports it
         return False
     every_s = policy.period_s if isinstance(policy, PeriodicPolicy) else None
     if every_s is None or not Job.objects.filter(pool=pool, state=JobState.ACTIVE).exists():
@@ -132,7 +132,7 @@ def _looks_at_what_runs(pool: Pool, trigger: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A lawful plan and what it was made from."""
+    """A valid plan and its inputs."""
 
     config: CycleConfig
     snapshot: Snapshot
@@ -141,7 +141,7 @@ class _Decided:
 
 
 def _decide(pool: Pool, trigger: str) -> _Decided:
-    """A lawful plan by the settings of the pool, or by plainer ones if these fail."""
+    """A valid plan by the settings of the pool, or by simpler ones if these fail."""
     while True:
         config = config_of(pool)
         started = time.perf_counter()
@@ -153,7 +153,7 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
         try:
             plan = decide(snapshot, config)
             violations = check(snapshot, plan, compose(config).admission)
-        # A plug-in may fail in any way: which way is recorded, and the pool goes on without it.
+        # A plug-in may fail in any way. The failure is recorded, and the pool falls back.
         except Exception as failure:
             if plainer(config) is None:
                 raise
@@ -183,18 +183,18 @@ def _decide(pool: Pool, trigger: str) -> _Decided:
 
 
 class UnlawfulPlan(Exception):
-    """Even the defaults made a plan against the law: the cycle ends without having done anything."""
+    """Even the default settings made an invalid plan; the cycle ends without changes."""
 
 
 def replay(cycle: Cycle) -> tuple[Plan, Plan]:
-    """The stored plan of a cycle, and the plan that the present code makes of its stored snapshot."""
+    """The stored plan of a cycle, and the plan that the present code makes from its stored snapshot."""
     if cycle.snapshot is None or cycle.plan is None:
         raise ValueError(f"cycle {cycle.pk} failed, or changed nothing, so there is no plan to compare with")
     return plan_from_dict(_unpacked(cycle.plan)), decide(stored_snapshot(cycle), config_from_dict(cycle.config))
 
 
 def stored_snapshot(cycle: Cycle) -> Snapshot:
-    """What a cycle that kept its snapshot saw."""
+    """The stored snapshot of a cycle."""
     return snapshot_from_dict(_unpacked(cycle.snapshot or b""))
 
 
@@ -208,10 +208,10 @@ def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, chang
             "plan": _packed(plan),
         }
     else:
-        # A cycle that changed something keeps its configuration, also when its snapshot has been dropped.
+        # A cycle that changed something keeps its configuration when its snapshot is dropped.
         last = Cycle.objects.filter(pool=pool).order_by("-pk").values("pk", "held", "config").first()
         if last and last["config"] is None and last["held"] == len(plan.holds):
-            # The same nothing again: one row counts for all of them.
+            # One row counts all consecutive cycles that changed nothing.
             Cycle.objects.filter(pk=last["pk"]).update(repeats=F("repeats") + 1, **timings)
             return CycleResult(last["pk"], plan, applied)
     cycle = Cycle.objects.create(
@@ -231,9 +231,9 @@ def _record(pool: Pool, trigger: str, decided: _Decided, applied: Applied, chang
 
 
 def _packed(record: Snapshot | Plan) -> bytes:
-    """The JSON that `snapshot_from_dict` and `plan_from_dict` read, written without a detour through dicts.
+    """The JSON that `snapshot_from_dict` and `plan_from_dict` read, written without intermediate dicts.
 
-    The indexes that a snapshot has made of itself meanwhile are no fields and are left out.
+    The cached indexes of a snapshot are not fields and are left out.
     """
     whole = {each.name: getattr(record, each.name) for each in fields(record)}
     return zlib.compress(orjson.dumps(whole), level=1)
@@ -244,9 +244,11 @@ def _unpacked(data: bytes | memoryview) -> Any:
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Without Python's garbage collector: of the many small things that a cycle makes, nearly all live until its end,
-    and to look through them again and again took a fifth of its time. They go as ever when nobody refers to them.
+def _gc_paused() -> Iterator[None]:
+    """Pause Python's garbage collector.
+
+    Nearly all of the many small objects of a cycle live until its end, and scanning them repeatedly took a fifth of its
+    time. Reference counting still frees objects.
     """
     was_at_work = gc.isenabled()
     gc.disable()
@@ -259,9 +261,9 @@ def _collector_at_rest() -> Iterator[None]:
 
 @contextmanager
 def _pool_lock(pool_id: int) -> Iterator[None]:
-    """Wait for the pool's lock; whoever held it all the time that we waited hangs, and its backend is ended.
+    """Wait for the pool's lock. If one holder keeps it for the whole wait, it hangs, and its backend is terminated.
 
-    The lock belongs to the database connection, so that a worker that dies lets go of it.
+    The lock belongs to the database connection, so a worker that dies releases it.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
@@ -275,14 +277,14 @@ def _pool_lock(pool_id: int) -> Iterator[None]:
     try:
         yield
     finally:
-        # A connection that broke has lost its locks already.
+        # A broken connection has already lost its locks.
         if connection.is_usable():
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
 
 
 def _lock(cursor: CursorWrapper, pool_id: int) -> bool:
-    """Whether we got the lock within the cycle's time-out."""
+    """Whether the lock was acquired within the cycle's timeout."""
     cursor.execute("SET lock_timeout = %s", [f"{CYCLE_TIMEOUT_S}s"])
     try:
         cursor.execute("SELECT pg_advisory_lock(%s, %s)", [_LOCK_SPACE, pool_id % _LOCK_KEYS])
@@ -296,7 +298,7 @@ def _lock(cursor: CursorWrapper, pool_id: int) -> bool:
 
 
 def _holder(cursor: CursorWrapper, pool_id: int) -> int | None:
-    """The database backend that has the pool's lock."""
+    """The database backend that holds the pool's lock."""
     cursor.execute(
         "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = database AND datname = current_database()"
         " WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted",

@@ -24,7 +24,7 @@ ROWS_AT_ONCE = 2000
 
 
 def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -> Iterator[str]:
-    """The lines of the trace: the header, then each job that has ended, by the time of its submission."""
+    """The lines of the trace: the header, then each finished job, by the time of its submission."""
     yield header(_quotas(pool))
     jobs: QuerySet[Job] = Job.objects.filter(state__in=sorted(JOB_TERMINAL)).order_by("submitted_at", "pk")
     if pool is not None:
@@ -36,7 +36,7 @@ def trace_lines(*, pool: Pool | None, since: datetime | None, anonymous: bool) -
 
 
 def pseudonym(kind: str, name: str) -> str:
-    """What stands for a name: always the same on this platform, and of no use for finding out the name."""
+    """A pseudonym for a name: stable on this platform, and not reversible."""
     key = f"trace:{settings.SECRET_KEY}".encode()
     return f"{kind}-{hmac.new(key, f'{kind}:{name}'.encode(), hashlib.sha256).hexdigest()[:12]}"
 
@@ -68,7 +68,7 @@ def _record(job: Job, anonymous: bool) -> dict[str, Any]:
 
 
 def _quotas(pool: Pool | None) -> dict[str, dict[str, int]]:
-    """What the virtual clusters may have now, by GPU type."""
+    """The present quotas of the virtual clusters, by GPU type."""
     rows = Quota.objects.all() if pool is None else Quota.objects.filter(vc__pool=pool)
     found: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for name, gpu_type, gpus in rows.order_by("vc__name", "gpu_type").values_list("vc__name", "gpu_type", "gpus"):

@@ -1,7 +1,7 @@
-"""Refusing jobs that their pool could never run, before they are stored.
+"""Refuses jobs that their pool could never run, before they are stored.
 
-What a pool has is kept in each process, so that a submission costs no query. An old verdict that lets a job pass does
-no harm: the job waits, and its hold says why. Only a refusal is checked against what the database has now.
+Each process caches the capacity of pools, so a submission costs no query. An outdated verdict that lets a job pass does
+no harm: the job waits, and its pending reason says why. A refusal is checked against the database first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scheduler.model.plan import Denial
 log = logging.getLogger(__name__)
 
 MAX_AGE_S = 60.0
-"""After this time a pool is read again, so that new nodes are noticed and old verdicts take no memory."""
+"""Seconds after which a pool is read again, so that new nodes count and old verdicts are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def why_infeasible(job: Job, *, each_choice: bool) -> Invalid | None:
     """
     try:
         return _judge(job, each_choice=each_choice)
-    # A plug-in may fail in any way. The next cycle falls back and tells the operators; submitting goes on.
+    # A plug-in may fail in any way. The next cycle falls back and notifies the operators; submission continues.
     except Exception:
         log.exception("feasibility_failed pool=%s", job.pool.name)
         return None
@@ -87,21 +87,21 @@ def _refusals(job: Job, view: model.Job, feasibility: Feasibility, *, each_choic
 
 
 def _read(pool: Pool) -> _Known:
-    # The version first: a change between the two is then noticed by the next refusal.
+    # Read the version first, so that the next refusal notices a change between the two reads.
     version, read_at = _version(pool), time.monotonic()
     found = _known[pool.pk] = _Known(version, read_at, Feasibility(hardware_snapshot(pool), config_of(pool)))
     return found
 
 
 def _version(pool: Pool) -> tuple[Any, ...]:
-    """Differs when the nodes, the quotas or the settings of the pool have changed."""
+    """A value that changes with the nodes, the quotas and the settings of the pool."""
     nodes = Node.objects.filter(pool=pool).aggregate(count=Count("pk"), newest=Max("pk"), versions=Sum("version"))
     quotas = Quota.objects.filter(vc__pool=pool).order_by("pk").values_list("vc_id", "gpu_type", "gpus")
     return (*nodes.values(), *quotas, str(config_to_dict(config_of(pool))))
 
 
 def _view(job: Job) -> model.Job:
-    """The draft as a decision sees it, once it has waited for as long as its locality asks for."""
+    """The draft as a decision sees it after its wait for its locality."""
     draft, now = copy(job), utc_now()
     draft.submitted_at = draft.eligible_at = now
     view = job_view(draft, job_id=0, now=now.timestamp())

@@ -1,8 +1,8 @@
-"""When nothing of an attempt can be left on a node that stays away: arithmetic on the platform's clock alone.
+"""When no process of an attempt can be left on a silent node, by the platform's clock alone.
 
-An agent counts from the moment at which it sent the newest request that was answered, the platform from when it handled
-the newest one that came. So the agent always begins first, and all that can go wrong is the rate of the two clocks and
-the length of what is counted.
+An agent counts from the time at which it sent the newest answered request, the platform from the time at which it
+handled the newest request. So the agent always starts to count first. The margin covers the rates of the two clocks
+and the time of the kill.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 CLOCKS_APART = 0.03
-"""By so much of what is counted the agent may be late. Two clocks within 1 % of the right rate, one slow and one fast,
-are 2.02 % apart; the rest is for the kernel to end what it was told to kill."""
+"""The fraction by which the agent may be late. Two clocks within 1 % of the right rate differ by up to 2.02 %; the rest
+is time for the kernel to end killed processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A `stop_after` that the pool had until a moment: whoever was answered before that may still go by it."""
+    """A `stop_after` that the pool had until a moment; agents answered before then may still use it."""
 
     from_s: float
     at: datetime
 
 
 def fence_s(*, stop_after_s: float, grace_s: float, margin_s: float) -> float:
-    """How long after the last answered request no process can be left; `margin_s` at the least beyond the SIGKILL."""
+    """Seconds after the last answered request when no process can be left; at least `margin_s` after the SIGKILL."""
     kill_s = stop_after_s + grace_s
     return kill_s + max(margin_s, CLOCKS_APART * kill_s)
 
@@ -38,11 +38,11 @@ def fence_at(
     margin_s: float,
     lowered: Lowered | None = None,
 ) -> datetime:
-    """From when on no process can be left on a node that was heard last at `heard_at`, and away since `away_since`.
+    """The eviction deadline: when no process can be left on a node last heard at `heard_at`, silent since `away_since`.
 
-    The shim of a job looks for a newer lease only when the one that it knows has run out, so the longest of the answers
-    counts and not the newest. Of a time that was lowered that is one from before `lowered.at`, and from before the
-    node fell silent.
+    A job's shim looks for a newer lease only when the lease that it knows has expired, so the longest answered lease
+    counts, not the newest. If `stop_after` was lowered, that is a lease from before `lowered.at`, and from before the
+    node became silent.
     """
     fence = away_since + timedelta(seconds=fence_s(stop_after_s=stop_after_s, grace_s=grace_s, margin_s=margin_s))
     if lowered is None:

@@ -1,4 +1,4 @@
-"""What would become of a job that is not submitted yet: the same decision as a cycle's, nothing stored."""
+"""The result of a dry run: the decision of a cycle for a job that is not submitted, without storing anything."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DryRun:
 
 
 def dry_run(*, user: User, data: object) -> DryRun:
-    """What would become of the job; raises what submitting it would raise."""
+    """The result that the job would get; raises what submitting it would raise."""
     job = draft_job(user=user, data=data)
     estimate_jobs([job])
     job.submitted_at = job.eligible_at = database_now()
@@ -72,16 +72,16 @@ def _forecast_of_screening(job: Job, outlook: Outlook) -> Forecast | None:
 
 def _forecast_of(job: Job, pool: Pool, *, screening_of: Collection[int] = ()) -> Forecast:
     snapshot = pool_snapshot(pool, seed=pool.pk, screening_of=screening_of)
-    # One more than any id there is: between equals the youngest job is last.
+    # Larger than any id: among equals the youngest job is last.
     newest = max((waiting.id for waiting in snapshot.waiting), default=0)
     return _forecast(snapshot, config_of(pool), job_view(job, job_id=newest + 1, now=snapshot.now))
 
 
 def _forecast(snapshot: model.Snapshot, config: CycleConfig, job: model.Job) -> Forecast:
-    """What a cycle would do; where the pool's plug-ins fail, what it would do after falling back, as it would then."""
+    """The decision of a cycle; if the pool's plug-ins fail, that of its fallback."""
     try:
         return forecast(snapshot, config, job)
-    # A plug-in may fail in any way. The next cycle tells the operators, so here it is only logged.
+    # A plug-in may fail in any way. The next cycle notifies the operators, so here the failure is only logged.
     except Exception:
         to = plainer(config)
         if to is None:

@@ -21,9 +21,9 @@ from muster.dispatch.plugins import KINDS, objections, parameters
 from muster.events.labels import words
 from muster.fleet.models import Pool
 
-# Each of these waits for the one before it.
+# Each timer must be longer than the one before it.
 _TIMERS_IN_ORDER = ("beat_s", "suspect_after_s", "unreachable_after_s", "stop_after_s")
-# What decides by them that an agent or its node is away must wait for more than one beat.
+# These timers judge an agent silent, so they must be longer than one heartbeat.
 _PATIENCE = ("suspect_after_s", "unreachable_after_s", "stop_after_s", "claim_timeout_s")
 SHORTEST_PATIENCE_S = 10.0
 _BLANK: Any = object()
@@ -35,12 +35,12 @@ else:
 
 
 def field_name(kind: str, plugin: str, parameter: str) -> str:
-    """How the form calls the parameter of a plug-in."""
+    """The name of the form field of a plug-in's parameter."""
     return f"{kind}__{plugin}__{parameter}"
 
 
 def field_names(kind: str) -> dict[str, str]:
-    """The fields of all parameters of a kind, each with the plug-in that it belongs to."""
+    """The form fields of all parameters of a kind, each with its plug-in."""
     return {
         field_name(kind, plugin, parameter): plugin
         for plugin in KINDS[kind].names
@@ -49,7 +49,7 @@ def field_names(kind: str) -> dict[str, str]:
 
 
 class PoolForm(PoolFields):
-    """A pool whose plug-ins exist and take the parameters that are given; `pool_form` adds the fields of these."""
+    """A pool whose plug-ins exist and accept their parameters; `pool_form` adds the fields of the parameters."""
 
     class Meta:
         model = Pool
@@ -66,7 +66,7 @@ class PoolForm(PoolFields):
                     self.initial[field_name(kind, plugin, parameter)] = _shown(rules, params[parameter])
 
     def clean(self) -> dict[str, Any]:
-        """Refuses what a plug-in does not take, at the field of the parameter, and timers in the wrong order."""
+        """Reject invalid parameters, at the field of the parameter, and timers in the wrong order."""
         data = super().clean() or {}
         for kind in KINDS:
             if kind in data:
@@ -76,7 +76,7 @@ class PoolForm(PoolFields):
 
     @cached_property
     def changed_data(self) -> list[str]:
-        """The columns that were edited."""
+        """The edited columns."""
         names = [name for name in super().changed_data if "__" not in name]
         stored = Pool.objects.filter(pk=self.instance.pk).first()
         return names + [
@@ -86,7 +86,7 @@ class PoolForm(PoolFields):
         ]
 
     def show_stored(self, pool: Pool) -> None:
-        """Say at each field that was edited what the pool has stored, which a refusal leaves as it is."""
+        """Show the stored value at each edited field; a rejected form changes nothing."""
         stored = type(self)(instance=pool)
         for name, field in self.fields.items():
             if field.has_changed(stored.get_initial_for_field(stored.fields[name], name), self[name].data):
@@ -95,12 +95,12 @@ class PoolForm(PoolFields):
                 field.help_text = f"{field.help_text} Stored: {shown}.".strip()
 
     def _clean_params(self, kind: str, plugin: str, data: Mapping[str, Any]) -> None:
-        """Put together the parameters of the chosen plug-in; what is left at its default is not stored."""
+        """The parameters of the chosen plug-in; those left at their default are not stored."""
         params: dict[str, Any] = {}
         for parameter, rules in parameters(kind, plugin).items():
             name = field_name(kind, plugin, parameter)
             if name not in data:
-                continue  # not even a value, which the field itself has said already
+                continue  # the field itself has reported the invalid value
             try:
                 value = _value(rules, data[name])
             except ValueError:
@@ -135,7 +135,7 @@ class PoolForm(PoolFields):
 
 
 def pool_form() -> type[PoolForm]:
-    """The form with the plug-ins that there are."""
+    """The form with the installed plug-ins."""
     fields: dict[str, forms.Field] = {}
     for kind, registry in KINDS.items():
         names = [(name, f"{name}: {registry.summary(name)}") for name in registry.names]
@@ -147,7 +147,7 @@ def pool_form() -> type[PoolForm]:
 
 
 def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
-    """The form field of one parameter; leaving it blank means its default, or null where null will do."""
+    """The form field of one parameter; blank means its default, or null where the schema allows it."""
     kinds = _kinds(rules)
     common: dict[str, Any] = {
         "required": False,
@@ -172,7 +172,11 @@ def parameter_field(parameter: str, rules: Mapping[str, Any]) -> forms.Field:
 
 
 def _value(rules: Mapping[str, Any], cleaned: Any) -> Any:
-    """What the cleaned field says of the parameter; `_BLANK` where it says nothing. Raises `ValueError` for no JSON."""
+    """The value of the cleaned field, or `_BLANK`.
+
+    Raises:
+        ValueError: the text is not JSON.
+    """
     kinds = _kinds(rules)
     if cleaned in (None, ""):
         return None if "null" in kinds else _BLANK
@@ -187,14 +191,14 @@ def _kind_words(rules: Mapping[str, Any]) -> str:
 
 
 def _example(rules: Mapping[str, Any]) -> str:
-    """A value that the parameter takes: its default, or a small one of its kind."""
+    """A valid value of the parameter: its default, or a small one of its type."""
     if rules.get("default"):
         return json.dumps(rules["default"])
     return "[1, 2]" if "array" in _kinds(rules) else '{"name": 1}'
 
 
 def _shown(rules: Mapping[str, Any], value: Any) -> Any:
-    """The value as the field of its parameter shows it."""
+    """The value as the form field shows it."""
     kinds = _kinds(rules)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Writing down why each waiting job waits, only where that changed."""
+"""Stores the pending reason of each waiting job when it changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from muster.jobs.models import Job
 from scheduler.model.lifecycle import HoldReason, JobState
 from scheduler.model.plan import MOMENTS, Hold, Plan
 
-# Each statement passes once by all who wait; and who edits or cancels one of its jobs waits for its transaction.
+# Each statement scans all waiting jobs once, and its transaction blocks edits and cancellations of its jobs.
 BATCH = 2_000
 
 
 class _Stored(NamedTuple):
-    """What the database has of a job that waits."""
+    """The stored values of a waiting job."""
 
     tenant_id: int
     hold: dict[str, Any] | None
@@ -27,7 +27,7 @@ class _Stored(NamedTuple):
 
 
 def hold_as_data(hold: Hold) -> dict[str, Any]:
-    """What is stored of a hold. The place in the queue is not: it would change for everybody behind each start."""
+    """The stored form of a pending reason, without the queue position, which changes for many jobs at each start."""
     return {
         "reason": str(hold.reason),
         "detail": hold.detail,
@@ -37,19 +37,19 @@ def hold_as_data(hold: Hold) -> dict[str, Any]:
 
 
 def _moment(at: float | str) -> str:
-    """A moment as JSON has it; people read it in their zone."""
+    """A moment as stored in JSON; the pages show it in local time."""
     return datetime.fromtimestamp(float(at), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
-    """Why those wait for whom others have just been asked to stop: the next cycle would say the same."""
+    """The pending reasons of jobs whose victims have just been asked to stop; the next cycle would say the same."""
     places = {place.job_id: place for place in plan.places}
     for job_id in reserved:
         gpus = sum(len(share.gpu_ids) for share in places[job_id].allocations)
         yield Hold(
             job_id,
             HoldReason.RESERVED,
-            f"{gpus} GPU{'' if gpus == 1 else 's'} are kept for this job while those who hold them stop",
+            f"{gpus} GPU{'' if gpus == 1 else 's'} are reserved for this job while the jobs that hold them stop",
             {"gpus": gpus},
             ("the jobs that were asked to stop have stopped",),
             position=1,
@@ -57,7 +57,7 @@ def reserved_holds(plan: Plan, reserved: Iterable[int]) -> Iterator[Hold]:
 
 
 def paused_holds(pool_id: int, why: str) -> Iterator[Hold]:
-    """The holds of the pool's waiting jobs while nothing is placed."""
+    """The pending reasons of the pool's waiting jobs while placement is paused."""
     waiting = Job.objects.filter(pool_id=pool_id, state=JobState.QUEUED).order_by("pk")
     helps = ("each node has reported, or the jobs that it may still run have stopped",)
     for job_id in waiting.values_list("pk", flat=True):
@@ -65,7 +65,7 @@ def paused_holds(pool_id: int, why: str) -> Iterator[Hold]:
 
 
 def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) -> int:
-    """Store the holds that differ from what is stored, and return how many did."""
+    """Store the pending reasons that changed, and return their number."""
     new: dict[int, dict[str, Any]] = {hold.job_id: hold_as_data(hold) for hold in holds}
     for job_id, why in refused.items():
         new[job_id] = {
@@ -87,7 +87,7 @@ def write_holds(pool_id: int, holds: Iterable[Hold], refused: dict[int, str]) ->
 
 
 def _stored(pool_id: int) -> dict[int, _Stored]:
-    """What is stored for the jobs that wait. There may be ten thousand, so it is read without making models."""
+    """The stored values of the waiting jobs, read without models since there may be ten thousand."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT id, tenant_id, hold::text, hold_reason FROM jobs_job WHERE pool_id = %s AND state = %s",
@@ -100,7 +100,7 @@ def _stored(pool_id: int) -> dict[int, _Stored]:
 
 
 def _store(holds: Mapping[int, dict[str, Any]]) -> None:
-    """Write the holds of those jobs that still wait, in one statement."""
+    """Write the pending reasons of the jobs that still wait, in one statement."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE jobs_job SET hold = new.hold::jsonb, hold_reason = new.reason"
@@ -116,7 +116,7 @@ def _store(holds: Mapping[int, dict[str, Any]]) -> None:
 
 
 def _tell_if_new(job_id: int, before: _Stored, hold: dict[str, Any]) -> None:
-    """An event for a job that waits for another reason than before; numbers that move are no news."""
+    """Record an event if the kind of the reason changed; changed numbers are not recorded."""
     if before.reason != hold["reason"]:
         data = {"state": str(JobState.QUEUED), "reason": hold["reason"], "detail": hold["detail"]}
         record("job.held", actor="scheduler", tenant_id=before.tenant_id, job_id=job_id, data=data)

@@ -1,4 +1,4 @@
-"""Where apps above this one take part in the cycles of a pool. They register when Django starts."""
+"""Hooks by which apps above this one take part in cycles. They register when Django starts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _after: list[After] = []
 
 
 def also_kept(read: Kept) -> None:
-    """Let every snapshot of a pool, also the small one under lock, hold these reservations too."""
+    """Add the reservations of a source to every snapshot of a pool, including the small one under lock."""
     _kept.append(read)
 
 
 def after_each_cycle(act: After) -> None:
-    """Do this whenever a cycle of a pool has ended, also one that found nobody waiting, still under the pool's lock."""
+    """Call a function after every cycle of a pool, under the pool's lock, even if no job was waiting."""
     _after.append(act)
 
 
 def kept_for_others(pool: Pool) -> tuple[model.Reservation, ...]:
-    """What other apps keep in the pool."""
+    """The reservations of other apps in the pool."""
     return tuple(sorted((one for read in _kept for one in read(pool)), key=lambda one: one.job_id))
 
 
 def end_cycle(pool: Pool) -> None:
-    """Let other apps act on what the cycle left; what fails there is logged, and undoes nothing of the cycle."""
+    """Run the hooks of other apps after a cycle. A failing hook is logged and undoes nothing of the cycle."""
     for act in _after:
         try:
             act(pool)

@@ -1,4 +1,4 @@
-"""Writing down that jobs start: their attempts, with the allocations and the GPU claims, each kind in one statement."""
+"""Starts jobs in the database: their attempts, allocations and GPU claims, each kind in one statement."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from scheduler.model.lifecycle import ATTEMPT_LIVE, JobState, Stage
 from scheduler.model.plan import Place
 from scheduler.model.request import Choice, Request
 
-# Below the range from which kernels hand out ports by themselves.
+# Below the range of ephemeral ports.
 FIRST_PORT, LAST_PORT = 20_000, 29_999
 
 
 class NoPort(Exception):
-    """Every port of an address is taken; the message names it."""
+    """Every port of an address is taken; the message names the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """A job that starts, and where: its ranks in their order, the first of which has the gang's address."""
+    """A job that starts, and its ranks in order; the first rank has the gang's address."""
 
     job: Job
     request: Request
@@ -57,7 +57,9 @@ def launch(pool: Pool, places: Iterable[tuple[Job, Place, Request]], nodes: Mapp
 
     The caller has locked the jobs and the nodes, and has validated the plan.
 
-    Raises `NoPort`, or the database's error if somebody else was faster; then the transaction must be undone.
+    Raises:
+        NoPort: an address has no free port.
+        DatabaseError: another transaction was faster; the caller must roll back.
     """
     starts = [_start(job, place, request, nodes) for job, place, request in places]
     if not starts:
@@ -105,7 +107,7 @@ def _start(job: Job, place: Place, request: Request, nodes: Mapping[int, Node]) 
 
 
 def _tell(starts: Sequence[_Start]) -> None:
-    """Move the jobs, and tell of all this: to whoever reads events, and to the nodes' agents."""
+    """Change the states of the jobs, record the events, and wake the nodes' agents."""
     told = {
         start.job.pk: {"attempt": start.job.attempt_count + 1, "nodes": [node.name for node in start.nodes]}
         | ({"stage": start.job.stage} if start.job.stage == Stage.SCREENING else {})
@@ -121,10 +123,10 @@ def _tell(starts: Sequence[_Start]) -> None:
 
 
 class _Parts:
-    """The slots that are taken on GPUs that jobs share, and those that are given out here; the nodes are locked."""
+    """The taken slots of shared GPUs, with those given in this transaction; the nodes are locked."""
 
     def __init__(self, gangs: Iterable[Sequence[AllocationView]]) -> None:
-        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(list)  # from and to, of all slots of all GPUs
+        self._taken: dict[int, list[tuple[int, int]]] = defaultdict(list)  # ranges over all slots of all GPUs
         parts = [share for shares in gangs for share in shares if share.slots < SLOTS]
         if parts:
             gpu_ids = {gpu_id for share in parts for gpu_id in share.gpu_ids}
@@ -133,7 +135,7 @@ class _Parts:
                 self._taken[gpu_id].append((part[0], part[1]))
 
     def take(self, gpu_id: int, slots: int) -> NumericRange:
-        """The first so many slots of the GPU that nobody has; where there are none, some that the index refuses."""
+        """The first free slots of the GPU; if there are none, slots that the index refuses."""
         parts = [(first, first + slots) for first in range(gpu_id * SLOTS, (gpu_id + 1) * SLOTS, slots)]
         taken = self._taken[gpu_id]
         part = next((one for one in parts if all(one[1] <= low or high <= one[0] for low, high in taken)), parts[0])
@@ -142,7 +144,7 @@ class _Parts:
 
 
 class _Ports:
-    """The ports that live attempts have at some addresses, and those that are given out here."""
+    """The ports of live attempts at some addresses, with those given in this transaction."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._taken: defaultdict[str, set[int]] = defaultdict(set)
@@ -151,7 +153,7 @@ class _Ports:
             self._taken[address].add(port)
 
     def take(self, address: str, job_id: int) -> int:
-        """A port that no live attempt at the address has; the search starts at a place of the job's own."""
+        """A port that no live attempt at the address uses; each job starts its search at another port."""
         count = LAST_PORT - FIRST_PORT + 1
         for step in range(count):
             port = FIRST_PORT + (job_id + step) % count

@@ -9,10 +9,10 @@ from muster.fleet.models import Pool
 
 
 class Cycle(models.Model):
-    """One pass of snapshot, policy and apply over a pool.
+    """One snapshot, decision and application of a plan in a pool.
 
-    A cycle that placed something or changed a hold keeps its snapshot, configuration and plan, so that it can be run
-    again; one that changed nothing keeps its counters only. One that failed carried nothing out: `error` says why.
+    A cycle that placed a job or changed a pending reason keeps its snapshot, configuration and plan for replay. One
+    that changed nothing keeps only its counters. A failed cycle applied nothing: `error` says why.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -44,5 +44,5 @@ class Cycle(models.Model):
 
     @property
     def duration_ms(self) -> float:
-        """From the snapshot to the end of the apply."""
+        """From the snapshot to the end of the application."""
         return self.snapshot_ms + self.decide_ms + self.apply_ms

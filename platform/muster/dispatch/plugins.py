@@ -1,4 +1,4 @@
-"""The plug-ins that a pool's settings may name, and what is wrong with a choice of them."""
+"""The plug-ins that a pool's settings may name, and the validation of settings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ KINDS: Mapping[str, Registry[Any]] = {"policy": POLICIES, "placement": PLACEMENT
 
 
 def parameters(kind: str, name: str) -> Mapping[str, Mapping[str, Any]]:
-    """The rules of each parameter of a plug-in, by its name."""
+    """The JSON Schema of each parameter of a plug-in, by its name."""
     properties: Mapping[str, Mapping[str, Any]] = KINDS[kind].schema(name)["properties"]
     return properties
 
 
 def objections(kind: str, name: object, params: object) -> Iterator[tuple[str, str]]:
-    """What is wrong with a plug-in and its parameters: the setting, with the parameter after a dot, and a sentence."""
+    """The errors of a plug-in and its parameters: the setting, with the parameter after a dot, and a sentence."""
     registry = KINDS[kind]
     if name not in registry.names:
         yield kind, f"there is no {kind} {str(name)[:60]!r}; there is {', '.join(registry.names)}"

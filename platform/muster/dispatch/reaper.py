@@ -1,4 +1,4 @@
-"""Looking for what nobody reports: silent nodes, attempts nobody claims, jobs past their time."""
+"""Finds what no agent reports: silent nodes, unclaimed attempts, and jobs past their time limit."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from scheduler.model.lifecycle import ATTEMPT_LIVE, AllocationState, AttemptStat
 
 log = logging.getLogger(__name__)
 
-# The agent enforces time limits itself; the platform does so only when it plainly has not.
+# The agent enforces time limits; the platform steps in only when an agent failed to.
 TIME_LIMIT_SLACK_S = 60
 
 
 def reap(pool: Pool) -> None:
-    """Judge the pool's nodes, and draw the consequences for what runs on them.
+    """Check the health of the pool's nodes, and act on their attempts.
 
-    1. Nodes that are silent become suspect, then down; their attempts are marked unreachable and keep their GPUs, as do
-       those that were claimed out of a state folder which the agent no longer has.
-    2. When the fence of an unreachable attempt has passed, no process of it can be left, and it is let go. What lies on
-       a node that an operator has declared gone is let go at once.
-    3. Attempts that no agent has claimed in time are stopped, and so are jobs far past their limit.
-    4. Maintenance begins and ends, and preemptible jobs are moved off the nodes for which an operator asked so.
-    5. Warnings of GPUs that nobody repeats are over.
-    6. Trials that have passed are ended, and who waits for one in vain goes on without.
-    7. Checks of GPUs are asked for when they are due.
-    8. Placement goes on after a restore once each node has reported or its fence has passed.
+    1. A silent node becomes suspect, then down. Its attempts are marked unreachable and keep their GPUs, as do attempts
+       whose agent has lost its state folder.
+    2. After the eviction deadline of an unreachable attempt no process of it can be left: its resources are released.
+       Resources on a node that an operator has force-lost are released at once.
+    3. Attempts that no agent claims in time are stopped, and so are jobs far past their time limit.
+    4. Maintenance starts and ends, and preemptible jobs are moved off nodes if an operator asked for it.
+    5. GPU warnings that are not repeated expire.
+    6. Finished screening runs are ended, and jobs that wait too long for one go on without it.
+    7. GPU checks are requested when they are due.
+    8. Placement resumes after a restore once each node has reported or has passed its eviction deadline.
     """
     down = judge_nodes(pool)
     _let_go_of_gone(pool)
@@ -59,9 +59,9 @@ def reap(pool: Pool) -> None:
 
 
 def _let_go_of_gone(pool: Pool) -> None:
-    """Lose whatever lies on nodes that an operator has declared gone, also if they have been heard since.
+    """Release everything on nodes that an operator has force-lost, even if they have been heard since.
 
-    They are cordoned from then on until they are resumed, which ends it: all that lies there is from before.
+    Such a node stays cordoned until it is resumed, so everything on it is from before.
     """
     held = (
         Allocation.objects.filter(node__pool=pool, node__gone_at__isnull=False)
@@ -80,17 +80,17 @@ def _let_go_of_gone(pool: Pool) -> None:
 
 
 def _left_behind(pool: Pool) -> list[Allocation]:
-    """What is held on the pool's nodes and was claimed out of a state folder that their agents no longer have."""
+    """The allocations on the pool's nodes that were claimed from a state folder that the agent has lost."""
     held = Allocation.objects.filter(LEFT_BEHIND, node__pool=pool).exclude(state=AllocationState.RELEASED)
     return list(held.select_related("node").order_by("attempt_id", "pk"))
 
 
 def _mark_unreachable(pool: Pool, down: list[Node], left_behind: list[Allocation], since: datetime) -> None:
-    """Set and clear `unreachable_since`, and the fence that goes with it.
+    """Set and clear `unreachable_since` and the eviction deadline.
 
-    The fence counts from when the node was last heard of, or from when the platform was back, whichever is later:
-    the agent counts from the request that it knows was answered, so it always stops first. What was left behind has had
-    nobody to renew its lease since another agent registered.
+    The deadline counts from the last time that the node was heard, or from the start of the platform if that is later.
+    The agent counts from the last request that it knows was answered, so it always stops first. The leases of attempts
+    whose state folder is lost are not renewed once another agent has registered.
     """
     live = Attempt.objects.filter(job__pool=pool, state__in=ATTEMPT_LIVE)
     alone = {one.pk for one in left_behind}
@@ -117,14 +117,14 @@ def _set_fence(pool: Pool, attempt: Attempt, *, heard_at: datetime, away_since: 
         fence = _fence_at(pool, attempt, heard_at, away_since)
         this.update(unreachable_since=away_since, fence_at=fence)
     elif attempt.fence_at < (fence := _fence_at(pool, attempt, heard_at, heard_at)):
-        # Another node of the gang fell silent after the first: its own agent stops it later, too.
+        # Another node of the gang became silent after the first, so its agent also stops its rank later.
         this.update(fence_at=fence)
 
 
 def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: datetime) -> datetime:
-    """When no process of the attempt can be left on a node that was heard last at `heard_at`.
+    """The eviction deadline of an attempt on a node last heard at `heard_at`.
 
-    The agent goes by the grace of the launch, and by the longer of what it was told at the launch and what last.
+    The agent uses the grace period of the launch, and the longer of the leases told at the launch and told last.
     """
     lowered = Lowered(pool.lowered_from_s, pool.lowered_at) if pool.lowered_from_s and pool.lowered_at else None
     return fence_at(
@@ -138,10 +138,10 @@ def _fence_at(pool: Pool, attempt: Attempt, heard_at: datetime, away_since: date
 
 
 def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
-    """Lose what lies on nodes that stayed away until the fence, and what was left behind so long.
+    """Release what is on nodes that were silent until the eviction deadline, and what lost its state folder by then.
 
-    `on_disconnect: keep` waits for the node itself, or for the state folder. While more than half of the pool is
-    silent, what went down with it keeps what it has, like those that are held.
+    With `on_disconnect: keep`, attempts wait for the node or the state folder. While more than half of the pool is
+    silent, the attempts on those nodes keep their resources, as those do.
     """
     alone = {one.pk for one in left_behind}
     held = (
@@ -160,9 +160,9 @@ def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
     if since is not None:
         held = held.exclude(node__health=NodeHealth.DOWN, node__down_at__gte=since - TOGETHER)
     for allocation in held:
-        what, incident = "stayed away until the fence had passed", ""
+        what, incident = "was silent until its eviction deadline", ""
         if allocation.pk in alone:
-            what = "lost the state folder of its agent, and the fence has passed"
+            what = "lost the state folder of its agent, and its eviction deadline has passed"
             incident = f"state folder since {allocation.node.state_since}"
         lose_allocations(
             attempt_id=allocation.attempt_id,
@@ -175,10 +175,10 @@ def _let_go_past_fence(pool: Pool, left_behind: list[Allocation]) -> None:
 
 
 def _stop_unclaimed(pool: Pool, since: datetime) -> None:
-    """Stop attempts of which a rank was not claimed in time; a claim that comes now finds the attempt stopping."""
+    """Stop attempts with a rank that was not claimed in time; a late claim finds the attempt stopping."""
     limit = database_now() - timedelta(seconds=pool.claim_timeout_s)
     if since > limit:
-        return  # nobody could have claimed anything for so long
+        return  # no agent could claim anything during that time
     overdue = Attempt.objects.filter(
         Q(state=AttemptState.PLACED) | Q(state=AttemptState.STARTING),
         job__pool=pool,
@@ -199,7 +199,7 @@ def _stop_unclaimed(pool: Pool, since: datetime) -> None:
 
 
 def _move_jobs_off(pool: Pool) -> None:
-    """Stop preemptible jobs on nodes that jobs are moved off; each is queued again with its account."""
+    """Stop preemptible jobs on nodes that jobs are moved off; each is queued again with its attained service."""
     held = (
         Allocation.objects.filter(
             node__pool=pool,
@@ -234,7 +234,7 @@ def _stop_overdue(pool: Pool) -> None:
     for attempt in running:
         ran_s = (now - (attempt.running_at or now)).total_seconds()
         limit_s = attempt.job.time_limit_s or 0
-        # Its agent signals it at the limit, and kills it when its grace is over.
+        # Its agent signals it at the limit and kills it after its grace period.
         if ran_s > limit_s + attempt.job.grace_s + TIME_LIMIT_SLACK_S:
             stop_attempt(
                 attempt_id=attempt.pk,

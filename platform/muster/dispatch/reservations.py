@@ -1,4 +1,4 @@
-"""GPUs that are kept for one job while others stop: written, read, and forgotten under the lock of that job."""
+"""GPUs that are reserved for one job while others stop: written, read and deleted under the lock of that job."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from scheduler.model.lifecycle import JOB_TERMINAL, Desired
 
 
 def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s: float) -> None:
-    """Keep the allocations for the job, instead of what was kept for it before; a GPU that is kept for another job is
-    an `IntegrityError`."""
+    """Reserve the allocations for the job, instead of what it had reserved before.
+
+    Raises:
+        IntegrityError: a GPU is reserved for another job.
+    """
     shares = sorted(allocations, key=lambda share: share.rank)
     forget_reservations([job_id])
     row = Reservation.objects.create(
@@ -31,7 +34,7 @@ def keep_for(*, job_id: int, allocations: Iterable[model.AllocationView], for_s:
 
 
 def forget_what_is_over(pool: Pool) -> None:
-    """Forget what is kept beyond its time, or for a job that does not wait for it any more."""
+    """Delete the reservations that have expired, and those of jobs that no longer wait."""
     over = Reservation.objects.filter(job__pool=pool).filter(
         Q(until__lte=DatabaseNow()) | Q(job__state__in=sorted(JOB_TERMINAL)) | Q(job__desired=Desired.STOP)
     )
@@ -39,7 +42,7 @@ def forget_what_is_over(pool: Pool) -> None:
 
 
 def reservations_of(pool: Pool) -> tuple[model.Reservation, ...]:
-    """What is kept for the jobs of the pool that want to run."""
+    """The reservations of the pool's jobs that are to run."""
     rows = (
         Reservation.objects.filter(job__pool=pool, job__desired=Desired.RUN)
         .exclude(job__state__in=sorted(JOB_TERMINAL))

@@ -1,14 +1,14 @@
-"""After a restore from a backup nothing is placed until it is known what runs on the nodes.
+"""After a restore from a backup, placement waits until it is known what runs on the nodes.
 
-The database then shows an earlier moment. A job that waits in it may have begun after that moment, on any node, and may
-still run there. So placement in all pools waits for each node, until one of these has happened:
+The database then shows an earlier moment. A job that is queued in it may have started after that moment, on any node,
+and may still run there. So placement in all pools waits for each node until one of these has happened:
 
-1. Its agent has reported what it has, and nothing of that is unknown to the database (`muster.agents.restored`).
-2. Its fence has passed: no process can be left there that began before the restore.
+1. Its agent has reported its jobs, and the database knows all of them (`muster.agents.restored`).
+2. Its eviction deadline has passed: no process from before the restore can be left there.
 
-A node that the database does not know may run jobs, too. Its agent is refused, so its jobs end by their fence, which is
-waited for unless an operator has said that all nodes are known. A node that reports after placement went on takes no
-jobs before its report.
+A node that the database does not know may run jobs, too. Its agent is refused, so its jobs end by its eviction
+deadline. Placement waits for that deadline unless an operator has declared that all nodes are known. A node that
+reports after placement has resumed takes no jobs before its report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scheduler.model.lifecycle import LeaseState, NodeAdmin
 
 
 def placement_pause() -> str:
-    """Why nothing is placed now, in a sentence; empty if jobs are placed."""
+    """Why placement is paused, as a sentence; empty if it is not."""
     restore = Restore.objects.filter(resumed_at=None).order_by("-pk").first()
     if restore is None:
         return ""
@@ -38,7 +38,7 @@ def placement_pause() -> str:
 
 
 def resume_placement() -> None:
-    """Let jobs be placed again once nothing unknown can run anywhere, and tell operators which jobs are lost."""
+    """Resume placement once no unknown job can run anywhere, and tell operators which jobs are lost."""
     if not Restore.objects.filter(resumed_at=None).exists():
         return
     with transaction.atomic():
@@ -54,7 +54,7 @@ def resume_placement() -> None:
 
 
 def lost_jobs(restore: Restore) -> str:
-    """What is known of the jobs that were submitted, or that started, after the backup."""
+    """What is known about the jobs that were submitted or started after the backup."""
     known = Job.objects.filter(pk__lte=restore.last_job).aggregate(last=Max("pk"))["last"] or 0
     lines = [
         f"The platform was restored from a backup of {_utc(restore.backup_at)}. What was submitted or has ended since "
@@ -72,13 +72,13 @@ def lost_jobs(restore: Restore) -> str:
 
 
 def _waits_for(restore: Restore, now: datetime) -> list[str]:
-    """The nodes on which jobs may run that the database does not know, in words."""
-    # Without a credential no agent had joined before the backup: such a node is like one that is not known.
+    """The nodes that placement waits for, in words."""
+    # A node without a credential had no agent before the backup, so it counts as unknown.
     nodes = Node.objects.filter(must_report=True, gone_at=None).exclude(admin=NodeAdmin.RETIRED)
     nodes = nodes.exclude(credential_digest="")
     waits = []
     for node in nodes.select_related("pool", "lease").order_by("name"):
-        # An agent that has registered since has renewed the leases of all it runs, known or not.
+        # An agent that has registered since then has renewed the leases of all its jobs, known or not.
         heard = node.lease.state != LeaseState.VOID
         until = max(restore.at, node.lease.seen_at if heard else restore.at) + _fence(node.pool)
         if now < until:
@@ -91,7 +91,7 @@ def _waits_for(restore: Restore, now: datetime) -> list[str]:
 
 
 def _fence(pool: Pool) -> timedelta:
-    """After how long without an answer no process of any job of the pool can be left."""
+    """Seconds without an answer after which no process of any job of the pool can be left."""
     return timedelta(
         seconds=fence_s(
             stop_after_s=max(pool.stop_after_s, pool.lowered_from_s or 0.0),

@@ -1,4 +1,4 @@
-"""Why a job waits, as the last cycle that looked at it found."""
+"""Why a job waits, as the last cycle found."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from muster.jobs.selectors import positions
 from scheduler.model.lifecycle import HoldReason, JobState, Stage
 
 MAX_HOLDERS = 3
-"""Of the users who are named to a job that waits for its quota, and of the jobs of each."""
+"""How many users, and how many jobs of each, are named to a job that waits for quota."""
 
 
 def why(job: Job) -> dict[str, Any]:
-    """The dominant reason, its evidence, what would help and the place in the queue; for a job that does not wait,
-    why it is where it is."""
+    """The dominant pending reason, its evidence, the helps and the queue position; or why the job is where it is."""
     cycle = Cycle.objects.filter(pool_id=job.pool_id).order_by("-pk").values("pk", "started_at").first()
     answer: dict[str, Any] = {
         "state": job.state,
@@ -57,7 +56,7 @@ def why(job: Job) -> dict[str, Any]:
 
 
 def quota_holders(vc_id: int, gpu_type: str) -> list[dict[str, Any]]:
-    """The users who have most GPUs of a type in a virtual cluster, with their largest jobs there; one query."""
+    """The users who hold most GPUs of a type in a virtual cluster, with their largest jobs there; one query."""
     claims = GpuClaim.objects.filter(
         released_at__isnull=True, gpu__type=gpu_type, allocation__attempt__job__vc_id=vc_id
     )

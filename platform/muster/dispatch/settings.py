@@ -1,4 +1,4 @@
-"""How a pool decides: by its settings, or by something plainer since these have failed."""
+"""The settings by which a pool decides, and the fallback to simpler ones after a failure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ SETTINGS = tuple(name for kind in KINDS for name in (kind, f"{kind}_params"))
 
 
 def config_of(pool: Pool) -> CycleConfig:
-    """What the pool decides by: its settings, unless it has fallen back from just these."""
+    """The configuration of the pool: its settings, unless it has fallen back from exactly these."""
     fallback = fallback_of(pool)
     return config_from_dict(fallback["config"]) if fallback else _settings_of(pool)
 
 
 def fallback_of(pool: Pool) -> dict[str, Any] | None:
-    """From which settings the pool has fallen back (`instead_of`), to which (`config`), `since` when and `why`; None
-    while it decides by its settings. Settings that have been edited since get a chance again."""
+    """The pool's fallback: the failed settings (`instead_of`), the ones in use (`config`), `since` when and `why`.
+
+    None while the pool decides by its settings; edited settings are tried again.
+    """
     if pool.fallback and config_from_dict(pool.fallback["instead_of"] | {"max_places": MAX_PLACES}) == _settings_of(
         pool
     ):
@@ -36,8 +38,7 @@ def fallback_of(pool: Pool) -> dict[str, Any] | None:
 
 
 def plainer(config: CycleConfig) -> CycleConfig | None:
-    """What to decide by where a configuration has failed: first another policy, then nothing but defaults; None if
-    that is what has failed."""
+    """The next simpler configuration: first the default policy, then all defaults; None if these failed."""
     default = CycleConfig(max_places=config.max_places)
     if (config.policy, dict(config.policy_params)) != (default.policy, {}):
         return CycleConfig(
@@ -51,7 +52,7 @@ def plainer(config: CycleConfig) -> CycleConfig | None:
 
 
 def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cycle_id: int) -> None:
-    """Let the pool decide by plainer settings until somebody edits its own, and tell its operators."""
+    """Let the pool decide by simpler settings until its own are edited, and notify its operators."""
     data = {
         "pool": pool.name,
         "policy": failed.policy,
@@ -78,7 +79,7 @@ def fall_back(pool: Pool, *, failed: CycleConfig, to: CycleConfig, why: str, cyc
 
 
 def forget_fallback(pool: Pool, *, actor: str) -> None:
-    """Let the pool decide by its own settings again, in the caller's transaction, though nobody has edited them."""
+    """Let the pool decide by its own settings again, within the caller's transaction."""
     audit(
         "try_again",
         actor=actor,
@@ -92,10 +93,12 @@ def forget_fallback(pool: Pool, *, actor: str) -> None:
 
 
 def change_settings(*, pool: Pool, changes: Mapping[str, Any], actor: str) -> Pool:
-    """Let the pool decide by other plug-ins or parameters from the next cycle on; `Invalid` names what is wrong.
+    """Change the plug-ins or parameters of the pool from the next cycle on.
 
-    A plug-in that is named without its parameters gets its defaults. What failed before gets another chance, changed or
-    not: an operator who says it again wants it again.
+    A plug-in that is named without parameters gets its defaults. Saving ends a fallback, even if nothing changed.
+
+    Raises:
+        Invalid: a setting is wrong; the error names it.
     """
     with transaction.atomic():
         pool = Pool.objects.select_for_update(no_key=True).get(pk=pool.pk)

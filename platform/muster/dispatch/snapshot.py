@@ -1,4 +1,4 @@
-"""The world of a pool as one decision sees it, read from Postgres in one transaction."""
+"""The snapshot of a pool for one decision, read from Postgres in one transaction."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ _JOB_FIELDS = (
     "relax_after_s",
     "screening",
 )
-# Every placement asks this, and to put it together by Django took several times as long as the answer.
-# Whoever has a live attempt is active; to say so leads Postgres past all who wait.
+# Every placement runs this query; building it with Django took several times as long as running it.
+# A job with a live attempt is active. Naming the state lets Postgres skip all waiting jobs.
 _RUNNING = """
 SELECT attempt.id, allocation.node_id, allocation.rank,
        ARRAY(SELECT claim.gpu_id FROM jobs_gpuclaim claim
@@ -91,13 +91,13 @@ LEFT JOIN samples_speedalone alone
 WHERE job.state = %s AND attempt.state = ANY(%s) AND allocation.state <> %s AND ({which})
 ORDER BY attempt.id, allocation.rank
 """
-# There may be ten thousand.
+# A pool may have ten thousand waiting jobs.
 _WAITING = """
 SELECT {job_fields} FROM jobs_job job WHERE job.pool_id = %s AND job.state = %s AND job.desired = %s ORDER BY job.id
 """
 _SELECTED = ", ".join(f"job.{name}" for name in _JOB_FIELDS)
 _IN_POOL = "job.pool_id = %s"
-# Screening runs hold nothing of a virtual cluster; what they hold counts where other screening runs are placed.
+# Screening runs use no quota of a virtual cluster; they count only where other screening runs are placed.
 _WHO_COUNTS = (
     "(job.vc_id = ANY(%s) AND job.stage = 'full') OR job.id = ANY(%s)"
     " OR attempt.id IN (SELECT attempt_id FROM jobs_allocation WHERE node_id = ANY(%s) AND state <> %s)"
@@ -106,15 +106,15 @@ _SCREENING_COUNTS = f"{_WHO_COUNTS} OR (job.pool_id = %s AND job.stage = '{Stage
 
 
 NOTHING_SEEN: Mapping[int, model.Node] = MappingProxyType({})
-# The law asks for none: they are a reason to choose another node, not to refuse one.
+# Validation ignores strikes: they make a placement prefer other nodes, but they do not refuse one.
 NO_STRIKES: Mapping[int, float] = MappingProxyType({})
 
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """A transaction in which every query sees the same moment; nothing can be written in it."""
+    """A read-only transaction in which every query sees the same moment."""
     with transaction.atomic():
-        # Inside a test's or a caller's transaction the level cannot be changed any more; there, nothing else runs.
+        # Inside another transaction, such as a test's, the isolation level cannot be changed.
         if not connection.in_atomic_block or len(connection.savepoint_ids) == 0:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -124,7 +124,7 @@ def one_moment() -> Iterator[None]:
 def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) -> model.Snapshot:
     """The pool as it is now: every node, every waiting job, every live attempt.
 
-    It has what bounds the screening runs of these tenants, too, where they have none in the pool yet.
+    It includes the virtual clusters that bound the screening runs of these tenants, even without any in the pool.
     """
     with one_moment():
         moment = database_now()
@@ -146,7 +146,7 @@ def pool_snapshot(pool: Pool, *, seed: int, screening_of: Collection[int] = ()) 
 
 
 def hardware_snapshot(pool: Pool) -> model.Snapshot:
-    """The nodes of the pool that have told what they have, in service or not, and its virtual clusters; no jobs."""
+    """The nodes of the pool that have reported their hardware, in service or not, and its virtual clusters; no jobs."""
     with one_moment():
         tenants, vcs = _virtual_clusters(Q(pool=pool))
         return model.Snapshot(
@@ -176,11 +176,11 @@ def locked_snapshot(
     seen: Mapping[int, model.Node] = NOTHING_SEEN,
     now: datetime,
 ) -> model.Snapshot:
-    """A small snapshot for the law: some jobs, the nodes their gangs would use, and whoever holds anything that counts.
+    """A small snapshot for validation: some jobs, the nodes of their gangs, and the attempts that count against them.
 
-    What counts: every live attempt of the jobs themselves, on these nodes, and of these virtual clusters. The virtual
-    clusters, the jobs and the nodes are rows that the caller has locked. Those of the jobs that are queued wait.
-    Nodes that are not locked are as they were `seen` shortly before.
+    These are the live attempts of the jobs themselves, on these nodes, and of these virtual clusters. The caller has
+    locked the virtual clusters, the jobs and the nodes. Queued jobs are waiting ones. Other nodes are as `seen` shortly
+    before.
     """
     node_ids = {node.pk for node in nodes}
     vc_ids, job_ids, moment = [vc.pk for vc in vcs], [job.pk for job in jobs], now.timestamp()
@@ -189,7 +189,7 @@ def locked_snapshot(
     if any(job.stage == Stage.SCREENING for job in jobs):
         who, params = _SCREENING_COUNTS, [*params, pool.pk]
     running = _running(who, params, now=moment)
-    # What they hold may lie on other nodes: the admission counts it by type, which never changes, so these come along.
+    # Their GPUs may be on other nodes. Quotas count GPUs by type, which never changes, so these nodes are included.
     others = {share.node_id for attempt in running for share in attempt.allocations} - node_ids
     unseen = others - seen.keys()
     if unseen:
@@ -211,7 +211,7 @@ def locked_snapshot(
 
 
 def job_view(job: Job, *, job_id: int, now: float) -> model.Job:
-    """A job that is not stored yet, as a decision would see it."""
+    """A job that is not stored, as a decision sees it."""
     values = {name: getattr(job, name) for name in _JOB_FIELDS}
     return _job(values | {"id": job_id}, now)
 
@@ -264,8 +264,8 @@ def _closing(node: Node, closing: ClosingTime | None) -> dict[str, Any]:
     found: dict[str, Any] = {"drains": closing.moves_jobs_off, "maintenance_reason": closing.reason}
     if closing.at is not None:
         found["maintenance_starts_at"] = closing.at.timestamp()
-    # A node that is switched off while it is worked on comes back; one that is out of service for its own reasons,
-    # and one whose agent is not fit for the job, nobody knows when.
+    # A node that is switched off for maintenance comes back when that ends. For a node that is out of service for
+    # another reason, or whose agent is barred, the time is unknown.
     if closing.until is not None and not node.barred and (closing.at is None or not _why_not(node)):
         found["maintenance_ends_at"] = closing.until.timestamp()
     return found
@@ -276,7 +276,7 @@ def _is_of_one_tenant(node: Node) -> bool:
 
 
 def _only_tenants(nodes: Iterable[Node]) -> dict[int, int]:
-    """For pools with a single-user node without a tenant of its own: the pool's tenant, where there is exactly one."""
+    """For pools with a single-user node that has no tenant: the pool's tenant, if there is exactly one."""
     pools = {node.pool_id for node in nodes if _is_of_one_tenant(node) and node.single_user_tenant_id is None}
     tenants: defaultdict[int, set[int]] = defaultdict(set)
     if pools:
@@ -286,7 +286,7 @@ def _only_tenants(nodes: Iterable[Node]) -> dict[int, int]:
 
 
 def _said(node: Node, what: str) -> Collection[str]:
-    """What its agent says of one thing: read by itself where the whole inventory, which is large, is not."""
+    """One key of the agent's inventory; read by itself where the whole inventory is deferred."""
     return (getattr(node, what) if hasattr(node, what) else node.inventory.get(what)) or ()
 
 
@@ -320,7 +320,7 @@ def _with_quotas(
 
 
 def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
-    """The job whose fields are in the row, which is used up for it; `held_s` is the age of its live attempt, s."""
+    """The job in the row, which is consumed; `held_s` is the age of its live attempt in seconds."""
     for name in ("submitted_at", "eligible_at", "requeued_at"):
         row[name] = row[name].timestamp() if row[name] is not None else 0.0
     row["avoid_nodes"] = tuple(_plain(row["avoid_nodes"]))
@@ -333,7 +333,7 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
         row |= while_screened(row, screening_run_from(_plain(screening)))
     row["expected_s"], row["remaining_s"] = _expected_and_remaining_s(row, held_s)
     relax_after_s = row.pop("relax_after_s")
-    # A queued job has no live attempt: its state changes only when the last allocation has been released.
+    # A queued job has no live attempt, because its state changes only after its last allocation is released.
     job = model.Job(**row, still_stopping=False)
     if relax_after_s is not None and now - job.waiting_since >= relax_after_s:
         return replace(job, request=replace(job.request, locality=model.Locality.ANY))
@@ -341,9 +341,9 @@ def _job(row: dict[str, Any], now: float, held_s: float = 0.0) -> model.Job:
 
 
 def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[float | None, float | None]:
-    """The predicted run time, doubled if the job has run for longer, and what was left when its attempt began, s.
+    """The predicted run time in seconds, doubled when exceeded, and the rest of it at the start of the live attempt.
 
-    A job that does not save its work begins again.
+    A job without checkpoints starts from the beginning.
     """
     expected_s: float | None = row["expected_s"]
     if expected_s is None:
@@ -354,12 +354,12 @@ def _expected_and_remaining_s(row: Mapping[str, Any], held_s: float) -> tuple[fl
 
 
 def _plain(value: Any) -> Any:
-    """A JSON column, which comes as text where Django's models have no part in the query."""
+    """A JSON column, which raw queries return as text."""
     return orjson.loads(value) if isinstance(value, str) else value
 
 
 def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Running, ...]:
-    """The live attempts that the condition finds, each with everything it still holds, in one query."""
+    """The live attempts that match the condition, with everything they hold, in one query."""
     live = [state.value for state in sorted(ATTEMPT_LIVE)]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -384,7 +384,7 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
         if job.packs:
             job = replace(job, utilization=_utilization([share[6] for share in shares]))
         if not reachable and job.preemptible:
-            # Nobody can ask it to go: it would hold what it has until its fence, and whoever it went for would wait.
+            # An unreachable attempt cannot be stopped: it keeps its GPUs until its eviction deadline.
             job = replace(job, preemptible=False)
         running.append(
             model.Running(
@@ -404,7 +404,7 @@ def _running(which: str, params: list[Any], *, now: float) -> tuple[model.Runnin
 def _measured(
     running: Sequence[model.Running], speeds: Mapping[int, tuple[Stretch, float | None]]
 ) -> tuple[model.Running, ...]:
-    """The live attempts with the speeds that are known of them: measured beside those who are beside them now."""
+    """The live attempts with their known speeds, measured beside the jobs that share their GPUs now."""
     holders: defaultdict[int, list[model.Running]] = defaultdict(list)
     for run in running:
         if run.job.packs:
@@ -429,12 +429,12 @@ def _with_speed(
     per_s = stretch.per_s
     if per_s is None or beside != set(stretch.beside) or any(attempt_id < 0 for attempt_id in beside):
         return run
-    # To be a little faster beside another one than alone is chance.
+    # Running slightly faster beside another job than alone is noise.
     rate = min(1.0, round(per_s / alone_per_s, 2)) if beside and alone_per_s else None
     return replace(run, rate=rate, speed=per_s)
 
 
 def _utilization(percents: Iterable[float | None]) -> float | None:
-    """What the newest readings say of a gang's GPUs, 0 to 1; None when there are none."""
+    """The utilization of a gang's GPUs by their newest readings, 0 to 1; None without readings."""
     read = [percent for percent in percents if percent is not None]
     return round(sum(read) / len(read) / 100, 2) if read else None

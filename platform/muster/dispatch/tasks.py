@@ -1,4 +1,4 @@
-"""Celery: the scheduling loop, its sweeps, the reaper, and what forgets old records."""
+"""Celery tasks: the scheduling loop, its sweeps, the reaper, and the deletion of old records."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ KEYS_KEPT_FOR = timedelta(days=7)
 
 @shared_task(name="dispatch.run_cycle")
 def run_cycle(pool_id: int) -> None:
-    """Run a cycle that something asked for."""
+    """Run a requested cycle."""
     run_one_cycle(pool_id, trigger="hint")
 
 
 @shared_task(name="dispatch.sweep")
 def sweep() -> None:
-    """Run a cycle of every pool, for whatever asked in vain."""
+    """Run a cycle of every pool, in case a request for one was lost."""
     _for_each_pool(lambda pool: run_one_cycle(pool.pk, trigger="sweep"))
 
 
 @shared_task(name="dispatch.reap")
 def reap() -> None:
-    """Look for lost nodes and overdue attempts in every pool."""
+    """Check every pool for lost nodes and overdue attempts."""
     _for_each_pool(reap_pool)
 
 
 @shared_task(name="dispatch.forget_old_cycles")
 def forget_old_cycles() -> None:
-    """Drop what is no longer needed: snapshots past a day or a gibibyte, old cycles, old idempotency keys."""
+    """Delete snapshots past a day or a gibibyte, old cycles, and old idempotency keys."""
     now = timezone.now()
     snapshots = Cycle.objects.filter(snapshot__isnull=False)
     snapshots.filter(started_at__lt=now - SNAPSHOTS_KEPT_FOR).update(snapshot=None, plan=None)
@@ -62,14 +62,14 @@ def forget_old_cycles() -> None:
 
 
 class SweepTimer(threading.Thread):
-    """The schedule worker's own clock: with it, neither beat nor Redis is needed for progress."""
+    """The schedule worker's own timer: scheduling progresses without beat and without Redis."""
 
     def __init__(self) -> None:
         super().__init__(name="sweep-timer", daemon=True)
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Sweep and reap until told to stop; a database that is down is waited for."""
+        """Sweep and reap until stopped; wait while the database is down."""
         while not self._stopped.wait(SWEEP_EVERY_S):
             close_old_connections()
             try:
@@ -82,12 +82,12 @@ class SweepTimer(threading.Thread):
                 close_old_connections()
 
     def stop(self) -> None:
-        """End after the turn in hand."""
+        """Stop after the current turn."""
         self._stopped.set()
 
 
 def _for_each_pool(act: Callable[[Pool], object]) -> None:
-    """Do it for every pool; what is wrong with one of them, such as its settings, is logged and stops no other."""
+    """Call a function for every pool. An error in one pool, such as bad settings, is logged and stops no other pool."""
     for pool in Pool.objects.order_by("pk"):
         try:
             act(pool)

@@ -1,5 +1,4 @@
-"""Which parts of a plan go together or not at all, and which in one transaction: pure functions of the plan and of what
-it was made from."""
+"""Splits a plan into units that are applied as a whole, and batches them by transaction. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,34 +9,34 @@ from scheduler.model import View
 from scheduler.model.invariants import PlanValidator, awaits_preemption
 from scheduler.model.plan import Place, Plan, Preempt
 
-# So that a transaction stays short: what one holds locked, others wait for.
+# Keeps a transaction short, because others wait for its locks.
 UNITS_AT_ONCE, ALLOCATIONS_AT_ONCE = 16, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Places and preemptions that are carried out together or not at all."""
+    """Placements and preemptions that are applied together or not at all."""
 
     places: tuple[Place, ...]
     preempts: tuple[Preempt, ...] = ()
 
     @property
     def plan(self) -> Plan:
-        """The unit as a plan of its own, for the law."""
+        """The unit as a plan of its own, for validation."""
         return Plan(self.places, (), preempts=self.preempts)
 
 
 def units_of(view: View, plan: Plan, admission: PlanValidator) -> list[Unit]:
-    """The units of a lawful plan, in the order in which they are carried out.
+    """The units of a valid plan, in the order in which they are applied.
 
-    1. Whoever can start with everybody still there is a unit alone.
-    2. Anyone else goes together with those who stop for it, and with those of whom it may need something: GPUs, room
-       on a node, or the quota of its virtual cluster. Who shares one who stops with another is in one unit with it.
-    3. Who only leaves its GPUs to the one it shared them with is a unit alone.
+    1. A job that can start while all others still run is a unit alone.
+    2. Any other job goes together with the victims whose GPUs, node resources or quota it may need. Jobs that need the
+       same victim share a unit.
+    3. A preempted job that only leaves shared GPUs to the job beside it is a unit alone.
     """
     waits = awaits_preemption(view, plan, admission)
     alone = [Unit((place,)) for place in plan.places if place.job_id not in waits]
-    groups: list[tuple[set[int], list[Place]]] = []  # ids of those who stop, and the places that need them
+    groups: list[tuple[set[int], list[Place]]] = []  # ids of the stopping jobs, and the placements that need them
     for place in plan.places:
         if place.job_id not in waits:
             continue
@@ -54,11 +53,11 @@ def units_of(view: View, plan: Plan, admission: PlanValidator) -> list[Unit]:
 
 
 def batches_of(view: View, units: Sequence[Unit]) -> Iterator[list[Unit]]:
-    """The units again, in parts that are carried out in one transaction each.
+    """The units in batches; each batch is one transaction.
 
-    1. Who only needs what is free goes with others of its kind, not too many at once. Those of one virtual cluster
-       follow each other, so that what each part has to look at under lock is that of few of them.
-    2. Where others are stopped, the unit has a transaction of its own.
+    1. Units that need only free resources are batched, up to a limit. Units of one virtual cluster follow each other,
+       so that each batch reads the usage of few virtual clusters under lock.
+    2. A unit with victims has a transaction of its own.
     """
     lone = [unit for unit in units if not unit.preempts]
     by_vc: dict[int | None, list[Unit]] = {}
@@ -82,7 +81,7 @@ def batches_of(view: View, units: Sequence[Unit]) -> Iterator[list[Unit]]:
 
 
 def _needed(view: View, preempts: Iterable[Preempt], place: Place) -> set[int]:
-    """The ids of the jobs that stop and of whose resources the place may need some."""
+    """The ids of the stopping jobs whose resources the placement may need."""
     mover = view.running_by_job.get(place.job_id)
     job = view.waiting_by_id.get(place.job_id) or (mover.job if mover else None)
     gpu_ids = {gpu_id for share in place.allocations for gpu_id in share.gpu_ids}

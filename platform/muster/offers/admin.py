@@ -1,4 +1,4 @@
-"""Roles, which operators edit, and the frameworks and offers of each, to be read."""
+"""Admin pages: roles to edit, frameworks and offers to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.offers.models import Framework, Offer, Role
 
 @admin.register(Role)
 class RoleAdmin(AuditedMixin, ModelAdmin[Role]):
-    """Parts of virtual clusters that are offered to schedulers outside."""
+    """Parts of virtual clusters that are offered to outside schedulers."""
 
     list_display = ["name", "vc", "weight", "revocable"]
     list_filter = ["vc__pool", "vc__tenant", "revocable"]
@@ -25,18 +25,18 @@ class RoleAdmin(AuditedMixin, ModelAdmin[Role]):
     fields = ["name", "vc", "weight", "revocable"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Frameworks know the name, and their jobs are in the virtual cluster, so both stay."""
+        """The name and the virtual cluster stay: frameworks use the name, and their jobs are in the cluster."""
         return [] if obj is None else ["name", "vc"]
 
     def save_model(self, request: HttpRequest, obj: Role, form: forms.ModelForm[Role], change: bool) -> None:
-        """Store the role, and let the next cycle offer by what is new."""
+        """Store the role; the next cycle makes offers by it."""
         super().save_model(request, obj, form, change)
         wake_pool(obj.vc.pool_id)
 
 
 @admin.register(Framework)
 class FrameworkAdmin(ReadOnlyMixin, ModelAdmin[Framework]):
-    """Who schedules in which role."""
+    """The frameworks of each role."""
 
     list_display = ["id", "role", "user", "needs", "registered_at", "seen_at"]
     list_filter = ["role"]
@@ -46,7 +46,7 @@ class FrameworkAdmin(ReadOnlyMixin, ModelAdmin[Framework]):
 
 @admin.register(Offer)
 class OfferAdmin(ReadOnlyMixin, ModelAdmin[Offer]):
-    """What was offered, and what became of it."""
+    """The offers and how they ended."""
 
     list_display = ["id", "framework", "node", "state", "gpu_count", "cpus", "made_at", "expires_at", "ended_at"]
     list_filter = ["state", "framework__role", "node__pool"]
@@ -57,5 +57,5 @@ class OfferAdmin(ReadOnlyMixin, ModelAdmin[Offer]):
 
     @admin.display(description="GPUs")
     def gpu_count(self, offer: Offer) -> int:
-        """How many GPUs were offered."""
+        """The number of offered GPUs."""
         return len(offer.gpu_ids)

@@ -9,7 +9,7 @@ class OffersConfig(AppConfig):
     verbose_name = "Offers"
 
     def ready(self) -> None:
-        """Take part in the pools' cycles: what is offered is kept for nobody else, and a cycle ends with offers."""
+        """Take part in the pools' cycles: reserve what is offered, and make offers at the end of a cycle."""
         from muster.dispatch import hooks  # noqa: PLC0415 (models can be imported from here on, and not before)
         from muster.offers.rounds import offer_round  # noqa: PLC0415
         from muster.offers.selectors import standing_reservations  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Who is offered GPUs, what is offered to them now, and what they have launched."""
+"""Roles, frameworks, their offers, and the jobs that they launched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Role(models.Model):
 
 
 class Framework(models.Model):
-    """A user's scheduler in a role. It is offered GPUs while it asks; `seen_at` is when it last did."""
+    """A user's scheduler in a role. It gets offers while it asks; `seen_at` is the time of its last request."""
 
     role = models.ForeignKey(Role, on_delete=models.CASCADE, related_name="frameworks")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="frameworks")
@@ -59,7 +59,7 @@ class Framework(models.Model):
 class Offer(models.Model):
     """A lease on GPUs, CPUs and memory of one node, for one framework to launch jobs on or to decline.
 
-    One past `expires_at` is over, whatever its state says: the next cycle of the pool writes it down.
+    An offer past `expires_at` has ended, whatever its state; the next cycle of the pool updates the state.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -93,7 +93,7 @@ class Offer(models.Model):
 
 
 class OfferedGpu(models.Model):
-    """A GPU of a standing offer. No GPU is in two: the database refuses the second."""
+    """A GPU of a standing offer. The database refuses a second offer of the same GPU."""
 
     gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="offered")
     offer = models.ForeignKey(Offer, on_delete=models.CASCADE, related_name="gpus")
@@ -103,7 +103,7 @@ class OfferedGpu(models.Model):
 
 
 class OfferFilter(models.Model):
-    """A framework's word that it wants nothing of a node until then."""
+    """A framework's refusal of a node until a moment."""
 
     framework = models.ForeignKey(Framework, on_delete=models.CASCADE, related_name="filters")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
@@ -117,7 +117,7 @@ class OfferFilter(models.Model):
 
 
 class Launch(models.Model):
-    """A job that a framework launched on an offer. What it holds counts for the framework and its role."""
+    """A job that a framework launched on an offer. Its resources count for the framework and its role."""
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="launch")
     framework = models.ForeignKey(Framework, on_delete=models.CASCADE, related_name="launches")

@@ -1,4 +1,4 @@
-"""The end of each cycle: offers that are over are taken back, and what the cycle left is offered."""
+"""The end of each cycle: withdraw expired offers, and offer what the cycle left free."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from scheduler.outside import offers as two_level
 
 log = logging.getLogger(__name__)
 
-MOST_OFFERS = 256
-# An offer that nobody answered: its node goes to others for so long, or a framework that hangs would have it for ever.
+MAX_OFFERS = 256
+# For how long the node of an unanswered offer goes to other frameworks. Otherwise a hanging framework would keep it.
 UNANSWERED_FILTER_S = 5.0
 
 
@@ -46,11 +46,11 @@ def offer_round(pool: Pool) -> None:
 
 
 def take_back(pool: Pool) -> None:
-    """End the standing offers that are past their time, or of whose node nothing can be launched any more."""
+    """End the standing offers that have expired, or whose node is out of service."""
     in_service = Q(node__admin=NodeAdmin.ACTIVE, node__health=NodeHealth.READY)
     sick = OfferedGpu.objects.filter(Q(gpu__healthy=False) | Q(gpu__present=False))
     with transaction.atomic():
-        # One that is being accepted at this moment is left alone.
+        # An offer that is being accepted right now stays.
         standing = standing_rows(pool).select_for_update(no_key=True, skip_locked=True, of=("self",))
         late = list(standing.filter(expires_at__lte=DatabaseNow()).select_related("framework__role__vc", "node"))
         end_offers(late, OfferState.EXPIRED, actor="scheduler")
@@ -63,7 +63,7 @@ def take_back(pool: Pool) -> None:
 
 
 def _asking(frameworks: Iterable[Framework]) -> set[int]:
-    """The ids of the frameworks that have asked lately, and whose users may use the virtual cluster still."""
+    """The ids of the frameworks that asked recently and whose users may still use the virtual cluster."""
     since = database_now() - ASKS_FOR
     found = [one for one in frameworks if one.seen_at is not None and one.seen_at > since and one.user.is_active]
     members = set(
@@ -90,7 +90,7 @@ def _decided(pool: Pool, frameworks: list[Framework], asking: set[int]) -> tuple
         filters=[two_level.Filter(row.framework_id, row.node_id, row.until.timestamp()) for row in filters],
         lease_s=pool.offer_lease_s,
     )
-    return two_level.offers(snapshot, compose(config_of(pool)).admission, request, most=MOST_OFFERS)
+    return two_level.offers(snapshot, compose(config_of(pool)).admission, request, most=MAX_OFFERS)
 
 
 def _held(snapshot: model.Snapshot) -> dict[int, Counter[str]]:
@@ -113,7 +113,7 @@ def _held(snapshot: model.Snapshot) -> dict[int, Counter[str]]:
 
 
 def _store(pool: Pool, decided: tuple[two_level.Offer, ...]) -> None:
-    """Store the offers of what is free still, under the lock of their nodes, in one transaction."""
+    """Store the offers of what is still free, under the lock of their nodes, in one transaction."""
     if not decided:
         return
     try:
@@ -122,7 +122,7 @@ def _store(pool: Pool, decided: tuple[two_level.Offer, ...]) -> None:
             _record_made(made)
             tell_frameworks({offer.framework.user_id for offer in made})
     except IntegrityError as error:
-        # Somebody else offers at this moment, or the framework has just left: the next round looks again.
+        # Another process made an offer, or the framework has just left. The next round tries again.
         log.info("offers_not_made pool=%s error=%s", pool.name, error)
 
 
@@ -131,7 +131,7 @@ def _insert(pool: Pool, decided: tuple[two_level.Offer, ...]) -> list[Offer]:
     nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=sorted(shares)).order_by("pk"))
     now = database_now()
     free = SchedulerState(locked_snapshot(pool, [], [], nodes, now=now)).free
-    # An offer whose end is being written at this moment counts as standing: its GPUs are offered in the next round.
+    # An offer whose end is not committed yet counts as standing; the next round offers its GPUs.
     offered = set(OfferedGpu.objects.filter(gpu__node__in=nodes).values_list("gpu_id", flat=True))
     rows: list[Offer] = []
     frameworks = Framework.objects.select_related("role__vc").in_bulk([one.framework_id for one in decided])
@@ -158,7 +158,7 @@ def _insert(pool: Pool, decided: tuple[two_level.Offer, ...]) -> list[Offer]:
 
 
 def _record_made(made: Iterable[Offer]) -> None:
-    """One event for each framework and round: with each of a thousand nodes, they would be a flood."""
+    """Record one event for each framework and round, not one for each of perhaps a thousand nodes."""
     of_framework: defaultdict[int, list[Offer]] = defaultdict(list)
     for offer in made:
         of_framework[offer.framework_id].append(offer)

@@ -1,4 +1,4 @@
-"""What is offered to whom, as it is now."""
+"""Frameworks and their offers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from scheduler import model
 from scheduler.model.lifecycle import OfferState
 from scheduler.outside.offers import reservation_of
 
-# A framework that has not asked for so long is offered nothing more.
+# A framework that has not asked for this time gets no further offers.
 ASKS_FOR = timedelta(seconds=60)
-# How old the note of its last question may be before it is written again.
+# The age at which the time of its last request is updated.
 _SEEN_AGAIN_AFTER = timedelta(seconds=5)
 
 
 def frameworks_of(user: User) -> QuerySet[Framework]:
-    """The user's frameworks in roles of tenants that they belong to still."""
+    """The user's frameworks in roles of tenants to which they still belong."""
     return (
         Framework.objects.filter(user=user, role__vc__tenant__in=tenants_of(user))
         .select_related("role__vc__tenant", "role__vc__pool", "user")
@@ -33,7 +33,11 @@ def frameworks_of(user: User) -> QuerySet[Framework]:
 
 
 def get_framework(user: User, framework_id: int) -> Framework:
-    """The framework; `NotFound` if there is none or it is another user's."""
+    """The framework.
+
+    Raises:
+        NotFound: there is none, or it is another user's.
+    """
     framework = first_of(frameworks_of(user).filter(pk=framework_id).order_by())
     if framework is None:
         raise NotFound(f"you have no framework {framework_id}")
@@ -41,7 +45,11 @@ def get_framework(user: User, framework_id: int) -> Framework:
 
 
 def get_offer(user: User, offer_id: int) -> Offer:
-    """The offer, standing or not; `NotFound` if there is none or it is another user's."""
+    """The offer, standing or ended.
+
+    Raises:
+        NotFound: there is none, or it is another user's.
+    """
     offers = Offer.objects.filter(pk=offer_id, framework__in=frameworks_of(user).order_by())
     offer = first_of(offers.select_related("framework__role__vc__tenant", "framework__role__vc__pool", "node"))
     if offer is None:
@@ -50,7 +58,7 @@ def get_offer(user: User, offer_id: int) -> Offer:
 
 
 def standing_offers(user: User) -> list[Offer]:
-    """What is offered to the user's frameworks now, oldest first."""
+    """The standing offers of the user's frameworks, oldest first."""
     return list(
         Offer.objects.filter(
             framework__in=frameworks_of(user).order_by(), state=OfferState.STANDING, expires_at__gt=DatabaseNow()
@@ -63,7 +71,11 @@ def standing_offers(user: User) -> list[Offer]:
 
 
 def note_asked(user: User) -> set[int]:
-    """Note that the user's frameworks ask for offers, and return the ids of their pools; `NotFound` without one."""
+    """Record that the user's frameworks ask for offers; returns the ids of their pools.
+
+    Raises:
+        NotFound: the user has no framework.
+    """
     pools = set(frameworks_of(user).order_by().values_list("role__vc__pool_id", flat=True))
     if not pools:
         raise NotFound("you have no framework: register one with POST /api/v1/frameworks")
@@ -73,15 +85,15 @@ def note_asked(user: User) -> set[int]:
 
 
 def standing_rows(pool: Pool) -> QuerySet[Offer]:
-    """The offers of the pool that nobody has ended yet."""
+    """The offers of the pool that have not ended."""
     return Offer.objects.filter(state=OfferState.STANDING, node__pool=pool).order_by("pk")
 
 
 def share_of(offer: Offer) -> model.AllocationView:
-    """What is offered."""
+    """The resources of the offer."""
     return model.AllocationView(offer.node_id, 0, tuple(offer.gpu_ids), offer.cpus, offer.memory_mib)
 
 
 def standing_reservations(pool: Pool) -> list[model.Reservation]:
-    """The standing offers of the pool as decisions and the law see them."""
+    """The standing offers of the pool as reservations, for decisions and validation."""
     return [reservation_of(row.pk, share_of(row), row.expires_at.timestamp()) for row in standing_rows(pool)]

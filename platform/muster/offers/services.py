@@ -1,4 +1,4 @@
-"""What frameworks do: register, leave, accept an offer by launching jobs on it, decline one."""
+"""The operations of frameworks: register, leave, accept an offer by launching jobs on it, decline one."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from scheduler.model.plan import Place
 from scheduler.model.request import Choice
 
 DEFAULT_FILTER_S = 5.0
-LONGEST_FILTER_S = 86_400.0
-MOST_LAUNCHES = 100
+MAX_FILTER_S = 86_400.0
+MAX_LAUNCHES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A job to launch on an offer: its spec, and the UUIDs of the GPUs that it gets, or None for any that fit."""
+    """A job to launch on an offer: its spec, and the UUIDs of its GPUs, or None for any that fit."""
 
     spec: object
     gpus: Sequence[str] | None = None
 
 
 def register_framework(*, user: User, role_name: str, needs: RuntimeNeed = RuntimeNeed.ANY) -> tuple[Framework, bool]:
-    """The user's framework in the role, and whether it is new; it is offered GPUs while it asks for them, of nodes that
-    start jobs of the form that it `needs`.
+    """Register the user's framework in the role; returns it, and whether it is new.
 
-    One that registers again begins anew: its filters are forgotten, and it needs what it says now.
+    While it asks, it is offered GPUs on nodes that can start jobs of its `needs`. Registering again resets its
+    filters and its needs.
     """
     role = first_of(Role.objects.filter(name=role_name, vc__tenant__in=tenants_of(user)))
     if role is None:
@@ -71,7 +71,7 @@ def register_framework(*, user: User, role_name: str, needs: RuntimeNeed = Runti
 
 
 def leave(*, user: User, framework_id: int) -> None:
-    """Ask for nothing more, and give back what is offered; jobs that were launched go on."""
+    """Stop asking, and return all offers; launched jobs continue."""
     framework = get_framework(user, framework_id)
     with transaction.atomic():
         Framework.objects.filter(pk=framework.pk).update(seen_at=None)
@@ -83,7 +83,7 @@ def leave(*, user: User, framework_id: int) -> None:
 
 
 def decline_offer(*, user: User, offer_id: int, filter_s: float = DEFAULT_FILTER_S) -> Offer:
-    """Give the offer back, and hear nothing of its node for `filter_s`; declining twice is fine."""
+    """Return the offer, and get no offer of its node for `filter_s`; declining twice is fine."""
     _check_filter(filter_s)
     offer = get_offer(user, offer_id)
     with transaction.atomic():
@@ -100,18 +100,19 @@ def decline_offer(*, user: User, offer_id: int, filter_s: float = DEFAULT_FILTER
 def accept_offer(
     *, user: User, offer_id: int, wanted: Sequence[Wanted], filter_s: float = DEFAULT_FILTER_S
 ) -> list[Job]:
-    """The jobs, placed on GPUs of the offer; what they leave of it is free at once, and filtered for `filter_s`.
+    """Launch jobs on GPUs of the offer; the rest of the offer is free at once, and filtered for `filter_s`.
 
-    1. The offer is taken, so that nobody else can: from here on the law finds its GPUs free, for this transaction only.
-    2. The jobs are submitted as any others; what their node cannot start is `Invalid`, by the field that asks for it.
-    3. They are placed by the applier of the cycles, all in one unit, under the same locks and the same law.
+    1. Take the offer, so that no other request can. Within this transaction its GPUs count as free.
+    2. Submit the jobs as usual.
+    3. Place them with the applier of cycles, all in one unit, under the same locks and validation.
 
-    `Conflict` with the reason if the offer has ended or the law refuses; then nothing has happened, and an offer that
-    has not ended stands.
+    Raises:
+        Invalid: the node cannot start a job; the error names the field.
+        Conflict: the offer has ended, or validation fails. Nothing has changed then.
     """
     _check_filter(filter_s)
-    if not 0 < len(wanted) <= MOST_LAUNCHES:
-        raise Invalid.field("jobs", f"send 1 to {MOST_LAUNCHES} jobs")
+    if not 0 < len(wanted) <= MAX_LAUNCHES:
+        raise Invalid.field("jobs", f"send 1 to {MAX_LAUNCHES} jobs")
     offer = get_offer(user, offer_id)
     role = offer.framework.role
     pool = role.vc.pool
@@ -124,7 +125,7 @@ def accept_offer(
         shares = _shares(offer, jobs, wanted)
         Launch.objects.bulk_create([Launch(job=job, framework=offer.framework, offer=offer) for job in jobs])
         unit = Unit(tuple(Place(job.pk, (share,)) for job, share in zip(jobs, shares, strict=True)))
-        # The law looks at the node as it is; that it has changed since the offer is by itself no reason to refuse.
+        # Validation uses the node as it is now; a change since the offer is not by itself a reason to refuse.
         versions = dict(Node.objects.filter(pk=offer.node_id).values_list("pk", "version"))
         refusals = apply_unit(pool, unit, config_of(pool), versions).refusals
         if refusals:
@@ -137,13 +138,13 @@ def accept_offer(
 
 
 def _check_filter(filter_s: float) -> None:
-    if not 0 <= filter_s <= LONGEST_FILTER_S:
-        raise Invalid.field("filter", f"write at most {LONGEST_FILTER_S / 3600:g}h")
+    if not 0 <= filter_s <= MAX_FILTER_S:
+        raise Invalid.field("filter", f"write at most {MAX_FILTER_S / 3600:g}h")
 
 
 def _over(offer: Offer) -> str:
-    """Why nothing can be done with an offer any more."""
-    if offer.state == OfferState.STANDING:  # its time is up, and no cycle has written that down yet
+    """Why the offer cannot be used any more."""
+    if offer.state == OfferState.STANDING:  # it has expired, and no cycle has ended it yet
         return f"offer {offer.pk} has expired"
     if offer.state == OfferState.ACCEPTED:
         jobs = ", ".join(str(pk) for pk in offer.launches.order_by("pk").values_list("pk", flat=True))
@@ -152,7 +153,7 @@ def _over(offer: Offer) -> str:
 
 
 def _submit(user: User, role: Role, wanted: Wanted, index: int) -> Job:
-    """The job as it was submitted; what is wrong with its spec is told with its place among the jobs."""
+    """The submitted job; an error in its spec carries its index."""
     if not isinstance(wanted.spec, dict):
         raise Invalid.field(f"jobs.{index}.spec", "a job spec is a mapping of keys to values")
     try:
@@ -163,8 +164,10 @@ def _submit(user: User, role: Role, wanted: Wanted, index: int) -> Job:
 
 
 def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec as it is in a role: in its virtual cluster, on one node, and not queued again behind the framework's
-    back. A role that is revocable has opportunistic jobs."""
+    """The spec as the role allows it: in its virtual cluster, on one node, without retries.
+
+    The framework decides about retries. Jobs of a revocable role are opportunistic.
+    """
     found = {"vc": role.vc.name, "retry": {"max": 0, "on": []}, **spec}
     if found["vc"] != role.vc.name:
         raise Invalid.field("vc", f"the offer is for jobs of {role.vc.name}")
@@ -178,7 +181,7 @@ def _spec(role: Role, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
-    """Return if the offer's node starts all of them, as far as its agent has said."""
+    """Require that the offer's node can start all jobs, as far as its agent has reported."""
     said, label = offer.node.inventory, str(offer.node.labels.get("default-image", ""))
     forms = forms_of(said.get("runtimes") or (), label, said.get("mount_roots") or ())
     for index, job in enumerate(jobs):
@@ -188,12 +191,16 @@ def _require_forms(offer: Offer, jobs: Sequence[Job]) -> None:
 
 
 def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list[AllocationView]:
-    """What each job gets of the offer; `Invalid` names the first that asks for more than is left."""
+    """What each job gets of the offer.
+
+    Raises:
+        Invalid: a job asks for more than is left; the error names the first.
+    """
     rows = Gpu.objects.filter(pk__in=offer.gpu_ids).order_by("index", "pk")
     left: dict[int, Gpu] = {gpu.pk: gpu for gpu in rows}
     rest = AllocationView(offer.node_id, 0, (), offer.cpus, offer.memory_mib)
     shares: list[AllocationView] = []
-    # Who names its GPUs is served first, so that nobody else is given them.
+    # Jobs that name their GPUs are served first, so that no other job gets these.
     order = sorted(range(len(jobs)), key=lambda index: wanted[index].gpus is None)
     chosen: dict[int, tuple[Choice, tuple[int, ...]]] = {}
     for index in order:
@@ -214,7 +221,7 @@ def _shares(offer: Offer, jobs: Sequence[Job], wanted: Sequence[Wanted]) -> list
 
 
 def _gpus(left: dict[int, Gpu], job: Job, uuids: Sequence[str] | None, index: int) -> tuple[Choice, tuple[int, ...]]:
-    """The choice in which a job starts, and the GPUs left that it gets: those named, or the first that fit."""
+    """The choice in which a job starts, and its GPUs: the named ones, or the first that fit."""
     request = job.request
     if uuids is not None:
         by_uuid = {gpu.uuid: pk for pk, gpu in left.items()}

@@ -1,4 +1,4 @@
-"""Celery: what forgets offers that have ended."""
+"""Celery tasks: delete ended offers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from muster.common.models import DatabaseNow
 from muster.offers.models import Offer
 from scheduler.model.lifecycle import OfferState
 
-# Every few seconds each free node is offered anew, so what nobody took is not kept for long.
+# Each free node is offered again every few seconds, so unused offers are deleted soon.
 KEPT_FOR = timedelta(hours=1)
 ACCEPTED_KEPT_FOR = timedelta(days=30)
 
 
 @shared_task(name="offers.forget_old_offers")
 def forget_old_offers() -> None:
-    """Drop the offers that ended long ago; the jobs that were launched on them stay."""
+    """Delete the offers that ended long ago; launched jobs stay."""
     over = Offer.objects.filter(ended_at__lt=DatabaseNow() - KEPT_FOR)
     over.exclude(state=OfferState.ACCEPTED).delete()
     over.filter(ended_at__lt=DatabaseNow() - ACCEPTED_KEPT_FOR).delete()

@@ -1,4 +1,4 @@
-"""The only functions that change the state of an offer, by an UPDATE that names the state it expects."""
+"""The only functions that change the state of an offer, by an UPDATE that names the expected state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.model.lifecycle import OfferState, require_move
 
 
 def accept(offer: Offer, *, actor: str) -> bool:
-    """Take the offer for its framework, in the caller's transaction; False if it has ended, or its time is up."""
+    """Take the offer for its framework, in the caller's transaction; False if it has ended or expired."""
     require_move("offer", OfferState.STANDING, OfferState.ACCEPTED)
     standing = Offer.objects.filter(pk=offer.pk, state=OfferState.STANDING, expires_at__gt=DatabaseNow())
     if not standing.update(state=OfferState.ACCEPTED, ended_at=DatabaseNow()):
@@ -28,7 +28,7 @@ def accept(offer: Offer, *, actor: str) -> bool:
 
 
 def end_offers(offers: Iterable[Offer], target: OfferState, *, actor: str, detail: str = "") -> int:
-    """End those of the offers that stand still, and return how many did; their GPUs are free at once."""
+    """End the offers that still stand, and return their number; their GPUs are free at once."""
     require_move("offer", OfferState.STANDING, target)
     of_framework: defaultdict[int, list[Offer]] = defaultdict(list)
     for offer in offers:
@@ -42,7 +42,7 @@ def end_offers(offers: Iterable[Offer], target: OfferState, *, actor: str, detai
 
 
 def set_filter(framework_id: int, node_id: int, for_s: float) -> None:
-    """Let the framework be offered nothing of the node for so long; 0 ends a filter that there is."""
+    """Offer the framework nothing of the node for a time; 0 ends its filter."""
     OfferFilter.objects.update_or_create(
         framework_id=framework_id,
         node_id=node_id,
@@ -51,7 +51,7 @@ def set_filter(framework_id: int, node_id: int, for_s: float) -> None:
 
 
 def tell_frameworks(user_ids: Iterable[int]) -> None:
-    """Wake whoever waits for offers of these users, once the transaction has committed."""
+    """Wake the requests that wait for offers of these users, once the transaction has committed."""
     for user_id in sorted(user_ids):
         transaction.on_commit(partial(publish, offers_channel(user_id)))
 

@@ -91,7 +91,7 @@ class AcceptOffer(ApiView):
     def post(self, request: Request, offer_id: int) -> Response:
         """Launch the jobs on GPUs of the offer, all of them or none; the rest of the offer comes back at once."""
         user, body = caller(request), body_of(request, shapes.Accept)
-        limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(body["jobs"]), services.MOST_LAUNCHES)))
+        limits.take(limits.SUBMIT, user.pk, cost=max(1, min(len(body["jobs"]), services.MAX_LAUNCHES)))
         jobs = services.accept_offer(
             user=user,
             offer_id=offer_id,

@@ -17,11 +17,11 @@ class Command(BaseCommand):
     help = "Run the stored snapshot of a cycle through the present code; exits with 1 if the plan differs."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """One argument: the cycle's number."""
+        """One argument: the number of the cycle."""
         parser.add_argument("cycle", type=int)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Compare and tell."""
+        """Compare the plans and print the result."""
         cycle = Cycle.objects.filter(pk=options["cycle"]).first()
         if cycle is None:
             raise CommandError(f"there is no cycle {options['cycle']}")
