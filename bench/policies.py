@@ -9,6 +9,7 @@ from bench.cycle import GPUS_PER_NODE, make_snapshot, measure_snapshot
 from bench.figures import POLICIES, Series
 from scheduler.engine.cycle import CycleConfig
 from scheduler.model import AllocationView, Job, Running, Snapshot
+from scheduler.model.request import request_of
 
 _CONSERVATIVE = CycleConfig(policy="backfill", policy_params={"mode": "conservative"})
 _FREE_NODES = 8
@@ -42,9 +43,7 @@ def make_mixture(seed: int = 1) -> Snapshot:
             job = replace(
                 _with_times(run.job, chance),
                 id=job_id,
-                gpus=gpus,
-                cpus=cpus,
-                memory_mib=memory_mib,
+                request=request_of(gpu_type=run.job.gpu_type, gpus=gpus, cpus=cpus, memory_mib=memory_mib),
                 vc_id=job_id % 20 + 1,
             )
             share = AllocationView(whole.node_id, 0, ids, cpus, memory_mib)
