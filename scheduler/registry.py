@@ -1,7 +1,7 @@
-"""The plug-ins of one kind: each is a folder in the package of its kind, found by the folder's name.
+"""The registry of plug-ins: each plug-in is a folder in the package of its kind and has the folder's name.
 
-A folder takes part by naming its class `PLUGIN` in its `__init__`. The class has a `params_schema`, a JSON Schema of
-an object, and takes the parameters as keyword arguments. Adding a plug-in edits no other file.
+The `__init__` of the folder exports the class as `PLUGIN`. The class has a `params_schema`, a JSON Schema of an
+object, and takes the parameters as keyword arguments. Adding a plug-in edits no other file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 
 class ConfigError(ValueError):
-    """A plug-in that does not exist or a parameter that it does not take; the message names it."""
+    """An unknown or broken plug-in, or a wrong parameter; the message names it."""
 
 
 class Plugin(Protocol):
-    """What each plug-in of each kind has."""
+    """The interface of every plug-in."""
 
     @property
     def params_schema(self) -> Mapping[str, Any]:
@@ -35,11 +35,11 @@ class Registry(Generic[P]):
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind, self.package = kind, package
-        self._broken: dict[str, str] = {}  # why a plug-in cannot be loaded, by name
+        self._broken: dict[str, str] = {}  # plug-in name -> load error
 
     @property
     def broken(self) -> Mapping[str, str]:
-        """Why the plug-ins that cannot be loaded cannot, by name."""
+        """The load errors of broken plug-ins, by name."""
         return dict(self._broken) if self._classes else {}
 
     @property
@@ -52,13 +52,17 @@ class Registry(Generic[P]):
         return cast("Mapping[str, Any]", self._class(name).params_schema)
 
     def summary(self, name: str) -> str:
-        """What the plug-in does, in a sentence: the first line of its package's docstring."""
+        """A sentence about the plug-in: the first line of its package's docstring."""
         self._class(name)
         package = importlib.import_module(f"{self.package}.{name}")
         return (package.__doc__ or "").strip().partition("\n")[0]
 
     def make(self, name: str, params: Mapping[str, object]) -> P:
-        """The plug-in with these parameters, and its defaults for those not given."""
+        """The plug-in with these parameters; missing ones take their defaults.
+
+        Raises:
+            ConfigError: the plug-in is unknown or broken, or a parameter is wrong.
+        """
         schema = self.schema(name)
         try:
             check_params(schema, params)
@@ -75,20 +79,20 @@ class Registry(Generic[P]):
 
     @cached_property
     def _classes(self) -> Mapping[str, Any]:
-        # Found on first use: a plug-in imports the package of its kind, which is then complete.
+        # Load on first use: plug-ins import the package of their kind, which is complete by then.
         folders = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
         found = {}
         for folder in folders:
             if folder.ispkg:
                 try:
                     found[folder.name] = importlib.import_module(f"{self.package}.{folder.name}").PLUGIN
-                except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not take the others away
+                except Exception as error:  # noqa: BLE001 - one broken plug-in must not hide the others
                     self._broken[folder.name] = f"{type(error).__name__}: {error}"
         return found
 
 
-# The part of JSON Schema that parameters need. A schema with any other keyword is refused: to ignore a rule that an
-# author wrote would be worse than not to know it.
+# The part of JSON Schema that parameters need. A schema with another keyword raises an error: ignoring a rule that an
+# author wrote would be worse.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "integer": (int,),
@@ -108,7 +112,11 @@ _PROSE = frozenset({"title", "description", "default"})
 
 
 def check_params(schema: Mapping[str, Any], params: Mapping[str, object]) -> None:
-    """Return if the parameters fit the schema, and raise a `ConfigError` that names the first that does not."""
+    """Check parameters against their schema.
+
+    Raises:
+        ConfigError: a parameter does not fit; the message names the first one.
+    """
     properties: Mapping[str, Mapping[str, Any]] = schema["properties"]
     for name, value in params.items():
         if name not in properties:
@@ -131,17 +139,17 @@ def _check_value(name: str, rules: Mapping[str, Any], value: object) -> None:
         if keyword == "properties":
             _check_object(name, rules, value if isinstance(value, Mapping) else {})
             continue
-        if keyword in ("required", "additionalProperties"):  # looked at together with the properties
+        if keyword in ("required", "additionalProperties"):  # checked with the properties
             continue
         if keyword not in _RULES:
-            raise ConfigError(f"{name}: the schema uses {keyword!r}, which this check does not know")
+            raise ConfigError(f"{name}: the schema uses {keyword!r}, which parameter schemas do not support")
         holds, words = _RULES[keyword]
         if value is not None and not holds(value, operand):
             raise ConfigError(f"{name} {words} {operand}, not {value!r}")
 
 
 def _check_object(name: str, rules: Mapping[str, Any], value: Mapping[str, object]) -> None:
-    """The fields of a value that is an object; as with parameters, no others are allowed."""
+    """Check the fields of an object; unknown fields are errors, as they are for parameters."""
     properties: Mapping[str, Mapping[str, Any]] = rules["properties"]
     for field, inner in value.items():
         if field not in properties:

@@ -1,4 +1,4 @@
-"""What a virtual cluster may have: the port of the admissions and their registry."""
+"""Quota admission: the interface of the plug-ins that decide how many GPUs a virtual cluster may hold."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from scheduler.model.lifecycle import JobClass
 from scheduler.model.plan import Denial
 from scheduler.registry import Plugin, Registry
 
-# GPUs held, by virtual cluster and GPU type: those of the view and those the cycle has given so far. Those of
-# opportunistic jobs are counted once more, under minus the id of the virtual cluster.
+# The GPUs that jobs hold or this cycle has given them, by virtual cluster and GPU type. GPUs of opportunistic jobs also
+# count under the negated id of the virtual cluster.
 QuotaUsage = Counter[tuple[int, str]]
 
 
 def charge(usage: QuotaUsage, vc_id: int, klass: JobClass, gpu_type: str, gpus: int) -> None:
-    """Count GPUs that a job of the virtual cluster has got, or with a number below 0 has given back."""
+    """Add `gpus` of a job to the usage of its virtual cluster; a negative number subtracts them."""
     usage[vc_id, gpu_type] += gpus
     if klass is JobClass.OPPORTUNISTIC:
         usage[-vc_id, gpu_type] += gpus
 
 
 class Admission(Plugin, PlanValidator, Protocol):
-    """Decides what a virtual cluster may have, and gives the law its objections to plans that ignore it."""
+    """Decides how many GPUs a virtual cluster may hold, and finds violations of that in plans."""
 
     def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
-        """None when the job may have so many GPUs of this type on top of `usage`, or why not.
+        """Why the job may not hold `gpus` more GPUs of the type on top of `usage`; None if it may.
 
-        `gpu_type` is None for a job without GPUs. The reason is QUOTA_TOO_SMALL when the job could never be admitted,
-        and another one when it could be with less in use.
+        `gpu_type` is None for a job without GPUs. The reason is QUOTA_TOO_SMALL if even an empty virtual cluster would
+        not admit the job.
         """
         ...
 
     @property
     def reclaims(self) -> bool:
-        """Whether `reclaimable_by` may ever say yes."""
+        """Whether `reclaimable_by` can return True."""
         ...
 
     def reclaimable_by(self, running: Job, waiting: Job) -> bool:
-        """Whether a running job has its GPUs only until another one, that waits and is admitted, has use for them.
+        """Whether the waiting job, once admitted, may reclaim the GPUs of the running job.
 
-        Whatever the order of the policy, such a job is preempted for the other, and never the other way round.
+        This overrides the order of the policy. The running job, once preempted, cannot reclaim them in turn.
         """
         ...
 

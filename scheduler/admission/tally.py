@@ -1,4 +1,4 @@
-"""How many GPUs a plan would give to whom, and take from whom: what the admissions hold against quotas."""
+"""Counts the GPUs that a plan gives to virtual clusters and takes from them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from scheduler.model import SLOTS, AllocationView, Job, Running, View
 
 
 class Tally:
-    """Who is on the GPUs that several jobs may be on, while a plan is gone through: each is counted once."""
+    """The jobs on each shared GPU during a walk through a plan, so that a shared GPU counts once."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._jobs: dict[int, int] = {}  # on a GPU that is shared
+        self._jobs: dict[int, int] = {}  # GPU id -> jobs on it, for shared GPUs
 
-    def go(self, run: Running) -> QuotaUsage:
-        """The GPUs that nobody holds any more once this one is gone, by virtual cluster and type."""
+    def freed_by(self, run: Running) -> QuotaUsage:
+        """The GPUs that become free when this run ends, by virtual cluster and type."""
         return self._count(run.job, run.allocations, -1)
 
-    def come(self, job: Job, allocations: tuple[AllocationView, ...]) -> QuotaUsage:
-        """The GPUs that nobody had, and the job gets, by virtual cluster and type."""
+    def taken_by(self, job: Job, allocations: tuple[AllocationView, ...]) -> QuotaUsage:
+        """The free GPUs that the job takes, by virtual cluster and type."""
         return self._count(job, allocations, 1)
 
     def _count(self, job: Job, allocations: tuple[AllocationView, ...], times: int) -> QuotaUsage:
@@ -33,7 +33,7 @@ class Tally:
         return found
 
     def _alone(self, gpu_id: int, times: int) -> bool:
-        """Whether the one who comes is the first on the GPU, or who goes the last."""
+        """Whether the job is the first to come to the GPU, or the last to leave it."""
         before = self._jobs.get(gpu_id, len(self._view.holders_of_gpu.get(gpu_id, ())))
         self._jobs[gpu_id] = before + times
         return before == (0 if times > 0 else 1)

@@ -1,1 +1,1 @@
-"""How long a job will run, by what its owner and the ends of similar jobs say."""
+"""Predictions of run times, from the owner's estimate and similar jobs that have ended."""

@@ -1,11 +1,11 @@
-"""A job's expected run time, and where it comes from.
+"""The expected run time of a job and its source, the first of these that is known:
 
-1. The user's estimate, unless the last ended jobs alike took more than twice as long.
-2. The mean run time of the last two ended jobs alike (Tsafrir, Etsion, Feitelson, "Backfilling using system-generated
-   predictions rather than user runtime estimates", TPDS 18(6), 2007, §3), or of the one that there is.
-3. The time limit.
+1. the user's estimate, unless the last similar jobs took more than twice as long on average;
+2. the mean run time of the last two similar jobs that have ended, or of one (Tsafrir, Etsion, Feitelson, "Backfilling
+   using system-generated predictions rather than user runtime estimates", TPDS 18(6), 2007, §3);
+3. the time limit.
 
-Jobs are alike if they have the same owner, name and GPUs. Nothing here is enforced: the limit is.
+Similar jobs have the same owner, name and GPUs. Estimates are not enforced; time limits are.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-HISTORY_JOBS = 2  # how many of the last ended jobs alike count
-CONTRADICTED_BY = 2.0  # a user's estimate is wrong from this multiple of it on
+HISTORY_JOBS = 2  # similar jobs that count, the last to end
+CONTRADICTED_BY = 2.0  # past run times above this multiple overrule the user's estimate
 _MIN_S = 1.0
 
 
 class Source(StrEnum):
-    """Where an expected run time comes from."""
+    """The source of an expected run time."""
 
     USER = "user"
     HISTORY = "history"
     LIMIT = "limit"
-    DOUBLED = "doubled"  # the job has run for longer than was expected
+    DOUBLED = "doubled"  # the job has run longer than expected
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An expected run time, s, from the first start to the end, on the GPUs that the job asks for."""
+    """An expected run time, s, from the first start to the end on the requested GPUs."""
 
     expected_s: float
     source: Source
 
 
 def estimate(*, user_s: float | None, took_s: Sequence[float], limit_s: float | None) -> Estimate | None:
-    """The estimate for a job that has not run yet; None where nothing is known.
+    """The estimate for a job that has not run yet; None without any source.
 
-    `took_s` are the run times of the ended jobs alike, the last one first.
+    `took_s` are the run times of similar jobs that have ended, the last one first.
     """
     last = took_s[:HISTORY_JOBS]
     mean_s = sum(last) / len(last) if last else None
@@ -51,7 +51,7 @@ def estimate(*, user_s: float | None, took_s: Sequence[float], limit_s: float | 
 
 
 def doubled(expected_s: float, *, ran_s: float, limit_s: float | None) -> float:
-    """The expected run time of a job that has run for `ran_s`: doubled until it is longer, but not above the limit."""
+    """The expected run time of a job that has run for `ran_s`: doubled until it is longer, at most the limit."""
     if expected_s > ran_s:
         return expected_s
     while expected_s <= ran_s:

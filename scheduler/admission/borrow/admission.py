@@ -1,4 +1,4 @@
-"""The borrowing admission; docs/policies/borrow.md says what it promises and what it does not."""
+"""The borrowing admission; docs/policies/borrow.md lists its guarantees and limits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ GUARANTEE_EXCEEDED = "guarantee_exceeded"
 
 @dataclass(frozen=True, slots=True)
 class Borrow:
-    """Admits a guaranteed job while those of its virtual cluster stay within the quota, and any other always."""
+    """Admits guaranteed jobs within the quota of their virtual cluster, and every opportunistic job."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     reclaims: ClassVar[bool] = True
 
     def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
-        """None when the job is opportunistic, or the quota has room for it beside other guaranteed jobs."""
+        """Denies a guaranteed job that would exceed the quota together with the other guaranteed jobs."""
         if gpu_type is None or job.klass is JobClass.OPPORTUNISTIC:
             return None
         name, quota = _quota_of(view, job.vc_id, gpu_type)
@@ -55,35 +55,35 @@ class Borrow:
         return running.klass is JobClass.OPPORTUNISTIC and waiting.klass is JobClass.GUARANTEED
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
-        """Each guaranteed place that takes those of its virtual cluster above its quota, with what the plan frees off.
+        """The guaranteed places that exceed a quota, and the guaranteed jobs preempted for opportunistic ones.
 
-        Also each guaranteed job that is preempted for an opportunistic one.
+        GPUs that the plan frees do not count against the quota.
         """
         given, tally = QuotaUsage(view.held_by_vc), Tally(view)
-        for run in view.running:  # those who share a GPU are of one class, so this is all that is theirs
+        for run in view.running:  # jobs on a shared GPU have one class, so these GPUs hold no guaranteed job
             if run.job.klass is JobClass.OPPORTUNISTIC:
-                given.subtract(tally.go(run))
+                given.subtract(tally.freed_by(run))
         before = QuotaUsage(given)
         for preempt in plan.preempts:
             run_of = view.running_by_job.get(preempt.job_id)
             if run_of is None:
                 continue
             if run_of.job.klass is JobClass.GUARANTEED:
-                given.subtract(tally.go(run_of))
+                given.subtract(tally.freed_by(run_of))
                 winner = _job(view, preempt.for_job_id)
                 if winner is not None and self.reclaimable_by(winner, run_of.job):
-                    message = f"a guaranteed job would make room for opportunistic job {winner.id}"
+                    message = f"the plan preempts a guaranteed job for opportunistic job {winner.id}"
                     yield Violation(GUARANTEE_EXCEEDED, run_of.job.id, message)
         for place in plan.places:
             job = _job(view, place.job_id)
             if job is None or job.klass is JobClass.OPPORTUNISTIC:
-                continue  # the law itself objects to a job that nobody knows
-            types = tally.come(job, place.allocations)
+                continue  # `check` reports unknown jobs
+            types = tally.taken_by(job, place.allocations)
             given.update(types)
             for vc_id, gpu_type in sorted(types):
                 name, quota = _quota_of(view, vc_id, gpu_type)
                 held = given[vc_id, gpu_type]
-                if held > max(quota, before[vc_id, gpu_type]):  # whoever moves is no worse for a quota that was lowered
+                if held > max(quota, before[vc_id, gpu_type]):  # a job may move although its quota was lowered
                     message = f"guaranteed jobs of {name} would hold {held} {gpu_type}; its quota is {quota}"
                     yield Violation(GUARANTEE_EXCEEDED, job.id, message)
 
@@ -94,6 +94,6 @@ def _job(view: View, job_id: int) -> Job | None:
 
 
 def _quota_of(view: View, vc_id: int, gpu_type: str) -> tuple[str, int]:
-    """The name of a virtual cluster and its quota of a type; one that has left the pool may have nothing."""
+    """The name of a virtual cluster and its quota of a type; 0 if it has left the pool."""
     vc = view.vc_by_id.get(vc_id)
     return (vc.name, vc.quotas.get(gpu_type, 0)) if vc else (f"virtual cluster {vc_id}", 0)

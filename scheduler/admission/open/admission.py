@@ -1,4 +1,4 @@
-"""The admission that admissions nothing; docs/policies/open.md says what it is for."""
+"""The open admission; docs/policies/open.md says what it is for."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from scheduler.model.plan import Denial, Plan
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Admits every job: for policies that divide the pool themselves."""
+    """Admits every job, for policies that divide the pool themselves."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     reclaims: ClassVar[bool] = False
 
     def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
-        """Nothing is denied."""
+        """Always None."""
         return None
 
     def reclaimable_by(self, running: Job, waiting: Job) -> bool:
-        """Nobody holds what is another's."""
+        """Always False: jobs do not lend GPUs."""
         return False
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
-        """Nothing is objected to."""
+        """Always empty."""
         return iter(())

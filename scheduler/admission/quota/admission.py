@@ -1,4 +1,4 @@
-"""The quota admission; docs/policies/quota.md says what it promises and what it does not."""
+"""The quota admission; docs/policies/quota.md lists its guarantees and limits."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ QUOTA_EXCEEDED = "quota_exceeded"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Admits a job while its virtual cluster stays within its quota of the GPU type that the job gets."""
+    """Admits jobs within the quota of their virtual cluster, by GPU type."""
 
     params_schema: ClassVar[Mapping[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
     reclaims: ClassVar[bool] = False
 
     def admit(self, view: View, usage: QuotaUsage, job: Job, gpu_type: str | None, gpus: int) -> Denial | None:
-        """None when the quota has room for the job, or by how much it has not."""
+        """Denies a job that would exceed the quota."""
         if gpu_type is None:
             return None
         name, quotas = _quotas_of(view, job.vc_id)
@@ -51,27 +51,27 @@ class Quota:
         )
 
     def reclaimable_by(self, running: Job, waiting: Job) -> bool:
-        """Nobody holds what is another's."""
+        """Always False: jobs do not lend GPUs."""
         return False
 
     def violations(self, view: View, plan: Plan) -> Iterator[Violation]:
-        """Each place that takes its virtual cluster above its quota of a GPU type, with what the plan frees off."""
+        """The places that exceed a quota. GPUs that the plan frees do not count."""
         given, tally = QuotaUsage(), Tally(view)
         for preempt in plan.preempts:
             attempt = view.running_by_job.get(preempt.job_id)
             if attempt is not None:
-                given.subtract(tally.go(attempt))
+                given.subtract(tally.freed_by(attempt))
         for place in plan.places:
             job = _placed_job(view, place.job_id)
             if job is None:
-                continue  # the law itself objects to that
-            types = tally.come(job, place.allocations)
+                continue  # `check` reports unknown jobs
+            types = tally.taken_by(job, place.allocations)
             given.update(types)
             name, quotas = _quotas_of(view, job.vc_id)
             for key in sorted(types):
                 before, quota = view.held_by_vc.get(key, 0), quotas.get(key[1], 0)
                 held = before + given[key]
-                if held > max(quota, before):  # whoever moves is no worse for a quota that was lowered
+                if held > max(quota, before):  # a job may move although its quota was lowered
                     message = f"{name} would hold {held} {key[1]}; its quota is {quota}"
                     yield Violation(QUOTA_EXCEEDED, job.id, message)
 
@@ -82,6 +82,6 @@ def _placed_job(view: View, job_id: int) -> Job | None:
 
 
 def _quotas_of(view: View, vc_id: int) -> tuple[str, Mapping[str, int]]:
-    """The name and the quotas of a virtual cluster; one that has left the pool may have nothing."""
+    """The name and the quotas of a virtual cluster; no quotas if it has left the pool."""
     vc = view.vc_by_id.get(vc_id)
     return (vc.name, vc.quotas) if vc else (f"virtual cluster {vc_id}", {})

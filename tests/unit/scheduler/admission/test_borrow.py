@@ -80,31 +80,31 @@ LOANS = [run(1, range(3), **LENT), replace(run(2, range(3, 8), vc_id=2, **LENT),
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_guaranteed_job_takes_back_what_was_lent(policy: str) -> None:
+def test_a_guaranteed_job_reclaims_lent_gpus(policy: str) -> None:
     world = make_snapshot(vcs=VCS, running=LOANS, waiting=[make_job(1, gpus=4)])
     assert preempted(decide(world, config(policy))) == [(1002, 1)]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_more_is_taken_back_than_is_needed(policy: str) -> None:
+def test_no_more_gpus_are_reclaimed_than_needed(policy: str) -> None:
     world = make_snapshot(vcs=VCS, running=LOANS[:1], waiting=[make_job(1, gpus=4)])
     plan = decide(world, config(policy))
     assert (placed(plan), preempted(plan)) == ([1], [])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nothing_is_taken_back_for_a_job_beyond_its_quota(policy: str) -> None:
+def test_nothing_is_reclaimed_for_a_job_beyond_its_quota(policy: str) -> None:
     world = make_snapshot(vcs=VCS, running=LOANS, waiting=[make_job(1, gpus=5)])
     assert preempted(decide(world, config(policy))) == []
 
 
 @pytest.mark.parametrize("policy", ["fifo", "drf"])
-def test_an_opportunistic_job_takes_nothing_back(policy: str) -> None:
+def test_an_opportunistic_job_reclaims_nothing(policy: str) -> None:
     world = make_snapshot(vcs=VCS, running=LOANS, waiting=[make_job(1, priority=9, **LENT)])
     assert preempted(decide(world, config(policy))) == []
 
 
-def test_what_may_not_be_preempted_is_not_taken_back() -> None:
+def test_a_job_that_is_not_preemptible_keeps_its_gpus() -> None:
     world = make_snapshot(vcs=VCS, running=[run(1, range(8), preemptible=False, **LENT)], waiting=[make_job(1)])
     assert preempted(decide(world, config())) == []
 
@@ -121,14 +121,14 @@ USELESS: dict[str, tuple[Running, Job]] = {
 
 
 @pytest.mark.parametrize(("lent", "job"), USELESS.values(), ids=USELESS)
-def test_what_helps_nobody_is_not_taken_back(lent: Running, job: Job) -> None:
+def test_gpus_that_help_no_job_are_not_reclaimed(lent: Running, job: Job) -> None:
     taken = make_running(make_share(1, range(2, 4)), attempt_id=2, preemptible=False, vc_id=2)
     nodes = [make_node(1, gpus=4), OUT, make_node(3, gpus=4, unhealthy=range(4))]
     world = make_snapshot(nodes=nodes, vcs=[make_vc()], running=[lent, taken], waiting=[job])
     assert preempted(decide(world, config())) == []
 
 
-def test_what_helps_nobody_stays_beside_what_helps() -> None:
+def test_a_useless_victim_stays_beside_a_useful_one() -> None:
     useless = replace(make_running(make_share(2, range(4)), attempt_id=1, **LENT), placed_at=NOW)  # the newest
     useful = make_running(make_share(1, range(4)), attempt_id=2, **LENT)
     world = make_snapshot(nodes=[make_node(1, gpus=4), OUT], running=[useless, useful], waiting=[make_job(1, gpus=4)])
@@ -147,7 +147,7 @@ def test_an_opportunistic_job_is_not_preempted_back_by_the_order_of_a_policy() -
     assert preempted(decide(guaranteed, config("srtf"))) == [(1001, 1)]
 
 
-UNLAWFUL: dict[str, tuple[list[Running], Job, list[Preempt], bool]] = {
+CHECKED: dict[str, tuple[list[Running], Job, list[Preempt], bool]] = {
     "a guaranteed place beyond the quota": ([run(1, range(2))], make_job(1, gpus=3), [], True),
     "one within it": ([run(1, range(1))], make_job(1, gpus=3), [], False),
     "one beside opportunistic jobs": ([run(1, range(4), **LENT)], make_job(1, gpus=3), [], False),
@@ -168,13 +168,15 @@ UNLAWFUL: dict[str, tuple[list[Running], Job, list[Preempt], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("running", "job", "preempts", "unlawful"), UNLAWFUL.values(), ids=UNLAWFUL)
-def test_the_admission_objects(running: list[Running], job: Job, preempts: list[Preempt], unlawful: bool) -> None:
+@pytest.mark.parametrize(("running", "job", "preempts", "invalid"), CHECKED.values(), ids=CHECKED)
+def test_the_admission_finds_violations(
+    running: list[Running], job: Job, preempts: list[Preempt], invalid: bool
+) -> None:
     nodes = [make_node(1), make_node(2)]
     world = make_snapshot(nodes=nodes, vcs=VCS, running=running, waiting=[job])
     plan = Plan((Place(1, (make_share(2, range(3)),)),), (), tuple(preempts))
     codes = [violation.code for violation in check(world, plan, compose(config()).admission)]
-    assert codes == ([GUARANTEE_EXCEEDED] if unlawful else [])
+    assert codes == ([GUARANTEE_EXCEEDED] if invalid else [])
 
 
 @st.composite
@@ -208,9 +210,7 @@ def lent_worlds(draw: st.DrawFn) -> Snapshot:
 
 @settings(max_examples=examples(150))
 @given(lent_worlds(), st.sampled_from([*POLICIES, "tiresias"]))
-def test_a_plan_never_breaks_the_law_and_never_takes_from_the_guaranteed_for_others(
-    world: Snapshot, policy: str
-) -> None:
+def test_plans_are_valid_and_preempt_no_guaranteed_job_for_another(world: Snapshot, policy: str) -> None:
     for _ in range(3):
         plan = decide(world, config(policy))
         assert check(world, plan, compose(config(policy)).admission) == ()
@@ -225,7 +225,7 @@ def test_a_plan_never_breaks_the_law_and_never_takes_from_the_guaranteed_for_oth
 
 @settings(max_examples=examples(80))
 @given(lent_worlds(), st.sampled_from(["fifo", "srtf", "drf"]))
-def test_nobody_starts_to_be_stopped_at_once(world: Snapshot, policy: str) -> None:
+def test_no_job_starts_only_to_be_preempted(world: Snapshot, policy: str) -> None:
     plan = decide(world, config(policy))
     after = apply(world, plan)
     after = release(after, [run.job.id for run in after.running if run.stopping])

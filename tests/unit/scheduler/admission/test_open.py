@@ -1,4 +1,4 @@
-"""The open admission admits everybody; the law still holds."""
+"""The open admission admits every job; the invariants still hold."""
 
 from scheduler.admission import QuotaUsage
 from scheduler.engine.cycle import CycleConfig, compose, decide
@@ -17,10 +17,10 @@ def test_a_job_is_admitted_whatever_its_virtual_cluster_holds() -> None:
     assert check(world, plan, admission) == ()
 
 
-def test_a_job_of_a_virtual_cluster_that_nobody_knows_starts_too() -> None:
+def test_a_job_of_an_unknown_virtual_cluster_starts_too() -> None:
     world = make_snapshot(waiting=[make_job(1, vc_id=7)])
     assert [place.job_id for place in decide(world, OPEN).places] == [1]
 
 
-def test_what_no_pool_can_meet_still_waits() -> None:
+def test_an_infeasible_job_still_waits() -> None:
     assert decide(make_snapshot(waiting=[make_job(1, gpus=9)]), OPEN).places == ()
